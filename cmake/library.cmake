@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# The two libraries of the host part:
+#   tidemark::headers   the headers and the compiled code behind them, for those who include (nvcc among them)
+#   tidemark::tidemark  the modules on top, for those who import
+
+if(TIDEMARK_VALGRIND)
+  set(TIDEMARK_VALGRIND_VALUE 1)
+else()
+  set(TIDEMARK_VALGRIND_VALUE 0)
+endif()
+set(TIDEMARK_GENERATED_INCLUDE ${PROJECT_BINARY_DIR}/include)
+configure_file(${PROJECT_SOURCE_DIR}/pmr/include/tidemark/config.hpp.in
+               ${TIDEMARK_GENERATED_INCLUDE}/tidemark/config.hpp @ONLY)
+
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/include/*.hpp)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
+file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/modules/*.cppm)
+
+find_package(Threads REQUIRED)
+
+add_library(tidemark_headers STATIC ${sources})
+add_library(tidemark::headers ALIAS tidemark_headers)
+set_target_properties(tidemark_headers PROPERTIES
+  EXPORT_NAME headers OUTPUT_NAME tidemark POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
+target_sources(tidemark_headers PUBLIC
+  FILE_SET HEADERS
+  BASE_DIRS ${PROJECT_SOURCE_DIR}/pmr/include ${TIDEMARK_GENERATED_INCLUDE}
+  FILES ${headers} ${TIDEMARK_GENERATED_INCLUDE}/tidemark/config.hpp)
+target_compile_features(tidemark_headers PUBLIC cxx_std_20)
+target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+
+add_library(tidemark STATIC)
+add_library(tidemark::tidemark ALIAS tidemark)
+set_target_properties(tidemark PROPERTIES
+  OUTPUT_NAME tidemark_modules POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES ON)
+target_sources(tidemark PUBLIC
+  FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${modules})
+target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+# CMake compiles an importer's copy of our interfaces with -c and --precompile; clang warns about the first.
+target_compile_options(tidemark INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)

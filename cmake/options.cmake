@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# What can be chosen when tidemark is configured. What code depends on goes into <tidemark/config.hpp>.
+
+set(TIDEMARK_CHECKS 1 CACHE STRING "Check level: 0 none, 1 off the fast paths, 2 everything")
+set_property(CACHE TIDEMARK_CHECKS PROPERTY STRINGS 0 1 2)
+if(NOT TIDEMARK_CHECKS MATCHES "^[012]$")
+  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 0, 1 or 2")
+endif()
+
+option(TIDEMARK_VALGRIND "Announce memory to Valgrind (needs its headers)" OFF)
+set(TIDEMARK_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=")
+option(TIDEMARK_CUDA "Build the device part (needs nvcc)" OFF)
+option(TIDEMARK_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TIDEMARK_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TIDEMARK_BUILD_BENCH "Build the benchmarks" OFF)
+option(TIDEMARK_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
+option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
+
+# One dialect for every target: a module's interface and its importers must agree.
+if(NOT DEFINED CMAKE_CXX_STANDARD)
+  set(CMAKE_CXX_STANDARD 20)
+endif()
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+# Scanning costs more than compiling: only targets that import turn it on.
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(least_compiler 19)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(least_compiler 15)
+else()
+  set(least_compiler 0)
+endif()
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS least_compiler)
+  message(FATAL_ERROR
+    "tidemark's modules need clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID} "
+    "${CMAKE_CXX_COMPILER_VERSION}. Remove ${CMAKE_BINARY_DIR} and set CXX, or use ./run, which finds or installs one.")
+endif()
+
+# Sanitizers change the ABI of the standard library's containers and of ours: all targets or none.
+if(TIDEMARK_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TIDEMARK_SANITIZE}>
+                      $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
+                      $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
+  add_link_options(-fsanitize=${TIDEMARK_SANITIZE})
+endif()
+
+# Valgrind 3.19, Debian 12's, cannot read the DWARF 5 that clang writes.
+if(TIDEMARK_VALGRIND)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-gdwarf-4>)
+endif()
+
+add_library(tidemark_warnings INTERFACE)
+target_compile_options(tidemark_warnings INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>
+  $<$<AND:$<BOOL:${TIDEMARK_WARNINGS_AS_ERRORS}>,$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>>:-Werror>)

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `arena`: bump allocation with rewind. The arena owns its memory and gives it back when it is destroyed.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/address_space.hpp>
+#include <tidemark/arena_mark.hpp>
+#include <tidemark/arena_options.hpp>
+#include <tidemark/arena_stats.hpp>
+#include <tidemark/borrowed_memory.hpp>
+#include <tidemark/detail/align.hpp>
+#include <tidemark/detail/arena_chunk.hpp>
+#include <tidemark/detail/rewind_history.hpp>
+#include <tidemark/detail/sanitizers.hpp>
+#include <tidemark/macros.hpp>
+#include <tidemark/out_of_memory.hpp>
+#include <tidemark/upstream_memory.hpp>
+#include <tidemark/violation.hpp>
+#include <tidemark/virtual_memory.hpp>
+
+namespace tidemark {
+
+template <class AddressSpace>
+class basic_arena_scope;
+
+/// Tag: skip the zeroing of pushed memory. Bytes that were used before are then visible in it.
+struct uninitialized_t {
+  explicit uninitialized_t() = default;
+};
+inline constexpr uninitialized_t uninitialized{};
+
+/// A bump allocator that can go back to any earlier position: the memory of one step, one request, one frame.
+///
+/// Use it where many allocations die together. Allocating moves a cursor; rewinding moves it back, whatever
+/// was allocated between; addresses are reused after that. It is a `std::pmr::memory_resource` too.
+///
+/// ```cpp
+/// arena step{{.reserve = 1 * GiB, .name = "step"}};
+/// for (int i = 0; i < 1000; ++i) {
+///   arena_scope scope{step};                              // everything below vanishes at the brace
+///   std::span<float> x = step.push_array<float>(4096);    // zeroed
+///   std::pmr::vector<int> indices{&step};                 // std::pmr containers as well
+/// }
+/// ```
+/// Memory is reserved as one range and committed in steps; when the range is full, a further chunk is
+/// chained. `deallocate` reclaims the newest block if no mark was taken and no scope opened after it, and
+/// does nothing otherwise.
+///
+/// Invariants, checked by `check_invariants()`; `chunk` is the current one:
+/// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
+/// - `chunk.begin <= high`, and `cursor`, `floor` are multiples of `AddressSpace::block_alignment`
+/// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the chunks in use
+/// - bytes at or above `max(cursor, high, dirty)` have not been touched since they were committed
+///
+/// Complexity: allocate, push, mark, rewind, scopes: O(1) but for growth. Thread-safety: one thread at a
+/// time. The first thread to use it owns it until `hand_over()`; level 2 reports use by another.
+/// @tparam AddressSpace where memory comes from: see `arena`, `borrowed_arena`, `upstream_arena` below.
+// Members with a requires-clause are templates although they need not be: a constraint is part of the mangled
+// name for clang and not for GCC, and code of both is linked together. A member template is never in the
+// library.
+template <class AddressSpace>
+class basic_arena final : public std::pmr::memory_resource {
+  static_assert(address_space<AddressSpace>, "an arena's memory must come from an address_space");
+
+ public:
+  using scope_type = basic_arena_scope<AddressSpace>;
+
+  /// Alignment of every block, at least.
+  static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+
+  /// An arena on virtual memory made as `options` say: `arena{{.reserve = 64 * MiB, .name = "step"}}`.
+  /// @throws out_of_memory if the first chunk cannot be reserved.
+  template <class Options = arena_options>
+    requires std::same_as<Options, arena_options> && std::same_as<AddressSpace, virtual_memory>
+  explicit basic_arena(Options options)
+      : basic_arena(virtual_memory{{options.huge_pages, options.prefault}}, options) {}
+  /// An arena on `AddressSpace(arguments...)`, with none if there are none, and the default options. @throws
+  /// as above.
+  template <class... Arguments>
+    requires std::constructible_from<AddressSpace, Arguments...>
+  explicit(sizeof...(Arguments) == 1) basic_arena(Arguments&&... arguments)
+      : basic_arena(AddressSpace(std::forward<Arguments>(arguments)...), arena_options{}) {}
+  /// An arena on `space`, whose own options for huge pages and prefaulting hold. @throws as above.
+  basic_arena(AddressSpace space, arena_options options);
+
+  basic_arena(basic_arena const&) = delete;
+  basic_arena& operator=(basic_arena const&) = delete;
+  /// Runs the destructors of `make` and gives all memory back. Reports a violation if a scope is still open;
+  /// such scopes become inert.
+  ~basic_arena() override;
+
+  /// Uninitialised memory.
+  /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
+  /// @param align a power of two; blocks are aligned to `default_alignment` at least.
+  /// @throws out_of_memory, or the upstream's exception; nothing has changed then.
+  // Without gnu::alloc_size: compilers would take the size for final, and `expand` changes it.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = default_alignment) {
+    if constexpr (check_level >= 2) before_allocate(bytes, align);
+    if ((bytes | align) <= fast_request_max) [[likely]] {
+      const std::uintptr_t block = aligned_cursor(align);
+      const std::uintptr_t next = block + block_bytes(bytes);
+      if (next <= end_) [[likely]] {
+        cursor_ = next;
+        if constexpr (AddressSpace::host_accessible) detail::hand_out(chunk_->begin, block, bytes);
+        return reinterpret_cast<void*>(block);
+      }
+    }
+    return allocate_slow(bytes, align);
+  }
+
+  /// `allocate`, but null where that would throw.
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept;
+
+  /// Gives a block back: reclaims it if it is the newest and no mark was taken and no scope opened since;
+  /// does nothing otherwise. Level 2 reports pointers the arena does not hold.
+  void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
+    if constexpr (check_level >= 2) before_deallocate(block, bytes);
+    if (is_newest(block, bytes)) lower_cursor(reinterpret_cast<std::uintptr_t>(block));
+  }
+
+  /// Changes the size of the newest block in place, under the conditions of `deallocate`.
+  /// @return whether it did; if not, nothing has changed. Grown bytes are uninitialised.
+  [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
+
+  /// A `T` constructed from `arguments`; no destructor will run (see `make`). Without arguments a trivial `T`
+  /// is all zero bytes, which costs nothing where memory is fresh.
+  /// @throws as `allocate`, or what the constructor throws, with the arena as it was before.
+  template <class T, class... Arguments>
+  T* push(Arguments&&... arguments)
+    requires(AddressSpace::host_accessible)
+  {
+    if constexpr (sizeof...(Arguments) == 0 && std::is_trivially_default_constructible_v<T>) {
+      return static_cast<T*>(push_bytes(sizeof(T), alignof(T)));
+    } else {
+      return construct<T>(std::forward<Arguments>(arguments)...);
+    }
+  }
+
+  /// Memory for a trivial `T`, as it is. @throws as `allocate`.
+  template <class T>
+    requires std::is_trivially_default_constructible_v<T>
+  T* push(uninitialized_t) {
+    return static_cast<T*>(allocate(sizeof(T), alignof(T)));
+  }
+
+  /// `n` contiguous value-initialised `T`: all zero bytes where `T` is trivial. No destructors will run.
+  /// @param n may be 0. @throws as `allocate`, also where `n * sizeof(T)` overflows; or what `T()` throws.
+  template <class T>
+  std::span<T> push_array(std::size_t n)
+    requires(AddressSpace::host_accessible)
+  {
+    if constexpr (std::is_trivially_default_constructible_v<T>) {
+      return {static_cast<T*>(push_bytes(array_bytes<T>(n), alignof(T))), n};
+    } else {
+      rollback undo{*this};
+      T* first = static_cast<T*>(allocate(array_bytes<T>(n), alignof(T)));
+      std::uninitialized_value_construct_n(first, n);
+      undo.dismiss();
+      return {first, n};
+    }
+  }
+
+  /// `n` contiguous trivial `T`, as memory is. @throws as `allocate`, also where `n * sizeof(T)` overflows.
+  template <class T>
+    requires std::is_trivially_default_constructible_v<T>
+  std::span<T> push_array(std::size_t n, uninitialized_t) {
+    return {static_cast<T*>(allocate(array_bytes<T>(n), alignof(T))), n};
+  }
+
+  /// `bytes` zero bytes. @throws as `allocate`.
+  template <class Space = AddressSpace>
+    requires(Space::host_accessible)
+  void* push_bytes(std::size_t bytes, std::size_t align = default_alignment) {
+    void* storage = allocate(bytes, align);
+    zero(storage, bytes);
+    return storage;
+  }
+
+  /// A `T` constructed from `arguments` whose destructor runs when the arena is rewound over it, reset or
+  /// destroyed, in the reverse order of construction. Destructors must not throw.
+  /// @throws as `push`.
+  template <class T, class... Arguments>
+  T* make(Arguments&&... arguments)
+    requires(AddressSpace::host_accessible);
+
+  /// The present position. Amortised O(1). @throws std::bad_alloc if there is no memory to keep account of
+  /// it.
+  [[nodiscard]] arena_mark mark() {
+    if constexpr (check_level >= 2) before_use("mark");
+    arena_mark mark;
+    mark.arena_ = id_;
+    mark.serial_ = history_.serial();
+    mark.position_ = position();
+    mark.cursor_ = cursor_;
+    history_.marked_at(mark.position_);
+    floor_ = marked_ = cursor_;
+    return mark;
+  }
+
+  /// Goes back to a mark: everything allocated since is gone, marks above and scopes' memory included. The
+  /// mark stays good and can be used again.
+  /// @throws std::invalid_argument, with nothing changed, if the mark is another arena's, lies ahead, was
+  /// rewound over since it was taken, or lies below an open scope.
+  void rewind(arena_mark const& mark) {
+    if constexpr (check_level >= 2) before_use("rewind");
+    // Nothing to end above the newest mark, and it is this one: only the cursor moves.
+    if (mark.cursor_ == floor_ && mark.serial_ == history_.serial() && mark.arena_ == id_ &&
+        mark.position_ == chunk_->base + (floor_ - chunk_->begin)) [[likely]] {
+      lower_cursor(floor_);
+    } else {
+      rewind_slow(mark);
+    }
+  }
+
+  /// Frees the last `bytes` bytes, rounded up as `allocate` rounds; more than there are since the innermost
+  /// open scope, or since the beginning, frees all those.
+  void pop(std::size_t bytes) noexcept;
+
+  /// Frees everything and keeps the memory for reuse. @throws std::logic_error if a scope is open.
+  void reset();
+
+  /// Frees everything and gives all memory back; the arena can go on. @throws std::logic_error if a scope is
+  /// open.
+  void release();
+
+  /// Gives committed memory back that lies more than `keep_bytes` above the position, whole chunks first.
+  /// @return bytes given back. O(chunks).
+  std::size_t trim(std::size_t keep_bytes = 0) noexcept;
+
+  /// Bytes handed out, padding included: one offset through all chunks.
+  [[nodiscard]] std::size_t position() const noexcept { return chunk_->base + (cursor_ - chunk_->begin); }
+
+  /// A snapshot in numbers. O(1).
+  [[nodiscard]] arena_stats stats() const noexcept;
+
+  /// The name in messages.
+  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+
+  /// Whether `address` lies in memory that is handed out. O(chunks).
+  [[nodiscard]] bool owns(void const* address) const noexcept;
+
+  /// Lets another thread be the one that uses the arena: the next one that does.
+  void hand_over() noexcept { owner_thread_ = nullptr; }
+
+  /// The resource that chunks come from, where there is one.
+  template <class Space = AddressSpace>
+    requires requires(Space const& space) { space.upstream_resource(); }
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept {
+    return space_.upstream_resource();
+  }
+
+  /// Reports a violation for every invariant of the class comment that does not hold. O(chunks).
+  void check_invariants() const noexcept;
+
+ private:
+  friend basic_arena_scope<AddressSpace>;
+
+  // Below this neither `block + bytes` nor `cursor + align` can wrap, so the fast path compares once.
+  static constexpr std::size_t fast_request_max = std::size_t{1} << 30;
+
+  static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
+    return detail::align_up(bytes + (bytes == 0), default_alignment);
+  }
+  template <class T>
+  static constexpr std::size_t array_bytes(std::size_t n) noexcept {
+    return detail::multiply_saturating(n, sizeof(T));
+  }
+  std::uintptr_t aligned_cursor(std::size_t align) const noexcept {
+    return align <= default_alignment ? cursor_ : detail::align_up(cursor_, align);
+  }
+  bool is_newest(void const* block, std::size_t bytes) const noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    return address >= floor_ && address + block_bytes(bytes) == cursor_;
+  }
+  void lower_cursor(std::uintptr_t cursor) noexcept {
+    if (cursor_ > high_) high_ = cursor_;
+    if constexpr (AddressSpace::host_accessible) reclaim(chunk_->begin, cursor, cursor_);
+    cursor_ = cursor;
+  }
+  // What was handed out in [first, last) of a chunk may not be touched any more.
+  static void reclaim(std::uintptr_t pool, std::uintptr_t first, std::uintptr_t last) noexcept {
+    if (check_level >= 2 && first < last) {
+      detail::release_hold(first, last - first);
+      std::memset(reinterpret_cast<void*>(first), detail::rewound_fill, last - first);
+    }
+    detail::take_back(pool, first, last);
+  }
+  void zero(void* first, std::size_t bytes) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(first);
+    const std::uintptr_t limit = std::max(high_, dirty_);
+    if (address < limit) std::memset(first, 0, std::min<std::size_t>(bytes, limit - address));
+    detail::mark_defined(address, bytes);
+  }
+  template <class T, class... Arguments>
+  T* construct(Arguments&&... arguments);
+
+  void close_scope(scope_type& scope) noexcept {
+    if constexpr (check_level >= 2) before_use("end of a scope");
+    if (innermost_ == &scope && floor_ == scope.begin_ && chunk_ == scope.chunk_) [[likely]] {
+      lower_cursor(scope.begin_);
+      floor_ = std::max(scope.outer_floor_, marked_);  // a mark taken where the scope begins lives on
+      innermost_ = scope.outer_;
+    } else {
+      close_scope_slow(scope);
+    }
+  }
+
+  // Goes back to where the arena was when it was made, unless dismissed.
+  class rollback {
+   public:
+    explicit rollback(basic_arena& arena) noexcept
+        : arena_{&arena}, chunk_{arena.chunk_}, cursor_{arena.cursor_} {}
+    rollback(rollback const&) = delete;
+    rollback& operator=(rollback const&) = delete;
+    ~rollback() {
+      if (arena_ != nullptr) arena_->rewind_to(*chunk_, cursor_);
+    }
+    void dismiss() noexcept { arena_ = nullptr; }
+
+   private:
+    basic_arena* arena_;
+    detail::arena_chunk* chunk_;
+    std::uintptr_t cursor_;
+  };
+
+  // Slow paths: detail/arena_slow_path.hpp
+  TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  void* grow(std::size_t bytes, std::size_t align);
+  void* bump(std::uintptr_t block, std::size_t bytes) noexcept;
+  detail::arena_chunk* add_chunk(std::size_t least_bytes);
+  bool commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept;
+  void enter(detail::arena_chunk& chunk) noexcept;
+  void drop(detail::arena_chunk& chunk) noexcept;
+  TIDEMARK_COLD void rewind_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
+  TIDEMARK_COLD void rewind_slow(arena_mark const& mark);
+  TIDEMARK_COLD void close_scope_slow(scope_type& scope) noexcept;
+  std::size_t peak() const noexcept;
+  detail::arena_chunk& deepest_chunk() noexcept;
+  std::size_t scope_floor() const noexcept;
+  std::size_t largest_fit(std::size_t align) const noexcept;
+  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align) const;
+  void refuse_open_scope(char const* operation) const;
+  void before_use(char const* operation) const noexcept;
+  void before_allocate(std::size_t bytes, std::size_t align);
+  void before_deallocate(void const* block, std::size_t bytes) const noexcept;
+
+  void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::uintptr_t cursor_ = 0;                      // the next block begins here
+  std::uintptr_t end_ = 0;                         // end of the committed part of the current chunk
+  std::uintptr_t floor_ = 0;                       // newest mark, scope or `make`: deallocate stays above
+  std::uintptr_t marked_ = 0;                      // no live mark lies above in `chunk_`
+  std::uintptr_t high_ = 0;                        // highest cursor left behind since `chunk_` was entered
+  std::uintptr_t dirty_ = 0;                       // bytes below may have been written on earlier visits
+  detail::arena_chunk* chunk_ = &first_;           // the chunk that cursor_ is in
+  scope_type* innermost_ = nullptr;                // open scope that ends first
+  detail::arena_finalizer* finalizers_ = nullptr;  // newest `make`
+  detail::rewind_history history_;                 // which marks are live
+  std::uint64_t id_;                               // identity in marks; no other arena has it
+  detail::arena_chunk first_{};                    // empty until memory is reserved; others are allocated
+  std::size_t next_chunk_bytes_;                   // chunk size * growth ^ (chunks held, but oversize ones)
+  std::size_t peak_ = 0;                           // highest position before `chunk_` was entered
+  std::size_t committed_bytes_ = 0;                // of all chunks
+  std::size_t reserved_bytes_ = 0;                 // of all chunks
+  std::size_t chunks_ = 0;                         // with memory
+  std::uint64_t system_calls_ = 0;                 // calls to space_ but for granularity()
+  std::uint64_t allocations_ = 0;                  // counted at level 2
+  mutable void const* owner_thread_ = nullptr;     // noted at level 2; null: the next user's
+  arena_options options_;
+  AddressSpace space_;
+};
+
+/// An arena on virtual memory: the one to use on the host.
+using arena = basic_arena<virtual_memory>;
+/// An arena on one range that the caller owns.
+using borrowed_arena = basic_arena<borrowed_memory>;
+/// An arena on one range that the caller owns and the host must not touch: hands out addresses only.
+using borrowed_device_arena = basic_arena<borrowed_device_memory>;
+/// An arena on chunks of another resource: a drop-in for `std::pmr::monotonic_buffer_resource`.
+using upstream_arena = basic_arena<upstream_memory>;
+
+}  // namespace tidemark
+
+#include <tidemark/arena_scope.hpp>
+#include <tidemark/detail/arena_slow_path.hpp>
+
+namespace tidemark {
+extern template class basic_arena<virtual_memory>;
+extern template class basic_arena<borrowed_memory>;
+extern template class basic_arena<borrowed_device_memory>;
+extern template class basic_arena<upstream_memory>;
+}  // namespace tidemark

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Arithmetic on addresses and sizes that must be multiples of a power of two. Owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace tidemark::detail {
+
+static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes with addresses as sizes");
+
+/// The smallest multiple of `align` that is >= `value`. @pre `align` is a power of two; the result fits.
+[[nodiscard]] constexpr std::uintptr_t align_up(std::uintptr_t value, std::size_t align) noexcept {
+  return (value + (align - 1)) & ~(align - 1);
+}
+
+/// The largest multiple of `align` that is <= `value`. @pre `align` is a power of two.
+[[nodiscard]] constexpr std::uintptr_t align_down(std::uintptr_t value, std::size_t align) noexcept {
+  return value & ~(align - 1);
+}
+
+/// `a + b`, or the largest size where that does not fit.
+[[nodiscard]] constexpr std::size_t add_saturating(std::size_t a, std::size_t b) noexcept {
+  return a > std::numeric_limits<std::size_t>::max() - b ? std::numeric_limits<std::size_t>::max() : a + b;
+}
+
+/// `a * b`, or the largest size where that does not fit.
+[[nodiscard]] constexpr std::size_t multiply_saturating(std::size_t a, std::size_t b) noexcept {
+  return b != 0 && a > std::numeric_limits<std::size_t>::max() / b ? std::numeric_limits<std::size_t>::max()
+                                                                   : a * b;
+}
+
+}  // namespace tidemark::detail

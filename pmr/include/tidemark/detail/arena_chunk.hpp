@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `arena_chunk`: an arena's record of one range of memory; `arena_finalizer`: of one destructor to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tidemark/byte_range.hpp>
+
+namespace tidemark::detail {
+
+/// One range of an arena. Records lie beside the memory and never in it, because memory may be a device's.
+/// `begin <= touched <= committed <= end`, and `[begin, end)` lies in `range`.
+struct arena_chunk {
+  byte_range range;              // as the address space gave it, to be released as such
+  std::uintptr_t begin = 0;      // first address of a block: `range` rounded inwards to the block alignment
+  std::uintptr_t end = 0;        // one past the last
+  std::uintptr_t committed = 0;  // memory is behind [begin, committed)
+  std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` where fresh memory is not known to be 0
+  std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
+  bool is_oversize = false;      // made for one large request: does not count for the growth of chunks
+  arena_chunk* previous = nullptr;
+  arena_chunk* next = nullptr;
+};
+
+/// A destructor that runs when the arena is rewound to below `end_position`. It lies in the arena itself.
+struct arena_finalizer {
+  arena_finalizer* previous;
+  void (*destroy)(void* object) noexcept;
+  void* object;
+  std::size_t end_position;  // position right after the object and all that its constructor allocated
+};
+
+}  // namespace tidemark::detail

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The few macros of tidemark. Macros do not cross `import`: include this header where you need one.
+#pragma once
+
+#include <tidemark/config.hpp>
+
+/// Keeps a slow path out of the caller's instruction cache.
+#if defined(__GNUC__) || defined(__clang__)
+#define TIDEMARK_COLD [[gnu::cold, gnu::noinline]]
+#else
+#define TIDEMARK_COLD
+#endif

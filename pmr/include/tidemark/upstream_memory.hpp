@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `upstream_memory`: chunks from any `std::pmr::memory_resource`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <utility>
+
+#include <tidemark/address_space.hpp>
+#include <tidemark/byte_range.hpp>
+#include <tidemark/units.hpp>
+
+namespace tidemark {
+
+/// An `address_space` that takes chunks from an upstream resource, after an optional first buffer. With it
+/// `upstream_arena` is a drop-in for `std::pmr::monotonic_buffer_resource`: the same constructors,
+/// `release()` and `upstream_resource()`, and besides marks, scopes and reuse of what was rewound.
+///
+/// ```cpp
+/// std::byte buffer[4096];
+/// upstream_arena lines{buffer, sizeof buffer, std::pmr::get_default_resource()};
+/// ```
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. Its exceptions pass through
+/// unchanged. Upstream and buffer must outlive this object. One thread at a time.
+class upstream_memory {
+ public:
+  static constexpr bool host_accessible = true;
+  static constexpr bool fresh_is_zero = false;
+  static constexpr bool commits = false;
+  static constexpr bool reserves_at_once =
+      false;  // as the standard's resource: no call before the first need
+  static constexpr std::size_t block_alignment = 16;
+  static constexpr std::size_t chunk_bytes = 4 * KiB;
+  static constexpr std::size_t chunk_growth = 2;
+
+  /// Chunks from the default resource.
+  upstream_memory() noexcept : upstream_memory{std::pmr::get_default_resource()} {}
+  /// Chunks from `upstream`.
+  explicit upstream_memory(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
+  /// The first chunk of at least `first_bytes`, all from `upstream`.
+  explicit upstream_memory(std::size_t first_bytes,
+                           std::pmr::memory_resource* upstream = std::pmr::get_default_resource()) noexcept
+      : upstream_{upstream}, first_bytes_{first_bytes} {}
+  /// First `buffer`, which stays the caller's, then chunks from `upstream`.
+  upstream_memory(void* buffer, std::size_t bytes,
+                  std::pmr::memory_resource* upstream = std::pmr::get_default_resource()) noexcept
+      : upstream_{upstream},
+        buffer_{reinterpret_cast<std::uintptr_t>(buffer), bytes},
+        unused_buffer_{buffer_} {}
+
+  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream.
+  /// @throws whatever the upstream throws; nothing has changed then.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
+    if (!unused_buffer_.empty() && least_bytes <= unused_buffer_.size)
+      return std::exchange(unused_buffer_, {});
+    const std::size_t bytes = std::max({least_bytes, wanted_bytes, first_bytes_});
+    void* chunk = upstream_->allocate(bytes, block_alignment);
+    first_bytes_ = 0;
+    return {reinterpret_cast<std::uintptr_t>(chunk), bytes};
+  }
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  void release(byte_range range) noexcept {
+    if (range == buffer_) {
+      unused_buffer_ = buffer_;
+    } else {
+      upstream_->deallocate(range.data(), range.size, block_alignment);
+    }
+  }
+  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+
+  /// The resource that chunks come from.
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
+
+ private:
+  std::pmr::memory_resource* upstream_;
+  byte_range buffer_{};         // the caller's first buffer
+  byte_range unused_buffer_{};  // the same while no chunk is made of it, else empty
+  std::size_t first_bytes_ = 0;
+};
+
+static_assert(address_space<upstream_memory>);
+
+}  // namespace tidemark

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/out_of_memory.hpp>
+
+#include <cstdio>
+
+namespace tidemark {
+
+out_of_memory::out_of_memory(exhaustion_report const& report) noexcept : report_{report} {
+  std::snprintf(
+      message_, sizeof message_,
+      "%s: out of memory: %zu bytes aligned to %zu requested, %zu used of %zu committed and %zu reserved; "
+      "the largest that would fit is %zu bytes",
+      report.resource, report.requested_bytes, report.alignment, report.used_bytes, report.committed_bytes,
+      report.reserved_bytes, report.largest_bytes);
+}
+
+}  // namespace tidemark

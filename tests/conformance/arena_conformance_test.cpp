@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every kind of arena through the suite that every resource passes.
+#include "arena_subjects.hpp"
+#include "conformance.hpp"
+
+namespace tidemark::test {
+namespace {
+
+struct borrowed_subject : borrowed_arena_subject {
+  using supply_type = no_supply;
+  using borrowed_arena_subject::borrowed_arena_subject;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(arena, conformance, virtual_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(chunked_arena, conformance, chunked_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(upstream_arena, conformance, upstream_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(buffered_upstream_arena, conformance, buffered_upstream_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(borrowed_arena, conformance, borrowed_subject);
+
+}  // namespace
+}  // namespace tidemark::test

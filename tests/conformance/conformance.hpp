@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conformance suite: what every std::pmr::memory_resource of tidemark must do, whatever its kind.
+//
+// A resource plugs in as a *subject*, a class with
+//   using supply_type = ...;                  what its memory comes from: recording_os, recording_resource,
+//   no_supply explicit subject(supply_type&);           builds the resource on it, growable
+//   std::pmr::memory_resource& resource();
+//   void recycle();                           makes the memory of deallocated blocks available again
+//   std::vector<std::size_t> state() const;   all that a user can see of it: equal before and after a failed
+//   call void check() const;                       its invariants static constexpr std::size_t largest; the
+//   largest block it is asked for here static constexpr std::size_t capacity;    bytes after which it is
+//   exhausted; 0: it grows as long as its supply does
+// and joins the suite with
+//   INSTANTIATE_TYPED_TEST_SUITE_P(name_of_subject, conformance, subject);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory_resource>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "recording_supply.hpp"
+#include "shadow.hpp"
+
+namespace tidemark::test {
+
+/// For resources on memory of fixed size that nobody supplies.
+class no_supply : public supply {};
+
+template <class Subject>
+class conformance : public ::testing::Test {
+ protected:
+  typename Subject::supply_type supply_{};
+};
+
+TYPED_TEST_SUITE_P(conformance);
+
+/// A block that was handed out and must be given back.
+struct held_block {
+  void* first;
+  std::size_t bytes, align;
+};
+
+inline constexpr std::size_t small_sizes[] = {0,  1,  2,  7,  8,   15,  16,  17,  31,  32,
+                                              33, 63, 64, 65, 100, 128, 255, 256, 257, 1000};
+
+/// The resource as users of std::pmr see it: through the virtual functions, also where the class has its own.
+template <class Subject>
+std::pmr::memory_resource& resource_of(Subject& subject) {
+  return subject.resource();
+}
+
+/// A fixed mixture of sizes and alignments, allocated and freed in an order that no kind of resource favours.
+/// Returns false if any allocation failed; checks the state around each one that did.
+template <class Subject>
+bool run_mixture(Subject& subject, std::size_t rounds) {
+  std::minstd_rand random{12345};
+  std::vector<held_block> held;
+  shadow blocks;
+  bool all_served = true;
+  const auto free_one = [&](std::size_t i) {
+    blocks.remove(held[i].first);
+    resource_of(subject).deallocate(held[i].first, held[i].bytes, held[i].align);
+    held[i] = held.back();
+    held.pop_back();
+  };
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const std::size_t bytes =
+        i % 17 == 0 ? random() % std::min<std::size_t>(Subject::largest, 40'000) : random() % 600;
+    const std::size_t align = std::size_t{1} << random() % 9;
+    const std::vector<std::size_t> before = subject.state();
+    try {
+      void* first = resource_of(subject).allocate(bytes, align);
+      blocks.add(first, bytes, align);
+      held.push_back({first, bytes, align});
+    } catch (std::bad_alloc const&) {
+      all_served = false;
+      EXPECT_EQ(subject.state(), before) << "a failed allocation must change nothing";
+    }
+    subject.check();
+    if (held.size() > 40 || (i % 3 == 0 && !held.empty())) free_one(random() % held.size());
+  }
+  blocks.check_all();
+  while (!held.empty()) free_one(held.size() - 1);
+  subject.recycle();
+  subject.check();
+  return all_served;
+}
+
+TYPED_TEST_P(conformance, every_size_from_zero_to_huge) {
+  TypeParam subject{this->supply_};
+  for (std::size_t bytes = 0; bytes <= TypeParam::largest;
+       bytes = bytes < 40 ? bytes + 1 : bytes * 3 / 2 + 1) {
+    void* first = resource_of(subject).allocate(bytes);
+    ASSERT_NE(first, nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % alignof(std::max_align_t), 0u);
+    std::memset(first, 0xA5, bytes);
+    resource_of(subject).deallocate(first, bytes);
+    subject.recycle();
+    subject.check();
+  }
+}
+
+TYPED_TEST_P(conformance, every_pair_of_size_and_alignment) {
+  TypeParam subject{this->supply_};
+  for (std::size_t align = 1; align <= 4096; align *= 2) {
+    shadow blocks;
+    std::vector<held_block> held;
+    for (std::size_t bytes : small_sizes) {
+      void* first = resource_of(subject).allocate(bytes, align);
+      blocks.add(first, bytes, align);
+      held.push_back({first, bytes, align});
+    }
+    blocks.check_all();
+    for (held_block const& block : held)
+      resource_of(subject).deallocate(block.first, block.bytes, block.align);
+    subject.recycle();
+    subject.check();
+  }
+}
+
+TYPED_TEST_P(conformance, blocks_never_overlap_and_keep_their_content) {
+  TypeParam subject{this->supply_};
+  EXPECT_TRUE(run_mixture(subject, 3000));
+}
+
+TYPED_TEST_P(conformance, blocks_of_zero_bytes_are_distinct) {
+  TypeParam subject{this->supply_};
+  shadow blocks;
+  for (int i = 0; i < 50; ++i) blocks.add(resource_of(subject).allocate(0, 1), 0, 1);
+  EXPECT_EQ(blocks.live().size(), 50u);
+  for (auto const& [first, block] : blocks.live()) {
+    resource_of(subject).deallocate(reinterpret_cast<void*>(first), 0, 1);
+  }
+  subject.recycle();
+}
+
+TYPED_TEST_P(conformance, memory_is_used_again) {
+  TypeParam subject{this->supply_};
+  EXPECT_TRUE(run_mixture(subject, 400));
+  EXPECT_TRUE(run_mixture(subject, 400));
+  const std::size_t calls = this->supply_.calls;
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(run_mixture(subject, 400));
+  EXPECT_EQ(this->supply_.calls, calls) << "rounds that repeat must ask for no more memory";
+}
+
+TYPED_TEST_P(conformance, exhaustion_throws_changes_nothing_and_passes) {
+  TypeParam subject{this->supply_};
+  if (TypeParam::capacity == 0) this->supply_.fail_from = this->supply_.calls + 3;  // let it have a little
+  this->supply_.fail_count = supply::never;
+  std::vector<held_block> held;
+  for (int round = 0; round < 3; ++round) {
+    bool exhausted = false;
+    for (std::size_t i = 0; i < 10'000'000 && !exhausted; ++i) {
+      const std::size_t bytes = 1 + i * 37 % 1000;
+      const std::vector<std::size_t> before = subject.state();
+      try {
+        held.push_back({resource_of(subject).allocate(bytes, 8), bytes, 8});
+        std::memset(held.back().first, 0x11, bytes);
+      } catch (std::bad_alloc const&) {
+        exhausted = true;
+        EXPECT_EQ(subject.state(), before);
+        subject.check();
+      }
+    }
+    EXPECT_TRUE(exhausted);
+    ASSERT_FALSE(held.empty());
+    for (; !held.empty(); held.pop_back()) {
+      resource_of(subject).deallocate(held.back().first, held.back().bytes, held.back().align);
+    }
+    subject.recycle();
+    subject.check();
+  }
+}
+
+TYPED_TEST_P(conformance, sizes_near_size_max_are_refused) {
+  TypeParam subject{this->supply_};
+  resource_of(subject).deallocate(resource_of(subject).allocate(100, 8), 100, 8);
+  subject.recycle();
+  const std::vector<std::size_t> before = subject.state();
+  constexpr std::size_t size_max = std::numeric_limits<std::size_t>::max();
+  for (std::size_t align = 1; align <= 4096; align *= 4) {
+    for (std::size_t less :
+         {std::size_t{0}, std::size_t{1}, std::size_t{15}, std::size_t{4096}, size_max / 4, size_max / 2}) {
+      EXPECT_THROW((void)resource_of(subject).allocate(size_max - less, align), std::bad_alloc)
+          << less << ' ' << align;
+    }
+  }
+  EXPECT_EQ(subject.state(), before);
+  subject.check();
+}
+
+TYPED_TEST_P(conformance, equal_to_itself_and_to_no_other) {
+  typename TypeParam::supply_type other_supply{};
+  TypeParam one{this->supply_};
+  TypeParam other{other_supply};
+  EXPECT_TRUE(resource_of(one) == resource_of(one));
+  EXPECT_FALSE(resource_of(one) == resource_of(other));
+  EXPECT_FALSE(resource_of(one) == *std::pmr::new_delete_resource());
+}
+
+TYPED_TEST_P(conformance, serves_containers) {
+  TypeParam subject{this->supply_};
+  {
+    std::pmr::vector<std::pmr::vector<int>> rows{&resource_of(subject)};
+    for (std::size_t i = 0; i < 60; ++i) rows.emplace_back(i, static_cast<int>(i));
+    for (std::size_t i = 0; i < 60; i += 2) rows[i].clear(), rows[i].shrink_to_fit();
+    for (std::size_t i = 0; i < 60; ++i) EXPECT_EQ(rows[i].size(), i % 2 == 0 ? 0 : i);
+    EXPECT_EQ(rows[59][58], 59);
+  }
+  subject.recycle();
+}
+
+TYPED_TEST_P(conformance, the_supply_gets_back_exactly_what_it_gave) {
+  {
+    TypeParam subject{this->supply_};
+    EXPECT_TRUE(run_mixture(subject, 1000));
+  }
+  EXPECT_EQ(this->supply_.outstanding, 0u);  // the supply itself compares each piece
+}
+
+TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmless) {
+  for (std::size_t n = 0;; ++n) {
+    SCOPED_TRACE(::testing::Message() << "call " << n << " to the supply fails");
+    ASSERT_LT(n, 10'000u);
+    typename TypeParam::supply_type failing{};
+    failing.fail_from = n;
+    bool all_served = false;
+    try {
+      TypeParam subject{failing};
+      all_served = run_mixture(subject, 500);
+      failing.fail_from = supply::never;
+      EXPECT_TRUE(run_mixture(subject, 100)) << "usable once the supply works again";
+    } catch (std::bad_alloc const&) {
+      EXPECT_EQ(n, 0u) << "only the constructor may pass the failure on from here";
+    }
+    EXPECT_EQ(failing.outstanding, 0u);
+    if (failing.calls <= n) {
+      EXPECT_TRUE(all_served);
+      break;
+    }
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(conformance, every_size_from_zero_to_huge, every_pair_of_size_and_alignment,
+                            blocks_never_overlap_and_keep_their_content, blocks_of_zero_bytes_are_distinct,
+                            memory_is_used_again, exhaustion_throws_changes_nothing_and_passes,
+                            sizes_near_size_max_are_refused, equal_to_itself_and_to_no_other,
+                            serves_containers, the_supply_gets_back_exactly_what_it_gave,
+                            any_failing_call_to_the_supply_is_reported_and_harmless);
+
+}  // namespace tidemark::test

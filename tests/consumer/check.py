@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Installs a build into an empty prefix, builds a project of its own against it, runs it and compares its output."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+build_dir, project_dir, work_dir, generator, compiler, standard, expected = sys.argv[1:]
+work = pathlib.Path(work_dir)
+shutil.rmtree(work, ignore_errors=True)
+work.mkdir(parents=True)
+
+
+def run(*command):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                            env={**os.environ, "CXX": compiler})
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+run("cmake", "--install", build_dir, "--prefix", work / "prefix")
+# Compiled interfaces fit one compiler with one set of flags: none may be installed.
+if compiled := [*(work / "prefix").rglob("*.pcm"), *(work / "prefix").rglob("*.gcm")]:
+    sys.exit(f"compiled module interfaces were installed: {compiled}")
+# The prefix is moved, so that a path of the build machine in the package would be found out.
+(work / "prefix").rename(work / "moved")
+run("cmake", "-S", project_dir, "-B", work / "build", "-G", generator, f"-DCMAKE_PREFIX_PATH={work / 'moved'}",
+    f"-DCMAKE_CXX_STANDARD={standard}")
+run("cmake", "--build", work / "build")
+printed = run(work / "build" / "consumer").strip()
+print(printed)
+sys.exit(0 if printed == expected else f"expected: {expected}")

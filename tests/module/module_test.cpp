@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what an importer sees must be what an includer sees: the same types, the same functions, one copy
+// of every static. So this translation unit imports, the one beside it includes, and they exchange objects.
+#include <gtest/gtest.h>
+
+#include <memory_resource>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+import tidemark;
+
+#include "included_side.hpp"
+
+namespace {
+
+TEST(module, an_importer_can_use_everything_that_the_readme_shows) {
+  using namespace tidemark;
+  arena step{{.reserve = 64 * MiB, .name = "imported"}};
+  const arena_mark mark = step.mark();
+  {
+    arena_scope scope{step};
+    const std::span<double> x = scope.push_array<double>(100);
+    EXPECT_EQ(x[99], 0.0);
+    EXPECT_EQ(*scope.push<int>(3), 3);
+    scope.make<std::pmr::vector<int>>(10, &step);
+    arena_scope temporary = scratch(step);
+    EXPECT_NE(&temporary.arena(), &step);
+  }
+  {
+    const std::pmr::vector<int> v({1, 2, 3}, &step);
+    EXPECT_TRUE(step.owns(v.data()));
+  }
+  step.rewind(mark);
+  EXPECT_EQ(step.stats().used_bytes, 0u);
+  EXPECT_THROW((void)step.allocate(1ull << 60), out_of_memory);
+  EXPECT_THROW(step.rewind(arena_mark{}), std::invalid_argument);
+}
+
+TEST(module, importer_and_includer_share_types) {
+  tidemark::arena step;
+  EXPECT_EQ(included::allocate_on(step, 100), step.position());  // the includer's arena is this arena
+  tidemark::upstream_arena upstream{&step};
+  EXPECT_NE(upstream.allocate(10), nullptr);
+}
+
+TEST(module, importer_and_includer_share_statics) {
+  // One violation handler, one table of system calls, one set of scratch arenas a thread, one source of
+  // identities.
+  EXPECT_EQ(tidemark::get_violation_handler(), included::violation_handler_there());
+  EXPECT_EQ(&tidemark::default_os_memory(), included::os_memory_there());
+  tidemark::arena_scope mine = tidemark::scratch();
+  EXPECT_EQ(&mine.arena(), included::scratch_arena_there());
+  EXPECT_EQ(tidemark::check_level, included::check_level_there());
+}
+
+TEST(module, an_exception_thrown_by_one_side_is_caught_by_the_other) {
+  EXPECT_THROW(included::exhaust(), tidemark::out_of_memory);
+}
+
+/// 4 KiB, once.
+struct tiny_memory {
+  static constexpr bool host_accessible = true, fresh_is_zero = true, commits = false,
+                        reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 64, chunk_bytes = 1, chunk_growth = 1;
+  tidemark::byte_range reserve(std::size_t least, std::size_t) {
+    alignas(64) static std::byte storage[4096];
+    return least <= 4096 ? tidemark::byte_range{reinterpret_cast<std::uintptr_t>(storage), 4096}
+                         : tidemark::byte_range{};
+  }
+  bool commit(tidemark::byte_range) noexcept { return true; }
+  bool decommit(tidemark::byte_range) noexcept { return false; }
+  void release(tidemark::byte_range) noexcept {}
+  std::size_t granularity() const noexcept { return 64; }
+};
+
+TEST(module, an_importer_can_bring_its_own_address_space) {
+  static_assert(tidemark::address_space<tiny_memory>);
+  tidemark::basic_arena<tiny_memory> tiny;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tiny.push<int>()) % 64, 0u);
+  {
+    tidemark::basic_arena_scope scope{tiny};
+    scope.push<int>(1);
+  }
+  EXPECT_EQ(tiny.position(), 64u);
+  EXPECT_EQ(tiny.try_allocate(8192), nullptr);
+}
+
+}  // namespace

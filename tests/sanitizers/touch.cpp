@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Touches memory of an arena as its argument says, so that a test can see what a sanitizer makes of it.
+// Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
+#include <cstdio>
+#include <cstring>
+
+#include <tidemark/arena.hpp>
+
+int main(int, char** arguments) {
+  char const* what = arguments[1] != nullptr ? arguments[1] : "";
+  const auto is = [&](char const* name) { return std::strcmp(what, name) == 0; };
+  tidemark::arena step{{.reserve = 64 * tidemark::KiB, .name = "step"}};
+  int volatile sink = 0;
+  auto* kept = step.push<int>(41);
+  if (is("clean")) {
+    for (int i = 0; i < 20; ++i) {
+      const tidemark::arena_scope scope{step};
+      auto zeros = step.push_array<int>(5000);  // crosses chunks
+      zeros[4999] += *kept;
+      if (zeros[4999] != 41) return 1;
+    }
+    step.reset();
+    (void)step.trim();
+    if (*step.push<int>() != 0) return 1;
+  } else if (is("rewound")) {
+    int* late = nullptr;
+    {
+      const tidemark::arena_scope scope{step};
+      late = step.push<int>(1);
+    }
+    sink = *late;
+  } else if (is("rewound_chunk")) {
+    const tidemark::arena_mark mark = step.mark();
+    (void)step.allocate(60 * tidemark::KiB);
+    auto* late = static_cast<int*>(step.push_bytes(4096));
+    step.rewind(mark);
+    *late = 1;
+  } else if (is("deallocated")) {
+    auto* late = static_cast<int*>(step.push_bytes(64));
+    step.deallocate(late, 64);
+    *late = 1;
+  } else if (is("beyond")) {
+    auto* block = static_cast<char*>(step.push_bytes(100));
+    block[100] = 1;
+  } else if (is("never_allocated")) {
+    *(kept + 1000) = 1;
+  } else if (is("uninitialized")) {
+    auto* fresh = step.push<int>(tidemark::uninitialized);
+    if (*fresh == 7) sink = 1;
+  } else {
+    std::printf("unknown case\n");
+    return 2;
+  }
+  return sink == -1 ? 1 : 0;
+}

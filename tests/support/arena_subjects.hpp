@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kind of arena as a subject of the conformance suite and of the model test.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark::test {
+
+/// What the arenas' subjects share.
+template <class Arena>
+class arena_subject {
+ public:
+  using arena_type = Arena;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  template <class... Arguments>
+  explicit arena_subject(Arguments&&... arguments) : arena_{std::forward<Arguments>(arguments)...} {}
+
+  Arena& resource() { return arena_; }
+  void recycle() { arena_.reset(); }
+  void check() const { arena_.check_invariants(); }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const arena_stats stats = arena_.stats();
+    return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
+  }
+
+ private:
+  Arena arena_;
+};
+
+/// Virtual memory in one range.
+struct virtual_arena_subject : arena_subject<arena> {
+  using supply_type = recording_os;
+  explicit virtual_arena_subject(supply_type& os)
+      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 256 * MiB, .commit_step = 4 * KiB}} {}
+};
+
+/// Virtual memory in chunks so small that most allocations of the tests cross one.
+struct chunked_arena_subject : arena_subject<arena> {
+  using supply_type = recording_os;
+  explicit chunked_arena_subject(supply_type& os)
+      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB, .commit_step = 4 * KiB}} {}
+};
+
+/// Chunks from a resource.
+struct upstream_arena_subject : arena_subject<upstream_arena> {
+  using supply_type = recording_resource;
+  explicit upstream_arena_subject(supply_type& upstream) : arena_subject{&upstream} {}
+};
+
+/// A buffer that a base class holds, so that it outlives the arena on it.
+struct buffer_holder {
+  std::unique_ptr<std::array<std::byte, 10'000>> buffer = std::make_unique<std::array<std::byte, 10'000>>();
+};
+
+/// A first buffer, then chunks from a resource.
+struct buffered_upstream_arena_subject : private buffer_holder, public arena_subject<upstream_arena> {
+  using supply_type = recording_resource;
+  explicit buffered_upstream_arena_subject(supply_type& upstream)
+      : arena_subject{buffer->data(), buffer->size(), &upstream} {}
+};
+
+/// A range of fixed size.
+class borrowed_arena_subject {
+ public:
+  using arena_type = borrowed_arena;
+  static constexpr std::size_t capacity = 8 * MiB;
+  static constexpr std::size_t largest = 4 * MiB;
+
+  template <class Supply>
+  explicit borrowed_arena_subject(Supply&)
+      : buffer_{new std::byte[capacity]}, arena_{borrowed_memory{buffer_.get(), capacity}, {}} {}
+
+  borrowed_arena& resource() { return arena_; }
+  void recycle() { arena_.reset(); }
+  void check() const { arena_.check_invariants(); }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const arena_stats stats = arena_.stats();
+    return {stats.used_bytes, stats.peak_bytes, stats.chunks};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> buffer_;
+  borrowed_arena arena_;
+};
+
+}  // namespace tidemark::test

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel says about this process's memory (Linux).
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+namespace tidemark::test {
+
+/// Bytes of `[first, first + bytes)` that are backed by pages now.
+inline std::size_t resident_bytes(void* first, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(first) / page * page;
+  const std::size_t pages = (reinterpret_cast<std::uintptr_t>(first) + bytes - begin + page - 1) / page;
+  std::vector<unsigned char> resident(pages);
+  if (mincore(reinterpret_cast<void*>(begin), pages * page, resident.data()) != 0) return 0;
+  std::size_t n = 0;
+  for (unsigned char flags : resident) n += flags & 1u;
+  return n * page;
+}
+
+/// Resident set of the process, in bytes.
+inline std::size_t resident_set_bytes() {
+  std::size_t total_pages = 0, resident_pages = 0;
+  std::ifstream{"/proc/self/statm"} >> total_pages >> resident_pages;
+  return resident_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace tidemark::test

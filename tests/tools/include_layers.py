@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A header includes only headers of its own or a lower layer: the rule of docs/design.md, checked.
+
+A layer is a list of headers; a header that is in none is an error, so that a new one must be placed.
+"""
+import pathlib
+import re
+import sys
+
+# From the bottom up. Within a layer any header may include any other.
+LAYERS = [
+    ("configuration", ["config.hpp", "macros.hpp", "units.hpp"]),
+    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp"]),
+    ("memory", ["byte_range.hpp", "violation.hpp", "out_of_memory.hpp", "os_memory.hpp", "address_space.hpp",
+                "virtual_memory.hpp", "borrowed_memory.hpp", "upstream_memory.hpp"]),
+    ("arena", ["arena.hpp", "arena_mark.hpp", "arena_options.hpp", "arena_scope.hpp", "arena_stats.hpp",
+               "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_slow_path.hpp"]),
+    ("scratch", ["scratch.hpp"]),
+    ("all", ["tidemark.hpp"]),
+]
+
+root = pathlib.Path(sys.argv[1]) / "pmr/include/tidemark"
+level = {header: i for i, (_, headers) in enumerate(LAYERS) for header in headers}
+name = [layer for layer, _ in LAYERS]
+failures = []
+found = sorted(str(path.relative_to(root)) for path in root.rglob("*.hpp")) + ["config.hpp"]
+for header in found:
+    if header not in level:
+        failures.append(f"{header}: in no layer; add it to LAYERS in {__file__}")
+        continue
+    if header == "config.hpp":
+        continue  # generated
+    text = (root / header).read_text()
+    for included in re.findall(r'#include <tidemark/([^>]+)>', text):
+        if included not in level:
+            failures.append(f"{header}: includes <tidemark/{included}>, which does not exist")
+        elif level[included] > level[header]:
+            failures.append(f"{header} ({name[level[header]]}) includes {included} of the higher layer "
+                            f"{name[level[included]]}")
+    if re.search(r'#include "', text):
+        failures.append(f"{header}: includes with quotes; public headers are found by <tidemark/...>")
+failures += [f"{header}: in LAYERS but not in the tree" for header in level if header not in found]
+everything = set(re.findall(r'#include <tidemark/([^>]+)>', (root / "tidemark.hpp").read_text()))
+failures += [f"tidemark.hpp does not include {header}" for header in level
+             if not header.startswith("detail/") and header != "tidemark.hpp" and header not in everything]
+print(f"{len(found)} headers, {len(failures)} failures", *failures, sep="\n")
+sys.exit(1 if failures else 0)

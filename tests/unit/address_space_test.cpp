@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the sources of memory by themselves, then through an arena; device memory as made-up addresses
+// that nobody may touch, so that a touch is a crash.
+#include <tidemark/arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory_resource>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "process_memory.hpp"
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+std::uintptr_t address(void const* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+// ---- os_memory ----
+
+TEST(os_memory, every_call_can_be_replaced) {
+  test::recording_os os;
+  virtual_memory space{{.huge_pages = huge_page_policy::avoid, .prefault = true}, os};
+  const byte_range range = space.reserve(1, 1 * MiB);
+  ASSERT_FALSE(range.empty());
+  ASSERT_TRUE(space.commit({range.begin, 64 * KiB}));
+  std::memset(range.data(), 1, 64 * KiB);
+  ASSERT_TRUE(space.decommit({range.begin, 64 * KiB}));
+  space.release(range);
+  EXPECT_EQ(os.reserves, 1u);
+  EXPECT_EQ(os.advices, 1u);
+  EXPECT_EQ(os.commits, 1u);
+  EXPECT_EQ(os.prefaults, 1u);
+  EXPECT_EQ(os.decommits, 1u);
+  EXPECT_EQ(os.releases, 1u);
+}
+
+TEST(os_memory, the_default_table_can_be_replaced_for_the_process) {
+  test::recording_os os;
+  os_memory* const before = set_default_os_memory(&os);
+  EXPECT_EQ(&default_os_memory(), &os);
+  {
+    arena a;
+    (void)a.allocate(1);
+    EXPECT_EQ(os.reserves, 1u);
+    EXPECT_NE(entropy_seed(), entropy_seed());
+    os.fail_from = os.calls;
+    EXPECT_THROW((void)entropy_seed(), std::runtime_error);
+    set_default_os_memory(before);  // the arena goes on with the table it began with
+  }
+  EXPECT_EQ(os.releases, 1u);
+  EXPECT_EQ(&default_os_memory(), &system_memory());
+}
+
+TEST(os_memory, page_size_is_a_power_of_two) {
+  EXPECT_TRUE(std::has_single_bit(system_memory().page_size()));
+}
+
+// ---- virtual_memory ----
+
+TEST(virtual_memory, ranges_start_at_multiples_of_2_mib) {
+  virtual_memory space;
+  std::vector<byte_range> ranges;
+  for (std::size_t bytes : {std::size_t{1}, 5 * KiB, 3 * MiB, 1 * GiB}) {
+    ranges.push_back(space.reserve(1, bytes));
+    EXPECT_EQ(ranges.back().begin % (2 * MiB), 0u);
+    EXPECT_GE(ranges.back().size, bytes);
+    EXPECT_EQ(ranges.back().size % space.granularity(), 0u);
+  }
+  for (byte_range range : ranges) space.release(range);
+}
+
+TEST(virtual_memory, committed_bytes_read_as_zero_also_after_decommit) {
+  virtual_memory space;
+  const byte_range range = space.reserve(1, 1 * MiB);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(space.commit(range));
+    auto* bytes = static_cast<unsigned char*>(range.data());
+    EXPECT_EQ(bytes[0], 0);
+    EXPECT_EQ(bytes[range.size - 1], 0);
+    std::memset(bytes, 0xFF, range.size);
+    ASSERT_TRUE(space.decommit(range));
+  }
+  space.release(range);
+}
+
+TEST(virtual_memory, reserved_bytes_cannot_be_touched_before_they_are_committed) {
+  virtual_memory space;
+  const byte_range range = space.reserve(1, 1 * MiB);
+  EXPECT_DEATH(*static_cast<char volatile*>(range.data()) = 1, "");
+  space.release(range);
+}
+
+TEST(virtual_memory, impossible_sizes_give_an_empty_range) {
+  virtual_memory space;
+  EXPECT_TRUE(space.reserve(std::numeric_limits<std::size_t>::max(), 1).empty());
+  EXPECT_TRUE(space.reserve(1, std::numeric_limits<std::size_t>::max() / 2).empty());
+}
+
+// ---- borrowed_memory ----
+
+TEST(borrowed_memory, an_arena_uses_the_callers_range_and_nothing_else) {
+  alignas(64) std::array<std::byte, 1024> buffer;
+  borrowed_arena a{buffer.data(), buffer.size()};
+  auto* const first = static_cast<std::byte*>(a.push_bytes(1000));
+  EXPECT_EQ(first, buffer.data());
+  EXPECT_THROW((void)a.allocate(100), out_of_memory);
+  EXPECT_EQ(a.try_allocate(16), buffer.data() + 1008);
+  a.reset();
+  EXPECT_EQ(a.stats().reserved_bytes, 1024u);
+  a.release();
+  EXPECT_EQ(a.allocate(16), buffer.data());
+}
+
+TEST(borrowed_memory, a_range_with_crooked_ends_is_used_from_its_first_aligned_byte) {
+  alignas(16) std::array<std::byte, 128> buffer;
+  borrowed_arena a{buffer.data() + 3, std::size_t{100}};
+  EXPECT_EQ(a.allocate(1), buffer.data() + 16);
+  EXPECT_NE(a.try_allocate(64), nullptr);
+  EXPECT_EQ(a.try_allocate(1), nullptr);  // the last crooked bytes are left alone
+}
+
+TEST(borrowed_memory, an_empty_range_is_out_of_memory_from_the_start) {
+  EXPECT_THROW((borrowed_arena{borrowed_memory{nullptr, 0}}), out_of_memory);
+}
+
+TEST(borrowed_memory, exact_fill_succeeds_and_one_byte_more_fails) {
+  alignas(16) std::array<std::byte, 256> buffer;
+  borrowed_arena a{buffer.data(), buffer.size()};
+  EXPECT_NE(a.try_allocate(256), nullptr);
+  EXPECT_EQ(a.try_allocate(1), nullptr);
+  a.reset();
+  EXPECT_EQ(a.try_allocate(257), nullptr);
+}
+
+TEST(borrowed_memory, addresses_of_a_device_are_computed_and_never_touched) {
+  constexpr std::uintptr_t base = 0x1'0000'0000;
+  borrowed_device_arena a{borrowed_device_memory{byte_range{base, 1 * MiB}}};
+  EXPECT_EQ(address(a.allocate(100)), base);
+  EXPECT_EQ(address(a.allocate(512)), base + 256);
+  const arena_mark mark = a.mark();
+  EXPECT_EQ(address(a.push_array<float>(1, uninitialized).data()), base + 768);
+  EXPECT_EQ(address(a.push<double>(uninitialized)), base + 1024);
+  a.rewind(mark);
+  {
+    basic_arena_scope scope{a};
+    EXPECT_EQ(address(scope.allocate(1)), base + 768);
+  }
+  EXPECT_THROW((void)a.allocate(2 * MiB), out_of_memory);
+  EXPECT_EQ(a.position(), 768u);
+  a.check_invariants();
+}
+
+TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap) {
+  constexpr std::size_t size = 64 * KiB;
+  const std::uintptr_t base = std::numeric_limits<std::uintptr_t>::max() - size + 1;
+  borrowed_device_arena a{borrowed_device_memory{byte_range{base, size}}};
+  EXPECT_EQ(a.try_allocate(1), nullptr);
+  EXPECT_EQ(a.try_allocate(1 * GiB), nullptr);
+}
+
+// ---- upstream_memory ----
+
+TEST(upstream_memory, gives_back_to_the_upstream_exactly_what_it_got) {
+  test::recording_resource upstream;
+  {
+    upstream_arena a{&upstream};
+    for (std::size_t i = 0; i < 500; ++i) (void)a.allocate(i * 13 % 5000, std::size_t{1} << i % 10);
+    a.reset();
+    for (std::size_t i = 0; i < 100; ++i) (void)a.allocate(i * 131);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(upstream_memory, takes_nothing_before_the_first_need) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  EXPECT_EQ(upstream.calls, 0u);
+  a.reset();
+  a.release();
+  EXPECT_EQ(a.position(), 0u);
+  EXPECT_EQ(upstream.calls, 0u);
+}
+
+TEST(upstream_memory, uses_the_first_buffer_before_the_upstream) {
+  alignas(16) std::array<std::byte, 1024> buffer;
+  upstream_arena a{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
+  EXPECT_EQ(a.allocate(1000), buffer.data());
+  EXPECT_THROW((void)a.allocate(100), std::bad_alloc);
+  a.release();
+  EXPECT_EQ(a.allocate(1000), buffer.data());
+}
+
+TEST(upstream_memory, has_the_constructors_and_members_of_the_monotonic_resource) {
+  test::recording_resource upstream;
+  std::array<std::byte, 64> buffer;
+  const auto fill = [](auto& resource) {
+    std::pmr::vector<int> v{&resource};
+    for (int i = 0; i < 1000; ++i) v.push_back(i);
+    return v[999];
+  };
+  const auto exercise = [&]<class Resource>(std::type_identity<Resource>) {
+    Resource a;
+    Resource b{&upstream};
+    Resource c{std::size_t{10'000}};
+    Resource d{std::size_t{10'000}, &upstream};
+    Resource e{buffer.data(), buffer.size()};
+    Resource f{buffer.data() + 32, buffer.size() - 32, &upstream};
+    EXPECT_EQ(fill(a) + fill(b) + fill(c) + fill(d) + fill(e) + fill(f), 6 * 999);
+    EXPECT_EQ(b.upstream_resource(), &upstream);
+    b.release();
+    EXPECT_EQ(fill(b), 999);
+  };
+  exercise(std::type_identity<std::pmr::monotonic_buffer_resource>{});
+  exercise(std::type_identity<upstream_arena>{});
+}
+
+TEST(upstream_memory, chunks_double_and_an_oversize_one_does_not_count) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  (void)a.allocate(1);
+  EXPECT_EQ(upstream.outstanding, 4 * KiB);
+  (void)a.allocate(1 * MiB);
+  EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB);
+  (void)a.allocate(16);
+  EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB + 8 * KiB);
+}
+
+TEST(upstream_memory, chunks_that_come_and_go_do_not_grow_without_end) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  (void)a.allocate(100);
+  for (int i = 0; i < 100; ++i) {
+    const arena_mark mark = a.mark();
+    (void)a.allocate(4 * KiB);
+    a.rewind(mark);
+    (void)a.trim();
+  }
+  EXPECT_EQ(upstream.largest, 8 * KiB);
+}
+
+TEST(upstream_memory, the_upstreams_exception_passes_through_unchanged) {
+  struct sold_out {};
+  struct refusing final : std::pmr::memory_resource {
+    void* do_allocate(std::size_t, std::size_t) override { throw sold_out{}; }
+    void do_deallocate(void*, std::size_t, std::size_t) override {}
+    bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+  } upstream;
+  upstream_arena a{&upstream};
+  EXPECT_THROW((void)a.allocate(1), sold_out);
+  EXPECT_EQ(a.stats().chunks, 0u);
+}
+
+TEST(upstream_memory, an_arena_can_be_the_upstream_of_another) {
+  arena permanent;
+  {
+    upstream_arena nested{&permanent};
+    for (int i = 0; i < 1000; ++i) (void)nested.allocate(100);
+    EXPECT_GT(permanent.position(), 100'000u);
+  }
+  permanent.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidemark
