@@ -270,6 +270,9 @@ class basic_arena final : public std::pmr::memory_resource {
   // Below this neither `block + bytes` nor `cursor + align` can wrap, so the fast path compares once.
   static constexpr std::size_t fast_request_max = std::size_t{1} << 30;
 
+  // A page: zeroing a block of that much dirties one page of fresh memory at most.
+  static constexpr std::size_t whole_zeroing_max = 4 * KiB;
+
   static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
     return detail::align_up(bytes + (bytes == 0), default_alignment);
   }
@@ -299,8 +302,12 @@ class basic_arena final : public std::pmr::memory_resource {
   }
   void zero(void* first, std::size_t bytes) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(first);
-    const std::uintptr_t limit = std::max(high_, dirty_);
-    if (address < limit) std::memset(first, 0, std::min<std::size_t>(bytes, limit - address));
+    const std::uintptr_t fresh = std::max(high_, dirty_);
+    if (address < fresh) {
+      // Of a large block only what is not fresh; a small one whole: a few stores if its size is known.
+      std::memset(first, 0,
+                  bytes <= whole_zeroing_max ? bytes : std::min<std::size_t>(bytes, fresh - address));
+    }
     detail::mark_defined(address, bytes);
   }
   template <class T, class... Arguments>
@@ -317,25 +324,8 @@ class basic_arena final : public std::pmr::memory_resource {
     }
   }
 
-  // Goes back to where the arena was when it was made, unless dismissed.
-  class rollback {
-   public:
-    explicit rollback(basic_arena& arena) noexcept
-        : arena_{&arena}, chunk_{arena.chunk_}, cursor_{arena.cursor_} {}
-    rollback(rollback const&) = delete;
-    rollback& operator=(rollback const&) = delete;
-    ~rollback() {
-      if (arena_ != nullptr) arena_->rewind_to(*chunk_, cursor_);
-    }
-    void dismiss() noexcept { arena_ = nullptr; }
-
-   private:
-    basic_arena* arena_;
-    detail::arena_chunk* chunk_;
-    std::uintptr_t cursor_;
-  };
-
   // Slow paths: detail/arena_slow_path.hpp
+  class rollback;
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   void* grow(std::size_t bytes, std::size_t align);
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept;
@@ -362,14 +352,17 @@ class basic_arena final : public std::pmr::memory_resource {
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
+  // In this order: what allocation and scopes need is one cache line with the vtable's pointer, and fields
+  // that a scope writes do not lie beside those that the next one reads with them (one wide load of both
+  // would stall).
   std::uintptr_t cursor_ = 0;                      // the next block begins here
   std::uintptr_t end_ = 0;                         // end of the committed part of the current chunk
   std::uintptr_t floor_ = 0;                       // newest mark, scope or `make`: deallocate stays above
-  std::uintptr_t marked_ = 0;                      // no live mark lies above in `chunk_`
-  std::uintptr_t high_ = 0;                        // highest cursor left behind since `chunk_` was entered
-  std::uintptr_t dirty_ = 0;                       // bytes below may have been written on earlier visits
-  detail::arena_chunk* chunk_ = &first_;           // the chunk that cursor_ is in
   scope_type* innermost_ = nullptr;                // open scope that ends first
+  std::uintptr_t high_ = 0;                        // highest cursor left behind since `chunk_` was entered
+  detail::arena_chunk* chunk_ = &first_;           // the chunk that cursor_ is in
+  std::uintptr_t marked_ = 0;                      // no live mark lies above in `chunk_`
+  std::uintptr_t dirty_ = 0;                       // bytes below may have been written on earlier visits
   detail::arena_finalizer* finalizers_ = nullptr;  // newest `make`
   detail::rewind_history history_;                 // which marks are live
   std::uint64_t id_;                               // identity in marks; no other arena has it

@@ -135,8 +135,8 @@ class [[nodiscard]] basic_arena_scope {
 
   arena_type* arena_ = nullptr;           // null: inert
   basic_arena_scope* outer_ = nullptr;    // the scope that is open around this one
-  detail::arena_chunk* chunk_ = nullptr;  // the chunk that begin_ is in
   std::uintptr_t begin_ = 0;              // the arena's cursor at the opening
+  detail::arena_chunk* chunk_ = nullptr;  // the chunk that begin_ is in
   std::uintptr_t outer_floor_ = 0;        // the arena's floor at the opening
 };
 

@@ -379,6 +379,25 @@ void basic_arena<AddressSpace>::close_scope_slow(scope_type& scope) noexcept {
   inner->outer_floor_ = scope.outer_floor_;
 }
 
+// Goes back to where the arena was when it was made, unless dismissed.
+template <class AddressSpace>
+class basic_arena<AddressSpace>::rollback {
+ public:
+  explicit rollback(basic_arena& arena) noexcept
+      : arena_{&arena}, chunk_{arena.chunk_}, cursor_{arena.cursor_} {}
+  rollback(rollback const&) = delete;
+  rollback& operator=(rollback const&) = delete;
+  ~rollback() {
+    if (arena_ != nullptr) arena_->rewind_to(*chunk_, cursor_);
+  }
+  void dismiss() noexcept { arena_ = nullptr; }
+
+ private:
+  basic_arena* arena_;
+  detail::arena_chunk* chunk_;
+  std::uintptr_t cursor_;
+};
+
 template <class AddressSpace>
 template <class T, class... Arguments>
 T* basic_arena<AddressSpace>::construct(Arguments&&... arguments) {

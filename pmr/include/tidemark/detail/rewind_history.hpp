@@ -45,8 +45,7 @@ class rewind_history {
   /// Whether a mark is live. O(1) if no mark ended since it was taken.
   [[nodiscard]] bool is_live(std::size_t position, std::uint64_t serial) const noexcept {
     if (serial == serial_) return true;
-    const auto later = std::upper_bound(rewinds_.begin(), rewinds_.end(), serial,
-                                        [](std::uint64_t s, rewind const& r) { return s < r.serial; });
+    const auto later = std::ranges::upper_bound(rewinds_, serial, {}, &rewind::serial);
     return later == rewinds_.end() || position <= later->position;
   }
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic arena: allocate a batch, take it all back, again and again, warm. An item is one allocation; each
+// block is written to, because memory that nobody touches is no use. Every allocator has room for a batch
+// without growing.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <memory_resource>
+
+#include <tidemark/tidemark.hpp>
+
+#if defined(TIDEMARK_PEER_LLVM)
+#include <llvm/Support/Allocator.h>
+#endif
+
+namespace {
+
+using namespace tidemark;
+
+constexpr std::size_t batch = 1024;
+constexpr std::size_t room = 4 * MiB;
+
+/// Writes the first byte, and keeps the compiler from seeing through the allocation.
+void use(void* block) {
+  *static_cast<char volatile*>(block) = 1;
+  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
+}
+
+void count_items(benchmark::State& state) {
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * static_cast<std::int64_t>(batch));
+}
+
+// ---- the concrete type, size known when compiling ----
+
+template <std::size_t Bytes>
+void arena_inline(benchmark::State& state) {
+  arena step{{.reserve = room}};
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) use(step.allocate(Bytes));
+    step.reset();
+  }
+  count_items(state);
+}
+
+#if defined(TIDEMARK_PEER_LLVM)
+template <std::size_t Bytes>
+void llvm_bump(benchmark::State& state) {
+  // One slab holds a batch, so that Reset() keeps it and no slab is allocated in the loop.
+  llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> step;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) use(step.Allocate(Bytes, llvm::Align(16)));
+    step.Reset();
+  }
+  count_items(state);
+}
+#endif
+
+template <std::size_t Bytes>
+void malloc_and_free(benchmark::State& state) {
+  std::array<void*, batch> blocks{};
+  for (auto _ : state) {
+    for (void*& block : blocks) use(block = std::malloc(Bytes));
+    for (void* block : blocks) std::free(block);
+  }
+  count_items(state);
+}
+
+// ---- through std::pmr::memory_resource*, as containers do ----
+
+/// The compiler must not know what the pointer points to, as it would not in a container elsewhere.
+std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
+  benchmark::DoNotOptimize(resource);
+  return resource;
+}
+
+template <std::size_t Bytes>
+void arena_virtual(benchmark::State& state) {
+  arena step{{.reserve = room}};
+  std::pmr::memory_resource* const resource = hidden(&step);
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) use(resource->allocate(Bytes));
+    step.reset();
+  }
+  count_items(state);
+}
+
+template <std::size_t Bytes>
+void monotonic_virtual(benchmark::State& state) {
+  const auto buffer = std::make_unique<std::byte[]>(room);
+  std::pmr::monotonic_buffer_resource step{buffer.get(), room};
+  std::pmr::memory_resource* const resource = hidden(&step);
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) use(resource->allocate(Bytes));
+    step.release();
+  }
+  count_items(state);
+}
+
+// ---- a batch that crosses chunks: 24 blocks of 256 KiB in chunks of 1 MiB, or within one ----
+
+void large_blocks(benchmark::State& state, std::size_t chunk_bytes) {
+  arena step{{.reserve = chunk_bytes}};
+  for (auto _ : state) {
+    const arena_mark mark = step.mark();
+    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB));
+    step.rewind(mark);
+  }
+  state.SetItemsProcessed(state.iterations() * 24);
+}
+void arena_within_a_chunk(benchmark::State& state) { large_blocks(state, 64 * MiB); }
+void arena_across_chunks(benchmark::State& state) { large_blocks(state, 1 * MiB); }
+
+// ---- zeroed memory, fresh: 1 GiB of it costs no memset and no page ----
+
+void arena_push_zeroed_fresh(benchmark::State& state) {
+  arena step{{.reserve = 2 * GiB, .commit_step = 1 * GiB}};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(step.push_array<std::byte>(1 * GiB).data());
+    state.PauseTiming();
+    step.reset();
+    (void)step.trim();
+    state.ResumeTiming();
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+
+BENCHMARK(arena_inline<8>)->Name("arena/inline/8");
+BENCHMARK(arena_inline<16>)->Name("arena/inline/16");
+BENCHMARK(arena_inline<32>)->Name("arena/inline/32");
+BENCHMARK(arena_inline<64>)->Name("arena/inline/64");
+#if defined(TIDEMARK_PEER_LLVM)
+BENCHMARK(llvm_bump<8>)->Name("llvm_bump/inline/8");
+BENCHMARK(llvm_bump<16>)->Name("llvm_bump/inline/16");
+BENCHMARK(llvm_bump<32>)->Name("llvm_bump/inline/32");
+BENCHMARK(llvm_bump<64>)->Name("llvm_bump/inline/64");
+#endif
+BENCHMARK(malloc_and_free<8>)->Name("malloc/pair/8");
+BENCHMARK(malloc_and_free<64>)->Name("malloc/pair/64");
+BENCHMARK(arena_virtual<8>)->Name("arena/virtual/8");
+BENCHMARK(arena_virtual<64>)->Name("arena/virtual/64");
+BENCHMARK(monotonic_virtual<8>)->Name("monotonic/virtual/8");
+BENCHMARK(monotonic_virtual<64>)->Name("monotonic/virtual/64");
+BENCHMARK(arena_within_a_chunk)->Name("arena/large/within_a_chunk");
+BENCHMARK(arena_across_chunks)->Name("arena/large/across_chunks");
+BENCHMARK(arena_push_zeroed_fresh)->Name("arena/push_zeroed_fresh/1GiB")->Iterations(50);
+
+}  // namespace

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks, ours and the peers' interleaved in one process, and prints each ratio beside its target.
+
+A ratio is the peer's time over ours, of medians: above 1, ours is faster. Times depend on the machine and its load,
+ratios hardly.
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+here = pathlib.Path(__file__).parent
+parser = argparse.ArgumentParser(prog="./run bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+parser.add_argument("program", help=argparse.SUPPRESS)
+parser.add_argument("--filter", default="", help="only targets whose name matches this regular expression")
+parser.add_argument("--repetitions", type=int, default=9, help="runs of each benchmark (default 9)")
+parser.add_argument("--seconds", type=float, default=0.2, help="length of a run (default 0.2)")
+parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met")
+parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md as well")
+options = parser.parse_args()
+
+targets = [target for target in json.loads((here / "targets.json").read_text()) if re.search(options.filter, target["name"])]
+if not targets:
+    sys.exit(f"no target's name matches '{options.filter}'")
+names = sorted({target[side] for target in targets for side in ("ours", "peer")})
+pattern = "^(" + "|".join(map(re.escape, names)) + ")(/iterations:[0-9]+)?$"
+run = subprocess.run([options.program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={options.repetitions}",
+                      f"--benchmark_min_time={options.seconds}", "--benchmark_enable_random_interleaving=true",
+                      "--benchmark_report_aggregates_only=true", "--benchmark_format=json"],
+                     capture_output=True, text=True)
+if run.returncode != 0 or not run.stdout:
+    sys.exit(f"the benchmarks failed: {run.stderr}")
+report = json.loads(run.stdout)
+
+
+def nanoseconds(row):
+    # A row that counts items tells the time of one item.
+    rate = row.get("items_per_second")
+    return 1e9 / rate if rate else row["cpu_time"]
+
+
+medians = {row["run_name"]: nanoseconds(row) for row in report["benchmarks"] if row["aggregate_name"] == "median"}
+
+results, left_out = [], []
+for target in targets:
+    missing = [target[side] for side in ("ours", "peer") if target[side] not in medians]
+    if missing:
+        left_out.append(f"left out: {target['name']}: {', '.join(missing)} is not in this build (peer not installed)")
+        continue
+    ours, peer = medians[target["ours"]], medians[target["peer"]]
+    ratio = peer / ours
+    met = None if target["ratio"] is None else ratio >= target["ratio"]
+    results.append({"name": target["name"], "ours_ns": round(ours, 3), "peer_ns": round(peer, 3),
+                    "ratio": round(ratio, 2), "target": target["ratio"], "met": met})
+
+
+def processor():
+    found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.processor()
+
+
+def verdict(result):
+    return {True: "met", False: "NOT MET", None: ""}[result["met"]]
+
+
+machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
+           "date": report["context"]["date"][:10], "load": report["context"].get("load_avg"),
+           "version": subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"],
+                                     capture_output=True, text=True).stdout.strip()}
+width = max((len(result["name"]) for result in results), default=0)
+print(f"{'':{width}}  {'ours ns':>9} {'peer ns':>9} {'ratio':>7} {'target':>7}")
+for result in results:
+    target = "" if result["target"] is None else f"{result['target']:.1f}"
+    print(f"{result['name']:{width}}  {result['ours_ns']:9.2f} {result['peer_ns']:9.2f} {result['ratio']:7.2f} {target:>7}  {verdict(result)}")
+for line in left_out:
+    print(line)
+
+build = pathlib.Path(options.program).parent.parent
+(build / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+
+if options.document:
+    rows = [f"| {r['name']} | {r['ours_ns']:.2f} | {r['peer_ns']:.2f} | {r['ratio']:.2f} | "
+            f"{'' if r['target'] is None else r['target']} | {verdict(r)} |" for r in results]
+    text = f"""# Benchmarks
+
+Written by `./run bench --document`; no number here is typed by hand. A ratio is the peer's time over ours, of medians of
+{options.repetitions} interleaved runs in one process: above 1, ours is faster. Compare ratios, not times.
+
+{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}, {machine['date']}, tidemark {machine['version']}.
+
+| work | ours, ns | peer, ns | ratio | target | |
+|---|---:|---:|---:|---:|---|
+{chr(10).join(rows)}
+
+Repeat it: `./run bench`. Instructions, which do not depend on the machine's load: `./run bench --instructions`.
+"""
+    (here.parent / "docs" / "benchmarks.md").write_text(text)
+
+sys.exit(1 if options.strict and any(result["met"] is False for result in results) else 0)

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic scope: open, allocate four blocks, close, as a small function does with its temporaries. An item is
+// one such call.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <memory_resource>
+
+#include <tidemark/tidemark.hpp>
+
+namespace {
+
+using namespace tidemark;
+
+constexpr std::array<std::size_t, 4> sizes{24, 64, 200, 512};
+
+void use(void* block) {
+  *static_cast<char volatile*>(block) = 1;
+  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
+}
+
+void arena_scope_of_four(benchmark::State& state) {
+  arena step;
+  for (auto _ : state) {
+    arena_scope scope{step};
+    for (std::size_t bytes : sizes) use(scope.allocate(bytes));
+  }
+}
+
+void scratch_of_four(benchmark::State& state) {
+  arena out;
+  for (auto _ : state) {
+    arena_scope scope = scratch(out);
+    for (std::size_t bytes : sizes) use(scope.allocate(bytes));
+  }
+}
+
+void mark_and_rewind_of_four(benchmark::State& state) {
+  arena step;
+  for (auto _ : state) {
+    const arena_mark mark = step.mark();
+    for (std::size_t bytes : sizes) use(step.allocate(bytes));
+    step.rewind(mark);
+  }
+}
+
+void monotonic_on_a_stack_buffer_of_four(benchmark::State& state) {
+  for (auto _ : state) {
+    std::array<std::byte, 2048> buffer;
+    std::pmr::monotonic_buffer_resource step{buffer.data(), buffer.size()};
+    for (std::size_t bytes : sizes) use(step.allocate(bytes));
+  }
+}
+
+void malloc_of_four(benchmark::State& state) {
+  for (auto _ : state) {
+    std::array<void*, sizes.size()> blocks;
+    for (std::size_t i = 0; i < sizes.size(); ++i) use(blocks[i] = std::malloc(sizes[i]));
+    for (void* block : blocks) std::free(block);
+  }
+}
+
+BENCHMARK(arena_scope_of_four)->Name("arena/scope");
+BENCHMARK(scratch_of_four)->Name("arena/scratch");
+BENCHMARK(mark_and_rewind_of_four)->Name("arena/mark_rewind");
+BENCHMARK(monotonic_on_a_stack_buffer_of_four)->Name("monotonic/stack_buffer");
+BENCHMARK(malloc_of_four)->Name("malloc/scope");
+
+}  // namespace
