@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -162,6 +163,41 @@ TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap
   borrowed_device_arena a{borrowed_device_memory{byte_range{base, size}}};
   EXPECT_EQ(a.try_allocate(1), nullptr);
   EXPECT_EQ(a.try_allocate(1 * GiB), nullptr);
+}
+
+// ---- an address space of one's own ----
+
+/// Memory that comes back from decommit as it went, as a device's does.
+struct dirty_memory {
+  static constexpr bool host_accessible = true, fresh_is_zero = false, commits = true, reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 32, chunk_bytes = 64 * KiB, chunk_growth = 3;
+  byte_range reserve(std::size_t least, std::size_t wanted) {
+    const std::size_t bytes = std::max(least, wanted);
+    void* first = ::operator new(bytes, std::align_val_t{4096});
+    std::memset(first, 0xAB, bytes);
+    return {reinterpret_cast<std::uintptr_t>(first), bytes};
+  }
+  bool commit(byte_range) noexcept { return true; }
+  bool decommit(byte_range) noexcept { return true; }
+  void release(byte_range range) noexcept { ::operator delete(range.data(), std::align_val_t{4096}); }
+  std::size_t granularity() const noexcept { return 4096; }
+};
+static_assert(address_space<dirty_memory>);
+
+TEST(address_space, memory_that_is_not_zero_when_fresh_is_always_zeroed) {
+  basic_arena<dirty_memory> a;
+  for (int round = 0; round < 3; ++round) {
+    const std::span<int> x = a.push_array<int>(10'000);
+    EXPECT_EQ(std::count(x.begin(), x.end(), 0), 10'000);
+    EXPECT_EQ(address(x.data()) % 32, 0u);
+    std::fill(x.begin(), x.end(), 7);
+    a.reset();
+    if (round == 1) (void)a.trim();
+  }
+  (void)a.allocate(60 * KiB);
+  (void)a.allocate(60 * KiB);
+  EXPECT_EQ(a.stats().reserved_bytes, 64 * KiB + 3 * 64 * KiB);
+  a.check_invariants();
 }
 
 // ---- upstream_memory ----

@@ -698,6 +698,15 @@ TEST(arena, level_2_reports_use_by_a_second_thread) {
   EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
 }
 
+TEST(arena, may_be_destroyed_by_another_thread_than_the_one_that_used_it) {
+  const violation_recorder recorder;
+  {
+    arena a;
+    std::thread{[&] { (void)a.allocate(1); }}.join();
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
 // ---- as a memory resource ----
 
 TEST(arena, serves_pmr_containers) {

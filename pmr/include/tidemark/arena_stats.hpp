@@ -9,8 +9,7 @@
 
 namespace tidemark {
 
-/// A snapshot of an arena. `used_bytes <= peak_bytes`, `used_bytes <= committed_bytes <= reserved_bytes`
-/// unless blocks skipped the end of a chunk that was committed only in part.
+/// A snapshot of an arena. `used_bytes <= peak_bytes` and `used_bytes <= committed_bytes <= reserved_bytes`.
 struct arena_stats {
   char const* name = "";                     ///< the arena's name
   std::size_t used_bytes = 0;                ///< its position: handed out, with padding

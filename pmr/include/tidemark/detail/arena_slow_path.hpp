@@ -57,6 +57,7 @@ basic_arena<AddressSpace>::~basic_arena() {
       scope->arena_ = nullptr;
     }
   }
+  hand_over();  // who destroys an arena need not be who used it
   release();
 }
 
@@ -335,9 +336,11 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
       if (space_.decommit({first, chunk_->committed - first})) {
         committed_bytes_ -= chunk_->committed - first;
         chunk_->committed = end_ = first;
-        chunk_->touched = std::min(chunk_->touched, first);
         high_ = std::min(high_, first);
-        dirty_ = std::min(dirty_, first);
+        if constexpr (AddressSpace::fresh_is_zero) {
+          chunk_->touched = std::min(chunk_->touched, first);
+          dirty_ = std::min(dirty_, first);
+        }
       }
     }
   }
