@@ -31,6 +31,7 @@ TEST(arena_scope, rewinds_when_it_is_destroyed) {
     (void)scope.push_array<double>(10);
     (void)scope.push_array<double>(10, uninitialized);
     (void)scope.allocate(10);
+    (void)scope.push_bytes(10, uninitialized, 64);
     EXPECT_GT(a.position(), before);
   }
   EXPECT_EQ(a.position(), before);

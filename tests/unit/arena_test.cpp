@@ -268,8 +268,11 @@ TEST(arena, uninitialized_push_shows_old_bytes_or_the_fill_of_level_2) {
   arena a;
   std::memset(a.allocate(256), 0x5A, 256);
   a.reset();
-  const std::span<unsigned char> old = a.push_array<unsigned char>(256, uninitialized);
-  EXPECT_TRUE(all_bytes_are(old.data(), 256, check_level >= 2 ? 0xDD : 0x5A));
+  const unsigned char expected = check_level >= 2 ? 0xDD : 0x5A;
+  const std::span<unsigned char> old = a.push_array<unsigned char>(128, uninitialized);
+  EXPECT_TRUE(all_bytes_are(old.data(), 128, expected));
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(64, uninitialized), 64, expected));
+  EXPECT_TRUE(all_bytes_are(a.push<int>(uninitialized), sizeof(int), expected));
 }
 
 // ---- positions ----

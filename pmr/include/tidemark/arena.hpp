@@ -188,6 +188,11 @@ class basic_arena final : public std::pmr::memory_resource {
     return storage;
   }
 
+  /// `bytes` bytes, as memory is: `allocate` under the name of its zeroing brothers. @throws as `allocate`.
+  void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment) {
+    return allocate(bytes, align);
+  }
+
   /// A `T` constructed from `arguments` whose destructor runs when the arena is rewound over it, reset or
   /// destroyed, in the reverse order of construction. Destructors must not throw.
   /// @throws as `push`.

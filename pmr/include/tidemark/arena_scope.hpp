@@ -87,6 +87,10 @@ class [[nodiscard]] basic_arena_scope {
     return owner().push_bytes(bytes, align);
   }
   /// As the arena's member of the same name. @pre it is open.
+  void* push_bytes(std::size_t bytes, uninitialized_t tag, std::size_t align = arena_type::default_alignment) {
+    return owner().push_bytes(bytes, tag, align);
+  }
+  /// As the arena's member of the same name. @pre it is open.
   template <class T, class... Arguments>
   T* make(Arguments&&... arguments) {
     return owner().template make<T>(std::forward<Arguments>(arguments)...);
