@@ -8,14 +8,17 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark)
-install(TARGETS tidemark_headers tidemark
-  EXPORT tidemark_targets
+install(TARGETS tidemark_headers EXPORT tidemark_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TIDEMARK_MODULES)
+  install(TARGETS tidemark EXPORT tidemark_targets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
+  set(export_modules CXX_MODULES_DIRECTORY modules)
+endif()
 install(EXPORT tidemark_targets
-  NAMESPACE tidemark:: FILE tidemark-targets.cmake
-  DESTINATION ${package_dir} CXX_MODULES_DIRECTORY modules)
+  NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir} ${export_modules})
 configure_package_config_file(cmake/tidemark-config.cmake.in ${PROJECT_BINARY_DIR}/tidemark-config.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tidemark-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -3,14 +3,28 @@
 #   tidemark::headers   the headers and the compiled code behind them, for those who include (nvcc among them)
 #   tidemark::tidemark  the modules on top, for those who import
 
+# Writes <tidemark/config.hpp> below a folder.
+function(tidemark_write_config directory checks asan msan valgrind)
+  set(TIDEMARK_CHECKS ${checks})
+  set(TIDEMARK_ASAN_VALUE ${asan})
+  set(TIDEMARK_MSAN_VALUE ${msan})
+  set(TIDEMARK_VALGRIND_VALUE ${valgrind})
+  configure_file(${PROJECT_SOURCE_DIR}/pmr/include/tidemark/config.hpp.in ${directory}/tidemark/config.hpp @ONLY)
+endfunction()
+set(asan 0)
+set(msan 0)
+set(valgrind 0)
+if("${TIDEMARK_SANITIZE} ${CMAKE_CXX_FLAGS}" MATCHES "address")
+  set(asan 1)
+endif()
+if("${TIDEMARK_SANITIZE} ${CMAKE_CXX_FLAGS}" MATCHES "memory")
+  set(msan 1)
+endif()
 if(TIDEMARK_VALGRIND)
-  set(TIDEMARK_VALGRIND_VALUE 1)
-else()
-  set(TIDEMARK_VALGRIND_VALUE 0)
+  set(valgrind 1)
 endif()
 set(TIDEMARK_GENERATED_INCLUDE ${PROJECT_BINARY_DIR}/include)
-configure_file(${PROJECT_SOURCE_DIR}/pmr/include/tidemark/config.hpp.in
-               ${TIDEMARK_GENERATED_INCLUDE}/tidemark/config.hpp @ONLY)
+tidemark_write_config(${TIDEMARK_GENERATED_INCLUDE} ${TIDEMARK_CHECKS} ${asan} ${msan} ${valgrind})
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/include/*.hpp)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
@@ -28,6 +42,10 @@ target_sources(tidemark_headers PUBLIC
   FILES ${headers} ${TIDEMARK_GENERATED_INCLUDE}/tidemark/config.hpp)
 target_compile_features(tidemark_headers PUBLIC cxx_std_20)
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+
+if(NOT TIDEMARK_MODULES)
+  return()
+endif()
 
 add_library(tidemark STATIC)
 add_library(tidemark::tidemark ALIAS tidemark)

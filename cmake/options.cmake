@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # What can be chosen when tidemark is configured. What code depends on goes into <tidemark/config.hpp>.
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(least_compiler 19)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(least_compiler 15)
+else()
+  set(least_compiler 0)
+endif()
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS least_compiler)
+  set(compiler_has_modules OFF)
+else()
+  set(compiler_has_modules ON)
+endif()
+
 set(TIDEMARK_CHECKS 1 CACHE STRING "Check level: 0 none, 1 off the fast paths, 2 everything")
 set_property(CACHE TIDEMARK_CHECKS PROPERTY STRINGS 0 1 2)
 if(NOT TIDEMARK_CHECKS MATCHES "^[012]$")
@@ -14,14 +27,18 @@ option(TIDEMARK_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TIDEMARK_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TIDEMARK_BUILD_BENCH "Build the benchmarks" OFF)
 option(TIDEMARK_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
+option(TIDEMARK_MODULES "Build the modules; without, tidemark::headers is all there is" ${compiler_has_modules})
 option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 
-# One dialect for every target: a module's interface and its importers must agree.
-if(NOT DEFINED CMAKE_CXX_STANDARD)
-  set(CMAKE_CXX_STANDARD 20)
+# One dialect for every target, because a module's interface and its importers must agree. Inside another project
+# the dialect is that project's.
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT DEFINED CMAKE_CXX_STANDARD)
+    set(CMAKE_CXX_STANDARD 20)
+  endif()
+  set(CMAKE_CXX_EXTENSIONS OFF)
 endif()
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
-set(CMAKE_CXX_EXTENSIONS OFF)
 # Scanning costs more than compiling: only targets that import turn it on.
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -29,17 +46,15 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  set(least_compiler 19)
-elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(least_compiler 15)
-else()
-  set(least_compiler 0)
-endif()
-if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS least_compiler)
-  message(FATAL_ERROR
-    "tidemark's modules need clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID} "
-    "${CMAKE_CXX_COMPILER_VERSION}. Remove ${CMAKE_BINARY_DIR} and set CXX, or use ./run, which finds or installs one.")
+if(NOT TIDEMARK_MODULES)
+  set(no_modules "modules need clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+  if(TIDEMARK_BUILD_TESTS OR TIDEMARK_BUILD_EXAMPLES)
+    message(FATAL_ERROR
+      "tidemark: its tests and examples import, and ${no_modules}. Remove ${CMAKE_BINARY_DIR} and set CXX; or use ./run, "
+      "which finds or installs a compiler; or build the headers' library alone, with -DTIDEMARK_BUILD_TESTS=OFF "
+      "-DTIDEMARK_BUILD_EXAMPLES=OFF.")
+  endif()
+  message(STATUS "tidemark: there will be tidemark::headers only: ${no_modules}")
 endif()
 
 # Sanitizers change the ABI of the standard library's containers and of ours: all targets or none.

@@ -83,9 +83,8 @@ int run(int argc, char** argv) {
       "Its steps allocate on: %s. Optimizer %s, batch %zu, seed %llu.\n\n",
       data.size() - data.test_count(), data.test_count(), allocator_names[int(kind)],
       optimizer_names[chosen.adam], chosen.batch, static_cast<unsigned long long>(chosen.seed));
-  training_result result = train(chosen, kind, data, [&](std::size_t epoch, training_result const& r) {
-    print_progress(epoch, chosen.epochs, r);
-  });
+  training_result result =
+      train(chosen, kind, data, [&](std::size_t epoch, auto& r) { print_progress(epoch, chosen.epochs, r); });
   std::printf("\ntest accuracy: %.2f %%\nloss:          %.17g\ntime per step: %.1f us (median of %zu)\n",
               result.accuracy, result.loss, 1e6 * median(result.steps), result.steps.size());
   result.warm.insert(result.warm.begin(), loaded);
@@ -98,7 +97,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    return std::fflush(stdout) == 0 ? status : throw std::runtime_error{"cannot write the output."};
   } catch (std::exception const& error) {
     std::fprintf(stderr, "digits: %s\n", error.what());
     return dynamic_cast<input_error const*>(&error) != nullptr ? 2 : 1;

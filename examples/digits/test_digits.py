@@ -85,6 +85,13 @@ def prints_a_bar_on_a_terminal():
     expect("bars", (shown.count(half % 1), shown.count(whole % 2)), (1, 1))
 
 
+def full_disk_is_an_error():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "--epochs", "1", "--allocator", "arena"], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=TIMEOUT_SECONDS)
+    expect("exit status and errors", (done.returncode, done.stderr), (1, "digits: cannot write the output.\n"))
+
+
 def missing_file_is_one_sentence():
     expect_refusal(("--data", "nowhere/digits.csv"), "cannot read nowhere/digits.csv: No such file or directory.")
     with tempfile.TemporaryDirectory() as folder:

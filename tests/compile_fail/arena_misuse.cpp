@@ -16,13 +16,13 @@ void misuse(arena& step, borrowed_device_arena& device, arena_scope& scope) {
 #elif CASE == 3   // message: (deleted|no viable|no matching|cannot be assigned)
   arena_scope copy = scope;
 #elif CASE == 4   // message: (constraints not satisfied|no matching|unsatisfied)
-  device.push<int>();  // would zero memory that the host must not touch
+  (void)device.push<int>();  // would zero memory that the host must not touch
 #elif CASE == 5   // message: (constraints not satisfied|no matching|unsatisfied)
-  device.push_bytes(64);
+  (void)device.push_bytes(64);
 #elif CASE == 6   // message: (constraints not satisfied|no matching|unsatisfied)
   device.make<std::string>();
 #elif CASE == 7   // message: (constraints not satisfied|no matching|unsatisfied)
-  step.push_array<std::string>(3, uninitialized);  // a string has no uninitialised state
+  (void)step.push_array<std::string>(3, uninitialized);  // a string has no uninitialised state
 #elif CASE == 8   // message: (must come from an address_space|does not satisfy|constraints)
   basic_arena<int> nonsense;
 #elif CASE == 9   // message: (no matching|cannot bind|no viable)
@@ -36,6 +36,8 @@ void misuse(arena& step, borrowed_device_arena& device, arena_scope& scope) {
 #elif CASE == \
     13  // message: (constraints not satisfied|no matching|unsatisfied|could not convert|cannot convert)
   (void)scratch(3);
+#elif CASE == 15  // message: (nodiscard|discard|unused|ignoring)
+  scope.push<int>(3);
 #elif CASE == 14  // message: (explicit|no match|could not convert|no viable)
   step = 64 * MiB;
 #endif

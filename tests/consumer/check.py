@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs a build into an empty prefix, builds a project of its own against it, runs it and compares its output."""
+"""Builds a project of its own on tidemark, as a user would, runs it and compares its output.
+
+`installed`: installs a build into an empty prefix and finds the package there. `subproject`: adds the source folder.
+"""
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
-build_dir, project_dir, work_dir, generator, compiler, standard, expected = sys.argv[1:]
+how, source_dir, build_dir, project_dir, work_dir, generator, compiler, standard, expected = sys.argv[1:]
 work = pathlib.Path(work_dir)
 shutil.rmtree(work, ignore_errors=True)
 work.mkdir(parents=True)
@@ -20,14 +23,18 @@ def run(*command):
     return result.stdout
 
 
-run("cmake", "--install", build_dir, "--prefix", work / "prefix")
-# Compiled interfaces fit one compiler with one set of flags: none may be installed.
-if compiled := [*(work / "prefix").rglob("*.pcm"), *(work / "prefix").rglob("*.gcm")]:
-    sys.exit(f"compiled module interfaces were installed: {compiled}")
-# The prefix is moved, so that a path of the build machine in the package would be found out.
-(work / "prefix").rename(work / "moved")
-run("cmake", "-S", project_dir, "-B", work / "build", "-G", generator, f"-DCMAKE_PREFIX_PATH={work / 'moved'}",
-    f"-DCMAKE_CXX_STANDARD={standard}")
+dialect = [] if standard == "none" else [f"-DCMAKE_CXX_STANDARD={standard}"]
+if how == "installed":
+    run("cmake", "--install", build_dir, "--prefix", work / "prefix")
+    # Compiled interfaces fit one compiler with one set of flags: none may be installed.
+    if compiled := [*(work / "prefix").rglob("*.pcm"), *(work / "prefix").rglob("*.gcm")]:
+        sys.exit(f"compiled module interfaces were installed: {compiled}")
+    # The prefix is moved, so that a path of the build machine in the package would be found out.
+    (work / "prefix").rename(work / "moved")
+    place = f"-DCMAKE_PREFIX_PATH={work / 'moved'}"
+else:
+    place = f"-DTIDEMARK_SOURCE_DIR={source_dir}"
+run("cmake", "-S", project_dir, "-B", work / "build", "-G", generator, place, *dialect)
 run("cmake", "--build", work / "build")
 printed = run(work / "build" / "consumer").strip()
 print(printed)

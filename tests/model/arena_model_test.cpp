@@ -1,29 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences of everything an arena can do, beside a model that is too simple to be
-// wrong: a list of blocks with their contents, a list of marks that are live or dead, a stack of open scopes.
-// After each step the arena's invariants hold and agree with the model. A failing sequence prints its seed;
-// TIDEMARK_SEED=n repeats it, and TIDEMARK_STEPS=n sets its length.
+// Strategy: long random sequences of everything an arena can do, beside a model that is too simple to be wrong: a list of
+// blocks with their contents, a list of marks that are live or dead, a stack of open scopes. After each step the
+// arena's invariants hold and agree with the model. What every resource can do is in resource_model.hpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <random>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "arena_subjects.hpp"
+#include "resource_model.hpp"
+#include "seeds.hpp"
 #include "shadow.hpp"
 
 namespace tidemark::test {
 namespace {
-
-std::uint64_t number_from_environment(char const* name, std::uint64_t otherwise) {
-  char const* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 template <class Subject>
 class arena_model {
@@ -39,6 +33,7 @@ class arena_model {
 
   void step() {
     const std::uint64_t what = random_() % 100;
+    const bool moves_blocks_only = what < 64;
     if (what < 40) allocate();
     else if (what < 48) push_zeroed();
     else if (what < 58) deallocate();
@@ -51,6 +46,7 @@ class arena_model {
     else if (what < 98) (void)arena_.trim(random_() % 2 == 0 ? 0 : random_() % 100'000);
     else if (what < 99) make();
     else reset();
+    if (!moves_blocks_only) barrier_ = arena_.position();
     check();
   }
 
@@ -65,7 +61,7 @@ class arena_model {
     std::uintptr_t first;
     std::size_t bytes;
     unsigned char pattern;
-    std::size_t end_position;
+    std::size_t begin_position, end_position;  // of the arena before and after
   };
   struct known_mark {
     arena_mark mark;
@@ -98,7 +94,7 @@ class arena_model {
     if (first == nullptr) return full(before);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % align, 0u);
     EXPECT_GE(arena_.position(), before + bytes);
-    add(first, bytes);
+    add(first, bytes, before);
   }
 
   void push_zeroed() {
@@ -107,7 +103,7 @@ class arena_model {
     try {
       const std::span<unsigned char> bytes = arena_.template push_array<unsigned char>(n);
       EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char b) { return b == 0; }));
-      add(bytes.data(), n);
+      add(bytes.data(), n, before);
     } catch (out_of_memory const&) {
       full(before);
     }
@@ -132,9 +128,14 @@ class arena_model {
     const std::size_t before = arena_.position();
     const bool reclaimable =
         victim.end_position == before && before != floor() && !marked_at_or_above(victim);
+    // All blocks since the position was last moved by anything but blocks come back in reverse order, for sure.
+    const bool surely = victim.end_position == before && victim.begin_position >= barrier_;
     arena_.deallocate(reinterpret_cast<void*>(victim.first), victim.bytes);
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (arena_.position() == before) return;
+    if (arena_.position() == before) {
+      EXPECT_FALSE(surely) << "the newest block above all marks and scopes was not reclaimed";
+      return;
+    }
     ++reclaimed;
     EXPECT_TRUE(reclaimable) << "only the newest block above all marks and scopes may be reclaimed";
     EXPECT_LT(arena_.position(), before);
@@ -217,7 +218,7 @@ class arena_model {
     went_back();
   }
 
-  void add(void* first, std::size_t bytes) {
+  void add(void* first, std::size_t bytes, std::size_t begin_position) {
     const auto begin = reinterpret_cast<std::uintptr_t>(first);
     const auto pattern = static_cast<unsigned char>(random_());
     for (block const& other : blocks_) {
@@ -226,7 +227,7 @@ class arena_model {
       if (!apart) ADD_FAILURE() << "two live blocks overlap";
     }
     std::memset(first, pattern, bytes);
-    blocks_.push_back({begin, bytes, pattern, arena_.position()});
+    blocks_.push_back({begin, bytes, pattern, begin_position, arena_.position()});
     // The shadow of the oldest is given up, so that a step stays O(1); its memory is still in the arena.
     if (blocks_.size() > 100) blocks_.pop_front();
   }
@@ -250,6 +251,7 @@ class arena_model {
     while (!scopes_.empty()) close_scope();
     arena_.reset();
     went_back();
+    barrier_ = 0;
   }
 
   void check() const {
@@ -267,31 +269,22 @@ class arena_model {
   std::vector<open_one> scopes_;
   std::vector<std::size_t> made_;
   std::size_t destroyed_ = 0;
+  std::size_t barrier_ = 0;  // position after the last operation that was not about a block
 };
 
 template <class Subject>
 void run_model() {
-  const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);
-  const std::uint64_t steps = number_from_environment("TIDEMARK_STEPS", 100'000);
   std::size_t refused = 0, accepted = 0, reclaimed = 0, destroyed = 0;
-  for (std::uint64_t seed = first_seed; seed < first_seed + 5; ++seed) {
-    SCOPED_TRACE("repeat with TIDEMARK_SEED=" + std::to_string(seed));
+  run_for_seeds([&](std::uint64_t seed, auto run) {
     typename Subject::supply_type supply{};
     Subject subject{supply};
     arena_model<Subject> model{subject, seed};
-    for (std::uint64_t i = 0; i < steps; ++i) {
-      model.step();
-      if (i % 64 == 0) model.check_contents();
-      if (::testing::Test::HasFailure()) {
-        ADD_FAILURE() << "at step " << i;
-        return;
-      }
-    }
+    run(model);
     refused += model.refused_rewinds;
     accepted += model.accepted_rewinds;
     reclaimed += model.reclaimed;
     destroyed += model.destroyed_objects;
-  }
+  });
   // A sequence that never did these things would show nothing about them.
   EXPECT_GT(refused, 100u);
   EXPECT_GT(accepted, 100u);
@@ -309,6 +302,9 @@ TEST(arena_model, agrees_with_the_arena_on_virtual_memory) { run_model<virtual_a
 TEST(arena_model, agrees_with_the_arena_on_small_chunks) { run_model<chunked_arena_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_an_upstream) { run_model<buffered_upstream_arena_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_a_borrowed_range) { run_model<borrowed_subject>(); }
+
+TEST(resource_model, agrees_with_the_arena_on_small_chunks) { run_resource_model<chunked_arena_subject>(); }
+TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) { run_resource_model<borrowed_subject>(); }
 
 }  // namespace
 }  // namespace tidemark::test

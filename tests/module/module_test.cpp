@@ -62,7 +62,7 @@ TEST(module, an_exception_thrown_by_one_side_is_caught_by_the_other) {
 struct tiny_memory {
   static constexpr bool host_accessible = true, fresh_is_zero = true, commits = false,
                         reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 64, chunk_bytes = 1, chunk_growth = 1;
+  static constexpr std::size_t block_alignment = 64, chunk_growth = 1;
   tidemark::byte_range reserve(std::size_t least, std::size_t) {
     alignas(64) static std::byte storage[4096];
     return least <= 4096 ? tidemark::byte_range{reinterpret_cast<std::uintptr_t>(storage), 4096}
@@ -71,6 +71,7 @@ struct tiny_memory {
   bool commit(tidemark::byte_range) noexcept { return true; }
   bool decommit(tidemark::byte_range) noexcept { return false; }
   void release(tidemark::byte_range) noexcept {}
+  std::size_t chunk_bytes() const noexcept { return 4096; }
   std::size_t granularity() const noexcept { return 64; }
 };
 
@@ -80,7 +81,7 @@ TEST(module, an_importer_can_bring_its_own_address_space) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tiny.push<int>()) % 64, 0u);
   {
     tidemark::basic_arena_scope scope{tiny};
-    scope.push<int>(1);
+    (void)scope.push<int>(1);
   }
   EXPECT_EQ(tiny.position(), 64u);
   EXPECT_EQ(tiny.try_allocate(8192), nullptr);

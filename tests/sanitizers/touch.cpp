@@ -22,6 +22,28 @@ int main(int, char** arguments) {
     step.reset();
     (void)step.trim();
     if (*step.push<int>() != 0) return 1;
+    // A block that is changed in place, an arena on an arena, one that gives all back and goes on.
+    auto* grows = static_cast<char*>(step.allocate(100));
+    if (!step.expand(grows, 100, 5000)) return 1;
+    std::memset(grows, 1, 5000);
+    {
+      tidemark::upstream_arena nested{&step};
+      std::memset(nested.allocate(20'000), 1, 20'000);
+      nested.pop(1);
+      nested.release();
+      nested.pop(1);
+      std::memset(nested.allocate(10), 1, 10);
+    }
+    step.release();
+    std::memset(step.allocate(10), 1, 10);
+    // Memory that was lent is its owner's again.
+    static unsigned char lent[4096];
+    {
+      tidemark::borrowed_arena borrower{lent, sizeof lent};
+      const tidemark::basic_arena_scope scope{borrower};
+      (void)borrower.allocate(100);
+    }
+    std::memset(lent, 1, sizeof lent);
   } else if (is("rewound")) {
     int* late = nullptr;
     {
@@ -29,6 +51,12 @@ int main(int, char** arguments) {
       late = step.push<int>(1);
     }
     sink = *late;
+  } else if (is("rewound_tail")) {
+    const tidemark::arena_mark mark = step.mark();
+    auto* late = static_cast<int*>(step.push_bytes(4096));
+    (void)step.allocate(60 * tidemark::KiB);  // in a second chunk
+    step.rewind(mark);
+    *late = 1;
   } else if (is("rewound_chunk")) {
     const tidemark::arena_mark mark = step.mark();
     (void)step.allocate(60 * tidemark::KiB);

@@ -81,7 +81,9 @@ class recording_os final : public os_memory, public supply {
   }
 
   std::size_t reserves = 0, commits = 0, decommits = 0, releases = 0, prefaults = 0, advices = 0;
-  std::size_t committed_bytes = 0;  ///< in all commit calls so far
+  std::size_t committed_bytes = 0;         ///< in all commit calls so far
+  std::size_t commit_limit_bytes = never;  ///< a commit that would exceed it in all is refused
+  bool last_advice = false;                ///< whether huge pages were wanted last
 
   void* reserve(std::size_t bytes, std::size_t align) noexcept override {
     ++reserves;
@@ -96,7 +98,7 @@ class recording_os final : public os_memory, public supply {
   bool commit(void* first, std::size_t bytes) noexcept override {
     ++commits;
     expect_inside(first, bytes);
-    if (this_one_fails()) return false;
+    if (this_one_fails() || bytes > commit_limit_bytes - committed_bytes) return false;
     committed_bytes += bytes;
     return system_memory().commit(first, bytes);
   }
@@ -118,6 +120,7 @@ class recording_os final : public os_memory, public supply {
   }
   bool advise_huge_pages(void* first, std::size_t bytes, bool wanted) noexcept override {
     ++advices;
+    last_advice = wanted;
     expect_inside(first, bytes);
     return system_memory().advise_huge_pages(first, bytes, wanted);
   }

@@ -10,6 +10,10 @@ import subprocess
 import sys
 
 coverage, build_dir = sys.argv[1:]
+
+# The parts that are delivered, and how many lines each has. A part that is listed is whole.
+LINES = {"S0": 36}
+
 listed = json.loads(subprocess.run(["ctest", "--test-dir", build_dir, "--show-only=json-v1"],
                                    capture_output=True, text=True, check=True).stdout)
 known = set()
@@ -19,14 +23,18 @@ for test in listed["tests"]:
     if typed := re.fullmatch(r"\w+/(\w+)(?:/\d+)?\.(\w+)", name.split("<")[0].strip()):
         known.add(f"{typed[1]}.{typed[2]}")
 
-rows = re.findall(r"^\| (S\d\.\d+) \| ([^|]+) \| ([^|]+) \|$", pathlib.Path(coverage).read_text(), re.M)
-failures = []
+text = pathlib.Path(coverage).read_text()
+rows = re.findall(r"^\| (S\d\.\d+) \| ([^|]+) \| ([^|]+) \|$", text, re.M)
+failures = [f"not a row of three cells: {row}" for row in re.findall(r"^ *\|? *S\d\..*$", text, re.M)
+            if not re.fullmatch(r"\| S\d\.\d+ \| [^|]+ \| [^|]+ \|", row)]
 for line, _, tests in rows:
     names = re.findall(r"`(\w+\.\w+)`", tests)
     if not names and not tests.strip().endswith("."):
         failures.append(f"{line}: names no test and gives no sentence why")
     failures += [f"{line}: no such test: {name}" for name in names if name not in known]
 seen = [line for line, _, _ in rows]
+failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
+failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
 failures += [f"{line}: twice" for line in sorted(set(seen)) if seen.count(line) > 1]
 print(f"{len(rows)} lines, {len(known)} tests, {len(failures)} failures", *failures, sep="\n")
 sys.exit(1 if failures or not rows else 0)

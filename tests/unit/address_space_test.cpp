@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <memory_resource>
 #include <stdexcept>
 #include <type_traits>
@@ -74,6 +75,19 @@ TEST(virtual_memory, ranges_start_at_multiples_of_2_mib) {
     EXPECT_EQ(ranges.back().size % space.granularity(), 0u);
   }
   for (byte_range range : ranges) space.release(range);
+}
+
+TEST(virtual_memory, huge_pages_are_asked_for_or_ruled_out_as_told) {
+  test::recording_os os;
+  for (huge_page_policy policy :
+       {huge_page_policy::system, huge_page_policy::advise, huge_page_policy::avoid}) {
+    virtual_memory space{{.huge_pages = policy}, os};
+    const std::size_t advices = os.advices;
+    const byte_range range = space.reserve(1, 4 * MiB);
+    EXPECT_EQ(os.advices, advices + (policy == huge_page_policy::system ? 0 : 1));
+    if (policy != huge_page_policy::system) EXPECT_EQ(os.last_advice, policy == huge_page_policy::advise);
+    space.release(range);
+  }
 }
 
 TEST(virtual_memory, committed_bytes_read_as_zero_also_after_decommit) {
@@ -157,6 +171,11 @@ TEST(borrowed_memory, addresses_of_a_device_are_computed_and_never_touched) {
   a.check_invariants();
 }
 
+TEST(borrowed_memory, a_block_never_lies_at_address_zero) {
+  borrowed_device_arena a{borrowed_device_memory{byte_range{0, 1 * MiB}}};
+  EXPECT_EQ(address(a.allocate(1)), 256u);
+}
+
 TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap) {
   constexpr std::size_t size = 64 * KiB;
   const std::uintptr_t base = std::numeric_limits<std::uintptr_t>::max() - size + 1;
@@ -169,8 +188,9 @@ TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap
 
 /// Memory that comes back from decommit as it went, as a device's does.
 struct dirty_memory {
-  static constexpr bool host_accessible = true, fresh_is_zero = false, commits = true, reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 32, chunk_bytes = 64 * KiB, chunk_growth = 3;
+  static constexpr bool host_accessible = true, fresh_is_zero = false, commits = true,
+                        reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 32, chunk_growth = 3;
   byte_range reserve(std::size_t least, std::size_t wanted) {
     const std::size_t bytes = std::max(least, wanted);
     void* first = ::operator new(bytes, std::align_val_t{4096});
@@ -180,6 +200,7 @@ struct dirty_memory {
   bool commit(byte_range) noexcept { return true; }
   bool decommit(byte_range) noexcept { return true; }
   void release(byte_range range) noexcept { ::operator delete(range.data(), std::align_val_t{4096}); }
+  std::size_t chunk_bytes() const noexcept { return 64 * KiB; }
   std::size_t granularity() const noexcept { return 4096; }
 };
 static_assert(address_space<dirty_memory>);
@@ -256,15 +277,52 @@ TEST(upstream_memory, has_the_constructors_and_members_of_the_monotonic_resource
   exercise(std::type_identity<upstream_arena>{});
 }
 
-TEST(upstream_memory, chunks_double_and_an_oversize_one_does_not_count) {
+TEST(upstream_memory, chunks_double_one_by_one_whatever_size_a_large_request_made_them) {
   test::recording_resource upstream;
   upstream_arena a{&upstream};
   (void)a.allocate(1);
   EXPECT_EQ(upstream.outstanding, 4 * KiB);
-  (void)a.allocate(1 * MiB);
+  (void)a.allocate(1 * MiB);  // in place of a chunk of 8 KiB
   EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB);
   (void)a.allocate(16);
-  EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB + 8 * KiB);
+  EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB + 16 * KiB);
+}
+
+TEST(upstream_memory, requests_larger_than_a_chunk_do_not_make_a_call_each) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  for (int i = 0; i < 2000; ++i) (void)a.allocate(5 * KiB);
+  EXPECT_LE(upstream.calls, 14u);
+}
+
+TEST(upstream_memory, chunks_begin_with_the_size_that_the_constructor_was_told) {
+  test::recording_resource upstream;
+  upstream_arena told{1 * MiB, &upstream};
+  for (int i = 0; i < 16; ++i) (void)told.allocate(64 * KiB);
+  EXPECT_EQ(upstream.calls, 1u);
+  EXPECT_EQ(upstream.outstanding, 1 * MiB);
+}
+
+TEST(upstream_memory, chunks_after_a_first_buffer_are_larger_than_it) {
+  test::recording_resource upstream;
+  const auto buffer = std::make_unique<std::byte[]>(1 * MiB);
+  upstream_arena a{buffer.get(), 1 * MiB, &upstream};
+  for (int i = 0; i < 40; ++i) (void)a.allocate(64 * KiB);
+  EXPECT_EQ(upstream.calls, 1u);
+  EXPECT_EQ(upstream.outstanding, 2 * MiB);
+}
+
+TEST(upstream_memory, a_first_buffer_with_crooked_ends_is_used_as_far_as_it_goes) {
+  alignas(16) static std::byte buffer[4096];
+  test::recording_resource upstream;
+  for (std::size_t bytes :
+       {std::size_t{0}, std::size_t{8}, std::size_t{24}, std::size_t{64}, std::size_t{100}}) {
+    upstream_arena a{buffer + 1, bytes, &upstream};
+    EXPECT_NE(a.allocate(8), nullptr);
+    EXPECT_NE(a.allocate(64), nullptr);
+    EXPECT_NE(a.allocate(64, 64), nullptr);
+    a.check_invariants();
+  }
 }
 
 TEST(upstream_memory, chunks_that_come_and_go_do_not_grow_without_end) {

@@ -27,7 +27,7 @@ TEST(arena_scope, rewinds_when_it_is_destroyed) {
   {
     arena_scope scope{a};
     inside = scope.push_bytes(1000);
-    scope.push<int>(3);
+    (void)scope.push<int>(3);
     (void)scope.push_array<double>(10);
     (void)scope.push_array<double>(10, uninitialized);
     (void)scope.allocate(10);
@@ -90,6 +90,38 @@ TEST(arena_scope, an_outer_scope_can_be_moved_while_an_inner_one_is_open) {
   EXPECT_EQ(a.position(), 16u);
   outer.reset();
   EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(arena_scope, a_moved_scope_restores_what_its_opening_found) {
+  arena a;
+  void* const below = a.allocate(64);
+  const arena_scope outer{a};
+  void* const between = a.allocate(64);
+  {
+    arena_scope inner{a};
+    const arena_scope moved{std::move(inner)};
+    (void)a.allocate(64);
+  }
+  a.deallocate(between, 64);
+  EXPECT_EQ(a.position(), 64u);
+  a.deallocate(below, 64);
+  EXPECT_EQ(a.position(), 64u) << "below the outer scope nothing is reclaimed";
+}
+
+TEST(arena_scope, a_scope_that_takes_over_an_outer_one_restores_what_that_found) {
+  const violation_recorder recorder;
+  arena a;
+  void* const below = a.allocate(64);
+  const arena_scope outermost{a};
+  arena_scope outer{a};
+  (void)a.allocate(64);
+  {
+    const arena_scope inner{a};
+    outer.end();
+  }
+  EXPECT_EQ(a.position(), 64u);
+  a.deallocate(below, 64);
+  EXPECT_EQ(a.position(), 64u);
 }
 
 TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {
@@ -230,14 +262,14 @@ TEST(arena_scope, level_2_reports_allocation_through_an_outer_scope) {
   const violation_recorder recorder;
   arena a{{.name = "shared"}};
   arena_scope outer{a};
-  outer.push<int>();
+  (void)outer.push<int>();
   {
     arena_scope inner{a};
-    inner.push<int>();
-    outer.push<int>();  // would vanish with `inner`
+    (void)inner.push<int>();
+    (void)outer.push<int>();  // would vanish with `inner`
   }
   EXPECT_EQ(recorder.count(violation_kind::outer_scope_use), 1u);
-  outer.push<int>();
+  (void)outer.push<int>();
   EXPECT_EQ(recorder.reports().size(), 1u);
 }
 
@@ -259,7 +291,7 @@ TEST(arena_scope, works_on_every_kind_of_arena) {
   {
     basic_arena_scope first{borrowed};
     basic_arena_scope second{upstream};
-    first.push<int>(1);
+    (void)first.push<int>(1);
     (void)second.push_array<double>(10'000);
   }
   EXPECT_EQ(borrowed.position(), 0u);

@@ -23,6 +23,20 @@ TEST(known_failures, a_push_aligned_beyond_the_first_commit_of_a_fresh_arena_is_
   }
 }
 
+TEST(known_failures, small_blocks_behind_large_ones_in_one_range_take_no_more_memory_at_all) {
+  arena a;
+  for (int i = 0; i < 3; ++i) (void)a.allocate(139'040);
+  const std::size_t reserved = a.stats().reserved_bytes, committed = a.stats().committed_bytes;
+  for (int i = 0; i < 15; ++i) {
+    const arena_mark mark = a.mark();
+    (void)a.allocate(128);
+    a.rewind(mark);
+  }
+  EXPECT_EQ(a.stats().reserved_bytes, reserved);
+  EXPECT_EQ(a.stats().committed_bytes, committed);
+}
+
+// In chunks that the large blocks filled the first small block may need one more; the others must not.
 template <class Arena>
 void expect_small_blocks_behind_large_ones_to_be_reused(Arena& a) {
   for (int i = 0; i < 3; ++i) (void)a.allocate(139'040);
@@ -59,7 +73,7 @@ TEST(known_failures, a_large_block_between_small_ones_takes_little_more_than_its
   test::recording_resource upstream;
   upstream_arena b{&upstream};
   for (std::size_t bytes : {std::size_t{10}, 1 * MiB, std::size_t{10}}) (void)b.allocate(bytes);
-  EXPECT_LE(upstream.outstanding, 1 * MiB + 16 * KiB);
+  EXPECT_LE(upstream.outstanding, 1 * MiB + 4 * KiB + 16 * KiB);
 }
 
 TEST(known_failures, a_batch_that_crosses_a_chunk_boundary_makes_no_system_call_once_warm) {

@@ -117,6 +117,27 @@ TEST(scratch, is_given_back_when_the_thread_ends) {
   EXPECT_EQ(os.outstanding, 0u);
 }
 
+TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
+  static bool worked = false;
+  struct late_user {
+    ~late_user() {
+      arena_scope s = scratch();
+      worked = s.push_array<int>(1000)[999] == 0;
+    }
+    void touch() {}
+  };
+  test::recording_os os;
+  set_default_os_memory(&os);
+  on_a_fresh_thread([] {
+    thread_local late_user made_before_any_scratch;
+    made_before_any_scratch.touch();
+    (void)scratch().push_array<int>(10);
+  });
+  set_default_os_memory(nullptr);
+  EXPECT_TRUE(worked);
+  EXPECT_EQ(os.outstanding, 0u);
+}
+
 TEST(scratch, without_memory_throws_and_never_hands_out_a_null_scope) {
   test::recording_os os;
   os.fail_from = 0;

@@ -14,11 +14,12 @@ namespace tidemark {
 ///
 /// | call | meaning |
 /// |---|---|
-/// | `reserve(least, wanted)` | a range of at least `least` bytes, better of `wanted`, or an empty one; may
-/// throw | | `commit(part)` | puts memory behind a part; false, and nothing changed, if there is none | |
-/// `decommit(part)` | gives the memory behind a part back, keeps the addresses; false if it cannot | |
-/// `release(range)` | gives back a whole range, exactly as `reserve` returned it | | `granularity()` | bytes
-/// that commit and decommit work in: a power of two, always the same |
+/// | `reserve(least, wanted)` | a range of at least `least` bytes, better of `wanted`, or an empty one; may throw |
+/// | `commit(part)` | puts memory behind a part; false, and nothing changed, if there is none |
+/// | `decommit(part)` | gives the memory behind a part back, keeps the addresses; false if it cannot |
+/// | `release(range)` | gives back a whole range, exactly as `reserve` returned it |
+/// | `chunk_bytes()` | bytes in an arena's first chunk where its options do not say |
+/// | `granularity()` | bytes that commit and decommit work in: a power of two, always the same |
 ///
 /// | constant | meaning |
 /// |---|---|
@@ -27,7 +28,6 @@ namespace tidemark {
 /// | `commits` | false: reserved memory is there at once, and `commit`/`decommit` are never called |
 /// | `reserves_at_once` | an arena reserves its first chunk in its constructor, not at the first allocation |
 /// | `block_alignment` | every block starts at a multiple of this power of two |
-/// | `chunk_bytes` | bytes in a chunk where the arena's options do not say |
 /// | `chunk_growth` | each further chunk is so many times as large as the one before |
 ///
 /// Thread-safety: as the arena that holds it: one thread at a time.
@@ -37,13 +37,13 @@ concept address_space = std::movable<S> && requires(S& space, byte_range range, 
   { space.commit(range) } noexcept -> std::same_as<bool>;
   { space.decommit(range) } noexcept -> std::same_as<bool>;
   { space.release(range) } noexcept;
+  { space.chunk_bytes() } noexcept -> std::same_as<std::size_t>;
   { space.granularity() } noexcept -> std::same_as<std::size_t>;
   { S::host_accessible } -> std::convertible_to<bool>;
   { S::fresh_is_zero } -> std::convertible_to<bool>;
   { S::commits } -> std::convertible_to<bool>;
   { S::reserves_at_once } -> std::convertible_to<bool>;
   { S::block_alignment } -> std::convertible_to<std::size_t>;
-  { S::chunk_bytes } -> std::convertible_to<std::size_t>;
   { S::chunk_growth } -> std::convertible_to<std::size_t>;
 };
 

@@ -103,7 +103,8 @@ class basic_arena final : public std::pmr::memory_resource {
   /// Uninitialised memory.
   /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
   /// @param align a power of two; blocks are aligned to `default_alignment` at least.
-  /// @throws out_of_memory, or the upstream's exception; nothing has changed then.
+  /// @throws out_of_memory, or the upstream's exception; std::invalid_argument if `align` is found not to be a
+  /// power of two, which only level 2 looks at in every call. Nothing has changed then.
   // Without gnu::alloc_size: compilers would take the size for final, and `expand` changes it.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
@@ -113,7 +114,7 @@ class basic_arena final : public std::pmr::memory_resource {
       const std::uintptr_t next = block + block_bytes(bytes);
       if (next <= end_) [[likely]] {
         cursor_ = next;
-        if constexpr (AddressSpace::host_accessible) detail::hand_out(chunk_->begin, block, bytes);
+        if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
         return reinterpret_cast<void*>(block);
       }
     }
@@ -127,7 +128,9 @@ class basic_arena final : public std::pmr::memory_resource {
   /// does nothing otherwise. Level 2 reports pointers the arena does not hold.
   void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
     if constexpr (check_level >= 2) before_deallocate(block, bytes);
-    if (is_newest(block, bytes)) lower_cursor(reinterpret_cast<std::uintptr_t>(block));
+    if (!is_newest(block, bytes)) return;
+    lower_cursor(reinterpret_cast<std::uintptr_t>(block));
+    if (cursor_ == chunk_->begin) leave_empty_chunk();
   }
 
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.
@@ -138,7 +141,7 @@ class basic_arena final : public std::pmr::memory_resource {
   /// is all zero bytes, which costs nothing where memory is fresh.
   /// @throws as `allocate`, or what the constructor throws, with the arena as it was before.
   template <class T, class... Arguments>
-  T* push(Arguments&&... arguments)
+  [[nodiscard]] T* push(Arguments&&... arguments)
     requires(AddressSpace::host_accessible)
   {
     if constexpr (sizeof...(Arguments) == 0 && std::is_trivially_default_constructible_v<T>) {
@@ -151,14 +154,14 @@ class basic_arena final : public std::pmr::memory_resource {
   /// Memory for a trivial `T`, as it is. @throws as `allocate`.
   template <class T>
     requires std::is_trivially_default_constructible_v<T>
-  T* push(uninitialized_t) {
+  [[nodiscard]] T* push(uninitialized_t) {
     return static_cast<T*>(allocate(sizeof(T), alignof(T)));
   }
 
   /// `n` contiguous value-initialised `T`: all zero bytes where `T` is trivial. No destructors will run.
   /// @param n may be 0. @throws as `allocate`, also where `n * sizeof(T)` overflows; or what `T()` throws.
   template <class T>
-  std::span<T> push_array(std::size_t n)
+  [[nodiscard]] std::span<T> push_array(std::size_t n)
     requires(AddressSpace::host_accessible)
   {
     if constexpr (std::is_trivially_default_constructible_v<T>) {
@@ -175,26 +178,27 @@ class basic_arena final : public std::pmr::memory_resource {
   /// `n` contiguous trivial `T`, as memory is. @throws as `allocate`, also where `n * sizeof(T)` overflows.
   template <class T>
     requires std::is_trivially_default_constructible_v<T>
-  std::span<T> push_array(std::size_t n, uninitialized_t) {
+  [[nodiscard]] std::span<T> push_array(std::size_t n, uninitialized_t) {
     return {static_cast<T*>(allocate(array_bytes<T>(n), alignof(T))), n};
   }
 
   /// `bytes` zero bytes. @throws as `allocate`.
   template <class Space = AddressSpace>
     requires(Space::host_accessible)
-  void* push_bytes(std::size_t bytes, std::size_t align = default_alignment) {
+  [[nodiscard]] void* push_bytes(std::size_t bytes, std::size_t align = default_alignment) {
     void* storage = allocate(bytes, align);
     zero(storage, bytes);
     return storage;
   }
 
   /// `bytes` bytes, as memory is: `allocate` under the name of its zeroing brothers. @throws as `allocate`.
-  void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment) {
+  [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment) {
     return allocate(bytes, align);
   }
 
   /// A `T` constructed from `arguments` whose destructor runs when the arena is rewound over it, reset or
-  /// destroyed, in the reverse order of construction. Destructors must not throw.
+  /// destroyed, in the reverse order of construction. Destructors must not throw. To discard the result is fine: what
+  /// the destructor does may be all that is wanted.
   /// @throws as `push`.
   template <class T, class... Arguments>
   T* make(Arguments&&... arguments)
@@ -240,7 +244,8 @@ class basic_arena final : public std::pmr::memory_resource {
   /// open.
   void release();
 
-  /// Gives committed memory back that lies more than `keep_bytes` above the position, whole chunks first.
+  /// Gives committed memory back that lies more than `keep_bytes` above the position: whole chunks first, then pages of
+  /// the current chunk, where its kind of memory has pages (virtual memory has). Also while scopes are open.
   /// @return bytes given back. O(chunks).
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
@@ -294,16 +299,16 @@ class basic_arena final : public std::pmr::memory_resource {
   }
   void lower_cursor(std::uintptr_t cursor) noexcept {
     if (cursor_ > high_) high_ = cursor_;
-    if constexpr (AddressSpace::host_accessible) reclaim(chunk_->begin, cursor, cursor_);
+    if constexpr (AddressSpace::host_accessible) reclaim(cursor, cursor_);
     cursor_ = cursor;
   }
-  // What was handed out in [first, last) of a chunk may not be touched any more.
-  static void reclaim(std::uintptr_t pool, std::uintptr_t first, std::uintptr_t last) noexcept {
+  // What was handed out in [first, last) may not be touched any more.
+  static void reclaim(std::uintptr_t first, std::uintptr_t last) noexcept {
     if (check_level >= 2 && first < last) {
-      detail::release_hold(first, last - first);
+      detail::hand_out(first, last - first);
       std::memset(reinterpret_cast<void*>(first), detail::rewound_fill, last - first);
     }
-    detail::take_back(pool, first, last);
+    detail::withhold(first, last - first);
   }
   void zero(void* first, std::size_t bytes) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(first);
@@ -338,13 +343,15 @@ class basic_arena final : public std::pmr::memory_resource {
   bool commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept;
   void enter(detail::arena_chunk& chunk) noexcept;
   void drop(detail::arena_chunk& chunk) noexcept;
+  void drop_beyond_retain() noexcept;
+  TIDEMARK_COLD void leave_empty_chunk() noexcept;
   TIDEMARK_COLD void rewind_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void rewind_slow(arena_mark const& mark);
   TIDEMARK_COLD void close_scope_slow(scope_type& scope) noexcept;
   std::size_t peak() const noexcept;
   detail::arena_chunk& deepest_chunk() noexcept;
   std::size_t scope_floor() const noexcept;
-  std::size_t largest_fit(std::size_t align) const noexcept;
+  std::size_t largest_fit(std::size_t align, bool commit_refused) const noexcept;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align) const;
   void refuse_open_scope(char const* operation) const;
   void before_use(char const* operation) const noexcept;
@@ -372,7 +379,7 @@ class basic_arena final : public std::pmr::memory_resource {
   detail::rewind_history history_;                 // which marks are live
   std::uint64_t id_;                               // identity in marks; no other arena has it
   detail::arena_chunk first_{};                    // empty until memory is reserved; others are allocated
-  std::size_t next_chunk_bytes_;                   // chunk size * growth ^ (chunks held, but oversize ones)
+  std::size_t next_chunk_bytes_;                   // chunk size * growth ^ (chunks held)
   std::size_t peak_ = 0;                           // highest position before `chunk_` was entered
   std::size_t committed_bytes_ = 0;                // of all chunks
   std::size_t reserved_bytes_ = 0;                 // of all chunks

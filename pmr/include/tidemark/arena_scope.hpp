@@ -74,20 +74,21 @@ class [[nodiscard]] basic_arena_scope {
   }
   /// As the arena's member of the same name. @pre it is open.
   template <class T, class... Arguments>
-  T* push(Arguments&&... arguments) {
+  [[nodiscard]] T* push(Arguments&&... arguments) {
     return owner().template push<T>(std::forward<Arguments>(arguments)...);
   }
   /// As the arena's member of the same name. @pre it is open.
   template <class T, std::same_as<uninitialized_t>... Tag>
-  std::span<T> push_array(std::size_t n, Tag... tag) {
+  [[nodiscard]] std::span<T> push_array(std::size_t n, Tag... tag) {
     return owner().template push_array<T>(n, tag...);
   }
   /// As the arena's member of the same name. @pre it is open.
-  void* push_bytes(std::size_t bytes, std::size_t align = arena_type::default_alignment) {
+  [[nodiscard]] void* push_bytes(std::size_t bytes, std::size_t align = arena_type::default_alignment) {
     return owner().push_bytes(bytes, align);
   }
   /// As the arena's member of the same name. @pre it is open.
-  void* push_bytes(std::size_t bytes, uninitialized_t tag, std::size_t align = arena_type::default_alignment) {
+  [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t tag,
+                                 std::size_t align = arena_type::default_alignment) {
     return owner().push_bytes(bytes, tag, align);
   }
   /// As the arena's member of the same name. @pre it is open.

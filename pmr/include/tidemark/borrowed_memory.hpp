@@ -31,7 +31,6 @@ class basic_borrowed_memory {
   static constexpr bool commits = false;
   static constexpr bool reserves_at_once = true;
   static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
-  static constexpr std::size_t chunk_bytes = 1;  // whatever is asked, the one range is what there is
   static constexpr std::size_t chunk_growth = 1;
 
   /// Borrows `bytes` bytes from `first` on.
@@ -48,6 +47,7 @@ class basic_borrowed_memory {
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   void release(byte_range range) noexcept { range_ = range; }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 
  private:

@@ -11,6 +11,7 @@
 
 #include <tidemark/address_space.hpp>
 #include <tidemark/byte_range.hpp>
+#include <tidemark/detail/align.hpp>
 #include <tidemark/units.hpp>
 
 namespace tidemark {
@@ -33,7 +34,6 @@ class upstream_memory {
   static constexpr bool reserves_at_once =
       false;  // as the standard's resource: no call before the first need
   static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_bytes = 4 * KiB;
   static constexpr std::size_t chunk_growth = 2;
 
   /// Chunks from the default resource.
@@ -54,11 +54,9 @@ class upstream_memory {
   /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream.
   /// @throws whatever the upstream throws; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
-    if (!unused_buffer_.empty() && least_bytes <= unused_buffer_.size)
-      return std::exchange(unused_buffer_, {});
-    const std::size_t bytes = std::max({least_bytes, wanted_bytes, first_bytes_});
+    if (least_bytes <= aligned_bytes(unused_buffer_)) return std::exchange(unused_buffer_, {});
+    const std::size_t bytes = std::max(least_bytes, wanted_bytes);
     void* chunk = upstream_->allocate(bytes, block_alignment);
-    first_bytes_ = 0;
     return {reinterpret_cast<std::uintptr_t>(chunk), bytes};
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
@@ -70,12 +68,23 @@ class upstream_memory {
       upstream_->deallocate(range.data(), range.size, block_alignment);
     }
   }
+  /// What the constructor was told, or the size of the buffer; 4 KiB at least.
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept {
+    return std::max({4 * KiB, first_bytes_, buffer_.size});
+  }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 
   /// The resource that chunks come from.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
 
  private:
+  // What is left of a range when both its ends are rounded inwards to whole blocks.
+  static std::size_t aligned_bytes(byte_range range) noexcept {
+    const std::uintptr_t first = detail::align_up(range.begin, block_alignment);
+    const std::uintptr_t last = detail::align_down(range.end(), block_alignment);
+    return first < last ? last - first : 0;
+  }
+
   std::pmr::memory_resource* upstream_;
   byte_range buffer_{};         // the caller's first buffer
   byte_range unused_buffer_{};  // the same while no chunk is made of it, else empty

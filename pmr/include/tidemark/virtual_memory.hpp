@@ -42,7 +42,6 @@ class virtual_memory {
   static constexpr bool commits = true;
   static constexpr bool reserves_at_once = true;
   static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_bytes = 1 * GiB;
   static constexpr std::size_t chunk_growth = 1;
 
   /// Alignment of every reserved range: the size of a huge page on x86-64 and (with 4 KiB pages) on AArch64.
@@ -60,6 +59,8 @@ class virtual_memory {
   [[nodiscard]] bool decommit(byte_range part) noexcept;
   /// Gives a whole range back.
   void release(byte_range range) noexcept;
+  /// 1 GiB: address space is nearly free, and an arena that stays within one chunk is one range.
+  [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * GiB; }
   /// The page size, or 2 MiB where huge pages are asked for.
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
 

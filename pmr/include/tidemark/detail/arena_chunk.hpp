@@ -19,7 +19,7 @@ struct arena_chunk {
   std::uintptr_t committed = 0;  // memory is behind [begin, committed)
   std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` where fresh memory is not known to be 0
   std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
-  bool is_oversize = false;      // made for one large request: does not count for the growth of chunks
+  std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
   arena_chunk* previous = nullptr;
   arena_chunk* next = nullptr;
 };

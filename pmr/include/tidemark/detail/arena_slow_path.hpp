@@ -17,6 +17,9 @@ namespace tidemark {
 
 namespace detail {
 
+// Of the chunks kept for reuse so many are looked at before a new one is made: growing stays O(1).
+inline constexpr int kept_chunks_tried_max = 16;
+
 // No request above this can be served, and sums of two requests do not wrap.
 inline constexpr std::size_t request_max = std::numeric_limits<std::size_t>::max() / 4;
 
@@ -38,7 +41,8 @@ template <class AddressSpace>
 basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options)
     : id_{detail::next_identity()}, options_{options}, space_{std::move(space)} {
   const std::size_t granularity = space_.granularity();
-  next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : AddressSpace::chunk_bytes;
+  next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
+  if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   options_.commit_step = detail::round_up(options_.commit_step, granularity);
   if constexpr (AddressSpace::reserves_at_once) {
@@ -90,7 +94,8 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align) {
   if (const std::uintptr_t block = detail::place(*chunk_, cursor_, size, align)) {
     return commit_up_to(*chunk_, block + size) ? bump(block, bytes) : nullptr;
   }
-  for (detail::arena_chunk* kept = chunk_->next; kept != nullptr; kept = kept->next) {
+  int untried = detail::kept_chunks_tried_max;
+  for (detail::arena_chunk* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     const std::uintptr_t block = detail::place(*kept, kept->begin, size, align);
     if (block == 0) continue;
     if (!commit_up_to(*kept, block + size)) return nullptr;
@@ -114,12 +119,12 @@ template <class AddressSpace>
 void* basic_arena<AddressSpace>::bump(std::uintptr_t block, std::size_t bytes) noexcept {
   cursor_ = block + block_bytes(bytes);
   end_ = chunk_->committed;
-  if constexpr (AddressSpace::host_accessible) detail::hand_out(chunk_->begin, block, bytes);
+  if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
   return reinterpret_cast<void*>(block);
 }
 
-// A new chunk right behind the current one; null if there is no memory. An oversize chunk leaves the size of
-// those to come as it is.
+// A new chunk right behind the current one; null if there is no memory. The size of those to come grows by one step,
+// however large this one had to be.
 template <class AddressSpace>
 detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_bytes) {
   const bool is_first = chunk_ == &first_ && first_.range.empty();
@@ -134,9 +139,9 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
 
   detail::arena_chunk& chunk = is_first ? first_ : *record.release();
   chunk.range = range;
-  chunk.is_oversize = least_bytes > next_chunk_bytes_;
-  if (!chunk.is_oversize) next_chunk_bytes_ *= AddressSpace::chunk_growth;
-  chunk.begin = detail::align_up(range.begin, default_alignment);
+  next_chunk_bytes_ = detail::multiply_saturating(next_chunk_bytes_, AddressSpace::chunk_growth);
+  // A block at address 0 would look like none, and some device might have one.
+  chunk.begin = detail::align_up(std::max<std::uintptr_t>(range.begin, 1), default_alignment);
   // The top 4 GiB of addresses are left out, so that the fast path's sums cannot wrap.
   constexpr std::uintptr_t last = std::numeric_limits<std::uintptr_t>::max() - 4 * fast_request_max;
   chunk.end = std::max(chunk.begin, detail::align_down(std::min(range.end(), last), default_alignment));
@@ -153,28 +158,32 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
   ++chunks_;
   reserved_bytes_ += range.size;
   committed_bytes_ += chunk.committed - chunk.begin;
-  if constexpr (AddressSpace::host_accessible) {
-    detail::open_pool(chunk.begin);
-    detail::withhold(chunk.begin, chunk.committed - chunk.begin);
-  }
+  if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.begin, chunk.committed - chunk.begin);
   return &chunk;
 }
 
-// Commits in steps until `last` has memory behind it; false if there is none.
+// Commits in steps until `last` has memory behind it; false if there is none. Where a whole step is refused, what
+// is needed may still be had.
 template <class AddressSpace>
 bool basic_arena<AddressSpace>::commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept {
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
   const std::size_t amortised = detail::round_up(committed_bytes_ / 8, step);
-  const std::size_t least = detail::round_up(last - chunk.begin, step);
-  const std::size_t wanted = std::max(least, (chunk.committed - chunk.begin) + std::max(step, amortised));
-  const std::uintptr_t target = chunk.begin + std::min<std::size_t>(wanted, chunk.end - chunk.begin);
-  const std::size_t bytes = target - chunk.committed;
+  const std::size_t needed = detail::round_up(last - chunk.begin, step);
+  const std::size_t wanted = std::max(needed, (chunk.committed - chunk.begin) + std::max(step, amortised));
+  const std::size_t capacity = chunk.end - chunk.begin;
+  const std::size_t least = std::min(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
+  std::uintptr_t target = chunk.begin + std::min(wanted, capacity);
   ++system_calls_;
-  if (!space_.commit({chunk.committed, bytes})) return false;
-  if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.committed, bytes);
+  if (!space_.commit({chunk.committed, target - chunk.committed})) {
+    if (target == chunk.begin + least) return false;
+    target = chunk.begin + least;
+    ++system_calls_;
+    if (!space_.commit({chunk.committed, target - chunk.committed})) return false;
+  }
+  if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.committed, target - chunk.committed);
+  committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
-  committed_bytes_ += bytes;
   return true;
 }
 
@@ -184,6 +193,7 @@ void basic_arena<AddressSpace>::enter(detail::arena_chunk& chunk) noexcept {
   const std::size_t base = position();
   peak_ = peak();
   chunk_->touched = std::max({chunk_->touched, high_, cursor_});
+  chunk_->floor = floor_;
   if (&chunk != chunk_ && chunk_->next != &chunk) {
     chunk.previous->next = chunk.next;
     if (chunk.next != nullptr) chunk.next->previous = chunk.previous;
@@ -203,13 +213,10 @@ void basic_arena<AddressSpace>::enter(detail::arena_chunk& chunk) noexcept {
 template <class AddressSpace>
 void basic_arena<AddressSpace>::drop(detail::arena_chunk& chunk) noexcept {
   if (chunk.range.empty()) return;
-  if constexpr (AddressSpace::host_accessible) {
-    detail::release_hold(chunk.begin, chunk.committed - chunk.begin);
-    detail::close_pool(chunk.begin);
-  }
+  if constexpr (AddressSpace::host_accessible) detail::hand_out(chunk.begin, chunk.committed - chunk.begin);
   ++system_calls_;
   space_.release(chunk.range);
-  if (!chunk.is_oversize) next_chunk_bytes_ /= AddressSpace::chunk_growth;
+  next_chunk_bytes_ /= AddressSpace::chunk_growth;
   --chunks_;
   reserved_bytes_ -= chunk.range.size;
   committed_bytes_ -= chunk.committed - chunk.begin;
@@ -243,22 +250,40 @@ void basic_arena<AddressSpace>::rewind_to(detail::arena_chunk& chunk, std::uintp
     chunk_->touched = std::max({chunk_->touched, high_, cursor_});
     if constexpr (AddressSpace::host_accessible) {
       for (detail::arena_chunk* left = chunk_; left != &chunk; left = left->previous) {
-        reclaim(left->begin, left->begin, std::min(left->touched, left->committed));
+        reclaim(left->begin, std::min(left->touched, left->committed));
       }
-      reclaim(chunk.begin, cursor, std::min(chunk.touched, chunk.committed));
+      reclaim(cursor, std::min(chunk.touched, chunk.committed));
     }
     chunk_ = &chunk;
     cursor_ = floor_ = high_ = cursor;
     end_ = chunk.committed;
     dirty_ = chunk.touched;
-    while (committed_bytes_ > options_.retain && chunk_->next != nullptr) {
-      detail::arena_chunk* last = chunk_->next;
-      while (last->next != nullptr) last = last->next;
-      drop(*last);
-    }
+    if (committed_bytes_ > options_.retain) drop_beyond_retain();
   }
   marked_ = chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
   if constexpr (check_level >= 2) check_invariants();
+}
+
+// Of the kept chunks the last used go first: the next batch needs the others before it needs them.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
+  detail::arena_chunk* last = chunk_;
+  while (last->next != nullptr) last = last->next;
+  while (last != chunk_ && committed_bytes_ > options_.retain) {
+    detail::arena_chunk* const before = last->previous;
+    drop(*last);
+    last = before;
+  }
+}
+
+// The last block of the current chunk was given back: goes on where the chunk before it was left, unless a scope or
+// a mark may begin here.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
+  detail::arena_chunk* const before = chunk_->previous;
+  if (before == nullptr || &deepest_chunk() == chunk_ || history_.newest_mark() >= chunk_->base) return;
+  rewind_to(*before, before->begin + (chunk_->base - before->base));
+  floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
 }
 
 template <class AddressSpace>
@@ -354,12 +379,11 @@ bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   const std::size_t size = block_bytes(new_bytes);
   if (size > chunk_->end - address || !commit_up_to(*chunk_, address + size)) return false;
-  const std::uintptr_t old_end = address + old_bytes;
   if (address + size < cursor_) lower_cursor(address + size);
   cursor_ = address + size;
   end_ = chunk_->committed;
   if constexpr (AddressSpace::host_accessible) {
-    if (new_bytes > old_bytes) detail::extend(chunk_->begin, address, old_end, new_bytes);
+    if (new_bytes > old_bytes) detail::hand_out(address + old_bytes, new_bytes - old_bytes);
   }
   return true;
 }
@@ -480,11 +504,13 @@ bool basic_arena<AddressSpace>::owns(void const* address) const noexcept {
   return false;
 }
 
+// The largest block that held memory has room for; only committed memory, if the system just refused to commit.
 template <class AddressSpace>
-std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align) const noexcept {
-  const auto room = [align](detail::arena_chunk const& chunk, std::uintptr_t from) -> std::size_t {
+std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, bool commit_refused) const noexcept {
+  const auto room = [=](detail::arena_chunk const& chunk, std::uintptr_t from) -> std::size_t {
     const std::uintptr_t block = detail::place(chunk, from, 0, align);
-    return block != 0 ? chunk.end - block : 0;
+    const std::uintptr_t end = commit_refused ? chunk.committed : chunk.end;
+    return block != 0 && block < end ? end - block : 0;
   };
   std::size_t largest = room(*chunk_, cursor_);
   for (detail::arena_chunk const* kept = chunk_->next; kept != nullptr; kept = kept->next) {
@@ -495,8 +521,10 @@ std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align) const noex
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align) const {
-  const out_of_memory error{
-      {name(), bytes, align, position(), committed_bytes_, reserved_bytes_, largest_fit(align)}};
+  const bool commit_refused =
+      bytes <= detail::request_max && detail::place(*chunk_, cursor_, block_bytes(bytes), align) != 0;
+  const out_of_memory error{{name(), bytes, align, position(), committed_bytes_, reserved_bytes_,
+                             largest_fit(align, commit_refused)}};
   if (options_.exhaustion == exhaustion_policy::abort) {
     detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());
   }

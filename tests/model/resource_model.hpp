@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random allocations and frees in any order on any resource, beside a shadow that knows which blocks are live and what
+// was written in them. Takes the subjects of the conformance suite:
+//   TEST(resource_model, agrees_with_the_pool) { run_resource_model<pool_subject>(); }
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "seeds.hpp"
+#include "shadow.hpp"
+
+namespace tidemark::test {
+
+template <class Subject>
+class resource_model {
+ public:
+  resource_model(Subject& subject, std::uint64_t seed) : subject_{subject}, random_{seed} {}
+  resource_model(resource_model const&) = delete;
+  resource_model& operator=(resource_model const&) = delete;
+  ~resource_model() { free_all(); }
+
+  std::size_t allocated = 0, freed = 0, refused = 0, recycled = 0;
+
+  void step() {
+    // Growing and shrinking take turns, so that there are times with many live blocks and times with none.
+    const bool growing = ++steps_ / 2000 % 2 == 0;
+    if (random_() % 100 < (growing ? 60u : 40u)) {
+      allocate();
+    } else if (!held_.empty()) {
+      free_one(random_() % held_.size());
+    } else {
+      subject_.recycle();
+      ++recycled;
+    }
+    subject_.check();
+  }
+
+  void check_contents() const { blocks_.check_all(); }
+
+ private:
+  struct held_block {
+    void* first;
+    std::size_t bytes, align;
+  };
+
+  std::pmr::memory_resource& resource() { return subject_.resource(); }
+
+  void allocate() {
+    const std::size_t bytes = random_() % (random_() % 50 == 0 ? 20'000 : 400);
+    const std::size_t align = std::size_t{1} << random_() % (random_() % 16 == 0 ? 13 : 7);
+    const std::vector<std::size_t> before = subject_.state();
+    try {
+      void* first = resource().allocate(bytes, align);
+      blocks_.add(first, bytes, align);
+      held_.push_back({first, bytes, align});
+      ++allocated;
+    } catch (std::bad_alloc const&) {
+      EXPECT_EQ(subject_.state(), before);
+      ++refused;
+      free_all();
+      subject_.recycle();
+    }
+    if (held_.size() > 300) free_one(random_() % held_.size());
+  }
+
+  void free_one(std::size_t i) {
+    const held_block chosen = held_[i];
+    held_[i] = held_.back();
+    held_.pop_back();
+    blocks_.remove(chosen.first);
+    resource().deallocate(chosen.first, chosen.bytes, chosen.align);
+    ++freed;
+  }
+
+  void free_all() {
+    while (!held_.empty()) free_one(held_.size() - 1);
+  }
+
+  Subject& subject_;
+  std::mt19937_64 random_;
+  std::vector<held_block> held_;
+  shadow blocks_;
+  std::uint64_t steps_ = 0;
+};
+
+template <class Subject>
+void run_resource_model() {
+  std::size_t allocated = 0, freed = 0, recycled = 0;
+  run_for_seeds([&](std::uint64_t seed, auto run) {
+    typename Subject::supply_type supply{};
+    Subject subject{supply};
+    resource_model<Subject> model{subject, seed};
+    run(model);
+    allocated += model.allocated;
+    freed += model.freed;
+    recycled += model.recycled + model.refused;
+  });
+  // A sequence that never did these things would show nothing about them.
+  EXPECT_GT(allocated, 1000u);
+  EXPECT_GT(freed, 1000u);
+  EXPECT_GT(recycled, 0u);
+}
+
+}  // namespace tidemark::test
