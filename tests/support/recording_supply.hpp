@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <memory_resource>
@@ -105,7 +106,9 @@ class recording_os final : public os_memory, public supply {
   bool decommit(void* first, std::size_t bytes) noexcept override {
     ++decommits;
     expect_inside(first, bytes);
-    return !this_one_fails() && system_memory().decommit(first, bytes);
+    if (this_one_fails()) return false;
+    std::memset(first, 0xEE, bytes);  // who takes memory back may touch it
+    return system_memory().decommit(first, bytes);
   }
   bool release(void* first, std::size_t bytes) noexcept override {
     ++releases;
@@ -127,6 +130,7 @@ class recording_os final : public os_memory, public supply {
   bool prefault(void* first, std::size_t bytes) noexcept override {
     ++prefaults;
     expect_inside(first, bytes);
+    for (std::size_t i = 0; i < bytes; i += page_size()) static_cast<char volatile*>(first)[i] = 0;
     return system_memory().prefault(first, bytes);
   }
   std::size_t page_size() noexcept override { return system_memory().page_size(); }

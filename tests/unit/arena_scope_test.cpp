@@ -111,17 +111,18 @@ TEST(arena_scope, a_moved_scope_restores_what_its_opening_found) {
 TEST(arena_scope, a_scope_that_takes_over_an_outer_one_restores_what_that_found) {
   const violation_recorder recorder;
   arena a;
-  void* const below = a.allocate(64);
-  const arena_scope outermost{a};
-  arena_scope outer{a};
-  (void)a.allocate(64);
+  void* const below = a.allocate(16);
   {
+    arena_scope outer{a};
+    (void)a.allocate(64);
     const arena_scope inner{a};
     outer.end();
   }
-  EXPECT_EQ(a.position(), 64u);
-  a.deallocate(below, 64);
-  EXPECT_EQ(a.position(), 64u);
+  EXPECT_EQ(a.position(), 16u);
+  a.check_invariants();
+  a.deallocate(below, 16);
+  EXPECT_EQ(a.position(), 0u) << "the block below is the newest again";
+  EXPECT_EQ(recorder.reports().size(), 1u);
 }
 
 TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {

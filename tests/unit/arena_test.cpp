@@ -550,6 +550,40 @@ TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
   EXPECT_NE(a.try_allocate(16 * KiB), nullptr);
 }
 
+TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) {
+  recording_os os;
+  arena a{virtual_memory{{}, os}, {.reserve = 2 * MiB, .commit_step = page}};
+  (void)a.allocate(page);
+  (void)a.allocate(2 * MiB);  // a second chunk, all of it committed
+  a.reset();
+  os.commit_limit_bytes = os.committed_bytes;
+  std::memset(a.allocate(1 * MiB), 1, 1 * MiB);  // the first chunk has room for it, and no memory
+  a.check_invariants();
+  try {
+    (void)a.allocate(1 * MiB + 1);
+    FAIL() << "must throw";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().largest_bytes, 1 * MiB);
+  }
+}
+
+TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
+  // The recording table writes to what it prefaults and to what it takes back; AddressSanitizer would report it.
+  recording_os os;
+  arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};
+  for (int round = 0; round < 3; ++round) {
+    {
+      const arena_scope scope{a};
+      std::memset(a.allocate(1 * MiB), 1, 1 * MiB);
+    }
+    EXPECT_GE(a.trim(), 1 * MiB);
+    auto* zeros = static_cast<unsigned char*>(a.push_bytes(1 * MiB));
+    EXPECT_TRUE(all_bytes_are(zeros, 1 * MiB, 0));
+    a.reset();
+  }
+  EXPECT_EQ(os.decommits, 3u);
+}
+
 TEST(arena, destruction_returns_everything) {
   recording_os os;
   {
@@ -854,6 +888,25 @@ TEST(arena, blocks_given_back_in_reverse_order_are_reclaimed_across_chunks) {
   a.deallocate(bottom, 16);
   EXPECT_EQ(a.position(), 0u);
   EXPECT_EQ(a.stats().chunks, 3u);
+  a.check_invariants();
+}
+
+TEST(arena, deallocate_makes_no_system_call_whatever_is_retained) {
+  arena a{{.reserve = 64 * KiB, .retain = 64 * KiB}};
+  (void)a.allocate(64 * KiB);
+  void* const first = a.allocate(64);
+  a.deallocate(first, 64);
+  const std::uint64_t calls = a.stats().system_calls;
+  for (int i = 0; i < 1000; ++i) a.deallocate(a.allocate(64), 64);
+  EXPECT_EQ(a.stats().system_calls, calls);
+}
+
+TEST(arena, a_chunk_that_one_large_block_needed_is_left_with_it) {
+  arena a{{.reserve = 64 * KiB}};
+  void* const large = a.allocate(1 * MiB);  // the first chunk stays empty below it
+  a.deallocate(large, 1 * MiB);
+  EXPECT_NE(a.allocate(64), large);
+  EXPECT_EQ(a.position(), 64u);
   a.check_invariants();
 }
 

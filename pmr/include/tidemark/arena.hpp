@@ -138,7 +138,7 @@ class basic_arena final : public std::pmr::memory_resource {
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
 
   /// A `T` constructed from `arguments`; no destructor will run (see `make`). Without arguments a trivial `T`
-  /// is all zero bytes, which costs nothing where memory is fresh.
+  /// is all zero bytes (not null, then, for a pointer to member), which costs nothing where memory is fresh.
   /// @throws as `allocate`, or what the constructor throws, with the arena as it was before.
   template <class T, class... Arguments>
   [[nodiscard]] T* push(Arguments&&... arguments)
@@ -158,7 +158,8 @@ class basic_arena final : public std::pmr::memory_resource {
     return static_cast<T*>(allocate(sizeof(T), alignof(T)));
   }
 
-  /// `n` contiguous value-initialised `T`: all zero bytes where `T` is trivial. No destructors will run.
+  /// `n` contiguous `T()`; where `T` is trivial, all zero bytes (not null, then, for a pointer to member). No
+  /// destructors will run.
   /// @param n may be 0. @throws as `allocate`, also where `n * sizeof(T)` overflows; or what `T()` throws.
   template <class T>
   [[nodiscard]] std::span<T> push_array(std::size_t n)
@@ -244,9 +245,9 @@ class basic_arena final : public std::pmr::memory_resource {
   /// open.
   void release();
 
-  /// Gives committed memory back that lies more than `keep_bytes` above the position: whole chunks first, then pages of
-  /// the current chunk, where its kind of memory has pages (virtual memory has). Also while scopes are open.
-  /// @return bytes given back. O(chunks).
+  /// Gives committed memory back that lies more than `keep_bytes` above the position: whole chunks first, then
+  /// pages of the current chunk, where its kind of memory has pages (virtual memory has). Also while scopes are
+  /// open. @return bytes given back. O(chunks).
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
   /// Bytes handed out, padding included: one offset through all chunks.
@@ -337,13 +338,14 @@ class basic_arena final : public std::pmr::memory_resource {
   // Slow paths: detail/arena_slow_path.hpp
   class rollback;
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  void* grow(std::size_t bytes, std::size_t align);
+  void* grow(std::size_t bytes, std::size_t align, bool& commit_refused);
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept;
   detail::arena_chunk* add_chunk(std::size_t least_bytes);
   bool commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept;
   void enter(detail::arena_chunk& chunk) noexcept;
   void drop(detail::arena_chunk& chunk) noexcept;
   void drop_beyond_retain() noexcept;
+  void return_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void leave_empty_chunk() noexcept;
   TIDEMARK_COLD void rewind_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void rewind_slow(arena_mark const& mark);
@@ -352,7 +354,7 @@ class basic_arena final : public std::pmr::memory_resource {
   detail::arena_chunk& deepest_chunk() noexcept;
   std::size_t scope_floor() const noexcept;
   std::size_t largest_fit(std::size_t align, bool commit_refused) const noexcept;
-  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align) const;
+  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, bool commit_refused) const;
   void refuse_open_scope(char const* operation) const;
   void before_use(char const* operation) const noexcept;
   void before_allocate(std::size_t bytes, std::size_t align);

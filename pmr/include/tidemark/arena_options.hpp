@@ -21,8 +21,9 @@ struct arena_options {
   /// Address space of a chunk; 0: what its kind of memory prefers (1 GiB for virtual memory). An arena that
   /// stays within its first chunk has one contiguous range.
   std::size_t reserve = 0;
-  /// Memory is committed in multiples of this; at least 1/8 of what the arena holds already, so that growing
-  /// is O(log n) calls. 0 stands for 64 KiB; more than `reserve` for all of it.
+  /// Memory is committed in multiples of this, at least 1/8 of what the arena holds already, so that growing is
+  /// O(log n) calls; in pages only where the system refuses so much. 0 stands for 64 KiB; more than `reserve` for
+  /// all of it.
   std::size_t commit_step = 64 * KiB;
   /// Whether a full arena takes further chunks. If not, `reserve` is all it ever holds.
   bool growable = true;

@@ -47,8 +47,11 @@ namespace detail {
 ///   ...
 /// ```
 /// Any number of conflicts will do: a thread makes a further arena when all it has are in conflict, and keeps
-/// it. Thread-safe: each thread has its own arenas, made at first need and given back when it ends.
-/// @throws out_of_memory if a further arena is needed and cannot be had.
+/// it. Thread-safe: each thread has its own arenas, made at first need and given back when it ends, after the
+/// destructors of its thread_local objects. Those of the main thread are there until the process is gone: objects of
+/// `make` that are on them then are not destroyed.
+/// @throws std::bad_alloc (as out_of_memory, if it is address space that lacks) if a further arena is needed and
+/// cannot be had.
 template <std::convertible_to<scratch_conflict>... Conflicts>
 [[nodiscard]] arena_scope scratch(Conflicts const&... conflicts) {
   return arena_scope{detail::scratch_arena({scratch_conflict(conflicts)...})};

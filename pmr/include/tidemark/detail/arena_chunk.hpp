@@ -11,7 +11,7 @@
 namespace tidemark::detail {
 
 /// One range of an arena. Records lie beside the memory and never in it, because memory may be a device's.
-/// `begin <= touched <= committed <= end`, and `[begin, end)` lies in `range`.
+/// `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in `range`.
 struct arena_chunk {
   byte_range range;              // as the address space gave it, to be released as such
   std::uintptr_t begin = 0;      // first address of a block: `range` rounded inwards to the block alignment

@@ -47,7 +47,7 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
   options_.commit_step = detail::round_up(options_.commit_step, granularity);
   if constexpr (AddressSpace::reserves_at_once) {
     detail::arena_chunk* chunk = add_chunk(default_alignment);
-    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment);
+    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, false);
     enter(*chunk);
   }
 }
@@ -67,23 +67,26 @@ basic_arena<AddressSpace>::~basic_arena() {
 
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
-  if (void* block = grow(bytes, align)) return block;
-  throw_out_of_memory(bytes, align);
+  bool commit_refused = false;
+  if (void* block = grow(bytes, align, commit_refused)) return block;
+  throw_out_of_memory(bytes, align, commit_refused);
 }
 
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t align) noexcept {
   try {
     if constexpr (check_level >= 2) before_allocate(bytes, align);
-    return grow(bytes, align);
+    bool commit_refused = false;
+    return grow(bytes, align, commit_refused);
   } catch (...) {  // the upstream's exception, or an alignment that is none
     return nullptr;
   }
 }
 
-// A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed.
+// A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed. Where the
+// system gives no memory for a chunk, one behind it may have some still.
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align) {
+void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool& commit_refused) {
   if (!std::has_single_bit(align)) {
     throw std::invalid_argument("arena '" + std::string(name()) + "': alignment " + std::to_string(align) +
                                 " is not a power of two");
@@ -92,22 +95,27 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align) {
   const std::size_t size = block_bytes(bytes);
 
   if (const std::uintptr_t block = detail::place(*chunk_, cursor_, size, align)) {
-    return commit_up_to(*chunk_, block + size) ? bump(block, bytes) : nullptr;
+    if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
+    commit_refused = true;
   }
   int untried = detail::kept_chunks_tried_max;
   for (detail::arena_chunk* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     const std::uintptr_t block = detail::place(*kept, kept->begin, size, align);
     if (block == 0) continue;
-    if (!commit_up_to(*kept, block + size)) return nullptr;
-    enter(*kept);
-    return bump(block, bytes);
+    if (commit_up_to(*kept, block + size)) {
+      enter(*kept);
+      return bump(block, bytes);
+    }
+    commit_refused = true;
   }
+  if (commit_refused) return nullptr;
   if (!options_.growable && chunks_ != 0) return nullptr;
   detail::arena_chunk* added = add_chunk(size + (align > default_alignment ? align - default_alignment : 0));
   if (added == nullptr) return nullptr;
   const std::uintptr_t block = detail::place(*added, added->begin, size, align);
   if (block == 0 || !commit_up_to(*added, block + size)) {
     drop(*added);
+    commit_refused = true;
     return nullptr;
   }
   enter(*added);
@@ -246,18 +254,7 @@ void basic_arena<AddressSpace>::rewind_to(detail::arena_chunk& chunk, std::uintp
     lower_cursor(cursor);
     floor_ = std::clamp(floor_, chunk.begin, cursor);
   } else {
-    peak_ = peak();
-    chunk_->touched = std::max({chunk_->touched, high_, cursor_});
-    if constexpr (AddressSpace::host_accessible) {
-      for (detail::arena_chunk* left = chunk_; left != &chunk; left = left->previous) {
-        reclaim(left->begin, std::min(left->touched, left->committed));
-      }
-      reclaim(cursor, std::min(chunk.touched, chunk.committed));
-    }
-    chunk_ = &chunk;
-    cursor_ = floor_ = high_ = cursor;
-    end_ = chunk.committed;
-    dirty_ = chunk.touched;
+    return_to(chunk, cursor);
     if (committed_bytes_ > options_.retain) drop_beyond_retain();
   }
   marked_ = chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
@@ -276,13 +273,31 @@ void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
   }
 }
 
-// The last block of the current chunk was given back: goes on where the chunk before it was left, unless a scope or
-// a mark may begin here.
+// An earlier chunk becomes the current one, at `cursor`; those behind it are kept.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::return_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept {
+  peak_ = peak();
+  chunk_->touched = std::max({chunk_->touched, high_, cursor_});
+  if constexpr (AddressSpace::host_accessible) {
+    for (detail::arena_chunk* left = chunk_; left != &chunk; left = left->previous) {
+      reclaim(left->begin, std::min(left->touched, left->committed));
+    }
+    reclaim(cursor, std::min(chunk.touched, chunk.committed));
+  }
+  chunk_ = &chunk;
+  cursor_ = floor_ = high_ = cursor;
+  end_ = chunk.committed;
+  dirty_ = chunk.touched;
+}
+
+// The last block of the current chunk was given back: goes on where the chunk before it was left. No mark and no scope
+// begins here, because this is done at once whenever a chunk becomes empty.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   detail::arena_chunk* const before = chunk_->previous;
-  if (before == nullptr || &deepest_chunk() == chunk_ || history_.newest_mark() >= chunk_->base) return;
-  rewind_to(*before, before->begin + (chunk_->base - before->base));
+  if (before == nullptr) return;
+  return_to(*before, before->begin + (chunk_->base - before->base));
+  marked_ = before->begin + (std::max(history_.newest_mark(), before->base) - before->base);
   floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
 }
 
@@ -358,8 +373,13 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
         std::min(detail::add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
     if (first < chunk_->committed) {
       ++system_calls_;
-      if (space_.decommit({first, chunk_->committed - first})) {
-        committed_bytes_ -= chunk_->committed - first;
+      const std::size_t bytes = chunk_->committed - first;
+      // Who takes memory back may touch it.
+      if constexpr (AddressSpace::host_accessible) detail::hand_out(first, bytes);
+      if (!space_.decommit({first, bytes})) {
+        if constexpr (AddressSpace::host_accessible) detail::withhold(first, bytes);
+      } else {
+        committed_bytes_ -= bytes;
         chunk_->committed = end_ = first;
         high_ = std::min(high_, first);
         if constexpr (AddressSpace::fresh_is_zero) {
@@ -513,16 +533,16 @@ std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, bool commi
     return block != 0 && block < end ? end - block : 0;
   };
   std::size_t largest = room(*chunk_, cursor_);
-  for (detail::arena_chunk const* kept = chunk_->next; kept != nullptr; kept = kept->next) {
+  int untried = detail::kept_chunks_tried_max;
+  for (detail::arena_chunk const* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     largest = std::max(largest, room(*kept, kept->begin));
   }
   return largest;
 }
 
 template <class AddressSpace>
-void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align) const {
-  const bool commit_refused =
-      bytes <= detail::request_max && detail::place(*chunk_, cursor_, block_bytes(bytes), align) != 0;
+void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
+                                                    bool commit_refused) const {
   const out_of_memory error{{name(), bytes, align, position(), committed_bytes_, reserved_bytes_,
                              largest_fit(align, commit_refused)}};
   if (options_.exhaustion == exhaustion_policy::abort) {
@@ -551,7 +571,9 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::before_allocate(std::size_t bytes, std::size_t align) {
   before_use("allocate");
   ++allocations_;
-  if (!std::has_single_bit(align)) grow(bytes, align);  // throws the sentence about it
+  if (std::has_single_bit(align)) return;
+  bool commit_refused = false;
+  grow(bytes, align, commit_refused);  // throws the sentence about it
 }
 
 template <class AddressSpace>
