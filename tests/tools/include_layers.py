@@ -14,7 +14,8 @@ LAYERS = [
     ("memory", ["byte_range.hpp", "violation.hpp", "out_of_memory.hpp", "os_memory.hpp", "address_space.hpp",
                 "virtual_memory.hpp", "borrowed_memory.hpp", "upstream_memory.hpp"]),
     ("arena", ["arena.hpp", "arena_mark.hpp", "arena_options.hpp", "arena_scope.hpp", "arena_stats.hpp",
-               "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_slow_path.hpp"]),
+               "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_growth.hpp",
+               "detail/arena_rewind.hpp", "detail/arena_checks.hpp"]),
     ("scratch", ["scratch.hpp"]),
     ("all", ["tidemark.hpp"]),
 ]

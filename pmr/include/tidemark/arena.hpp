@@ -335,7 +335,7 @@ class basic_arena final : public std::pmr::memory_resource {
     }
   }
 
-  // Slow paths: detail/arena_slow_path.hpp
+  // Slow paths: detail/arena_growth.hpp, detail/arena_rewind.hpp, detail/arena_checks.hpp
   class rollback;
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   void* grow(std::size_t bytes, std::size_t align, bool& commit_refused);
@@ -405,7 +405,9 @@ using upstream_arena = basic_arena<upstream_memory>;
 }  // namespace tidemark
 
 #include <tidemark/arena_scope.hpp>
-#include <tidemark/detail/arena_slow_path.hpp>
+#include <tidemark/detail/arena_checks.hpp>
+#include <tidemark/detail/arena_growth.hpp>
+#include <tidemark/detail/arena_rewind.hpp>
 
 namespace tidemark {
 extern template class basic_arena<virtual_memory>;
