@@ -351,6 +351,7 @@ class basic_arena final : public std::pmr::memory_resource {
   TIDEMARK_COLD void rewind_slow(arena_mark const& mark);
   TIDEMARK_COLD void close_scope_slow(scope_type& scope) noexcept;
   std::size_t peak() const noexcept;
+  std::uintptr_t highest_mark_in(detail::arena_chunk const& chunk) const noexcept;
   detail::arena_chunk& deepest_chunk() noexcept;
   std::size_t scope_floor() const noexcept;
   std::size_t largest_fit(std::size_t align, bool commit_refused) const noexcept;

@@ -34,7 +34,7 @@ void basic_arena<AddressSpace>::rewind_to(detail::arena_chunk& chunk, std::uintp
     return_to(chunk, cursor);
     if (committed_bytes_ > options_.retain) drop_beyond_retain();
   }
-  marked_ = chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
+  marked_ = highest_mark_in(chunk);
   if constexpr (check_level >= 2) check_invariants();
 }
 
@@ -74,7 +74,7 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   detail::arena_chunk* const before = chunk_->previous;
   if (before == nullptr) return;
   return_to(*before, before->begin + (chunk_->base - before->base));
-  marked_ = before->begin + (std::max(history_.newest_mark(), before->base) - before->base);
+  marked_ = highest_mark_in(*before);
   floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
 }
 
@@ -199,6 +199,12 @@ T* basic_arena<AddressSpace>::make(Arguments&&... arguments)
     undo.dismiss();
     return object;
   }
+}
+
+// No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies in it.
+template <class AddressSpace>
+std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(detail::arena_chunk const& chunk) const noexcept {
+  return chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
 }
 
 // The chunk that no rewind may leave downwards.
