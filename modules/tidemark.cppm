@@ -4,3 +4,4 @@
 export module tidemark;
 
 export import tidemark.arena;
+export import tidemark.telemetry;

@@ -11,12 +11,14 @@ import sys
 LAYERS = [
     ("configuration", ["config.hpp", "macros.hpp", "units.hpp"]),
     ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp"]),
-    ("memory", ["byte_range.hpp", "violation.hpp", "out_of_memory.hpp", "os_memory.hpp", "address_space.hpp",
-                "virtual_memory.hpp", "borrowed_memory.hpp", "upstream_memory.hpp"]),
+    ("memory", ["byte_range.hpp", "violation.hpp", "out_of_memory.hpp", "detail/block_ledger.hpp",
+                "os_memory.hpp", "address_space.hpp", "virtual_memory.hpp",
+                "borrowed_memory.hpp", "upstream_memory.hpp"]),
     ("arena", ["arena.hpp", "arena_mark.hpp", "arena_options.hpp", "arena_scope.hpp", "arena_stats.hpp",
                "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_growth.hpp",
                "detail/arena_rewind.hpp", "detail/arena_checks.hpp"]),
     ("scratch", ["scratch.hpp"]),
+    ("telemetry", ["resource_stats.hpp"]),
     ("all", ["tidemark.hpp"]),
 ]
 

@@ -15,6 +15,7 @@
 #include <tidemark/macros.hpp>
 #include <tidemark/os_memory.hpp>
 #include <tidemark/out_of_memory.hpp>
+#include <tidemark/resource_stats.hpp>
 #include <tidemark/scratch.hpp>
 #include <tidemark/units.hpp>
 #include <tidemark/upstream_memory.hpp>

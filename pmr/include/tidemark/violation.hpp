@@ -15,11 +15,14 @@ enum class violation_kind {
   scope_order,      ///< a scope was ended while a scope inside it was still open
   scope_outlived,   ///< a resource was destroyed while a scope on it was still open
   outer_scope_use,  ///< memory was asked of an outer scope while an inner one was open (level 2)
-  bad_deallocate,   ///< a pointer was given back that the resource does not hold (level 2)
+  bad_deallocate,   ///< a pointer was given back that the resource does not hold, or as another size
   wrong_thread,     ///< a one-thread resource was used by a second thread (level 2)
   bad_argument,     ///< an argument breaks a precondition that only level 2 checks
   invariant,        ///< a data structure's invariant does not hold (level 2)
   exhausted,        ///< memory ran out in a resource whose policy is to abort
+  overrun,          ///< bytes before or behind a block were written (`test_resource`)
+  leak,             ///< blocks were not given back before their resource was destroyed
+  upstream_use,     ///< memory was asked of an upstream that was to be left alone (`expect_no_upstream`)
 };
 
 /// One report. Its texts live as long as the call of the handler.
