@@ -4,4 +4,5 @@
 export module tidemark;
 
 export import tidemark.arena;
+export import tidemark.pool;
 export import tidemark.telemetry;

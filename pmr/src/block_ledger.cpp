@@ -28,10 +28,11 @@ std::optional<ledger_entry> block_ledger::remove(char const* kind, char const* r
       if (freed_.size() > freed_max) freed_.erase(freed_.begin());
       return entry;
     }
-    report_violation(violation_kind::bad_deallocate, resource,
-                     "%s '%s': wrong size: %zu bytes aligned to %zu are given back at %p, which were allocated "
-                     "as %zu aligned to %zu",
-                     kind, resource, bytes, align, block, entry.bytes, entry.align);
+    report_violation(
+        violation_kind::bad_deallocate, resource,
+        "%s '%s': wrong size: %zu bytes aligned to %zu are given back at %p, which were allocated "
+        "as %zu aligned to %zu",
+        kind, resource, bytes, align, block, entry.bytes, entry.align);
     return std::nullopt;
   }
   if (freed_.contains(address)) {
@@ -44,10 +45,11 @@ std::optional<ledger_entry> block_ledger::remove(char const* kind, char const* r
   if (above != live_.begin()) {
     const auto below = std::prev(above);
     if (const std::size_t offset = address - below->first; offset < below->second.bytes) {
-      report_violation(violation_kind::bad_deallocate, resource,
-                       "%s '%s': interior pointer: %p, given back as %zu bytes, lies %zu bytes inside a block "
-                       "of %zu bytes",
-                       kind, resource, block, bytes, offset, below->second.bytes);
+      report_violation(
+          violation_kind::bad_deallocate, resource,
+          "%s '%s': interior pointer: %p, given back as %zu bytes, lies %zu bytes inside a block "
+          "of %zu bytes",
+          kind, resource, block, bytes, offset, below->second.bytes);
       return std::nullopt;
     }
   }

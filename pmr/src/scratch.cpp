@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/scratch.hpp>
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <list>
-#include <memory>
 #include <mutex>
-#include <new>
+
+#include <tidemark/detail/thread_owned.hpp>
 
 namespace tidemark {
 namespace {
@@ -24,32 +22,8 @@ options_for_new_arenas& shared_options() {
 
 using arena_list = std::list<arena>;  // a list, because arenas do not move
 
-// The calling thread's arenas. A plain pointer, and owned by a key of the threads library, because destructors of other
-// thread_local objects may still ask for scratch memory: they run before the key's, and in any order.
-thread_local arena_list* arenas_of_this_thread = nullptr;
-
-void destroy_arenas(void* list) {
-  arenas_of_this_thread = nullptr;
-  delete static_cast<arena_list*>(list);
-}
-
-pthread_key_t arena_key() {
-  static const pthread_key_t key = [] {
-    pthread_key_t created{};
-    if (pthread_key_create(&created, destroy_arenas) != 0) throw std::bad_alloc{};
-    return created;
-  }();
-  return key;
-}
-
-arena_list& arenas() {
-  if (arenas_of_this_thread == nullptr) {
-    auto list = std::make_unique<arena_list>();
-    if (pthread_setspecific(arena_key(), list.get()) != 0) throw std::bad_alloc{};
-    arenas_of_this_thread = list.release();
-  }
-  return *arenas_of_this_thread;
-}
+// The calling thread's arenas. Destructors of other thread_local objects may still ask for scratch memory.
+using thread_arenas = detail::thread_owned<arena_list>;
 
 }  // namespace
 
@@ -57,7 +31,7 @@ arena& detail::scratch_arena(std::initializer_list<scratch_conflict> conflicts) 
   const auto conflicting = [&](arena const& candidate) {
     return std::ranges::any_of(conflicts, [&](scratch_conflict c) { return c.resource() == &candidate; });
   };
-  arena_list& all = arenas();
+  arena_list& all = thread_arenas::get();
   for (arena& candidate : all) {
     if (!conflicting(candidate)) return candidate;
   }
@@ -70,7 +44,8 @@ arena& detail::scratch_arena(std::initializer_list<scratch_conflict> conflicts) 
 }
 
 std::size_t scratch_arena_count() noexcept {
-  return arenas_of_this_thread != nullptr ? arenas_of_this_thread->size() : 0;
+  arena_list const* const all = thread_arenas::find();
+  return all != nullptr ? all->size() : 0;
 }
 
 void set_scratch_options(arena_options const& options) {

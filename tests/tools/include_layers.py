@@ -10,7 +10,7 @@ import sys
 # From the bottom up. Within a layer any header may include any other.
 LAYERS = [
     ("configuration", ["config.hpp", "macros.hpp", "units.hpp"]),
-    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp"]),
+    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp", "detail/thread_owned.hpp"]),
     ("memory", ["byte_range.hpp", "violation.hpp", "out_of_memory.hpp", "detail/block_ledger.hpp",
                 "os_memory.hpp", "address_space.hpp", "virtual_memory.hpp",
                 "borrowed_memory.hpp", "upstream_memory.hpp"]),
@@ -18,6 +18,9 @@ LAYERS = [
                "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_growth.hpp",
                "detail/arena_rewind.hpp", "detail/arena_checks.hpp"]),
     ("scratch", ["scratch.hpp"]),
+    ("pool", ["pool.hpp", "synchronized_pool.hpp", "global_pool.hpp", "pool_options.hpp", "pool_stats.hpp",
+              "bucket_histogram.hpp", "memory_pressure.hpp", "pressure_monitor.hpp", "detail/size_classes.hpp",
+              "detail/block_cache.hpp", "detail/slab_store.hpp", "detail/depot.hpp"]),
     ("telemetry", ["resource_stats.hpp"]),
     ("all", ["tidemark.hpp"]),
 ]

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `slab_store`: where a pool's blocks come from: slabs and single large blocks of an upstream, which the store owns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/detail/block_cache.hpp>
+#include <tidemark/detail/size_classes.hpp>
+#include <tidemark/units.hpp>
+
+namespace tidemark::detail {
+
+/// Slabs: pieces of upstream memory, each cut into blocks of one class. Nothing is stored in or beside a block; one
+/// record a slab says how many of its blocks were never used or are set aside.
+///
+/// A block is in one of four places: handed out, in a list (a cache's or a depot's), *uncarved* (never used; at most one
+/// slab of a class has such blocks), or *stranded*: set aside by a trim because its slab cannot go back yet.
+///
+/// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
+/// `held_bytes() == sum of blocks * block size + sum over large blocks`.
+///
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
+class slab_store {
+ public:
+  slab_store(size_classes const& classes, std::pmr::memory_resource* upstream, std::size_t blocks_max);
+  slab_store(slab_store const&) = delete;
+  slab_store& operator=(slab_store const&) = delete;
+  ~slab_store() { release(); }
+
+  /// Takes a slab from the upstream, if possible of the size that suits the class, with `blocks_wanted` blocks if that
+  /// is not 0, and with `bytes_max` bytes at most, or one block. Its blocks are uncarved.
+  /// @pre the class has no uncarved blocks. @return its bytes. @throws what the upstream throws; nothing has changed then.
+  std::size_t add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t bytes_max);
+
+  /// Uncarved blocks of a class: a page of them at a time, so that memory is not touched long before its use, and
+  /// `bytes_max` or one block at most.
+  [[nodiscard]] block_chain carve(std::size_t index, std::size_t bytes_max) noexcept;
+  /// Stranded blocks of one slab of a class, `bytes_max` or one block at most. O(slabs + blocks taken).
+  [[nodiscard]] block_chain take_stranded(std::size_t index, std::size_t bytes_max) noexcept;
+
+  /// What a trim took out of a list and of the uncarved blocks.
+  struct trimmed {
+    std::size_t listed = 0;    // blocks
+    std::size_t uncarved = 0;  // blocks
+  };
+  /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` of listed and uncarved blocks are gone.
+  /// `list` holds all free blocks of the class but the uncarved and the stranded. O(length * log(slabs)).
+  trimmed release_free_slabs(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
+  /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside * log(slabs)).
+  trimmed strand(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
+
+  /// A block for itself, with any size and alignment. @throws std::bad_alloc, or what the upstream throws; nothing has
+  /// changed then. O(1).
+  [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
+  /// Gives such a block back. O(1).
+  void deallocate_large(void* block) noexcept;
+
+  /// Gives everything back, also what is handed out.
+  void release() noexcept;
+
+  [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept { return upstream_; }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+  [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
+  [[nodiscard]] std::size_t uncarved_bytes() const noexcept { return uncarved_bytes_; }
+  [[nodiscard]] std::size_t large_bytes() const noexcept { return large_bytes_; }
+  [[nodiscard]] std::size_t slab_count() const noexcept { return slabs_.size(); }
+  /// All blocks of a class, wherever they are.
+  [[nodiscard]] std::size_t blocks_of(std::size_t index) const noexcept { return tiers_[index].blocks; }
+
+  /// Whether `block` is one of the blocks of that class. O(log slabs).
+  [[nodiscard]] bool is_block_of(void const* block, std::size_t index) const noexcept;
+  /// The first invariant that does not hold, as a formula; null if all do. O(slabs + stranded blocks).
+  [[nodiscard]] char const* broken_invariant() const noexcept;
+
+ private:
+  struct slab {
+    std::uintptr_t first;
+    std::size_t blocks;
+    std::size_t index;  // of the class
+    std::size_t uncarved;
+    std::size_t stranded;
+    free_block* stranded_list;
+    std::size_t counted;  // these two mean something during release_free_slabs only: blocks seen in the list,
+    bool leaving;         // and whether all are free and it goes back
+  };
+  struct tier {
+    std::uintptr_t carving = 0;  // an address in the slab that has uncarved blocks
+    std::size_t blocks = 0;
+    std::size_t stranded = 0;
+  };
+  // Just before a large block, so that it is found in O(1), and all of them when the store lets everything go.
+  struct alignas(16) large_block {
+    large_block* previous;
+    large_block* next;
+    std::size_t bytes;  // as they were asked for
+    std::size_t align;  // as it was asked of the upstream
+  };
+  [[nodiscard]] static large_block* large_block_of(void* block) noexcept {
+    return static_cast<large_block*>(block) - 1;
+  }
+
+  [[nodiscard]] std::size_t bytes_of(slab const& s) const noexcept {
+    return s.blocks * classes_.bytes(s.index);
+  }
+  [[nodiscard]] slab const* find(std::uintptr_t address) const noexcept;
+  [[nodiscard]] slab* find(std::uintptr_t address) noexcept {
+    return const_cast<slab*>(static_cast<slab_store const*>(this)->find(address));
+  }
+  void give_back(slab const& s) noexcept;
+  void give_back(large_block* header) noexcept;
+
+  size_classes const& classes_;
+  std::pmr::memory_resource* upstream_;
+  std::size_t blocks_max_;  // of a slab; 0: no limit
+  std::pmr::vector<slab> slabs_;
+  std::array<tier, size_classes::count_max> tiers_{};
+  large_block* large_ = nullptr;
+  std::size_t held_bytes_ = 0, stranded_bytes_ = 0, uncarved_bytes_ = 0, large_bytes_ = 0;
+};
+
+}  // namespace tidemark::detail

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `thread_owned`: an object a thread, that outlives the thread's other thread_local objects.
+#pragma once
+
+#include <pthread.h>
+
+#include <memory>
+#include <new>
+
+namespace tidemark::detail {
+
+/// One `T` for each thread that asks for it, made at its first use and destroyed when the thread ends.
+///
+/// A plain pointer, and owned by a key of the threads library, because destructors of other thread_local objects may
+/// still use it: they run before the key's, and in any order. The main thread's is not destroyed.
+template <class T>
+class thread_owned {
+ public:
+  /// This thread's, or null if there is none yet, or no more.
+  [[nodiscard]] static T* find() noexcept { return object_; }
+  /// This thread's. @throws std::bad_alloc.
+  [[nodiscard]] static T& get() {
+    if (object_ == nullptr) {
+      auto made = std::make_unique<T>();
+      if (pthread_setspecific(key(), made.get()) != 0) throw std::bad_alloc{};
+      object_ = made.release();
+    }
+    return *object_;
+  }
+
+ private:
+  static void destroy(void* object) {
+    object_ = nullptr;
+    delete static_cast<T*>(object);
+  }
+  static pthread_key_t key() {
+    static const pthread_key_t key = [] {
+      pthread_key_t created{};
+      if (pthread_key_create(&created, destroy) != 0) throw std::bad_alloc{};
+      return created;
+    }();
+    return key;
+  }
+
+  static inline thread_local T* object_ = nullptr;
+};
+
+}  // namespace tidemark::detail

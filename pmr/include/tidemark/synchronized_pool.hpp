@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `synchronized_pool`: blocks that come back by size, for any number of threads. The pool owns the memory it took.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <mutex>
+
+#include <tidemark/config.hpp>
+#include <tidemark/detail/block_cache.hpp>
+#include <tidemark/detail/block_ledger.hpp>
+#include <tidemark/detail/depot.hpp>
+#include <tidemark/detail/size_classes.hpp>
+#include <tidemark/detail/slab_store.hpp>
+#include <tidemark/macros.hpp>
+#include <tidemark/memory_pressure.hpp>
+#include <tidemark/pool_options.hpp>
+#include <tidemark/pool_stats.hpp>
+#include <tidemark/units.hpp>
+
+namespace tidemark {
+
+class synchronized_pool;
+
+namespace detail {
+
+struct thread_cache;
+class thread_cache_list;
+
+/// Where a thread finds its cache of a pool without a search: an entry is right if it bears the pool's number, which no
+/// other pool ever bears.
+struct cache_slot {
+  unsigned long long pool = 0;
+  thread_cache* cache = nullptr;
+};
+inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in turn cost a search now and then
+extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
+
+/// A thread's free blocks of one pool: in lists, and of each class a spare list, so that a thread that frees and allocates
+/// around the limit does not go to the depot each time. The pool owns it; the thread alone uses it.
+///
+/// Invariant: `spare_bytes` is the sum over spare lists, which `blocks.cached_bytes()` includes.
+struct thread_cache {
+  explicit thread_cache(size_classes const& classes) noexcept : blocks{classes} {}
+
+  block_cache blocks;
+  std::array<block_chain, size_classes::count_max> spares{};
+  std::size_t spare_bytes = 0;
+  std::uint64_t trims_seen = 0;  // of synchronized_pool::trims_
+  thread_cache* previous = nullptr;
+  thread_cache* next = nullptr;
+};
+
+}  // namespace detail
+
+/// `pool` for any number of threads: each has a cache of its own in front of a shared depot, so that threads meet once
+/// in many calls. A block may be freed by any thread.
+///
+/// It takes the place of `std::pmr::synchronized_pool_resource`. For one thread `pool` is faster.
+///
+/// ```cpp
+/// synchronized_pool messages;
+/// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
+/// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
+/// ```
+/// A thread's cache holds up to 768 KiB of free blocks, and less where many threads share `max_cached_bytes`: half of it
+/// is for the caches, half for the depot. What a cache has too much goes to the depot a whole list at a time; what is
+/// too much there goes to the upstream. A cache goes to the depot when its thread ends. A trim by one thread, or
+/// pressure, reaches the caches of the others in their next call.
+///
+/// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new thread's
+/// share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may miss, of what the caches
+/// held besides one that grew, as much as they hold (768 KiB each).
+///
+/// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`. Thread-safety: any
+/// thread, any function, but for construction, destruction and `release()`, which want the pool for themselves.
+class synchronized_pool final : public std::pmr::memory_resource {
+ public:
+  /// Alignment of every block, at least, where none is asked for.
+  static constexpr std::size_t default_alignment = alignof(std::max_align_t);
+  /// Most bytes of free blocks in a thread's cache.
+  static constexpr std::size_t thread_cache_bytes_max = 768 * KiB;
+
+  /// As those of `pool`. @throws as there.
+  synchronized_pool() : synchronized_pool{pool_options{}} {}
+  explicit synchronized_pool(std::pmr::memory_resource* upstream)
+      : synchronized_pool{pool_options{}, upstream} {}
+  explicit synchronized_pool(pool_options const& options) : synchronized_pool{options, options.upstream} {}
+  synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream);
+  explicit synchronized_pool(std::pmr::pool_options const& options,
+                             std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
+  synchronized_pool(synchronized_pool const&) = delete;
+  synchronized_pool& operator=(synchronized_pool const&) = delete;
+  /// Gives everything back to the upstream, also what is still handed out. Threads that used the pool may live on.
+  ~synchronized_pool() override;
+
+  /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = default_alignment) {
+    if constexpr (check_level >= 2) return allocate_checked(bytes, align);
+    if (detail::thread_cache* cache = find_cache()) [[likely]] {
+      if (void* block = cache->blocks.take(bytes, align)) [[likely]]
+        return block;
+    }
+    return allocate_slow(bytes, align);
+  }
+
+  /// As `pool::deallocate`, from any thread.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
+    if constexpr (check_level >= 2) {
+      if (!may_deallocate(block, bytes, align)) return;
+    }
+    detail::given result = detail::given::not_fast;
+    if (detail::thread_cache* cache = find_cache()) [[likely]] {
+      result = cache->blocks.give(block, bytes, align);
+    }
+    if (result != detail::given::kept) [[unlikely]]
+      deallocate_slow(result, block, bytes, align);
+  }
+
+  /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to the depot,
+  /// and it to `target_bytes`, in each one's next call. @return bytes given back by this call.
+  std::size_t trim(std::size_t target_bytes = 0) noexcept;
+
+  /// `trim(0)`.
+  void clear() noexcept { (void)trim(0); }
+
+  /// As `pool::release`. @pre no other thread is using the pool.
+  void release() noexcept;
+
+  /// A snapshot, also while other threads use the pool: no number is ever negative, and hits and misses add up. O(threads *
+  /// classes).
+  [[nodiscard]] pool_stats stats() const noexcept;
+
+  /// As `pool::reset_stats`.
+  void reset_stats() noexcept;
+
+  /// As those of `pool`.
+  [[nodiscard]] pool_options const& options() const noexcept { return options_; }
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return store_.upstream(); }
+  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+
+  /// Threads that have a cache now.
+  [[nodiscard]] std::size_t thread_count() const noexcept;
+
+  /// As `pool::check_invariants`. @pre no other thread is using the pool.
+  void check_invariants() const noexcept;
+
+ private:
+  friend class detail::thread_cache_list;
+
+  struct counts {
+    std::uint64_t allocations = 0, deallocations = 0, misses = 0;
+  };
+  // Of one class, in no thread's cache any more.
+  struct ended_counts {
+    std::uint64_t allocations = 0, deallocations = 0;
+  };
+
+  [[nodiscard]] detail::thread_cache* find_cache() const noexcept {
+    detail::cache_slot const& slot = detail::cache_slots[id_ % detail::cache_slot_count];
+    return slot.pool == id_ ? slot.cache : nullptr;
+  }
+  [[nodiscard]] detail::thread_cache& cache_of_this_thread();
+  [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  TIDEMARK_COLD void deallocate_slow(detail::given result, void* block, std::size_t bytes,
+                                     std::size_t align) noexcept;
+  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
+  [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
+  void deallocate_large(void* block) noexcept;
+  void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
+
+  // What a thread does with its cache.
+  bool refill(detail::thread_cache& cache, std::size_t index);
+  void settle(detail::thread_cache& cache) noexcept;
+  void update_watermark(detail::thread_cache& cache) noexcept;
+  void set_spare(detail::thread_cache& cache, std::size_t index) noexcept;
+  void leave_spare(detail::thread_cache& cache, std::size_t index) noexcept;
+  void leave_all(detail::thread_cache& cache) noexcept;
+  void attend(detail::thread_cache& cache) noexcept;
+
+  // What is shared.
+  template <class Ask>
+  auto ask_upstream(Ask ask);                                         // with store_mutex_ held
+  std::size_t release_free_slabs(std::size_t target_bytes) noexcept;  // with store_mutex_ held
+  void strand(std::size_t target_bytes) noexcept;                     // with store_mutex_ held
+  template <class Take>
+  void take_out(std::size_t target_bytes, Take take) noexcept;  // with store_mutex_ held
+  void leave(std::size_t index, detail::block_chain chain) noexcept;
+  std::size_t trim_shared(std::size_t target_bytes) noexcept;
+  void keep_to_limit() noexcept;
+  void request_trim(std::size_t target_bytes) noexcept;
+  [[nodiscard]] std::size_t cached_bytes() const noexcept;  // with caches_mutex_ held
+  void update_share() noexcept;                             // with caches_mutex_ held
+  void end(detail::thread_cache* cache) noexcept;
+  // What each class has in use, and what all of them count. With caches_mutex_ held.
+  struct tally {
+    counts total{};
+    std::size_t used_bytes = 0, requested_bytes = 0;
+  };
+  [[nodiscard]] tally count() const noexcept;
+  [[nodiscard]] std::size_t depot_bytes_max() const noexcept { return options_.max_cached_bytes / 2; }
+  // A third of a cache's share is for its lists, one for spare lists, one for the chain that is taken at a miss.
+  [[nodiscard]] std::size_t chain_bytes_max() const noexcept { return share_bytes_ / 3; }
+
+  void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  unsigned long long id_;
+  detail::size_classes classes_;
+  pool_options options_;
+  detail::depot depot_;
+  std::atomic<std::size_t> shared_bytes_{0};  // cached in no thread's cache: in the depot, or uncarved
+  std::atomic<std::size_t> share_bytes_{0};   // what a thread's cache may hold
+  std::atomic<std::uint64_t> trims_{0};       // how often a trim of all caches was asked for
+  std::atomic<std::size_t> trim_target_bytes_{0};
+
+  std::atomic<std::uint64_t> misses_{0};
+
+  mutable std::mutex store_mutex_;  // for the next two
+  detail::slab_store store_;
+  counts large_{};
+
+  mutable std::mutex caches_mutex_;         // for what follows; store_mutex_ may be taken inside, not outside
+  detail::thread_cache* caches_ = nullptr;  // of all threads
+  std::size_t cache_count_ = 0;
+  std::array<ended_counts, detail::size_classes::count_max> ended_{};
+  std::size_t ended_requested_bytes_ = 0;
+  std::size_t peak_cached_bytes_ = 0;
+  counts at_reset_{};
+
+  std::mutex ledger_mutex_;      // level 2 only
+  detail::block_ledger ledger_;  // level 2 only
+  pressure_subscription pressure_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/detail/slab_store.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <tidemark/detail/align.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+// A slab is at least a page, so that what the upstream adds to it does not count, and from then on a 32nd of what the
+// class has, so that its unused part does not count either: both stay below 5 %. Above 1 MiB nothing is gained.
+constexpr std::size_t slab_bytes_min = 4 * KiB;
+constexpr std::size_t slab_bytes_max = 1 * MiB;
+constexpr std::size_t growth_divisor = 32;
+
+// As many blocks are carved at once as fit in a page, so that a page is touched when its blocks are about to be used.
+constexpr std::size_t carve_bytes = 4 * KiB;
+
+free_block* block_at(std::uintptr_t address) noexcept { return reinterpret_cast<free_block*>(address); }
+std::uintptr_t address_of(free_block const* block) noexcept {
+  return reinterpret_cast<std::uintptr_t>(block);
+}
+
+}  // namespace
+
+slab_store::slab_store(size_classes const& classes, std::pmr::memory_resource* upstream,
+                       std::size_t blocks_max)
+    : classes_{classes}, upstream_{upstream}, blocks_max_{blocks_max}, slabs_{upstream} {}
+
+slab_store::slab const* slab_store::find(std::uintptr_t address) const noexcept {
+  auto above = std::ranges::upper_bound(slabs_, address, {}, &slab::first);
+  if (above == slabs_.begin()) return nullptr;
+  slab const& candidate = *--above;
+  return address - candidate.first < bytes_of(candidate) ? &candidate : nullptr;
+}
+
+std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t bytes_max) {
+  const std::size_t block_bytes = classes_.bytes(index);
+  tier& its_tier = tiers_[index];
+  std::size_t blocks = blocks_wanted;
+  if (blocks == 0) {
+    blocks = std::clamp(its_tier.blocks * block_bytes / growth_divisor, slab_bytes_min, slab_bytes_max) /
+             block_bytes;
+  }
+  if (blocks_max_ != 0) blocks = std::min(blocks, blocks_max_);
+  blocks = std::max<std::size_t>(1, std::min(blocks, bytes_max / block_bytes));
+  const std::size_t bytes = blocks * block_bytes;
+  if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
+  void* const memory = upstream_->allocate(bytes, classes_.alignment(index));
+  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false};
+  slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
+  its_tier.carving = first;
+  its_tier.blocks += blocks;
+  uncarved_bytes_ += bytes;
+  held_bytes_ += bytes;
+  withhold(first, bytes);
+  return bytes;
+}
+
+block_chain slab_store::carve(std::size_t index, std::size_t bytes_max) noexcept {
+  slab* const from = find(tiers_[index].carving);
+  if (from == nullptr || from->index != index || from->uncarved == 0) return {};
+  const std::size_t block_bytes = classes_.bytes(index);
+  const std::size_t bytes = std::min(carve_bytes, bytes_max);
+  const std::size_t blocks = std::min(from->uncarved, std::max<std::size_t>(1, bytes / block_bytes));
+  const std::uintptr_t first = from->first + (from->blocks - from->uncarved) * block_bytes;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const std::uintptr_t block = first + i * block_bytes;
+    link(block_at(block), i + 1 < blocks ? block_at(block + block_bytes) : nullptr);
+  }
+  from->uncarved -= blocks;
+  uncarved_bytes_ -= blocks * block_bytes;
+  return {block_at(first), blocks};
+}
+
+block_chain slab_store::take_stranded(std::size_t index, std::size_t bytes_max) noexcept {
+  tier& its_tier = tiers_[index];
+  if (its_tier.stranded == 0) return {};
+  const auto from =
+      std::ranges::find_if(slabs_, [&](slab const& s) { return s.index == index && s.stranded > 0; });
+  const std::size_t blocks_max = std::max<std::size_t>(1, bytes_max / classes_.bytes(index));
+  block_chain chain{from->stranded_list, 1};
+  free_block* last = chain.first;
+  for (free_block* next = next_of(last); next != nullptr && chain.blocks < blocks_max; next = next_of(last)) {
+    last = next;
+    ++chain.blocks;
+  }
+  from->stranded_list = next_of(last);
+  link(last, nullptr);
+  from->stranded -= chain.blocks;
+  its_tier.stranded -= chain.blocks;
+  stranded_bytes_ -= chain.blocks * classes_.bytes(index);
+  return chain;
+}
+
+slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block*& list,
+                                                   std::size_t bytes_wanted) noexcept {
+  const std::size_t block_bytes = classes_.bytes(index);
+  for (slab& s : slabs_) s.counted = 0;
+  for (free_block* block = list; block != nullptr; block = next_of(block)) ++find(address_of(block))->counted;
+
+  trimmed gone;
+  bool any = false;
+  for (slab& s : slabs_) {
+    const bool enough = (gone.listed + gone.uncarved) * block_bytes >= bytes_wanted;
+    s.leaving = !enough && s.index == index && s.counted + s.uncarved + s.stranded == s.blocks;
+    if (!s.leaving) continue;
+    any = true;
+    gone.listed += s.counted;
+    gone.uncarved += s.uncarved;
+  }
+  if (!any) return gone;
+
+  // Takes the blocks of such slabs out of the list, and keeps the order of the others.
+  free_block* kept = nullptr;
+  free_block* last = nullptr;
+  for (free_block* block = list; block != nullptr;) {
+    free_block* const next = next_of(block);
+    if (!find(address_of(block))->leaving) {
+      if (last == nullptr) kept = block;
+      else link(last, block);
+      last = block;
+    }
+    block = next;
+  }
+  if (last != nullptr) link(last, nullptr);
+  list = kept;
+  std::erase_if(slabs_, [&](slab const& s) {
+    if (!s.leaving) return false;
+    give_back(s);
+    return true;
+  });
+  return gone;
+}
+
+slab_store::trimmed slab_store::strand(std::size_t index, free_block*& list,
+                                       std::size_t bytes_wanted) noexcept {
+  const std::size_t block_bytes = classes_.bytes(index);
+  trimmed gone;
+  const auto set_aside = [&](free_block* block) {
+    slab* const its_slab = find(address_of(block));
+    link(block, its_slab->stranded_list);
+    its_slab->stranded_list = block;
+    ++its_slab->stranded;
+  };
+  while (list != nullptr && gone.listed * block_bytes < bytes_wanted) {
+    free_block* const next = next_of(list);
+    set_aside(list);
+    list = next;
+    ++gone.listed;
+  }
+  while ((gone.listed + gone.uncarved) * block_bytes < bytes_wanted) {
+    const block_chain chain = carve(index, bytes_wanted);
+    if (chain.blocks == 0) break;
+    gone.uncarved += chain.blocks;
+    for (free_block* block = chain.first; block != nullptr;) {
+      free_block* const next = next_of(block);
+      set_aside(block);
+      block = next;
+    }
+  }
+  tiers_[index].stranded += gone.listed + gone.uncarved;
+  stranded_bytes_ += (gone.listed + gone.uncarved) * block_bytes;
+  return gone;
+}
+
+void slab_store::give_back(slab const& s) noexcept {
+  const std::size_t bytes = bytes_of(s), block_bytes = classes_.bytes(s.index);
+  tiers_[s.index].blocks -= s.blocks;
+  tiers_[s.index].stranded -= s.stranded;
+  stranded_bytes_ -= s.stranded * block_bytes;
+  uncarved_bytes_ -= s.uncarved * block_bytes;
+  held_bytes_ -= bytes;
+  hand_out(s.first, bytes);
+  upstream_->deallocate(reinterpret_cast<void*>(s.first), bytes, classes_.alignment(s.index));
+}
+
+void* slab_store::allocate_large(std::size_t bytes, std::size_t align) {
+  const std::size_t upstream_align = std::max(align, alignof(large_block));
+  const std::size_t offset = align_up(sizeof(large_block), upstream_align);
+  // No object can be larger, and some upstreams (libstdc++'s aligned operator new) overflow above it.
+  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  if (bytes > largest - offset) throw std::bad_alloc{};
+  auto* const base = static_cast<std::byte*>(upstream_->allocate(bytes + offset, upstream_align));
+  void* const block = base + offset;
+  large_block* const header = large_block_of(block);
+  *header = {nullptr, large_, bytes, upstream_align};
+  if (large_ != nullptr) large_->previous = header;
+  large_ = header;
+  large_bytes_ += bytes;
+  held_bytes_ += bytes;
+  return block;
+}
+
+void slab_store::deallocate_large(void* block) noexcept {
+  large_block* const header = large_block_of(block);
+  (header->previous != nullptr ? header->previous->next : large_) = header->next;
+  if (header->next != nullptr) header->next->previous = header->previous;
+  large_bytes_ -= header->bytes;
+  held_bytes_ -= header->bytes;
+  give_back(header);
+}
+
+void slab_store::give_back(large_block* header) noexcept {
+  const std::size_t align = header->align, offset = align_up(sizeof(large_block), align);
+  const std::size_t bytes = header->bytes + offset;
+  upstream_->deallocate(reinterpret_cast<std::byte*>(header + 1) - offset, bytes, align);
+}
+
+void slab_store::release() noexcept {
+  while (large_ != nullptr) give_back(std::exchange(large_, large_->next));
+  for (slab const& s : slabs_) give_back(s);
+  slabs_.clear();
+  tiers_ = {};
+  large_bytes_ = held_bytes_ = 0;
+}
+
+bool slab_store::is_block_of(void const* block, std::size_t index) const noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  slab const* const its_slab = find(address);
+  return its_slab != nullptr && its_slab->index == index &&
+         (address - its_slab->first) % classes_.bytes(index) == 0;
+}
+
+char const* slab_store::broken_invariant() const noexcept {
+  std::size_t held = large_bytes_, stranded = 0, uncarved = 0;
+  std::array<std::size_t, size_classes::count_max> carving{}, blocks{};
+  std::uintptr_t last_end = 0;
+  for (slab const& s : slabs_) {
+    if (s.first < last_end) return "slabs are sorted and do not overlap";
+    last_end = s.first + bytes_of(s);
+    if (s.uncarved + s.stranded > s.blocks) return "uncarved + stranded <= blocks";
+    std::size_t listed = 0;
+    for (free_block* block = s.stranded_list; block != nullptr; block = next_of(block)) {
+      if (find(address_of(block)) != &s) return "a stranded block lies in its slab";
+      ++listed;
+    }
+    if (listed != s.stranded) return "stranded == length of the stranded list";
+    held += bytes_of(s);
+    stranded += s.stranded * classes_.bytes(s.index);
+    uncarved += s.uncarved * classes_.bytes(s.index);
+    carving[s.index] += s.uncarved > 0 ? 1 : 0;
+    blocks[s.index] += s.blocks;
+  }
+  if (held != held_bytes_) return "held_bytes == sum over slabs and large blocks";
+  if (stranded != stranded_bytes_) return "stranded_bytes == sum over slabs";
+  if (uncarved != uncarved_bytes_) return "uncarved_bytes == sum over slabs";
+  if (std::ranges::max(carving) > 1) return "at most one slab of a class has uncarved blocks";
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    if (blocks[i] != tiers_[i].blocks) return "tier.blocks == sum over slabs";
+  }
+  return nullptr;
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/synchronized_pool.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/detail/identity.hpp>
+#include <tidemark/detail/thread_owned.hpp>
+#include <tidemark/violation.hpp>
+
+#include "pool_setup.hpp"
+
+namespace tidemark {
+namespace detail {
+
+constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots{};
+
+namespace {
+
+// The pools that are there, by number: a thread that ends may have caches of pools that are gone. Never destroyed,
+// because threads may end at any time of the program's end. The lock is recursive, because a pool's upstream may be
+// another such pool, which a thread that ends then uses for the first time.
+struct pool_registry {
+  std::recursive_mutex mutex;
+  std::map<unsigned long long, synchronized_pool*> pools;
+};
+
+pool_registry& registry() {
+  static auto* const all = new pool_registry;
+  return *all;
+}
+
+}  // namespace
+
+/// All caches of a thread; when it ends, they go to their pools.
+class thread_cache_list {
+ public:
+  thread_cache_list() = default;
+  thread_cache_list(thread_cache_list const&) = delete;
+  thread_cache_list& operator=(thread_cache_list const&) = delete;
+  ~thread_cache_list() {
+    cache_slots = {};
+    const std::scoped_lock lock{registry().mutex};  // so that no pool goes meanwhile
+    for (cache_slot const& entry : entries_) {
+      if (const auto found = registry().pools.find(entry.pool); found != registry().pools.end()) {
+        found->second->end(entry.cache);
+      }
+    }
+  }
+
+  [[nodiscard]] thread_cache* find(unsigned long long pool) const noexcept {
+    const auto found = std::ranges::find(entries_, pool, &cache_slot::pool);
+    return found != entries_.end() ? found->cache : nullptr;
+  }
+  /// Room for one more, so that `add` cannot fail. What belongs to pools that are gone is dropped before more is taken.
+  void reserve_one() {
+    if (entries_.size() < entries_.capacity()) return;
+    {
+      const std::scoped_lock lock{registry().mutex};
+      std::erase_if(entries_, [](cache_slot const& entry) { return !registry().pools.contains(entry.pool); });
+    }
+    entries_.reserve(std::max<std::size_t>(8, 2 * entries_.size()));
+  }
+  void add(unsigned long long pool, thread_cache* cache) noexcept { entries_.push_back({pool, cache}); }
+
+ private:
+  std::vector<cache_slot> entries_;
+};
+
+}  // namespace detail
+
+synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
+    : id_{detail::next_identity()},
+      classes_{options.name, options.bucket_bytes},
+      options_{detail::completed(options, classes_,
+                                 upstream != nullptr ? upstream : std::pmr::get_default_resource())},
+      store_{classes_, options_.upstream, options.max_blocks_per_slab} {
+  shared_bytes_ = detail::preallocate(store_, classes_, options_, depot_bytes_max());
+  peak_cached_bytes_ = shared_bytes_;
+  update_share();
+  {
+    const std::scoped_lock lock{detail::registry().mutex};
+    detail::registry().pools.emplace(id_, this);
+  }
+  pressure_ = on_memory_pressure([this] { request_trim(0); });
+}
+
+synchronized_pool::synchronized_pool(std::pmr::pool_options const& options,
+                                     std::pmr::memory_resource* upstream)
+    : synchronized_pool{detail::from_standard(options), upstream} {}
+
+synchronized_pool::~synchronized_pool() {
+  pressure_ = {};
+  {
+    const std::scoped_lock lock{detail::registry().mutex};
+    detail::registry().pools.erase(id_);  // from here on no thread that ends looks for its cache
+  }
+  while (caches_ != nullptr) delete std::exchange(caches_, caches_->next);
+}
+
+// ---- a thread and its cache ----------------------------------------------------------------------------------------
+
+detail::thread_cache& synchronized_pool::cache_of_this_thread() {
+  auto& caches = detail::thread_owned<detail::thread_cache_list>::get();
+  detail::thread_cache* cache = caches.find(id_);
+  if (cache == nullptr) {
+    caches.reserve_one();
+    cache = new detail::thread_cache{classes_};
+    cache->trims_seen = trims_;
+    caches.add(id_, cache);
+    const std::scoped_lock lock{caches_mutex_};
+    cache->next = caches_;
+    if (caches_ != nullptr) caches_->previous = cache;
+    caches_ = cache;
+    ++cache_count_;
+    update_share();
+  }
+  detail::cache_slots[id_ % detail::cache_slot_count] = {id_, cache};
+  return *cache;
+}
+
+// The thread has ended: its blocks go to the depot, its counts to those of all such threads.
+void synchronized_pool::end(detail::thread_cache* cache) noexcept {
+  leave_all(*cache);
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    for (std::size_t i = 0; i < classes_.count(); ++i) {
+      ended_[i].allocations += cache->blocks.at(i).allocations.value();
+      ended_[i].deallocations += cache->blocks.at(i).deallocations.value();
+    }
+    ended_requested_bytes_ += cache->blocks.requested_bytes();
+    (cache->previous != nullptr ? cache->previous->next : caches_) = cache->next;
+    if (cache->next != nullptr) cache->next->previous = cache->previous;
+    --cache_count_;
+    update_share();
+  }
+  delete cache;
+  keep_to_limit();
+}
+
+// Half of max_cached_bytes is for the caches. Who has more than the new share sees it in the next call.
+void synchronized_pool::update_share() noexcept {
+  const std::size_t threads = std::max<std::size_t>(1, cache_count_);
+  const std::size_t share = std::min(thread_cache_bytes_max, options_.max_cached_bytes / 2 / threads);
+  const bool less = share < share_bytes_;
+  share_bytes_ = share;
+  if (!less) return;
+  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    cache->blocks.request_attention();
+  }
+}
+
+// What is cached may be what the upstream lacks: it goes back, and the upstream is asked once more.
+template <class Ask>
+auto synchronized_pool::ask_upstream(Ask ask) {
+  try {
+    return ask();
+  } catch (std::bad_alloc const&) {
+    if (release_free_slabs(0) == 0) throw;
+  }
+  return ask();
+}
+
+void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
+  detail::thread_cache& cache = cache_of_this_thread();
+  if (cache.blocks.wants_attention()) attend(cache);
+  const std::size_t index = classes_.index_of(bytes, align);
+  if (index == detail::size_classes::none) return allocate_large(bytes, align);
+  detail::block_cache::bucket& bucket = cache.blocks.at(index);
+  const bool miss = bucket.free == nullptr && refill(cache, index);
+  void* const block = cache.blocks.take_from(bucket, bytes);
+  if (miss)
+    ++misses_;  // after the allocation is counted, so that at no moment more misses than allocations are
+  update_watermark(cache);
+  return block;
+}
+
+void synchronized_pool::deallocate_slow(detail::given result, void* block, std::size_t bytes,
+                                        std::size_t align) noexcept {
+  detail::thread_cache* cache = find_cache();
+  try {
+    if (cache == nullptr) cache = &cache_of_this_thread();
+  } catch (std::bad_alloc const&) {
+    // Freeing works without a cache as well.
+  }
+  if (cache != nullptr && cache->blocks.wants_attention()) attend(*cache);
+  if (result == detail::given::not_fast) {
+    const std::size_t index = classes_.index_of(bytes, align);
+    if (index == detail::size_classes::none) return deallocate_large(block);
+    if (cache == nullptr) return deallocate_without_cache(index, block, bytes);
+    (void)cache->blocks.give_to(cache->blocks.at(index), block, bytes);
+  }
+  settle(*cache);
+}
+
+// Puts blocks into an empty list: the thread's own spare ones, a chain of the depot, or new ones. Returns whether the
+// upstream was asked.
+bool synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
+  detail::block_cache::bucket& bucket = cache.blocks.at(index);
+  if (cache.spares[index].blocks > 0) {
+    const detail::block_chain spare = std::exchange(cache.spares[index], {});
+    cache.spare_bytes -= spare.blocks * bucket.block_bytes;
+    cache.blocks.put(bucket, spare);
+    return false;
+  }
+  detail::block_chain chain = depot_.take(index);
+  bool shared = true, asked = false;
+  if (chain.blocks == 0) {
+    const std::scoped_lock lock{store_mutex_};
+    chain = depot_.take(index);  // a trim that held the lock may just have put it back
+    if (chain.blocks == 0) chain = store_.carve(index, chain_bytes_max());
+    if (chain.blocks == 0) {
+      chain = store_.take_stranded(index, chain_bytes_max());
+      shared = chain.blocks == 0;
+    }
+    if (chain.blocks == 0) {
+      const std::size_t room = depot_bytes_max() - std::min<std::size_t>(shared_bytes_, depot_bytes_max());
+      shared_bytes_ += ask_upstream([&] { return store_.add_slab(index, 0, room + bucket.block_bytes); });
+      asked = true;
+      chain = store_.carve(index, chain_bytes_max());
+    }
+  }
+  const std::size_t bytes = chain.blocks * bucket.block_bytes;
+  if (shared) shared_bytes_ -= bytes;
+  cache.blocks.add_cached(bytes);
+  cache.blocks.put(bucket, chain);
+  return asked;
+}
+
+// The cache has reached its watermark: more than ever before, or too much.
+void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
+  const std::size_t most = chain_bytes_max();
+  while (cache.blocks.cached_bytes() - cache.spare_bytes > most) {
+    std::size_t largest = 0, largest_bytes = 0;
+    for (std::size_t i = 0; i < classes_.count(); ++i) {
+      const std::size_t bytes = cache.blocks.at(i).listed_blocks() * classes_.bytes(i);
+      if (bytes > largest_bytes) largest = i, largest_bytes = bytes;
+    }
+    set_spare(cache, largest);
+  }
+  while (cache.spare_bytes > most) {
+    std::size_t largest = 0, largest_bytes = 0;
+    for (std::size_t i = 0; i < classes_.count(); ++i) {
+      const std::size_t bytes = cache.spares[i].blocks * classes_.bytes(i);
+      if (bytes > largest_bytes) largest = i, largest_bytes = bytes;
+    }
+    leave_spare(cache, largest);
+  }
+  keep_to_limit();
+  update_watermark(cache);
+}
+
+// The next free block that makes the cache too large, or may make more cached in all than ever before, is to be told.
+void synchronized_pool::update_watermark(detail::thread_cache& cache) noexcept {
+  std::size_t headroom = 0;
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    const std::size_t cached = cached_bytes();
+    peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
+    headroom = peak_cached_bytes_ - cached;
+  }
+  cache.blocks.set_watermark(
+      std::min(cache.blocks.cached_bytes() + headroom, cache.spare_bytes + chain_bytes_max()));
+}
+
+// The list becomes the spare one; what was that goes to the depot.
+void synchronized_pool::set_spare(detail::thread_cache& cache, std::size_t index) noexcept {
+  leave_spare(cache, index);
+  cache.spares[index] = cache.blocks.take_all(cache.blocks.at(index));
+  cache.spare_bytes += cache.spares[index].blocks * classes_.bytes(index);
+}
+
+void synchronized_pool::leave_spare(detail::thread_cache& cache, std::size_t index) noexcept {
+  const detail::block_chain spare = std::exchange(cache.spares[index], {});
+  const std::size_t bytes = spare.blocks * classes_.bytes(index);
+  cache.spare_bytes -= bytes;
+  cache.blocks.subtract_cached(bytes);
+  leave(index, spare);
+}
+
+void synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    set_spare(cache, i);
+    leave_spare(cache, i);
+  }
+}
+
+void synchronized_pool::attend(detail::thread_cache& cache) noexcept {
+  if (!cache.blocks.attend()) return;
+  if (const std::uint64_t trims = trims_; cache.trims_seen != trims) {
+    cache.trims_seen = trims;
+    leave_all(cache);
+    (void)trim_shared(trim_target_bytes_);
+  }
+  settle(cache);
+}
+
+// ---- what is shared ------------------------------------------------------------------------------------------------
+
+void synchronized_pool::leave(std::size_t index, detail::block_chain chain) noexcept {
+  shared_bytes_ += chain.blocks * classes_.bytes(index);
+  depot_.put(index, chain);
+}
+
+// For a thread that has no cache and no memory for one.
+void synchronized_pool::deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept {
+  auto* const freed = static_cast<detail::free_block*>(block);
+  detail::hand_out(reinterpret_cast<std::uintptr_t>(block), classes_.bytes(index));
+  detail::withhold(reinterpret_cast<std::uintptr_t>(block), classes_.bytes(index));
+  detail::link(freed, nullptr);
+  leave(index, {freed, 1});
+  const std::scoped_lock lock{caches_mutex_};
+  ++ended_[index].deallocations;
+  ended_requested_bytes_ -= bytes;
+}
+
+void* synchronized_pool::allocate_large(std::size_t bytes, std::size_t align) {
+  const std::scoped_lock lock{store_mutex_};
+  void* const block = ask_upstream([&] { return store_.allocate_large(bytes, align); });
+  ++large_.allocations;
+  ++large_.misses;
+  return block;
+}
+
+void synchronized_pool::deallocate_large(void* block) noexcept {
+  const std::scoped_lock lock{store_mutex_};
+  store_.deallocate_large(block);
+  ++large_.deallocations;
+}
+
+// Takes blocks out of the depot and of the uncarved ones, the largest first, of which the fewest need to be touched.
+template <class Take>
+void synchronized_pool::take_out(std::size_t target_bytes, Take take) noexcept {
+  for (std::size_t i = classes_.count(); i-- > 0 && shared_bytes_ > target_bytes;) {
+    detail::block_chain all = depot_.take_all(i);
+    const detail::slab_store::trimmed gone = take(i, all.first, shared_bytes_ - target_bytes);
+    const std::size_t piece_blocks = std::max<std::size_t>(1, chain_bytes_max() / classes_.bytes(i));
+    depot_.put_in_pieces(i, {all.first, all.blocks - gone.listed}, piece_blocks);
+    shared_bytes_ -= (gone.listed + gone.uncarved) * classes_.bytes(i);
+  }
+}
+
+std::size_t synchronized_pool::release_free_slabs(std::size_t target_bytes) noexcept {
+  const std::size_t held_before = store_.held_bytes();
+  take_out(target_bytes, [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
+    return store_.release_free_slabs(i, list, wanted);
+  });
+  return held_before - store_.held_bytes();
+}
+
+void synchronized_pool::strand(std::size_t target_bytes) noexcept {
+  take_out(target_bytes, [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
+    return store_.strand(i, list, wanted);
+  });
+}
+
+std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
+  const std::scoped_lock lock{store_mutex_};
+  const std::size_t returned = release_free_slabs(target_bytes);
+  strand(target_bytes);
+  return returned;
+}
+
+// The depot may hold half of what is to be cached at most. A trim goes to half of that, so that it is seldom.
+void synchronized_pool::keep_to_limit() noexcept {
+  if (shared_bytes_ > depot_bytes_max()) (void)trim_shared(depot_bytes_max() / 2);
+}
+
+// Any thread, also one that must not wait for the owners: they see it in their next calls.
+void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
+  trim_target_bytes_ = target_bytes;
+  ++trims_;
+  const std::scoped_lock lock{caches_mutex_};
+  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    cache->blocks.request_attention();
+  }
+}
+
+std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
+  request_trim(target_bytes);
+  if (detail::thread_cache* const own = find_cache()) {
+    (void)own->blocks.attend();
+    own->trims_seen = trims_;
+    leave_all(*own);
+    settle(*own);
+  }
+  return trim_shared(target_bytes);
+}
+
+void synchronized_pool::release() noexcept {
+  const std::scoped_lock lock{caches_mutex_, store_mutex_};
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    (void)depot_.take_all(i);
+    ended_[i].deallocations = ended_[i].allocations;
+  }
+  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    cache->blocks.forget();
+    cache->spares = {};
+    cache->spare_bytes = 0;
+  }
+  store_.release();
+  large_.deallocations = large_.allocations;
+  shared_bytes_ = 0;
+  ended_requested_bytes_ = 0;
+  if constexpr (check_level >= 2) ledger_.clear();
+}
+
+// ---- statistics ----------------------------------------------------------------------------------------------------
+
+std::size_t synchronized_pool::cached_bytes() const noexcept {
+  std::size_t sum = shared_bytes_;
+  for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
+    sum += cache->blocks.cached_bytes();
+  }
+  return sum;
+}
+
+// Deallocations are read before allocations and misses before both: whatever happens meanwhile, no difference is negative.
+synchronized_pool::tally synchronized_pool::count() const noexcept {
+  tally all;
+  const std::uint64_t misses = misses_;
+  {
+    const std::scoped_lock lock{store_mutex_};
+    all.total = large_;
+    all.used_bytes = all.requested_bytes = store_.large_bytes();
+  }
+  all.total.misses += misses;
+  all.requested_bytes += ended_requested_bytes_;
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    std::uint64_t allocations = ended_[i].allocations, deallocations = ended_[i].deallocations;
+    for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
+      deallocations += cache->blocks.at(i).deallocations.value();
+    }
+    for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
+      allocations += cache->blocks.at(i).allocations.value();
+    }
+    all.total.allocations += allocations;
+    all.total.deallocations += deallocations;
+    all.used_bytes += (allocations - deallocations) * classes_.bytes(i);
+  }
+  for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
+    all.requested_bytes += cache->blocks.requested_bytes();
+  }
+  // Of several caches, read one after the other, the sum may be off for a moment, and even below 0.
+  all.requested_bytes = std::min(all.requested_bytes, all.used_bytes);
+  return all;
+}
+
+pool_stats synchronized_pool::stats() const noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  const tally now = count();
+  const std::size_t cached = cached_bytes();
+  pool_stats stats{.name = options_.name,
+                   .allocations = now.total.allocations - at_reset_.allocations,
+                   .deallocations = now.total.deallocations - at_reset_.deallocations,
+                   // A reset amid allocations may have seen one of them and not its miss.
+                   .pool_misses = std::min(now.total.misses - at_reset_.misses,
+                                           now.total.allocations - at_reset_.allocations),
+                   .used_blocks = now.total.allocations - now.total.deallocations,
+                   .used_bytes = now.used_bytes,
+                   .bytes_allocated = now.used_bytes,
+                   .bytes_requested = now.requested_bytes,
+                   .bytes_cached = cached,
+                   .peak_cached_bytes = std::max(peak_cached_bytes_, cached)};
+  stats.pool_hits = stats.allocations - stats.pool_misses;
+  const std::scoped_lock store_lock{store_mutex_};
+  stats.bytes_stranded = store_.stranded_bytes();
+  stats.held_bytes = store_.held_bytes();
+  return stats;
+}
+
+void synchronized_pool::reset_stats() noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  at_reset_ = count().total;
+  peak_cached_bytes_ = cached_bytes();
+  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    cache->blocks.request_attention();  // so that their watermarks go down to the new peak
+  }
+}
+
+std::size_t synchronized_pool::thread_count() const noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  return cache_count_;
+}
+
+// ---- level 2 -------------------------------------------------------------------------------------------------------
+
+void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) {
+  detail::require_power_of_two("synchronized_pool", name(), align);
+  detail::thread_cache* const cache = find_cache();
+  void* block = cache != nullptr ? cache->blocks.take(bytes, align) : nullptr;
+  if (block == nullptr) block = allocate_slow(bytes, align);
+  try {
+    const std::scoped_lock lock{ledger_mutex_};
+    ledger_.add(block, {bytes, align});
+  } catch (...) {
+    deallocate_slow(detail::given::not_fast, block, bytes, align);
+    throw;
+  }
+  return block;
+}
+
+bool synchronized_pool::may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
+  const std::scoped_lock lock{ledger_mutex_};
+  return ledger_.remove("synchronized_pool", name(), block, bytes, align).has_value();
+}
+
+void synchronized_pool::check_invariants() const noexcept {
+  const auto require = [this](bool holds, char const* formula) {
+    if (!holds) {
+      detail::report_violation(violation_kind::invariant, name(),
+                               "synchronized_pool '%s': broken invariant: %s", name(), formula);
+    }
+  };
+  const pool_stats now = stats();
+  const std::scoped_lock lock{caches_mutex_, store_mutex_};
+  if (char const* formula = store_.broken_invariant()) require(false, formula);
+  std::size_t shared = store_.uncarved_bytes();
+  for (std::size_t i = 0; i < classes_.count(); ++i) shared += depot_.blocks(i) * classes_.bytes(i);
+  require(shared == shared_bytes_, "shared_bytes == sum over the depot and uncarved blocks");
+  for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
+    std::size_t cached = 0, spare_bytes = 0;
+    for (std::size_t i = 0; i < classes_.count(); ++i) {
+      const auto check_list = [&](detail::free_block* first, std::size_t blocks) {
+        std::size_t listed = 0;
+        for (detail::free_block* block = first; block != nullptr; block = detail::next_of(block)) {
+          require(store_.is_block_of(block, i), "a listed block is one of a slab of its class");
+          ++listed;
+        }
+        require(listed == blocks, "listed == net_received + deallocations - allocations");
+        cached += listed * classes_.bytes(i);
+      };
+      check_list(cache->blocks.at(i).free, cache->blocks.at(i).listed_blocks());
+      check_list(cache->spares[i].first, cache->spares[i].blocks);
+      spare_bytes += cache->spares[i].blocks * classes_.bytes(i);
+    }
+    require(cached == cache->blocks.cached_bytes(), "cached_bytes == sum over a thread's free blocks");
+    require(spare_bytes == cache->spare_bytes, "spare_bytes == sum over spare lists");
+  }
+  require(now.held_bytes == now.bytes_allocated + now.bytes_cached + now.bytes_stranded,
+          "held == allocated + cached + stranded");
+  require(now.bytes_cached <= now.peak_cached_bytes, "bytes_cached <= peak_cached_bytes");
+  require(now.bytes_requested <= now.bytes_allocated, "bytes_requested <= bytes_allocated");
+}
+
+}  // namespace tidemark

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both pools as subjects of the conformance suite and of the model test.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <tidemark/pool.hpp>
+#include <tidemark/synchronized_pool.hpp>
+#include <tidemark/units.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark::test {
+
+template <class Pool>
+class basic_pool_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 8 * MiB;
+  static constexpr std::size_t capacity = 0;
+  static constexpr std::size_t reused_bytes_max = 16 * KiB;
+  static constexpr std::size_t reused_align_max = 64;
+
+  explicit basic_pool_subject(supply_type& upstream) : pool_{&upstream} {}
+  basic_pool_subject(supply_type& upstream, pool_options const& options) : pool_{options, &upstream} {}
+
+  Pool& resource() { return pool_; }
+  void recycle() {}  // freed blocks are there at once
+  // O(cached blocks), where an arena's check is O(chunks): not after every step.
+  void check() const {
+    if (++checks_ % 32 == 0) pool_.check_invariants();
+  }
+  // Without what is cached: a request that fails gives that back before it asks again.
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const pool_stats stats = pool_.stats();
+    return {stats.allocations, stats.deallocations, stats.used_blocks, stats.bytes_allocated,
+            stats.bytes_requested};
+  }
+
+ private:
+  Pool pool_;
+  mutable std::size_t checks_ = 0;
+};
+
+struct pool_subject : basic_pool_subject<pool> {
+  using basic_pool_subject::basic_pool_subject;
+};
+/// So little may be cached that trims happen all the time.
+struct tight_pool_subject : basic_pool_subject<pool> {
+  static constexpr std::size_t reused_bytes_max = 0;
+  explicit tight_pool_subject(supply_type& upstream)
+      : basic_pool_subject{upstream, {.max_cached_bytes = 8 * KiB}} {}
+};
+/// Classes that are no powers of two, so that alignments differ from class to class.
+struct odd_pool_subject : basic_pool_subject<pool> {
+  explicit odd_pool_subject(supply_type& upstream)
+      : basic_pool_subject{upstream, {.bucket_bytes = {32, 48, 80, 192, 1040, 2048, 40'000, 1 * MiB}}} {}
+};
+struct synchronized_pool_subject : basic_pool_subject<synchronized_pool> {
+  using basic_pool_subject::basic_pool_subject;
+};
+struct tight_synchronized_pool_subject : basic_pool_subject<synchronized_pool> {
+  static constexpr std::size_t reused_bytes_max = 0;
+  explicit tight_synchronized_pool_subject(supply_type& upstream)
+      : basic_pool_subject{upstream, {.max_cached_bytes = 8 * KiB}} {}
+};
+
+}  // namespace tidemark::test

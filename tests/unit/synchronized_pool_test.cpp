@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: threads that allocate and free at once, each writing its mark into its blocks and checking it before it frees
+// them, so that a block handed out twice is seen; then the exact counts, at the quiet point when all have ended. The
+// build with ThreadSanitizer runs the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/global_pool.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/synchronized_pool.hpp>
+#include <tidemark/violation.hpp>
+
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+constexpr std::size_t repeats = 1000;
+
+void run_threads(std::size_t count, std::function<void(std::size_t)> const& body) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back(body, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Blocks of one thread, marked with its number: `check` fails if anyone else wrote into one.
+class marked_blocks {
+ public:
+  marked_blocks(synchronized_pool& pool, std::size_t thread) : pool_{pool}, mark_{0x1000 + thread} {}
+  marked_blocks(marked_blocks const&) = delete;
+  marked_blocks& operator=(marked_blocks const&) = delete;
+  ~marked_blocks() { free_all(); }
+
+  void allocate(std::size_t bytes) {
+    auto* const first = static_cast<std::byte*>(pool_.allocate(bytes));
+    std::memcpy(first, &mark_, sizeof mark_);
+    std::memcpy(first + bytes - sizeof mark_, &mark_, sizeof mark_);
+    held_.emplace_back(first, bytes);
+  }
+  void free_all() {
+    for (; !held_.empty(); held_.pop_back()) {
+      auto const& [first, bytes] = held_.back();
+      std::size_t front = 0, back = 0;
+      std::memcpy(&front, first, sizeof front);
+      std::memcpy(&back, first + bytes - sizeof back, sizeof back);
+      EXPECT_TRUE(front == mark_ && back == mark_)
+          << "somebody else has this block of " << bytes << " bytes too";
+      pool_.deallocate(first, bytes);
+    }
+  }
+
+ private:
+  synchronized_pool& pool_;
+  std::size_t mark_;
+  std::vector<std::pair<std::byte*, std::size_t>> held_;
+};
+
+/// `threads` threads that each hold `blocks` blocks at once and free them, `rounds` times; then the exact counts.
+void run_set(std::size_t threads, std::size_t blocks, std::function<std::size_t(std::size_t)> const& bytes_of,
+             std::size_t rounds = repeats) {
+  recording_resource upstream;
+  {
+    synchronized_pool pool{&upstream};
+    run_threads(threads, [&](std::size_t thread) {
+      marked_blocks mine{pool, thread};
+      for (std::size_t round = 0; round < rounds; ++round) {
+        for (std::size_t i = 0; i < blocks; ++i) mine.allocate(bytes_of(i));
+        mine.free_all();
+      }
+    });
+    const pool_stats stats = pool.stats();
+    EXPECT_EQ(stats.allocations, threads * blocks * rounds);
+    EXPECT_EQ(stats.deallocations, stats.allocations);
+    EXPECT_EQ(stats.pool_hits + stats.pool_misses, stats.allocations);
+    EXPECT_EQ(stats.bytes_allocated, 0u);
+    EXPECT_EQ(stats.bytes_requested, 0u);
+    EXPECT_EQ(stats.held_bytes, stats.bytes_cached + stats.bytes_stranded);
+    EXPECT_LE(stats.bytes_cached, pool.options().max_cached_bytes);
+    EXPECT_EQ(pool.thread_count(), 0u) << "threads that end give their caches back";
+    pool.check_invariants();
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+std::size_t mixed(std::size_t i) {
+  constexpr std::size_t sizes[] = {16, 100, 700, 64, 3000, 256, 9000, 20'000, 40, 1500};
+  return sizes[i % std::size(sizes)];
+}
+
+// The set of ML Odyssey's tests, each repeated a thousand times.
+TEST(synchronized_pool, eight_threads_of_200_blocks_of_256_bytes) {
+  run_set(8, 200, [](std::size_t) { return 256; });
+}
+TEST(synchronized_pool, four_threads_of_100_blocks_of_2048_bytes) {
+  run_set(4, 100, [](std::size_t) { return 2048; });
+}
+TEST(synchronized_pool, eight_threads_of_300_blocks_of_64_bytes) {
+  run_set(8, 300, [](std::size_t) { return 64; });
+}
+TEST(synchronized_pool, eight_threads_of_100_blocks_of_mixed_sizes) { run_set(8, 100, mixed); }
+TEST(synchronized_pool, four_threads_of_50_blocks_of_32_KiB) {
+  run_set(4, 50, [](std::size_t) { return 32 * KiB; });
+}
+TEST(synchronized_pool, eight_threads_of_150_blocks_stay_consistent) {
+  run_set(8, 150, [](std::size_t i) { return 32 + i * 8; });
+}
+
+TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
+  synchronized_pool pool;
+  constexpr std::size_t threads = 4, blocks = 500;
+  std::vector<std::vector<void*>> held(threads, std::vector<void*>(blocks));
+  std::barrier everyone{static_cast<std::ptrdiff_t>(threads)};
+  run_threads(threads, [&](std::size_t thread) {
+    for (std::size_t round = 0; round < 50; ++round) {
+      for (void*& block : held[thread]) block = pool.allocate(200);
+      everyone.arrive_and_wait();
+      for (void* block : held[(thread + 1) % threads]) pool.deallocate(block, 200);
+      everyone.arrive_and_wait();
+    }
+  });
+  const pool_stats stats = pool.stats();
+  EXPECT_EQ(stats.allocations, threads * blocks * 50);
+  EXPECT_EQ(stats.deallocations, stats.allocations);
+  EXPECT_EQ(stats.bytes_allocated, 0u);
+  EXPECT_EQ(stats.bytes_requested, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, what_one_thread_frees_serves_another) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  constexpr std::size_t blocks = 20'000, bytes = 64;
+  std::size_t most = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<void*> held;
+    std::thread{[&] {
+      for (std::size_t i = 0; i < blocks; ++i) held.push_back(pool.allocate(bytes));
+    }}.join();
+    std::thread{[&] {
+      for (void* block : held) pool.deallocate(block, bytes);
+    }}.join();
+    if (round == 0) most = upstream.outstanding;
+  }
+  EXPECT_EQ(upstream.outstanding, most) << "a producer and a consumer need the memory of one batch";
+}
+
+TEST(synchronized_pool, a_producer_and_a_consumer_run_on_a_bounded_amount_of_memory) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  constexpr std::size_t messages = 200'000, bytes = 256;
+  std::vector<std::atomic<void*>> ring(256);
+  std::thread producer{[&] {
+    for (std::size_t i = 0; i < messages; ++i) {
+      void* const block = pool.allocate(bytes);
+      std::memcpy(block, &i, sizeof i);
+      auto& place = ring[i % ring.size()];
+      while (place.load(std::memory_order_acquire) != nullptr) std::this_thread::yield();
+      place.store(block, std::memory_order_release);
+    }
+  }};
+  std::thread consumer{[&] {
+    for (std::size_t i = 0; i < messages; ++i) {
+      auto& place = ring[i % ring.size()];
+      void* block = nullptr;
+      while ((block = place.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
+      place.store(nullptr, std::memory_order_release);
+      std::size_t number = 0;
+      std::memcpy(&number, block, sizeof number);
+      EXPECT_EQ(number, i);
+      pool.deallocate(block, bytes);
+    }
+  }};
+  producer.join();
+  consumer.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  EXPECT_LT(pool.stats().held_bytes, 4 * MiB) << "51 MB went through it";
+}
+
+TEST(synchronized_pool, a_thread_that_ends_gives_its_cache_back) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  void* first = nullptr;
+  std::thread{[&] {
+    first = pool.allocate(8000);
+    EXPECT_EQ(pool.thread_count(), 1u);
+    pool.deallocate(first, 8000);
+  }}.join();
+  EXPECT_EQ(pool.thread_count(), 0u);
+  const std::size_t calls = upstream.calls;
+  void* second = nullptr;
+  std::thread{[&] {
+    second = pool.allocate(8000);
+    pool.deallocate(second, 8000);
+  }}.join();
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(upstream.calls, calls);
+}
+
+TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
+  static synchronized_pool pool;
+  struct late {
+    ~late() { pool.deallocate(pool.allocate(100), 100); }
+  };
+  std::thread{[] {
+    thread_local late user;
+    (void)&user;
+    pool.deallocate(pool.allocate(100), 100);
+  }}.join();
+  EXPECT_EQ(pool.thread_count(), 0u);
+  EXPECT_EQ(pool.stats().allocations, 2u);
+  EXPECT_EQ(pool.stats().deallocations, 2u);
+}
+
+TEST(synchronized_pool, may_be_destroyed_before_the_threads_that_used_it) {
+  std::barrier both{2};
+  recording_resource upstream;
+  auto pool = std::make_unique<synchronized_pool>(&upstream);
+  std::thread user{[&] {
+    pool->deallocate(pool->allocate(100), 100);
+    both.arrive_and_wait();
+    both.arrive_and_wait();  // the pool is gone
+    synchronized_pool next{&upstream};
+    next.deallocate(next.allocate(100), 100);
+    EXPECT_EQ(next.stats().allocations, 1u) << "the new pool is not taken for the old one";
+  }};
+  both.arrive_and_wait();
+  pool.reset();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  both.arrive_and_wait();
+  user.join();
+}
+
+TEST(synchronized_pool, a_thread_may_use_any_number_of_pools_in_turn) {
+  std::vector<std::unique_ptr<synchronized_pool>> pools;
+  for (int i = 0; i < 50; ++i) pools.push_back(std::make_unique<synchronized_pool>());
+  for (int round = 0; round < 20; ++round) {
+    for (auto const& pool : pools) pool->deallocate(pool->allocate(64), 64);
+  }
+  for (auto const& pool : pools) {
+    EXPECT_EQ(pool->stats().allocations, 20u);
+    EXPECT_EQ(pool->thread_count(), 1u);
+    pool->check_invariants();
+  }
+}
+
+TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
+  synchronized_pool upstream;
+  {
+    synchronized_pool pool{pool_options{.max_cached_bytes = 0}, &upstream};
+    run_threads(4, [&](std::size_t thread) {
+      marked_blocks mine{pool, thread};
+      for (int i = 0; i < 100; ++i) mine.allocate(64);
+    });
+    EXPECT_EQ(pool.stats().held_bytes, 0u);
+  }
+  EXPECT_EQ(upstream.stats().used_blocks, 0u);
+}
+
+TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
+  synchronized_pool pool;
+  std::atomic<bool> stop{false};
+  std::thread watcher{[&] {
+    while (!stop) {
+      const pool_stats now = pool.stats();
+      EXPECT_EQ(now.pool_hits + now.pool_misses, now.allocations);
+      // A difference that was below 0 would be a huge number.
+      EXPECT_LE(now.pool_hits, now.allocations);
+      EXPECT_LE(now.used_blocks, 400u);
+      EXPECT_LE(now.bytes_allocated, 400u * 16384);
+      EXPECT_LE(now.bytes_requested, now.bytes_allocated);
+      EXPECT_LE(now.bytes_cached, 64 * MiB);
+      EXPECT_GE(now.peak_cached_bytes, now.bytes_cached);
+    }
+  }};
+  std::thread resetter{[&] {
+    while (!stop) {
+      pool.reset_stats();
+      std::this_thread::yield();
+    }
+  }};
+  run_threads(4, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 300; ++round) {
+      for (std::size_t i = 0; i < 100; ++i) mine.allocate(i % 3 == 0 ? 1000 : 64);
+      mine.free_all();
+    }
+  });
+  stop = true;
+  watcher.join();
+  resetter.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, trims_amid_allocations_lose_nothing) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 256 * KiB}, &upstream};
+  std::atomic<bool> stop{false};
+  std::thread trimmer{[&] {
+    while (!stop) {
+      (void)pool.trim(10'000);
+      (void)signal_memory_pressure();
+      std::this_thread::yield();
+    }
+  }};
+  run_threads(3, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 200; ++round) {
+      for (std::size_t i = 0; i < 200; ++i) mine.allocate(mixed(i));
+      mine.free_all();
+    }
+  });
+  stop = true;
+  trimmer.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.check_invariants();
+  pool.clear();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, never_caches_more_than_it_may) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 512 * KiB}, &upstream};
+  std::barrier everyone{4};
+  run_threads(4, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    mine.allocate(64);  // all are there, and have their share
+    everyone.arrive_and_wait();
+    for (std::size_t i = 0; i < 4000; ++i) mine.allocate(64 + i % 1000);
+    mine.free_all();
+    everyone.arrive_and_wait();
+    EXPECT_LE(pool.stats().bytes_cached, 512 * KiB) << "all four caches and the depot";
+    everyone.arrive_and_wait();
+  });
+  EXPECT_LE(pool.stats().bytes_cached, 512 * KiB);
+  EXPECT_LT(pool.stats().held_bytes, 2 * MiB);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
+  synchronized_pool pool;
+  std::barrier both{2};
+  std::thread other{[&] {
+    std::vector<void*> held;
+    for (int i = 0; i < 100; ++i) held.push_back(pool.allocate(64));
+    for (void* block : held) pool.deallocate(block, 64);
+    both.arrive_and_wait();
+    both.arrive_and_wait();  // cleared
+    EXPECT_GT(pool.stats().bytes_cached, 0u) << "this thread's cache is its own until its next call";
+    pool.deallocate(pool.allocate(30'000), 30'000);
+    EXPECT_EQ(pool.stats().bytes_cached, 0u);
+    both.arrive_and_wait();
+  }};
+  both.arrive_and_wait();
+  pool.clear();
+  both.arrive_and_wait();
+  both.arrive_and_wait();
+  other.join();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, peak_is_exact_for_one_thread) {
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  std::vector<void*> held;
+  std::size_t highest = 0;
+  const auto check = [&] {
+    highest = std::max(highest, pool.stats().bytes_cached);
+    ASSERT_EQ(pool.stats().peak_cached_bytes, highest);
+  };
+  for (int wave = 1; wave <= 4; ++wave) {
+    for (int i = 0; i < 4000 * wave; ++i) {
+      held.push_back(pool.allocate(100));
+      check();
+    }
+    for (; !held.empty(); held.pop_back()) {
+      pool.deallocate(held.back(), 100);
+      check();
+    }
+  }
+}
+
+TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  (void)pool.allocate(64);
+  (void)pool.allocate(1 * MiB);
+  std::thread{[&] { (void)pool.allocate(5000); }}.join();
+  pool.release();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.deallocate(pool.allocate(64), 64);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, behaves_as_the_pool_does_on_one_thread) {
+  synchronized_pool pool;
+  EXPECT_EQ(pool.stats().bytes_cached, 277'504u);
+  void* first = pool.allocate(64);
+  EXPECT_EQ(pool.stats().pool_hits, 1u);
+  pool.deallocate(first, 64);
+  EXPECT_EQ(pool.allocate(64), first);
+  EXPECT_EQ(pool.stats().pool_hits, 2u);
+  pool.deallocate(first, 64);
+  void* large = pool.allocate(16385);
+  EXPECT_EQ(pool.stats().pool_misses, 1u);
+  pool.deallocate(large, 16385);
+  const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
+  synchronized_pool as_standard{standard};
+  EXPECT_EQ(as_standard.options().bucket_bytes, (std::vector<std::size_t>{64, 128}));
+}
+
+TEST(synchronized_pool_death, level_2_finds_a_double_free_across_threads) {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look for misuse";
+  synchronized_pool pool;
+  void* block = pool.allocate(64);
+  std::thread{[&] { pool.deallocate(block, 64); }}.join();
+  EXPECT_DEATH(pool.deallocate(block, 64), "synchronized_pool 'pool': double free");
+  EXPECT_DEATH(pool.deallocate(&pool, 64), "foreign pointer");
+  void* live = pool.allocate(64);
+  EXPECT_DEATH(pool.deallocate(live, 60), "wrong size");
+  EXPECT_DEATH(pool.deallocate(static_cast<std::byte*>(live) + 8, 8), "interior pointer");
+  pool.deallocate(live, 64);
+}
+
+// ---- global pool ---------------------------------------------------------------------------------------------------
+
+TEST(global_pool, is_one_for_all_threads) {
+  synchronized_pool* const here = &global_pool();
+  std::atomic<std::size_t> others{0};
+  run_threads(8, [&](std::size_t) { others += &global_pool() != here ? 1 : 0; });
+  EXPECT_EQ(others, 0u);
+}
+
+TEST(global_pool, pooled_alloc_hits_when_repeated) {
+  const std::uint64_t hits = global_pool().stats().pool_hits;
+  void* first = pooled_alloc(100);
+  pooled_free(first, 100);
+  void* second = pooled_alloc(100);
+  EXPECT_EQ(second, first);
+  pooled_free(second, 100);
+  EXPECT_EQ(global_pool().stats().pool_hits, hits + 2);
+  const std::uint64_t deallocations = global_pool().stats().deallocations;
+  pooled_free(nullptr, 100);
+  EXPECT_EQ(global_pool().stats().deallocations, deallocations);
+}
+
+TEST(global_pool, may_be_the_default_resource) {
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&global_pool());
+  {
+    const std::pmr::vector<int> numbers(1000, 7);
+    EXPECT_EQ(numbers[999], 7);
+    EXPECT_EQ(global_pool().upstream_resource(), std::pmr::new_delete_resource());
+  }
+  std::pmr::set_default_resource(before);
+}
+
+}  // namespace
+}  // namespace tidemark::test
