@@ -18,7 +18,8 @@ LAYERS = [
                "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_growth.hpp",
                "detail/arena_rewind.hpp", "detail/arena_checks.hpp"]),
     ("scratch", ["scratch.hpp"]),
-    ("telemetry", ["resource_stats.hpp"]),
+    ("telemetry", ["resource_stats.hpp", "trace_log.hpp", "trace_resource.hpp", "trace_slice.hpp",
+                   "detail/trace_file.hpp", "detail/trace_track.hpp"]),
     ("all", ["tidemark.hpp"]),
 ]
 

@@ -17,6 +17,9 @@
 #include <tidemark/out_of_memory.hpp>
 #include <tidemark/resource_stats.hpp>
 #include <tidemark/scratch.hpp>
+#include <tidemark/trace_log.hpp>
+#include <tidemark/trace_resource.hpp>
+#include <tidemark/trace_slice.hpp>
 #include <tidemark/units.hpp>
 #include <tidemark/upstream_memory.hpp>
 #include <tidemark/violation.hpp>
