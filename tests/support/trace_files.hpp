@@ -25,12 +25,6 @@ inline std::string text_of(std::string const& path) {
   return text.str();
 }
 
-inline std::size_t occurrences(std::string const& text, std::string const& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
 /// A folder with the files of one trace, gone at its end.
 class trace_files {
  public:
