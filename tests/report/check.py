@@ -257,6 +257,14 @@ def the_recorded_traces_have_the_numbers_known_of_them():
         expect(f"size of the page of {name}", os.path.getsize(folder / "report.html") < 500_000, True)
 
 
+def the_curve_goes_in_steps():
+    path = re.search(r'<g id="curve">\s*<path d="([^"]*)"', report(SMALL))[1]
+    points = re.findall(r"[ML] (\S+) (\S+)", path)
+    expect("the points of 8 events: a corner between each two", len(points), 15)
+    for before, after in zip(points, points[1:]):
+        expect(f"{before} to {after} is level or upright", before[0] == after[0] or before[1] == after[1], True)
+
+
 def a_page_is_accessible_and_text_in_it_harmless():
     page = report(SMALL, "--title", "<script>alert(1)</script> & \"größe\"")
     expect("the title", page.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;größe&quot;"), 2)
