@@ -17,6 +17,7 @@ if(TIDEMARK_MODULES)
     FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
   set(export_modules CXX_MODULES_DIRECTORY modules)
 endif()
+install(PROGRAMS tools/tidemark-report TYPE BIN)
 install(EXPORT tidemark_targets
   NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir} ${export_modules})
 configure_package_config_file(cmake/tidemark-config.cmake.in ${PROJECT_BINARY_DIR}/tidemark-config.cmake

@@ -186,7 +186,9 @@ void* slab_store::allocate_large(std::size_t bytes, std::size_t align) {
   // No object can be larger, and some upstreams (libstdc++'s aligned operator new) overflow above it.
   constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
   if (bytes > largest - offset) throw std::bad_alloc{};
-  auto* const base = static_cast<std::byte*>(upstream_->allocate(bytes + offset, upstream_align));
+  // A block of 0 bytes takes one, so that its address is not the next block's.
+  const std::size_t room = std::max<std::size_t>(bytes, 1);
+  auto* const base = static_cast<std::byte*>(upstream_->allocate(offset + room, upstream_align));
   void* const block = base + offset;
   large_block* const header = large_block_of(block);
   *header = {nullptr, large_, bytes, upstream_align};
@@ -208,7 +210,7 @@ void slab_store::deallocate_large(void* block) noexcept {
 
 void slab_store::give_back(large_block* header) noexcept {
   const std::size_t align = header->align, offset = align_up(sizeof(large_block), align);
-  const std::size_t bytes = header->bytes + offset;
+  const std::size_t bytes = offset + std::max<std::size_t>(header->bytes, 1);
   upstream_->deallocate(reinterpret_cast<std::byte*>(header + 1) - offset, bytes, align);
 }
 

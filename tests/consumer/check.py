@@ -29,6 +29,8 @@ if how == "installed":
     # Compiled interfaces fit one compiler with one set of flags: none may be installed.
     if compiled := [*(work / "prefix").rglob("*.pcm"), *(work / "prefix").rglob("*.gcm")]:
         sys.exit(f"compiled module interfaces were installed: {compiled}")
+    if "tidemark-report" not in run(work / "prefix/bin/tidemark-report", "--help"):
+        sys.exit("tidemark-report was not installed as a program that runs")
     # The prefix is moved, so that a path of the build machine in the package would be found out.
     (work / "prefix").rename(work / "moved")
     place = f"-DCMAKE_PREFIX_PATH={work / 'moved'}"

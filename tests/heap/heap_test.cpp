@@ -3,16 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 #include <new>
+#include <string>
+#include <system_error>
+#include <thread>
 
 #include <tidemark/tidemark.hpp>
 
 namespace {
 thread_local std::size_t news = 0;
-}
+thread_local std::size_t news_max = std::numeric_limits<std::size_t>::max();  // those beyond it fail
+}  // namespace
 
 void* operator new(std::size_t bytes) {
-  ++news;
+  if (++news > news_max) throw std::bad_alloc{};
   if (void* block = std::malloc(bytes)) return block;
   throw std::bad_alloc{};
 }
@@ -76,6 +81,53 @@ TEST(heap, marking_may_allocate_and_rewinding_never_does) {
     (void)step.allocate(64);
   }
   EXPECT_GT(news, 0u);
+}
+
+/// As long as it lives, this thread's operator new fails.
+struct no_memory {
+  no_memory() { news_max = news; }
+  no_memory(no_memory const&) = delete;
+  no_memory& operator=(no_memory const&) = delete;
+  ~no_memory() { news_max = std::numeric_limits<std::size_t>::max(); }
+};
+
+TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  trace_log log{{.csv = "/dev/null"}};
+  arena step;
+  trace_resource traced{log, &step};
+  (void)traced.allocate(16);
+  const std::size_t before = step.position();
+  {
+    const no_memory here;
+    EXPECT_THROW((void)traced.allocate(64), std::bad_alloc);
+  }
+  EXPECT_EQ(step.position(), before);
+  EXPECT_EQ(traced.stats().refused, 1u);
+  EXPECT_EQ(traced.stats().allocations, 1u);
+  traced.check_invariants();
+}
+
+TEST(heap, giving_a_traced_block_back_never_allocates_in_a_thread_that_is_known) {
+  trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
+  trace_resource traced{log};
+  void* const block = traced.allocate(16);
+  const std::size_t before = news;
+  traced.deallocate(block, 16);
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, a_thread_that_there_is_no_memory_to_number_gives_its_block_back_and_the_log_tells) {
+  trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
+  trace_resource traced{log};
+  void* const block = traced.allocate(16);
+  std::thread{[&] {
+    const no_memory here;
+    traced.deallocate(block, 16);
+  }}.join();
+  EXPECT_EQ(traced.stats().deallocations, 1u);
+  traced.check_invariants();
+  EXPECT_EQ(log.error(), std::errc::not_enough_memory);
+  EXPECT_THROW(log.close(), std::system_error);
 }
 
 }  // namespace

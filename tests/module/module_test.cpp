@@ -37,6 +37,20 @@ TEST(module, an_importer_can_use_everything_that_the_readme_shows) {
   EXPECT_THROW(step.rewind(arena_mark{}), std::invalid_argument);
 }
 
+TEST(module, an_importer_can_trace) {
+  tidemark::trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
+  tidemark::arena step;
+  tidemark::trace_resource traced{log, &step, "step"};
+  {
+    tidemark::trace_slice slice{log, "slice"};
+    const std::pmr::vector<int> v({1, 2, 3}, &traced);
+  }
+  const tidemark::resource_stats stats = traced.stats();
+  EXPECT_EQ(stats.peak_bytes, 3 * sizeof(int));
+  EXPECT_EQ(stats.used_bytes, 0u);
+  log.close();
+}
+
 TEST(module, importer_and_includer_share_types) {
   tidemark::arena step;
   EXPECT_EQ(included::allocate_on(step, 100), step.position());  // the includer's arena is this arena

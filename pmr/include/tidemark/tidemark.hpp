@@ -25,6 +25,9 @@
 #include <tidemark/resource_stats.hpp>
 #include <tidemark/scratch.hpp>
 #include <tidemark/synchronized_pool.hpp>
+#include <tidemark/trace_log.hpp>
+#include <tidemark/trace_resource.hpp>
+#include <tidemark/trace_slice.hpp>
 #include <tidemark/units.hpp>
 #include <tidemark/upstream_memory.hpp>
 #include <tidemark/violation.hpp>

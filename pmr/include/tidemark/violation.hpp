@@ -23,6 +23,7 @@ enum class violation_kind {
   overrun,          ///< bytes before or behind a block were written (`test_resource`)
   leak,             ///< blocks were not given back before their resource was destroyed
   upstream_use,     ///< memory was asked of an upstream that was to be left alone (`expect_no_upstream`)
+  lost_output,      ///< a file could not be written, and nobody asked whether it was (`trace_log`)
 };
 
 /// One report. Its texts live as long as the call of the handler.

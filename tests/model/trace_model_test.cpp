@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: random sequences on a traced resource beside the shadow; its invariants are checked after every step.
+#include "resource_model.hpp"
+#include "trace_subjects.hpp"
+
+namespace tidemark::test {
+namespace {
+
+TEST(resource_model, agrees_with_the_traced_arena) { run_resource_model<traced_arena_subject>(); }
+
+}  // namespace
+}  // namespace tidemark::test

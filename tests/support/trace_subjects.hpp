@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A traced arena as a subject of the conformance suite and of the model test.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/trace_resource.hpp>
+
+#include "arena_subjects.hpp"
+
+namespace tidemark::test {
+
+/// An arena below, so that memory is used again, as the suite demands; its chunks come from the supply.
+class traced_arena_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = upstream_arena_subject::largest;
+  static constexpr std::size_t capacity = 0;
+
+  explicit traced_arena_subject(supply_type& upstream) : below_{upstream} {}
+
+  trace_resource& resource() { return traced_; }
+  void recycle() { below_.recycle(); }
+  void check() const {
+    below_.check();
+    traced_.check_invariants();
+  }
+  // Without `refused`, which a failed call is there to change.
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const resource_stats stats = traced_.stats();
+    std::vector<std::size_t> all = below_.state();
+    all.insert(all.end(), {stats.allocations, stats.deallocations, stats.used_blocks, stats.peak_blocks,
+                           stats.used_bytes, stats.peak_bytes, stats.total_bytes});
+    return all;
+  }
+
+ private:
+  upstream_arena_subject below_;
+  trace_log log_{{.csv = "/dev/null", .chrome = "/dev/./null"}};
+  trace_resource traced_{log_, &below_.resource(), "traced arena"};
+};
+
+}  // namespace tidemark::test
