@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays recorded allocations of real programs (clang, lld, PyTorch) again, through tidemark's pools, the standard's and
+// malloc, and prints what an operation costs and how much memory each takes.
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "recorded_trace.hpp"
+
+import tidemark;
+
+namespace {
+
+using tidemark::tools::recorded_trace;
+
+constexpr int repetitions = 7;  // the fastest counts: it is the least disturbed
+
+/// malloc as a resource. It also sums up what blocks take: with their rounding and the word in front that malloc adds.
+class malloc_resource final : public std::pmr::memory_resource {
+ public:
+  explicit malloc_resource(bool counts) : counts_{counts} {}
+  [[nodiscard]] std::size_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    void* const block = align <= alignof(std::max_align_t)
+                            ? std::malloc(bytes)
+                            : std::aligned_alloc(align, (bytes + align - 1) / align * align);
+    if (block == nullptr && bytes > 0) throw std::bad_alloc{};
+    if (counts_) peak_bytes_ = std::max(peak_bytes_, bytes_ += malloc_usable_size(block) + sizeof(void*));
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t, std::size_t) override {
+    if (counts_) bytes_ -= malloc_usable_size(block) + sizeof(void*);
+    std::free(block);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  bool counts_;
+  std::size_t bytes_ = 0, peak_bytes_ = 0;
+};
+
+using pool_maker =
+    std::function<std::unique_ptr<std::pmr::memory_resource>(std::pmr::memory_resource* upstream)>;
+
+template <class Pool, class... Options>
+pool_maker makes(Options... options) {
+  return [=](std::pmr::memory_resource* upstream) { return std::make_unique<Pool>(options..., upstream); };
+}
+
+struct contender {
+  std::string name;
+  pool_maker make;  // none: malloc itself
+  bool threads = false;
+};
+
+double nanoseconds(std::function<void()> const& work) {
+  double fastest = 1e300;
+  for (int i = 0; i < repetitions; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+    fastest = std::min(fastest, taken.count());
+  }
+  return fastest;
+}
+
+void show(recorded_trace const& trace, contender const& who) {
+  std::vector<void*> blocks(trace.blocks);
+  tidemark::tools::threaded_replay by_thread{trace};
+  const auto play = [&](std::pmr::memory_resource& resource) {
+    if (who.threads) by_thread.run(resource);
+    else tidemark::tools::replay(trace, resource, blocks);
+  };
+  // Memory and time apart, because counting takes time.
+  malloc_resource counted{true};
+  std::size_t peak = 0;
+  if (who.make) {
+    const auto resource = who.make(&counted);
+    tidemark::tools::replay(trace, *resource, blocks);
+    peak = counted.peak_bytes();
+  } else {
+    tidemark::tools::replay(trace, counted, blocks);
+    peak = counted.peak_bytes();
+  }
+  malloc_resource plain{false};
+  const std::unique_ptr<std::pmr::memory_resource> resource = who.make ? who.make(&plain) : nullptr;
+  std::pmr::memory_resource& used = resource ? *resource : plain;
+  const double taken = nanoseconds([&] { play(used); });
+  const std::size_t operations = trace.events.size() + trace.left.size();
+  std::printf("  %-44s %8.1f %12.0f %8.1f\n", who.name.c_str(), taken / static_cast<double>(operations),
+              static_cast<double>(peak) / 1024,
+              100.0 * (static_cast<double>(peak) / static_cast<double>(trace.peak_live_bytes) - 1));
+}
+
+void show(std::string const& path) {
+  const recorded_trace trace = tidemark::tools::read_trace(path);
+  std::printf("%s: %zu allocations, %zu frees, %zu %s, peak %.0f KiB live\n",
+              path.substr(path.rfind('/') + 1).c_str(), trace.blocks, trace.events.size() - trace.blocks,
+              trace.threads, trace.threads == 1 ? "thread" : "threads",
+              static_cast<double>(trace.peak_live_bytes) / 1024);
+  if (trace.events.empty()) return;
+  std::printf("  %-44s %8s %12s %8s\n", "", "ns/op", "peak KiB", "waste %");
+
+  tidemark::bucket_histogram sizes;
+  for (auto const& event : trace.events) {
+    if (event.allocates) sizes.record(event.bytes);
+  }
+  const tidemark::pool_options fitted{.bucket_bytes = sizes.suggest_buckets(32)};
+  std::vector<contender> contenders{
+      {"malloc", nullptr},
+      {"std::pmr::unsynchronized_pool_resource", makes<std::pmr::unsynchronized_pool_resource>()},
+      {"tidemark::pool", makes<tidemark::pool>()},
+      {"tidemark::pool with 32 fitted classes", makes<tidemark::pool>(fitted)},
+      {"std::pmr::synchronized_pool_resource", makes<std::pmr::synchronized_pool_resource>()},
+      {"tidemark::synchronized_pool", makes<tidemark::synchronized_pool>()}};
+  if (trace.threads > 1) {
+    const std::string on_threads = ", on " + std::to_string(trace.threads) + " threads";
+    contenders.push_back({"malloc" + on_threads, nullptr, true});
+    contenders.push_back(
+        {"std synchronized pool" + on_threads, makes<std::pmr::synchronized_pool_resource>(), true});
+    contenders.push_back(
+        {"tidemark synchronized pool" + on_threads, makes<tidemark::synchronized_pool>(), true});
+  }
+  for (contender const& who : contenders) show(trace, who);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::vector<std::string> paths(arguments + 1, arguments + count);
+  if (std::ranges::find(paths, "--help") != paths.end()) {
+    std::puts(
+        "usage: pool_replay [TRACE.csv...]\n\nPlays traces again through pools and malloc; by default the "
+        "four recorded ones.");
+    return 0;
+  }
+  if (paths.empty()) {
+    for (char const* name : {"clang_syntax", "lld_link", "torch_gpt", "torch_mlp"}) {
+      paths.push_back(std::string{TIDEMARK_TRACES "/"} + name + ".csv");
+    }
+  }
+  try {
+    for (std::string const& path : paths) show(path);
+  } catch (std::exception const& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "pool_replay: %s\n", error.what());
+    return 2;
+  }
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the pool_replay example and looks at what it prints: test_pool_replay.py PROGRAM CASE. Each case is one fact."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, CASE = sys.argv[1:3]
+
+
+def run(*arguments):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=240)
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
+
+
+def plays_the_recorded_traces_on_every_pool():
+    status, output, errors = run()
+    expect("stderr", errors, "")
+    expect("exit status", status, 0)
+    # What is known of the traces: allocations, frees, threads; and how many ways each is played.
+    known = {"clang_syntax.csv": ("1 thread", 199_400, 6), "lld_link.csv": ("5 threads", 20_480, 9),
+             "torch_gpt.csv": ("1 thread", 9_834, 6), "torch_mlp.csv": ("1 thread", 2_562, 6)}
+    parts = re.split(r"^(\S+\.csv): ", output, flags=re.MULTILINE)
+    expect("traces", parts[1::2], list(known))
+    for name, text in zip(parts[1::2], parts[2::2]):
+        threads, events, ways = known[name]
+        allocations, frees = map(int, re.match(r"(\d+) allocations, (\d+) frees, ", text).groups())
+        expect(f"events of {name}", allocations + frees, events)
+        expect(f"threads of {name}", threads in text.splitlines()[0], True)
+        rows = re.findall(r"^  (\S.*?)  +([\d.]+) +(\d+) +(-?[\d.]+)$", text, re.MULTILINE)
+        expect(f"rows of {name}", len(rows), ways)
+        live = int(re.search(r"peak (\d+) KiB live", text)[1])
+        for who, nanoseconds, peak, waste in rows:
+            expect(f"{name}, {who}: takes some time", 0 < float(nanoseconds) < 1e6, True)
+            expect(f"{name}, {who}: holds what is live", int(peak) >= live - 1, True)
+            expect(f"{name}, {who}: waste", abs(float(waste) - 100 * (int(peak) / live - 1)) < 1, True)
+
+
+def malformed_trace_names_file_line_and_reason():
+    cases = {"op,id,bytes\n": ":1: the first line is not 'op,id,bytes,thread'",
+             "op,id,bytes,thread\na,0,8\n": ":2: 3 fields instead of 4",
+             "op,id,bytes,thread\na,0,8,0\na,1,-8,0\n": ":3: bytes is '-8', which is no whole number",
+             "op,id,bytes,thread\nx,0,8,0\n": ":2: op is 'x', which is neither a nor f",
+             "op,id,bytes,thread\na,0,8,0\na,0,8,0\n": ":3: block 0 is allocated a second time",
+             "op,id,bytes,thread\nf,7,0,0\n": ":2: block 7 is freed, which is not live",
+             "op,id,bytes,thread\na,0,8,0\nf,0,0,0\nf,0,0,0\n": ":4: block 0 is freed, which is not live",
+             "op,id,bytes,thread\na,0,8,4294967296\n": ":2: thread 4294967296: there can be 1024"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.csv")
+        for text, reason in cases.items():
+            with open(path, "w") as file:
+                file.write(text)
+            status, _, errors = run(path)
+            expect("stderr", errors, f"pool_replay: {path}{reason}\n")
+            expect("exit status", status, 2)
+
+
+def missing_file_is_one_sentence():
+    status, output, errors = run("missing.csv")
+    expect("stderr", errors, "pool_replay: missing.csv: No such file or directory\n")
+    expect("stdout", output, "")
+    expect("exit status", status, 2)
+
+
+globals()[CASE]()

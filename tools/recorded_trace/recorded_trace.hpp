@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `recorded_trace`: what a program allocated and freed, read from a file of `trace_log`, and played again. For examples,
+/// benchmarks and tests; no part of the library.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tidemark::tools {
+
+/// One row of a trace.
+struct trace_event {
+  bool allocates;        ///< otherwise it frees
+  std::uint32_t thread;  ///< numbered from 0
+  std::size_t block;     ///< numbered from 0 by allocation
+  std::size_t bytes;     ///< of the block, also where it is freed
+};
+
+/// A trace in memory.
+struct recorded_trace {
+  std::vector<trace_event> events;
+  std::size_t blocks = 0;           ///< allocated in it
+  std::size_t threads = 0;          ///< that appear in it
+  std::size_t peak_live_bytes = 0;  ///< most that were asked for at once
+  std::vector<trace_event> left;    ///< frees of the blocks that are live at its end
+};
+
+/// Reads the CSV form of a trace: `op,id,bytes,thread`.
+/// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason` if it cannot be read, or is none.
+[[nodiscard]] recorded_trace read_trace(std::string const& path);
+
+/// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. A byte of each
+/// block is written, as its user would at least.
+template <class Resource>
+void replay(recorded_trace const& trace, Resource& resource, std::vector<void*>& blocks) {
+  const auto play = [&](trace_event const& event) {
+    if (event.allocates) {
+      void* const block = resource.allocate(event.bytes);
+      if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+      blocks[event.block] = block;
+    } else {
+      resource.deallocate(blocks[event.block], event.bytes);
+    }
+  };
+  for (trace_event const& event : trace.events) play(event);
+  for (trace_event const& event : trace.left) play(event);
+}
+
+/// A trace cut into what each of its threads does.
+class threaded_replay {
+ public:
+  explicit threaded_replay(recorded_trace const& trace);
+
+  /// Plays it with as many threads as it has. A thread that frees another's block waits until it is there, as it did when
+  /// the trace was recorded.
+  void run(std::pmr::memory_resource& resource);
+
+ private:
+  std::vector<std::vector<trace_event>> of_thread_;
+  std::vector<std::atomic<void*>> blocks_;
+};
+
+}  // namespace tidemark::tools
