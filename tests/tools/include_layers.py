@@ -18,7 +18,9 @@ LAYERS = [
                "detail/arena_chunk.hpp", "detail/rewind_history.hpp", "detail/arena_growth.hpp",
                "detail/arena_rewind.hpp", "detail/arena_checks.hpp"]),
     ("scratch", ["scratch.hpp"]),
-    ("telemetry", ["resource_stats.hpp"]),
+    ("telemetry", ["resource_stats.hpp", "live_block.hpp", "allocation_site.hpp", "statistics_resource.hpp",
+                   "limit_resource.hpp", "expect_no_upstream.hpp", "tracking_resource.hpp", "test_resource.hpp",
+                   "detail/usage_counter.hpp", "detail/resource_adaptor.hpp", "detail/block_report.hpp"]),
     ("all", ["tidemark.hpp"]),
 ]
 
