@@ -101,4 +101,32 @@ TEST(module, an_importer_can_bring_its_own_address_space) {
   EXPECT_EQ(tiny.try_allocate(8192), nullptr);
 }
 
+TEST(module, an_importer_can_use_every_adaptor) {
+  using namespace tidemark;
+  statistics_resource counted{std::pmr::new_delete_resource(), "counted"};
+  limit_resource limited{100 * KiB, &counted};
+  expect_no_upstream below{&limited};
+  tracking_resource tracked{&below};
+  test_resource tested{test_resource_options{.guard_bytes = 8}, &tracked};
+  counted.push_counters();
+  {
+    const allocation_site here{"imported"};
+    const std::pmr::vector<int> v(10, 7, &tested);
+    const live_block block = tested.leaks().at(0);
+    EXPECT_STREQ(block.label, "imported");
+    EXPECT_NE(block.site.line(), 0u);
+    EXPECT_EQ(tracked.leaks().size(), 1u);
+    const auto quiet = below.expect_none();
+    EXPECT_EQ(v[9], 7);
+    EXPECT_EQ(quiet.unexpected(), 0u);
+  }
+  tested.empty_quarantine();
+  EXPECT_THROW((void)tested.allocate(100 * KiB), out_of_memory);
+  EXPECT_EQ(fail_each_allocation(tested, [&] { const std::pmr::vector<int> v(10, 7, &tested); }), 1u);
+  tested.empty_quarantine();
+  const resource_stats stats = counted.pop_counters();
+  EXPECT_EQ(stats.allocations, 2u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+}
+
 }  // namespace

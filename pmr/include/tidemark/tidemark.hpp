@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tidemark/address_space.hpp>
+#include <tidemark/allocation_site.hpp>
 #include <tidemark/arena.hpp>
 #include <tidemark/arena_mark.hpp>
 #include <tidemark/arena_options.hpp>
@@ -13,7 +14,10 @@
 #include <tidemark/bucket_histogram.hpp>
 #include <tidemark/byte_range.hpp>
 #include <tidemark/config.hpp>
+#include <tidemark/expect_no_upstream.hpp>
 #include <tidemark/global_pool.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/live_block.hpp>
 #include <tidemark/macros.hpp>
 #include <tidemark/memory_pressure.hpp>
 #include <tidemark/os_memory.hpp>
@@ -24,10 +28,13 @@
 #include <tidemark/pressure_monitor.hpp>
 #include <tidemark/resource_stats.hpp>
 #include <tidemark/scratch.hpp>
+#include <tidemark/statistics_resource.hpp>
 #include <tidemark/synchronized_pool.hpp>
+#include <tidemark/test_resource.hpp>
 #include <tidemark/trace_log.hpp>
 #include <tidemark/trace_resource.hpp>
 #include <tidemark/trace_slice.hpp>
+#include <tidemark/tracking_resource.hpp>
 #include <tidemark/units.hpp>
 #include <tidemark/upstream_memory.hpp>
 #include <tidemark/violation.hpp>

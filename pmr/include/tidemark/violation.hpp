@@ -20,7 +20,7 @@ enum class violation_kind {
   bad_argument,     ///< an argument breaks a precondition that only level 2 checks
   invariant,        ///< a data structure's invariant does not hold (level 2)
   exhausted,        ///< memory ran out in a resource whose policy is to abort
-  overrun,          ///< bytes before or behind a block were written (`test_resource`)
+  overrun,          ///< bytes outside a block, or of one given back, were written (`test_resource`)
   leak,             ///< blocks were not given back before their resource was destroyed
   upstream_use,     ///< memory was asked of an upstream that was to be left alone (`expect_no_upstream`)
   lost_output,      ///< a file could not be written, and nobody asked whether it was (`trace_log`)

@@ -16,7 +16,10 @@ struct ledger_entry {
   std::size_t bytes = 0;  ///< as asked for
   std::size_t align = 0;  ///< as asked for
   /// where it was asked for; `line() == 0` where the caller did not say
-  std::source_location site{};
+  // The braces are not redundant: without them, initialisers that leave it out draw a warning.
+  std::source_location site{};  // NOLINT(readability-redundant-member-init)
+  char const* label = "";       ///< what the caller called it; lives as long as the ledger
+  std::uint64_t number = 0;     ///< which request to its resource it was, from 1; 0 where nobody counts
 };
 
 /// The live blocks by address, and the addresses of those given back last. Tells a double free from a wrong size, an

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic telemetry: what an adaptor adds to an upstream that costs next to nothing. An item is one pair of
+// allocate and deallocate of 64 bytes through the vtable, in batches of 100; "telemetry/none" is the upstream
+// alone.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstddef>
+#include <memory_resource>
+
+#include <tidemark/tidemark.hpp>
+
+namespace {
+
+using namespace tidemark;
+
+constexpr std::size_t batch = 100;
+constexpr std::size_t block_bytes = 64;
+
+/// Bumps through a buffer that holds one batch, guards included, and begins again when all was given back.
+class batch_resource final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* block = buffer_.data() + used_;
+    used_ += (bytes + 15) / 16 * 16;
+    ++live_;
+    return block;
+  }
+  void do_deallocate(void*, std::size_t, std::size_t) override {
+    if (--live_ == 0) used_ = 0;
+  }
+  bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(64) std::array<std::byte, batch * 128> buffer_;
+  std::size_t used_ = 0;
+  std::size_t live_ = 0;
+};
+
+void use(void* block) {
+  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
+}
+
+void allocate_batches(benchmark::State& state, std::pmr::memory_resource* resource) {
+  benchmark::DoNotOptimize(resource);  // or the compiler would know the class and call it directly
+  std::array<void*, batch> blocks;
+  for (auto _ : state) {
+    for (void*& block : blocks) use(block = resource->allocate(block_bytes));
+    for (void* block : blocks) resource->deallocate(block, block_bytes);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
+}
+
+void none(benchmark::State& state) {
+  batch_resource upstream;
+  allocate_batches(state, &upstream);
+}
+
+void statistics(benchmark::State& state) {
+  batch_resource upstream;
+  statistics_resource counted{&upstream};
+  allocate_batches(state, &counted);
+}
+
+void limit(benchmark::State& state) {
+  batch_resource upstream;
+  limit_resource limited{batch * block_bytes, &upstream};
+  allocate_batches(state, &limited);
+}
+
+void no_upstream(benchmark::State& state) {
+  batch_resource upstream;
+  expect_no_upstream watched{&upstream};
+  allocate_batches(state, &watched);
+}
+
+void tracking(benchmark::State& state) {
+  batch_resource upstream;
+  tracking_resource tracked{&upstream};
+  allocate_batches(state, &tracked);
+}
+
+void test(benchmark::State& state) {
+  batch_resource upstream;
+  test_resource tested{test_resource_options{.quarantine_bytes = 0}, &upstream};
+  allocate_batches(state, &tested);
+}
+
+BENCHMARK(none)->Name("telemetry/none");
+BENCHMARK(statistics)->Name("telemetry/statistics");
+BENCHMARK(limit)->Name("telemetry/limit");
+BENCHMARK(no_upstream)->Name("telemetry/expect_no_upstream");
+BENCHMARK(tracking)->Name("telemetry/tracking");
+BENCHMARK(test)->Name("telemetry/test");
+
+}  // namespace

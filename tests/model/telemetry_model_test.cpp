@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: long random sequences on every adaptor of telemetry, beside the shadow of resource_model.hpp; the
+// adaptor's own counts are checked for consistency after each step.
+#include <gtest/gtest.h>
+
+#include "resource_model.hpp"
+#include "telemetry_subjects.hpp"
+
+namespace tidemark::test {
+namespace {
+
+struct reached_subject : reached_limit_subject {
+  using supply_type = supply;
+  using reached_limit_subject::reached_limit_subject;
+};
+
+TEST(resource_model, agrees_with_statistics_resource) { run_resource_model<statistics_subject>(); }
+TEST(resource_model, agrees_with_limit_resource) { run_resource_model<limit_subject>(); }
+TEST(resource_model, agrees_with_a_limit_that_is_reached) { run_resource_model<reached_subject>(); }
+TEST(resource_model, agrees_with_expect_no_upstream) { run_resource_model<expect_no_upstream_subject>(); }
+TEST(resource_model, agrees_with_tracking_resource) { run_resource_model<tracking_subject>(); }
+TEST(resource_model, agrees_with_test_resource) { run_resource_model<test_subject>(); }
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every adaptor as a subject of the conformance suite and of the model test. Between the adaptor and the
+// supply is an arena, so that memory can be used again without asking the supply, and above the arena a
+// resource that compares each block it gets back with what it gave.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/expect_no_upstream.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/test_resource.hpp>
+#include <tidemark/tracking_resource.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark::test {
+
+/// What `resource_stats` says of itself.
+inline void expect_consistent(resource_stats const& stats) {
+  EXPECT_EQ(stats.allocations - stats.deallocations, stats.used_blocks);
+  EXPECT_LE(stats.used_blocks, stats.peak_blocks);
+  EXPECT_LE(stats.peak_blocks, stats.allocations);
+  EXPECT_LE(stats.used_bytes, stats.peak_bytes);
+  EXPECT_LE(stats.peak_bytes, stats.total_bytes);
+}
+
+/// All of the counts but `refused`, which a failed call raises.
+inline std::vector<std::size_t> visible(resource_stats const& stats) {
+  return {stats.allocations, stats.deallocations, stats.used_blocks, stats.peak_blocks,
+          stats.used_bytes,  stats.peak_bytes,    stats.total_bytes};
+}
+
+/// What a subject's adaptor stands on.
+class adaptor_ground {
+ public:
+  explicit adaptor_ground(std::pmr::memory_resource* supply) : arena_{supply} {}
+  std::pmr::memory_resource* upstream() { return &exact_; }
+  void recycle() { arena_.reset(); }
+
+ private:
+  upstream_arena arena_;
+  recording_resource exact_{&arena_};
+};
+
+template <class Adaptor>
+class adaptor_subject : private adaptor_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  template <class... Arguments>
+  explicit adaptor_subject(supply_type& supply, Arguments... arguments)
+      : adaptor_ground{&supply}, adaptor_{arguments..., upstream()} {}
+
+  Adaptor& resource() { return adaptor_; }
+  void recycle() {
+    if constexpr (requires { adaptor_.empty_quarantine(); }) adaptor_.empty_quarantine();
+    adaptor_ground::recycle();
+  }
+  void check() const { expect_consistent(adaptor_.stats()); }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible(adaptor_.stats()); }
+
+ private:
+  Adaptor adaptor_;
+};
+
+using statistics_subject = adaptor_subject<statistics_resource>;
+using expect_no_upstream_subject = adaptor_subject<expect_no_upstream>;
+using tracking_subject = adaptor_subject<tracking_resource>;
+
+struct limit_subject : adaptor_subject<limit_resource> {
+  explicit limit_subject(supply_type& supply) : adaptor_subject{supply, 256 * MiB} {}
+};
+
+struct test_subject : adaptor_subject<test_resource> {
+  explicit test_subject(supply_type& supply)
+      : adaptor_subject{supply, test_resource_options{.quarantine_bytes = 8 * KiB}} {}
+};
+
+/// A limit that the tests reach.
+class reached_limit_subject {
+ public:
+  static constexpr std::size_t capacity = 64 * KiB;
+  static constexpr std::size_t largest = 4 * KiB;
+
+  template <class Supply>
+  explicit reached_limit_subject(Supply&) {}
+
+  limit_resource& resource() { return limited_; }
+  void recycle() {}
+  void check() const {
+    expect_consistent(limited_.stats());
+    EXPECT_LE(limited_.stats().peak_bytes, capacity);
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible(limited_.stats()); }
+
+ private:
+  recording_resource exact_;
+  limit_resource limited_{capacity, &exact_};
+};
+
+}  // namespace tidemark::test
