@@ -3,7 +3,7 @@
 """Runs the benchmarks, ours and the peers' interleaved in one process, and prints each ratio beside its target.
 
 A ratio is the peer's time over ours, of medians: above 1, ours is faster. Times depend on the machine and its load,
-ratios hardly.
+ratios hardly. Where ours wraps the peer, the target is what it may add.
 """
 import argparse
 import json
@@ -28,14 +28,25 @@ targets = [target for target in json.loads((here / "targets.json").read_text()) 
 if not targets:
     sys.exit(f"no target's name matches '{options.filter}'")
 names = sorted({target[side] for target in targets for side in ("ours", "peer")})
-pattern = "^(" + "|".join(map(re.escape, names)) + ")(/iterations:[0-9]+)?$"
-run = subprocess.run([options.program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={options.repetitions}",
-                      f"--benchmark_min_time={options.seconds}", "--benchmark_enable_random_interleaving=true",
-                      "--benchmark_report_aggregates_only=true", "--benchmark_format=json"],
-                     capture_output=True, text=True)
-if run.returncode != 0 or not run.stdout:
-    sys.exit(f"the benchmarks failed: {run.stderr}")
-report = json.loads(run.stdout)
+
+
+def run(some_names):
+    pattern = "^(" + "|".join(map(re.escape, some_names)) + ")(/iterations:[0-9]+)?$"
+    done = subprocess.run([options.program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={options.repetitions}",
+                           f"--benchmark_min_time={options.seconds}", "--benchmark_enable_random_interleaving=true",
+                           "--benchmark_report_aggregates_only=true", "--benchmark_format=json"],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"the benchmarks failed: {done.stderr}")
+    return json.loads(done.stdout) if done.stdout else {"benchmarks": [], "context": {}}
+
+
+# What uses threads runs in a process of its own, because the C library and our counters leave locked instructions away
+# as long as there was no second thread.
+of_one_thread = run([name for name in names if "/threads:" not in name])
+of_threads = run([name for name in names if "/threads:" in name]) if any("/threads:" in name for name in names) else None
+report = {"context": of_one_thread["context"] or of_threads["context"],
+          "benchmarks": of_one_thread["benchmarks"] + (of_threads["benchmarks"] if of_threads else [])}
 
 
 def nanoseconds(row):
@@ -54,9 +65,13 @@ for target in targets:
         continue
     ours, peer = medians[target["ours"]], medians[target["peer"]]
     ratio = peer / ours
-    met = None if target["ratio"] is None else ratio >= target["ratio"]
+    if "added_ns" in target:
+        wanted, met = f"+{target['added_ns']:.0f} ns", ours - peer <= target["added_ns"]
+    else:
+        wanted = target["ratio"]
+        met = None if wanted is None else ratio >= wanted
     results.append({"name": target["name"], "ours_ns": round(ours, 3), "peer_ns": round(peer, 3),
-                    "ratio": round(ratio, 2), "target": target["ratio"], "met": met})
+                    "ratio": round(ratio, 2), "target": wanted, "met": met})
 
 
 def processor():
@@ -75,7 +90,8 @@ machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform
 width = max((len(result["name"]) for result in results), default=0)
 print(f"{'':{width}}  {'ours ns':>9} {'peer ns':>9} {'ratio':>7} {'target':>7}")
 for result in results:
-    target = "" if result["target"] is None else f"{result['target']:.1f}"
+    target = result["target"]
+    target = "" if target is None else target if isinstance(target, str) else f"{target:.1f}"
     print(f"{result['name']:{width}}  {result['ours_ns']:9.2f} {result['peer_ns']:9.2f} {result['ratio']:7.2f} {target:>7}  {verdict(result)}")
 for line in left_out:
     print(line)

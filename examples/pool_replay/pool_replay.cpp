@@ -115,12 +115,14 @@ void show(std::string const& path) {
   for (auto const& event : trace.events) {
     if (event.allocates) sizes.record(event.bytes);
   }
-  const tidemark::pool_options fitted{.bucket_bytes = sizes.suggest_buckets(32)};
+  // Classes for large blocks too, and room to keep them.
+  const tidemark::pool_options fitted{.max_cached_bytes = 1 * tidemark::GiB,
+                                      .bucket_bytes = sizes.suggest_buckets(64, 1 * tidemark::GiB)};
   std::vector<contender> contenders{
       {"malloc", nullptr},
       {"std::pmr::unsynchronized_pool_resource", makes<std::pmr::unsynchronized_pool_resource>()},
       {"tidemark::pool", makes<tidemark::pool>()},
-      {"tidemark::pool with 32 fitted classes", makes<tidemark::pool>(fitted)},
+      {"tidemark::pool with 64 fitted classes", makes<tidemark::pool>(fitted)},
       {"std::pmr::synchronized_pool_resource", makes<std::pmr::synchronized_pool_resource>()},
       {"tidemark::synchronized_pool", makes<tidemark::synchronized_pool>()}};
   if (trace.threads > 1) {

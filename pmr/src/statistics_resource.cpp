@@ -2,6 +2,7 @@
 #include <tidemark/statistics_resource.hpp>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -59,6 +60,14 @@ resource_stats statistics_resource::pop_counters() {
 std::size_t statistics_resource::frames() const noexcept {
   const std::scoped_lock lock{mutex_};
   return frames_.size();
+}
+
+void statistics_resource::record(bucket_histogram& sizes, std::size_t bytes) noexcept {
+  try {
+    sizes.record(bytes);
+  } catch (std::bad_alloc const&) {
+    // The block was handed out; a histogram without it is better than a program without it.
+  }
 }
 
 }  // namespace tidemark

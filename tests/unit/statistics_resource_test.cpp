@@ -240,5 +240,17 @@ TEST(statistics_resource, a_snapshot_amid_calls_is_consistent) {
   EXPECT_LE(resource.stats().peak_blocks, 8 * test::storm_threads);
 }
 
+TEST(statistics_resource, records_sizes_from_which_a_pools_classes_can_be_fitted) {
+  bucket_histogram sizes;
+  statistics_resource counted;
+  counted.deallocate(counted.allocate(5), 5);
+  counted.record_sizes(&sizes);
+  for (int i = 0; i < 10; ++i) counted.deallocate(counted.allocate(700), 700);
+  counted.record_sizes(nullptr);
+  counted.deallocate(counted.allocate(40), 40);
+  EXPECT_EQ(sizes.requests(), 10u);
+  EXPECT_EQ(sizes.suggest_buckets(), (std::vector<std::size_t>{704}));
+}
+
 }  // namespace
 }  // namespace tidemark

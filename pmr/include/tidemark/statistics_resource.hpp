@@ -3,13 +3,16 @@
 /// `statistics_resource`: counts what goes to another resource. The memory stays the upstream's.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory_resource>
 #include <mutex>
 #include <type_traits>
 #include <vector>
 
+#include <tidemark/bucket_histogram.hpp>
 #include <tidemark/detail/resource_adaptor.hpp>
+#include <tidemark/macros.hpp>
 #include <tidemark/resource_stats.hpp>
 
 namespace tidemark {
@@ -49,6 +52,8 @@ class statistics_resource final : public detail::resource_adaptor {
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     void* block = take(bytes, align);
     counter_.handed_out(bytes);
+    if (bucket_histogram* sizes = sizes_.load(std::memory_order_relaxed)) [[unlikely]]
+      record(*sizes, bytes);
     return block;
   }
 
@@ -71,6 +76,10 @@ class statistics_resource final : public detail::resource_adaptor {
   /// `used_bytes` or `used_blocks` is 0. @throws std::logic_error if no frame is open.
   resource_stats pop_counters();
 
+  /// From here on the sizes of requests go into `sizes` as well, which then can suggest the classes of a pool; null:
+  /// no more. It must live as long. A size that there is no memory to record is left out.
+  void record_sizes(bucket_histogram* sizes) noexcept { sizes_.store(sizes, std::memory_order_relaxed); }
+
   /// Number of open frames.
   [[nodiscard]] std::size_t frames() const noexcept;
 
@@ -80,6 +89,9 @@ class statistics_resource final : public detail::resource_adaptor {
     deallocate(block, bytes, align);
   }
 
+  TIDEMARK_COLD static void record(bucket_histogram& sizes, std::size_t bytes) noexcept;
+
+  std::atomic<bucket_histogram*> sizes_{nullptr};
   mutable std::mutex mutex_;  // for the frames only; counting takes no lock
   // What the counts were when each open frame began, the outermost first. Their peaks are those of the frame
   // around, which wait here until the inner one ends: counting then writes to one pair of peaks, however many

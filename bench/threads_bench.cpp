@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic threads: two threads on one resource: each with blocks of its own, and one that frees what the other allocates.
+// An item is a pair of allocate and deallocate; times are by the clock, over both threads.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory_resource>
+#include <string>
+#include <thread>
+
+#include <tidemark/tidemark.hpp>
+
+#include "mimalloc_peer.hpp"
+
+namespace {
+
+using namespace tidemark;
+using tidemark::bench::mimalloc_resource;
+
+constexpr std::size_t batch = 1000;
+
+void own_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
+  benchmark::DoNotOptimize(resource);
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::array<void*, batch> blocks;
+  for (auto _ : state) {
+    for (void*& block : blocks) {
+      block = resource->allocate(bytes);
+      *static_cast<char volatile*>(block) = 1;
+    }
+    for (void* block : blocks) resource->deallocate(block, bytes);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
+}
+
+/// A ring between two threads. Blocks go through it in batches, as in a queue of messages, so that what is measured is the
+/// allocator and not the ring.
+struct ring {
+  static constexpr std::size_t places = 8, per_place = 128;
+  struct alignas(64) place {
+    std::atomic<bool> full{false};
+    std::array<void*, per_place> blocks;
+  };
+  std::array<place, places> all;
+};
+
+void handed_over_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
+  static ring between;
+  benchmark::DoNotOptimize(resource);
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const bool produces = state.thread_index() == 0;
+  std::size_t turn = 0;
+  for (auto _ : state) {
+    ring::place& place = between.all[turn++ % ring::places];
+    while (place.full.load(std::memory_order_acquire) == produces) std::this_thread::yield();
+    for (void*& block : place.blocks) {
+      if (produces) {
+        block = resource->allocate(bytes);
+        *static_cast<char volatile*>(block) = 1;
+      } else {
+        resource->deallocate(block, bytes);
+      }
+    }
+    place.full.store(produces, std::memory_order_release);
+  }
+  if (produces) state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(ring::per_place));
+}
+
+const bool registered = [] {
+  const auto add = [](char const* name, std::pmr::memory_resource* resource) {
+    for (const std::int64_t bytes : {64, 256, 1024}) {
+      const auto with = [&](char const* what, auto work) {
+        benchmark::RegisterBenchmark((std::string{name} + what).c_str(),
+                                     [=](benchmark::State& state) { work(state, resource); })
+            ->Arg(bytes)
+            ->Threads(2)
+            ->UseRealTime();
+      };
+      with("/own", own_blocks);
+      with("/handed_over", handed_over_blocks);
+    }
+  };
+  static synchronized_pool ours;
+  static std::pmr::synchronized_pool_resource standard;
+  add("synchronized_pool", &ours);
+  add("std_synchronized_pool", &standard);
+  add("malloc", std::pmr::new_delete_resource());
+  if (mimalloc_resource::is_there()) add("mimalloc", &mimalloc_resource::instance());
+  return true;
+}();
+
+}  // namespace
