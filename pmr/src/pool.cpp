@@ -59,7 +59,7 @@ void* pool::allocate_slow(std::size_t bytes, std::size_t align) {
   return block;
 }
 
-void pool::deallocate_slow(detail::given result, void* block, std::size_t bytes, std::size_t align) noexcept {
+void pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align, detail::given result) noexcept {
   if (cache_.wants_attention()) attend();
   if (result == detail::given::not_fast) {
     const std::size_t index = cache_.classes().index_of(bytes, align);
@@ -194,7 +194,7 @@ void* pool::allocate_checked(std::size_t bytes, std::size_t align) {
     ledger_.add(block, {bytes, align});
   } catch (...) {
     const detail::given result = cache_.give(block, bytes, align);
-    if (result != detail::given::kept) deallocate_slow(result, block, bytes, align);
+    if (result != detail::given::kept) deallocate_slow(block, bytes, align, result);
     throw;
   }
   return block;

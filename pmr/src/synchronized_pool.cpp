@@ -181,8 +181,8 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   return block;
 }
 
-void synchronized_pool::deallocate_slow(detail::given result, void* block, std::size_t bytes,
-                                        std::size_t align) noexcept {
+void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                        detail::given result) noexcept {
   detail::thread_cache* cache = find_cache();
   try {
     if (cache == nullptr) cache = &cache_of_this_thread();
@@ -199,14 +199,13 @@ void synchronized_pool::deallocate_slow(detail::given result, void* block, std::
   settle(*cache);
 }
 
-// Puts blocks into an empty list: the thread's own spare ones, a chain of the depot, or new ones. Returns whether the
-// upstream was asked.
+// Puts blocks into an empty list: a spare chain of the thread, one of the depot, or new ones. Returns whether the upstream
+// was asked.
 bool synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
   detail::block_cache::bucket& bucket = cache.blocks.at(index);
-  if (cache.spares[index].blocks > 0) {
-    const detail::block_chain spare = std::exchange(cache.spares[index], {});
-    cache.spare_bytes -= spare.blocks * bucket.block_bytes;
+  if (const detail::block_chain spare = take_spare(cache, index); spare.blocks > 0) {
     cache.blocks.put(bucket, spare);
+    update_watermark(cache);
     return false;
   }
   detail::block_chain chain = depot_.take(index);
@@ -230,64 +229,73 @@ bool synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
   if (shared) shared_bytes_ -= bytes;
   cache.blocks.add_cached(bytes);
   cache.blocks.put(bucket, chain);
+  note_peak(cache);
   return asked;
 }
 
-// The cache has reached its watermark: more than ever before, or too much.
+// The cache has reached its watermark: it holds too much, or more may be cached in all than ever before.
 void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
-  const std::size_t most = chain_bytes_max();
-  while (cache.blocks.cached_bytes() - cache.spare_bytes > most) {
-    std::size_t largest = 0, largest_bytes = 0;
-    for (std::size_t i = 0; i < classes_.count(); ++i) {
-      const std::size_t bytes = cache.blocks.at(i).listed_blocks() * classes_.bytes(i);
-      if (bytes > largest_bytes) largest = i, largest_bytes = bytes;
+  const auto index_of_most = [&](auto bytes_of) {
+    std::size_t most = 0;
+    for (std::size_t i = 1; i < classes_.count(); ++i) {
+      if (bytes_of(i) > bytes_of(most)) most = i;
     }
-    set_spare(cache, largest);
+    return most;
+  };
+  while (cache.blocks.cached_bytes() - cache.spare_bytes > chain_bytes_max()) {
+    make_spare(cache, index_of_most([&](std::size_t i) {
+                 return cache.blocks.at(i).listed_blocks() * classes_.bytes(i);
+               }));
   }
-  while (cache.spare_bytes > most) {
-    std::size_t largest = 0, largest_bytes = 0;
-    for (std::size_t i = 0; i < classes_.count(); ++i) {
-      const std::size_t bytes = cache.spares[i].blocks * classes_.bytes(i);
-      if (bytes > largest_bytes) largest = i, largest_bytes = bytes;
-    }
-    leave_spare(cache, largest);
+  while (cache.spare_bytes > spare_bytes_max()) {
+    leave_spare(cache,
+                index_of_most([&](std::size_t i) { return cache.spares[i].blocks() * classes_.bytes(i); }));
   }
   keep_to_limit();
-  update_watermark(cache);
+  note_peak(cache);
 }
 
-// The next free block that makes the cache too large, or may make more cached in all than ever before, is to be told.
-void synchronized_pool::update_watermark(detail::thread_cache& cache) noexcept {
-  std::size_t headroom = 0;
+// With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost too much.
+void synchronized_pool::note_peak(detail::thread_cache& cache) noexcept {
+  constexpr std::size_t unnoticed_bytes_max = 16 * KiB;
   {
     const std::scoped_lock lock{caches_mutex_};
     const std::size_t cached = cached_bytes();
     peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
-    headroom = peak_cached_bytes_ - cached;
+    const std::size_t headroom = peak_cached_bytes_ - cached;
+    cache.bytes_at_peak =
+        cache.blocks.cached_bytes() + (cache_count_ > 1 ? std::max(headroom, unnoticed_bytes_max) : headroom);
   }
-  cache.blocks.set_watermark(
-      std::min(cache.blocks.cached_bytes() + headroom, cache.spare_bytes + chain_bytes_max()));
+  update_watermark(cache);
 }
 
-// The list becomes the spare one; what was that goes to the depot.
-void synchronized_pool::set_spare(detail::thread_cache& cache, std::size_t index) noexcept {
-  leave_spare(cache, index);
-  cache.spares[index] = cache.blocks.take_all(cache.blocks.at(index));
-  cache.spare_bytes += cache.spares[index].blocks * classes_.bytes(index);
+void synchronized_pool::update_watermark(detail::thread_cache& cache) const noexcept {
+  cache.blocks.set_watermark(std::min(cache.bytes_at_peak, cache.spare_bytes + chain_bytes_max()));
+}
+
+// The list becomes a spare chain.
+void synchronized_pool::make_spare(detail::thread_cache& cache, std::size_t index) noexcept {
+  const detail::block_chain chain = cache.blocks.take_all(cache.blocks.at(index));
+  cache.spares[index].push(chain);
+  cache.spare_bytes += chain.blocks * classes_.bytes(index);
+}
+
+detail::block_chain synchronized_pool::take_spare(detail::thread_cache& cache, std::size_t index) noexcept {
+  const detail::block_chain chain = cache.spares[index].pop();
+  cache.spare_bytes -= chain.blocks * classes_.bytes(index);
+  return chain;
 }
 
 void synchronized_pool::leave_spare(detail::thread_cache& cache, std::size_t index) noexcept {
-  const detail::block_chain spare = std::exchange(cache.spares[index], {});
-  const std::size_t bytes = spare.blocks * classes_.bytes(index);
-  cache.spare_bytes -= bytes;
-  cache.blocks.subtract_cached(bytes);
-  leave(index, spare);
+  const detail::block_chain chain = take_spare(cache, index);
+  cache.blocks.subtract_cached(chain.blocks * classes_.bytes(index));
+  leave(index, chain);
 }
 
 void synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
   for (std::size_t i = 0; i < classes_.count(); ++i) {
-    set_spare(cache, i);
-    leave_spare(cache, i);
+    make_spare(cache, i);
+    while (cache.spares[i].blocks() > 0) leave_spare(cache, i);
   }
 }
 
@@ -500,7 +508,7 @@ void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) 
     const std::scoped_lock lock{ledger_mutex_};
     ledger_.add(block, {bytes, align});
   } catch (...) {
-    deallocate_slow(detail::given::not_fast, block, bytes, align);
+    deallocate_slow(block, bytes, align, detail::given::not_fast);
     throw;
   }
   return block;
@@ -537,8 +545,8 @@ void synchronized_pool::check_invariants() const noexcept {
         cached += listed * classes_.bytes(i);
       };
       check_list(cache->blocks.at(i).free, cache->blocks.at(i).listed_blocks());
-      check_list(cache->spares[i].first, cache->spares[i].blocks);
-      spare_bytes += cache->spares[i].blocks * classes_.bytes(i);
+      cache->spares[i].for_each([&](detail::block_chain chain) { check_list(chain.first, chain.blocks); });
+      spare_bytes += cache->spares[i].blocks() * classes_.bytes(i);
     }
     require(cached == cache->blocks.cached_bytes(), "cached_bytes == sum over a thread's free blocks");
     require(spare_bytes == cache->spare_bytes, "spare_bytes == sum over spare lists");

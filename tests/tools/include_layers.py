@@ -20,7 +20,7 @@ LAYERS = [
     ("scratch", ["scratch.hpp"]),
     ("pool", ["pool.hpp", "synchronized_pool.hpp", "global_pool.hpp", "pool_options.hpp", "pool_stats.hpp",
               "bucket_histogram.hpp", "memory_pressure.hpp", "pressure_monitor.hpp", "detail/size_classes.hpp",
-              "detail/block_cache.hpp", "detail/slab_store.hpp", "detail/depot.hpp"]),
+              "detail/block_cache.hpp", "detail/slab_store.hpp", "detail/chain_stack.hpp", "detail/depot.hpp"]),
     ("telemetry", ["resource_stats.hpp", "trace_log.hpp", "trace_resource.hpp", "trace_slice.hpp",
                    "detail/trace_file.hpp", "detail/trace_track.hpp", "live_block.hpp", "allocation_site.hpp",
                    "statistics_resource.hpp", "limit_resource.hpp", "expect_no_upstream.hpp", "tracking_resource.hpp", "test_resource.hpp",

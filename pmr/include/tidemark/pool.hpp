@@ -84,7 +84,7 @@ class pool final : public std::pmr::memory_resource {
     }
     const detail::given result = cache_.give(block, bytes, align);
     if (result != detail::given::kept) [[unlikely]]
-      deallocate_slow(result, block, bytes, align);
+      deallocate_slow(block, bytes, align, result);
   }
 
   /// Gives cached memory back to the upstream until `bytes_cached <= target_bytes`: slabs whose blocks are all free.
@@ -120,8 +120,8 @@ class pool final : public std::pmr::memory_resource {
 
  private:
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  TIDEMARK_COLD void deallocate_slow(detail::given result, void* block, std::size_t bytes,
-                                     std::size_t align) noexcept;
+  TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                     detail::given result) noexcept;
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   void before_use(char const* operation) const noexcept;

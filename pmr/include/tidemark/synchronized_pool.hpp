@@ -3,6 +3,7 @@
 /// `synchronized_pool`: blocks that come back by size, for any number of threads. The pool owns the memory it took.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <tidemark/config.hpp>
 #include <tidemark/detail/block_cache.hpp>
 #include <tidemark/detail/block_ledger.hpp>
+#include <tidemark/detail/chain_stack.hpp>
 #include <tidemark/detail/depot.hpp>
 #include <tidemark/detail/size_classes.hpp>
 #include <tidemark/detail/slab_store.hpp>
@@ -38,19 +40,23 @@ struct cache_slot {
   thread_cache* cache = nullptr;
 };
 inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in turn cost a search now and then
-extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
+// Initial-exec, because the general model is a call of a function also where the linker turns it into two instructions. 128
+// bytes are what the C library keeps free for that in a shared library loaded later.
+[[gnu::tls_model(
+    "initial-exec")]] extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
 
-/// A thread's free blocks of one pool: in lists, and of each class a spare list, so that a thread that frees and allocates
-/// around the limit does not go to the depot each time. The pool owns it; the thread alone uses it.
+/// A thread's free blocks of one pool: in lists, and in spare chains, so that a thread that frees and allocates about as
+/// much as its lists may hold does not go to the depot each time. The pool owns it; the thread alone uses it.
 ///
-/// Invariant: `spare_bytes` is the sum over spare lists, which `blocks.cached_bytes()` includes.
+/// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
   explicit thread_cache(size_classes const& classes) noexcept : blocks{classes} {}
 
   block_cache blocks;
-  std::array<block_chain, size_classes::count_max> spares{};
+  std::array<chain_stack, size_classes::count_max> spares{};
   std::size_t spare_bytes = 0;
-  std::uint64_t trims_seen = 0;  // of synchronized_pool::trims_
+  std::size_t bytes_at_peak = 0;  // once more is cached here, more may be in all than ever before
+  std::uint64_t trims_seen = 0;   // of synchronized_pool::trims_
   thread_cache* previous = nullptr;
   thread_cache* next = nullptr;
 };
@@ -67,14 +73,14 @@ struct thread_cache {
 /// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
-/// A thread's cache holds up to 768 KiB of free blocks, and less where many threads share `max_cached_bytes`: half of it
+/// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`: half of it
 /// is for the caches, half for the depot. What a cache has too much goes to the depot a whole list at a time; what is
 /// too much there goes to the upstream. A cache goes to the depot when its thread ends. A trim by one thread, or
 /// pressure, reaches the caches of the others in their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new thread's
-/// share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may miss, of what the caches
-/// held besides one that grew, as much as they hold (768 KiB each).
+/// share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up to 16 KiB a thread
+/// below the truth.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`. Thread-safety: any
 /// thread, any function, but for construction, destruction and `release()`, which want the pool for themselves.
@@ -83,7 +89,7 @@ class synchronized_pool final : public std::pmr::memory_resource {
   /// Alignment of every block, at least, where none is asked for.
   static constexpr std::size_t default_alignment = alignof(std::max_align_t);
   /// Most bytes of free blocks in a thread's cache.
-  static constexpr std::size_t thread_cache_bytes_max = 768 * KiB;
+  static constexpr std::size_t thread_cache_bytes_max = 4 * MiB;
 
   /// As those of `pool`. @throws as there.
   synchronized_pool() : synchronized_pool{pool_options{}} {}
@@ -102,8 +108,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
-    if (detail::thread_cache* cache = find_cache()) [[likely]] {
-      if (void* block = cache->blocks.take(bytes, align)) [[likely]]
+    if (detail::cache_slot const& slot = own_slot(); slot.pool == id_) [[likely]] {
+      if (void* block = slot.cache->blocks.take(bytes, align)) [[likely]]
         return block;
     }
     return allocate_slow(bytes, align);
@@ -115,11 +121,11 @@ class synchronized_pool final : public std::pmr::memory_resource {
       if (!may_deallocate(block, bytes, align)) return;
     }
     detail::given result = detail::given::not_fast;
-    if (detail::thread_cache* cache = find_cache()) [[likely]] {
-      result = cache->blocks.give(block, bytes, align);
+    if (detail::cache_slot const& slot = own_slot(); slot.pool == id_) [[likely]] {
+      result = slot.cache->blocks.give(block, bytes, align);
     }
     if (result != detail::given::kept) [[unlikely]]
-      deallocate_slow(result, block, bytes, align);
+      deallocate_slow(block, bytes, align, result);
   }
 
   /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to the depot,
@@ -161,14 +167,17 @@ class synchronized_pool final : public std::pmr::memory_resource {
     std::uint64_t allocations = 0, deallocations = 0;
   };
 
+  // Where the calling thread's cache is noted, if it is.
+  [[nodiscard]] detail::cache_slot const& own_slot() const noexcept {
+    return detail::cache_slots[id_ % detail::cache_slot_count];
+  }
   [[nodiscard]] detail::thread_cache* find_cache() const noexcept {
-    detail::cache_slot const& slot = detail::cache_slots[id_ % detail::cache_slot_count];
-    return slot.pool == id_ ? slot.cache : nullptr;
+    return own_slot().pool == id_ ? own_slot().cache : nullptr;
   }
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  TIDEMARK_COLD void deallocate_slow(detail::given result, void* block, std::size_t bytes,
-                                     std::size_t align) noexcept;
+  TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                     detail::given result) noexcept;
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
@@ -178,9 +187,11 @@ class synchronized_pool final : public std::pmr::memory_resource {
   // What a thread does with its cache.
   bool refill(detail::thread_cache& cache, std::size_t index);
   void settle(detail::thread_cache& cache) noexcept;
-  void update_watermark(detail::thread_cache& cache) noexcept;
-  void set_spare(detail::thread_cache& cache, std::size_t index) noexcept;
+  void note_peak(detail::thread_cache& cache) noexcept;
+  void update_watermark(detail::thread_cache& cache) const noexcept;
+  void make_spare(detail::thread_cache& cache, std::size_t index) noexcept;
   void leave_spare(detail::thread_cache& cache, std::size_t index) noexcept;
+  [[nodiscard]] detail::block_chain take_spare(detail::thread_cache& cache, std::size_t index) noexcept;
   void leave_all(detail::thread_cache& cache) noexcept;
   void attend(detail::thread_cache& cache) noexcept;
 
@@ -205,8 +216,12 @@ class synchronized_pool final : public std::pmr::memory_resource {
   };
   [[nodiscard]] tally count() const noexcept;
   [[nodiscard]] std::size_t depot_bytes_max() const noexcept { return options_.max_cached_bytes / 2; }
-  // A third of a cache's share is for its lists, one for spare lists, one for the chain that is taken at a miss.
-  [[nodiscard]] std::size_t chain_bytes_max() const noexcept { return share_bytes_ / 3; }
+  // A quarter of a cache's share is for its lists, a quarter for the chain that it takes at a miss, the rest for spare
+  // chains. Chains are small enough to stay in a core's cache on their way from thread to thread.
+  [[nodiscard]] std::size_t chain_bytes_max() const noexcept {
+    return std::min<std::size_t>(share_bytes_ / 4, 128 * KiB);
+  }
+  [[nodiscard]] std::size_t spare_bytes_max() const noexcept { return share_bytes_ - 2 * chain_bytes_max(); }
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
