@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <memory_resource>
+#include <vector>
 
 #include <tidemark/tidemark.hpp>
 
@@ -19,6 +20,29 @@ namespace {
 using namespace tidemark;
 
 constexpr std::size_t room = 64 * MiB;
+
+/// Blocks of one size, last in first out: an upstream that costs the same whatever is live.
+class recycling_resource final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    if (bytes < large_bytes) return std::pmr::new_delete_resource()->allocate(bytes, align);
+    if (free_.empty()) return std::pmr::new_delete_resource()->allocate(bytes, align);
+    void* const block = free_.back();
+    free_.pop_back();
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    if (bytes < large_bytes) return std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+    free_.push_back(block);  // the program ends before it would matter that it is never given back
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+ public:
+  static constexpr std::size_t large_bytes = 16'385;
+
+ private:
+  std::vector<void*> free_;
+};
 
 /// The block is needed, by somebody whom the compiler does not know.
 void use(void* block) { asm volatile("" : : "r"(block) : "memory"); }
@@ -37,6 +61,38 @@ std::size_t hidden(std::size_t value) {
 template <class Body>
 [[gnu::noinline]] void turn(std::size_t n, Body body) {
   for (std::size_t i = 0; i < n; ++i) body();
+}
+
+/// One block of 64 bytes allocated and freed through the vtable.
+void pairs(std::size_t n, std::pmr::memory_resource& resource) {
+  std::pmr::memory_resource* const through_vtable = hidden(&resource);
+  turn(n, [&] {
+    void* const block = through_vtable->allocate(64);
+    use(block);
+    through_vtable->deallocate(block, 64);
+  });
+}
+
+void pool_pairs(std::size_t n, std::size_t free_blocks) {
+  pool resource;
+  std::vector<void*> blocks(free_blocks);
+  for (void*& block : blocks) block = resource.allocate(64);
+  for (void* block : blocks) resource.deallocate(block, 64);
+  pairs(n, resource);
+}
+
+/// A block beyond the classes freed and allocated, among `live` of them.
+void large_pairs(std::size_t n, std::size_t live) {
+  recycling_resource upstream;
+  pool resource{&upstream};
+  std::vector<void*> blocks(live);
+  for (void*& block : blocks) block = resource.allocate(recycling_resource::large_bytes);
+  std::size_t i = 0;
+  turn(n, [&] {
+    resource.deallocate(blocks[i], recycling_resource::large_bytes);
+    use(blocks[i] = resource.allocate(recycling_resource::large_bytes));
+    i = i + 1 < live ? i + 1 : 0;
+  });
 }
 
 }  // namespace
@@ -79,6 +135,16 @@ int main(int count, char** arguments) {
       use(block);
       std::free(block);
     });
+  } else if (is("pool_pair_64")) pool_pairs(n, 1);
+  else if (is("pool_pair_64_of_50000_free")) pool_pairs(n, 50'000);
+  else if (is("pool_large_pair_of_50")) large_pairs(n, 50);
+  else if (is("pool_large_pair_of_50000")) large_pairs(n, 50'000);
+  else if (is("synchronized_pool_pair_64")) {
+    synchronized_pool pool;
+    pairs(n, pool);
+  } else if (is("std_pool_pair_64")) {
+    std::pmr::unsynchronized_pool_resource pool;
+    pairs(n, pool);
   }
 #if defined(TIDEMARK_PEER_LLVM)
   else if (is("llvm_bump_64")) {

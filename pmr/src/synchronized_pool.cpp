@@ -173,11 +173,12 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   const std::size_t index = classes_.index_of(bytes, align);
   if (index == detail::size_classes::none) return allocate_large(bytes, align);
   detail::block_cache::bucket& bucket = cache.blocks.at(index);
-  const bool miss = bucket.free == nullptr && refill(cache, index);
+  const refill_source from = bucket.free == nullptr ? refill(cache, index) : refill_source::own;
   void* const block = cache.blocks.take_from(bucket, bytes);
-  if (miss)
-    ++misses_;  // after the allocation is counted, so that at no moment more misses than allocations are
-  update_watermark(cache);
+  // After the allocation is counted, so that at no moment more misses than allocations are.
+  if (from == refill_source::upstream) ++misses_;
+  if (from == refill_source::own) update_watermark(cache);
+  else note_peak(cache);
   return block;
 }
 
@@ -199,14 +200,12 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
   settle(*cache);
 }
 
-// Puts blocks into an empty list: a spare chain of the thread, one of the depot, or new ones. Returns whether the upstream
-// was asked.
-bool synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
+// Puts blocks into an empty list: a spare chain of the thread, one of the depot, or new ones.
+synchronized_pool::refill_source synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
   detail::block_cache::bucket& bucket = cache.blocks.at(index);
   if (const detail::block_chain spare = take_spare(cache, index); spare.blocks > 0) {
     cache.blocks.put(bucket, spare);
-    update_watermark(cache);
-    return false;
+    return refill_source::own;
   }
   detail::block_chain chain = depot_.take(index);
   bool shared = true, asked = false;
@@ -229,8 +228,7 @@ bool synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
   if (shared) shared_bytes_ -= bytes;
   cache.blocks.add_cached(bytes);
   cache.blocks.put(bucket, chain);
-  note_peak(cache);
-  return asked;
+  return asked ? refill_source::upstream : refill_source::shared;
 }
 
 // The cache has reached its watermark: it holds too much, or more may be cached in all than ever before.

@@ -2,6 +2,8 @@
 // Strategy: operator new is replaced by one that counts, so that "allocates nothing" is counted and not assumed.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -128,6 +130,31 @@ TEST(heap, a_thread_that_there_is_no_memory_to_number_gives_its_block_back_and_t
   traced.check_invariants();
   EXPECT_EQ(log.error(), std::errc::not_enough_memory);
   EXPECT_THROW(log.close(), std::system_error);
+}
+
+template <class Pool>
+void expect_hits_to_allocate_nothing() {
+  Pool memory;
+  const auto round = [&] {
+    for (const std::size_t bytes : {40u, 1000u, 5000u}) {
+      std::array<void*, 100> blocks;
+      for (void*& block : blocks) block = memory.allocate(bytes);
+      for (void* block : blocks) memory.deallocate(block, bytes);
+    }
+  };
+  round();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, a_pool_allocates_nothing_for_a_hit) {
+  if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
+  expect_hits_to_allocate_nothing<pool>();
+}
+TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
+  if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
+  expect_hits_to_allocate_nothing<synchronized_pool>();
 }
 
 }  // namespace

@@ -51,6 +51,28 @@ TEST(module, an_importer_can_trace) {
   log.close();
 }
 
+TEST(module, an_importer_can_use_the_pools) {
+  tidemark::pool nodes{{.max_cached_bytes = 1 * tidemark::MiB, .name = "nodes"}};
+  tidemark::synchronized_pool shared{&nodes};
+  {
+    const std::pmr::vector<int> v({1, 2, 3}, &shared);
+    EXPECT_EQ(shared.stats().used_blocks, 1u);
+  }
+  tidemark::bucket_histogram sizes;
+  sizes.record(100);
+  const tidemark::pool_options fitted{.bucket_bytes = sizes.suggest_buckets()};
+  const tidemark::pool_stats stats = tidemark::pool{fitted}.stats();
+  EXPECT_EQ(stats.bytes_cached, 16u * 112);
+  tidemark::pooled_free(tidemark::pooled_alloc(64), 64);
+  EXPECT_GT(tidemark::global_pool().stats().pool_hits, 0u);
+  bool told = false;
+  const tidemark::pressure_subscription subscription = tidemark::on_memory_pressure([&] { told = true; });
+  tidemark::pressure_monitor monitor{{.psi_path = "", .events_path = ""}};
+  EXPECT_TRUE(monitor.sources().manual());
+  (void)tidemark::signal_memory_pressure();
+  EXPECT_TRUE(told);
+}
+
 TEST(module, importer_and_includer_share_types) {
   tidemark::arena step;
   EXPECT_EQ(included::allocate_on(step, 100), step.position());  // the includer's arena is this arena

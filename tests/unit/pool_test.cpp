@@ -453,6 +453,22 @@ TEST(pool, memory_is_taken_in_few_large_pieces) {
   EXPECT_LT(upstream.calls, 400u);
 }
 
+TEST(pool, the_sizes_of_adr_003_always_hit) {
+  // ML Odyssey's ADR-003 measures five small sizes 1000 times and four medium ones 500 times; so does the benchmark.
+  pool memory;
+  const auto run = [&](std::size_t times, std::size_t least, std::size_t most) {
+    for (std::size_t i = 0; i < times; ++i) {
+      for (std::size_t bytes = least; bytes <= most; bytes *= 2) {
+        memory.deallocate(memory.allocate(bytes), bytes);
+      }
+    }
+  };
+  run(1000, 64, 1024);
+  run(500, 2048, 16384);
+  EXPECT_EQ(memory.stats().allocations, 5u * 1000 + 4u * 500);
+  EXPECT_EQ(memory.stats().pool_hits, memory.stats().allocations);
+}
+
 TEST(pool, views_of_a_block_never_free_it) {
   pool memory;
   auto* const first = static_cast<float*>(memory.allocate(16 * sizeof(float)));

@@ -138,8 +138,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   /// As `pool::release`. @pre no other thread is using the pool.
   void release() noexcept;
 
-  /// A snapshot, also while other threads use the pool: no number is ever negative, and hits and misses add up. O(threads *
-  /// classes).
+  /// A snapshot, also while other threads use the pool: hits and misses add up, and no number is negative, but what is
+  /// handed out may be too high by what was allocated while it was read. O(threads * classes).
   [[nodiscard]] pool_stats stats() const noexcept;
 
   /// As `pool::reset_stats`.
@@ -185,7 +185,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
 
   // What a thread does with its cache.
-  bool refill(detail::thread_cache& cache, std::size_t index);
+  enum class refill_source { own, shared, upstream };
+  refill_source refill(detail::thread_cache& cache, std::size_t index);
   void settle(detail::thread_cache& cache) noexcept;
   void note_peak(detail::thread_cache& cache) noexcept;
   void update_watermark(detail::thread_cache& cache) const noexcept;
