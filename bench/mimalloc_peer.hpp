@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mimalloc as a memory resource, as Debian ships it. It is loaded and not linked, because its library also replaces
-// malloc: then our own upstreams would be mimalloc too.
+// mimalloc as a memory resource, as Debian ships it. It is loaded and not linked, because its library also
+// replaces malloc: then our own upstreams would be mimalloc too.
 #pragma once
 
 #include <dlfcn.h>

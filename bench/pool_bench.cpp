@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic pool: pairs of allocate and deallocate through std::pmr::memory_resource*, in batches of 1000, and the recorded
-// traces of real programs. An item is a pair, and an operation of a trace.
+// Topic pool: pairs of allocate and deallocate through std::pmr::memory_resource*, in batches of 1000, and
+// the recorded traces of real programs. An item is a pair, and an operation of a trace.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -100,7 +100,7 @@ BENCHMARK(pairs_of_pooled_alloc)->Name("pooled_alloc/pair")->Arg(64);
 BENCHMARK(pairs_of_a_held_synchronized_pool)->Name("held_synchronized_pool/pair")->Arg(64);
 BENCHMARK(large_pairs)->Name("pool/large_pair")->Arg(50)->Arg(50'000);
 
-// ---- the sizes of ML Odyssey's ADR-003 -----------------------------------------------------------------------------
+// ---- the sizes of ML Odyssey's ADR-003 --------------------------------------------------------------------
 
 void adr_sizes(benchmark::State& state, std::array<std::size_t, 5> const& sizes, std::size_t count) {
   pool resource;
@@ -123,7 +123,7 @@ void adr_medium(benchmark::State& state) { adr_sizes(state, {2048, 4096, 8192, 1
 BENCHMARK(adr_small)->Name("pool/adr_5x1000");
 BENCHMARK(adr_medium)->Name("pool/adr_4x500");
 
-// ---- traces --------------------------------------------------------------------------------------------------------
+// ---- traces -----------------------------------------------------------------------------------------------
 
 struct loaded_trace {
   std::string name;

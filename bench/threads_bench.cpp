@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic threads: two threads on one resource: each with blocks of its own, and one that frees what the other allocates.
-// An item is a pair of allocate and deallocate; times are by the clock, over both threads.
+// Topic threads: two threads on one resource: each with blocks of its own, and one that frees what the other
+// allocates. An item is a pair of allocate and deallocate; times are by the clock, over both threads.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -35,8 +35,8 @@ void own_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
 }
 
-/// A ring between two threads. Blocks go through it in batches, as in a queue of messages, so that what is measured is the
-/// allocator and not the ring.
+/// A ring between two threads. Blocks go through it in batches, as in a queue of messages, so that what is
+/// measured is the allocator and not the ring.
 struct ring {
   static constexpr std::size_t places = 8, per_place = 128;
   struct alignas(64) place {

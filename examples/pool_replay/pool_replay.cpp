@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays recorded allocations of real programs (clang, lld, PyTorch) again, through tidemark's pools, the standard's and
-// malloc, and prints what an operation costs and how much memory each takes.
+// Plays recorded allocations of real programs (clang, lld, PyTorch) again, through tidemark's pools, the
+// standard's and malloc, and prints what an operation costs and how much memory each takes.
 #include <malloc.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ using tidemark::tools::recorded_trace;
 
 constexpr int repetitions = 7;  // the fastest counts: it is the least disturbed
 
-/// malloc as a resource. It also sums up what blocks take: with their rounding and the word in front that malloc adds.
+/// malloc as a resource. It also sums up what blocks take: with their rounding and the word in front that
+/// malloc adds.
 class malloc_resource final : public std::pmr::memory_resource {
  public:
   explicit malloc_resource(bool counts) : counts_{counts} {}
@@ -53,7 +54,7 @@ using pool_maker =
     std::function<std::unique_ptr<std::pmr::memory_resource>(std::pmr::memory_resource* upstream)>;
 
 template <class Pool, class... Options>
-pool_maker makes(Options... options) {
+pool_maker makes(Options const&... options) {
   return [=](std::pmr::memory_resource* upstream) { return std::make_unique<Pool>(options..., upstream); };
 }
 

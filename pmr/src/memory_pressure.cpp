@@ -2,7 +2,6 @@
 #include <tidemark/memory_pressure.hpp>
 
 #include <mutex>
-#include <new>
 #include <utility>
 
 namespace tidemark {
@@ -39,8 +38,10 @@ pressure_subscription::pressure_subscription(pressure_subscription&& other) noex
 
 pressure_subscription& pressure_subscription::operator=(pressure_subscription&& other) noexcept {
   if (this == &other) return *this;
-  this->~pressure_subscription();
-  return *new (this) pressure_subscription{std::move(other)};
+  const pressure_subscription ended{std::move(*this)};
+  where_ = other.where_;
+  subscribed_ = std::exchange(other.subscribed_, false);
+  return *this;
 }
 
 pressure_subscription::~pressure_subscription() {

@@ -174,7 +174,7 @@ void pool::reset_stats() noexcept {
   note_cached();
 }
 
-// ---- level 2 -------------------------------------------------------------------------------------------------------
+// ---- level 2 ----------------------------------------------------------------------------------------------
 
 void pool::before_use(char const* operation) const noexcept {
   void const* const thread = detail::this_thread_token();

@@ -18,7 +18,8 @@ namespace tidemark::detail {
 [[nodiscard]] pool_options completed(pool_options const& options, size_classes const& classes,
                                      std::pmr::memory_resource* upstream);
 
-/// Takes the blocks from the upstream that the options want at the start, as far as `bytes_max` lets it. @return bytes.
+/// Takes the blocks from the upstream that the options want at the start, as far as `bytes_max` lets it.
+/// @return bytes.
 [[nodiscard]] std::size_t preallocate(slab_store& store, size_classes const& classes,
                                       pool_options const& options, std::size_t bytes_max);
 

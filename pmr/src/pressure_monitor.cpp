@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -167,14 +168,15 @@ class pressure_monitor::listener {
   }
 
   bool check(bool triggered) {
-    const std::scoped_lock lock{mutex_};
     const auto stalled = stalled_microseconds(read_all(options_.psi_path).value_or(""));
     const auto events = limit_events(read_all(options_.events_path).value_or(""));
+    const std::scoped_lock lock{mutex_};
     const auto threshold = static_cast<std::uint64_t>(options_.stall.count());
     const bool pressure = triggered || (stalled && stalled_ && *stalled >= *stalled_ + threshold) ||
                           (events && events_ && *events > *events_);
-    stalled_ = stalled ? stalled : stalled_;
-    events_ = events ? events : events_;
+    // Of two readers at once the later one may come first here: counts only rise.
+    if (stalled) stalled_ = std::max(*stalled, stalled_.value_or(0));
+    if (events) events_ = std::max(*events, events_.value_or(0));
     if (!pressure) return false;
     ++signals_;
     (void)signal_memory_pressure();

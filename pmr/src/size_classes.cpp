@@ -45,11 +45,10 @@ std::size_t size_classes::common_alignment() const noexcept {
 
 std::size_t size_classes::index_of(std::size_t bytes, std::size_t align) const noexcept {
   if (align > alignment_max) return none;
-  const auto end = bytes_.begin() + static_cast<std::ptrdiff_t>(count_);
-  auto found = std::lower_bound(bytes_.begin(), end, bytes);
-  const auto index = [&] { return static_cast<std::size_t>(found - bytes_.begin()); };
-  while (found != end && alignment(index()) < align) ++found;
-  return found != end ? index() : none;
+  const std::span sizes = std::span{bytes_}.first(count_);
+  auto index = static_cast<std::size_t>(std::ranges::lower_bound(sizes, bytes) - sizes.begin());
+  while (index < count_ && alignment(index) < align) ++index;
+  return index < count_ ? index : none;
 }
 
 }  // namespace tidemark::detail

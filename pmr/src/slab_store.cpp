@@ -11,13 +11,15 @@
 namespace tidemark::detail {
 namespace {
 
-// A slab is at least a page, so that what the upstream adds to it does not count, and from then on a 32nd of what the
-// class has, so that its unused part does not count either: both stay below 5 %. Above 1 MiB nothing is gained.
+// A slab is at least a page, so that what the upstream adds to it does not count, and from then on a 32nd of
+// what the class has, so that its unused part does not count either: both stay below 5 %. Above 1 MiB nothing
+// is gained.
 constexpr std::size_t slab_bytes_min = 4 * KiB;
 constexpr std::size_t slab_bytes_max = 1 * MiB;
 constexpr std::size_t growth_divisor = 32;
 
-// As many blocks are carved at once as fit in a page, so that a page is touched when its blocks are about to be used.
+// As many blocks are carved at once as fit in a page, so that a page is touched when its blocks are about to
+// be used.
 constexpr std::size_t carve_bytes = 4 * KiB;
 
 free_block* block_at(std::uintptr_t address) noexcept { return reinterpret_cast<free_block*>(address); }
@@ -123,7 +125,7 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
     free_block* const next = next_of(block);
     if (!find(address_of(block))->leaving) {
       if (last == nullptr) kept = block;
-      else link(last, block);
+      else link(last, block);  // NOLINT(readability-suspicious-call-argument): of the list, `block` is next
       last = block;
     }
     block = next;

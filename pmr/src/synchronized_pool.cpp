@@ -23,9 +23,9 @@ constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots{};
 
 namespace {
 
-// The pools that are there, by number: a thread that ends may have caches of pools that are gone. Never destroyed,
-// because threads may end at any time of the program's end. The lock is recursive, because a pool's upstream may be
-// another such pool, which a thread that ends then uses for the first time.
+// The pools that are there, by number: a thread that ends may have caches of pools that are gone. Never
+// destroyed, because threads may end at any time of the program's end. The lock is recursive, because a
+// pool's upstream may be another such pool, which a thread that ends then uses for the first time.
 struct pool_registry {
   std::recursive_mutex mutex;
   std::map<unsigned long long, synchronized_pool*> pools;
@@ -58,7 +58,8 @@ class thread_cache_list {
     const auto found = std::ranges::find(entries_, pool, &cache_slot::pool);
     return found != entries_.end() ? found->cache : nullptr;
   }
-  /// Room for one more, so that `add` cannot fail. What belongs to pools that are gone is dropped before more is taken.
+  /// Room for one more, so that `add` cannot fail. What belongs to pools that are gone is dropped before more
+  /// is taken.
   void reserve_one() {
     if (entries_.size() < entries_.capacity()) return;
     {
@@ -104,7 +105,7 @@ synchronized_pool::~synchronized_pool() {
   while (caches_ != nullptr) delete std::exchange(caches_, caches_->next);
 }
 
-// ---- a thread and its cache ----------------------------------------------------------------------------------------
+// ---- a thread and its cache -------------------------------------------------------------------------------
 
 detail::thread_cache& synchronized_pool::cache_of_this_thread() {
   auto& caches = detail::thread_owned<detail::thread_cache_list>::get();
@@ -188,13 +189,19 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
   try {
     if (cache == nullptr) cache = &cache_of_this_thread();
   } catch (std::bad_alloc const&) {
-    // Freeing works without a cache as well.
+    cache = nullptr;  // freeing works without a cache as well
   }
   if (cache != nullptr && cache->blocks.wants_attention()) attend(*cache);
   if (result == detail::given::not_fast) {
     const std::size_t index = classes_.index_of(bytes, align);
-    if (index == detail::size_classes::none) return deallocate_large(block);
-    if (cache == nullptr) return deallocate_without_cache(index, block, bytes);
+    if (index == detail::size_classes::none) {
+      deallocate_large(block);
+      return;
+    }
+    if (cache == nullptr) {
+      deallocate_without_cache(index, block, bytes);
+      return;
+    }
     (void)cache->blocks.give_to(cache->blocks.at(index), block, bytes);
   }
   settle(*cache);
@@ -253,7 +260,8 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
   note_peak(cache);
 }
 
-// With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost too much.
+// With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost
+// too much.
 void synchronized_pool::note_peak(detail::thread_cache& cache) noexcept {
   constexpr std::size_t unnoticed_bytes_max = 16 * KiB;
   {
@@ -307,7 +315,7 @@ void synchronized_pool::attend(detail::thread_cache& cache) noexcept {
   settle(cache);
 }
 
-// ---- what is shared ------------------------------------------------------------------------------------------------
+// ---- what is shared ---------------------------------------------------------------------------------------
 
 void synchronized_pool::leave(std::size_t index, detail::block_chain chain) noexcept {
   shared_bytes_ += chain.blocks * classes_.bytes(index);
@@ -340,7 +348,8 @@ void synchronized_pool::deallocate_large(void* block) noexcept {
   ++large_.deallocations;
 }
 
-// Takes blocks out of the depot and of the uncarved ones, the largest first, of which the fewest need to be touched.
+// Takes blocks out of the depot and of the uncarved ones, the largest first, of which the fewest need to be
+// touched.
 template <class Take>
 void synchronized_pool::take_out(std::size_t target_bytes, Take take) noexcept {
   for (std::size_t i = classes_.count(); i-- > 0 && shared_bytes_ > target_bytes;) {
@@ -417,7 +426,7 @@ void synchronized_pool::release() noexcept {
   if constexpr (check_level >= 2) ledger_.clear();
 }
 
-// ---- statistics ----------------------------------------------------------------------------------------------------
+// ---- statistics -------------------------------------------------------------------------------------------
 
 std::size_t synchronized_pool::cached_bytes() const noexcept {
   std::size_t sum = shared_bytes_;
@@ -427,7 +436,8 @@ std::size_t synchronized_pool::cached_bytes() const noexcept {
   return sum;
 }
 
-// Deallocations are read before allocations and misses before both: whatever happens meanwhile, no difference is negative.
+// Deallocations are read before allocations and misses before both: whatever happens meanwhile, no difference
+// is negative.
 synchronized_pool::tally synchronized_pool::count() const noexcept {
   tally all;
   const std::uint64_t misses = misses_;
@@ -495,7 +505,7 @@ std::size_t synchronized_pool::thread_count() const noexcept {
   return cache_count_;
 }
 
-// ---- level 2 -------------------------------------------------------------------------------------------------------
+// ---- level 2 ----------------------------------------------------------------------------------------------
 
 void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two("synchronized_pool", name(), align);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new is replaced by one that counts, so that "allocates nothing" is counted and not assumed.
+// Strategy: operator new is replaced by one that counts, so that "allocates nothing" is counted and not
+// assumed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -69,7 +70,8 @@ TEST(heap, scratch_allocates_nothing_once_warm) {
 }
 
 TEST(heap, marking_may_allocate_and_rewinding_never_does) {
-  // Each level leaves a record of a rewind that ended a mark, so that the records outgrow any room they began with.
+  // Each level leaves a record of a rewind that ended a mark, so that the records outgrow any room they began
+  // with.
   arena step;
   for (int level = 0; level < 1000; ++level) {
     (void)step.allocate(16);

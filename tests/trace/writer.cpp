@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a trace of everything that a trace can have in it: check.py reads it as viewers and replaying programs do.
+// Writes a trace of everything that a trace can have in it: check.py reads it as viewers and replaying
+// programs do.
 #include <memory_resource>
 #include <stdexcept>
 #include <string>

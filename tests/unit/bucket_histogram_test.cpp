@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: suggestions compared with what can be seen by eye, and with the least waste found by trying everything.
+// Strategy: suggestions compared with what can be seen by eye, and with the least waste found by trying
+// everything.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: pressure by hand, and from files that look like the kernel's and are rewritten by the test. What the kernel
-// itself offers on this machine is listened to as well, but nobody can make memory short on command.
+// Strategy: pressure by hand, and from files that look like the kernel's and are rewritten by the test. What
+// the kernel itself offers on this machine is listened to as well, but nobody can make memory short on
+// command.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each behaviour of a pool by itself, on an upstream that counts and compares what it gets back. Sequences of
-// everything are in the model test, what every resource does in the conformance suite.
+// Strategy: each behaviour of a pool by itself, on an upstream that counts and compares what it gets back.
+// Sequences of everything are in the model test, what every resource does in the conformance suite.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -454,7 +454,8 @@ TEST(pool, memory_is_taken_in_few_large_pieces) {
 }
 
 TEST(pool, the_sizes_of_adr_003_always_hit) {
-  // ML Odyssey's ADR-003 measures five small sizes 1000 times and four medium ones 500 times; so does the benchmark.
+  // ML Odyssey's ADR-003 measures five small sizes 1000 times and four medium ones 500 times; so does the
+  // benchmark.
   pool memory;
   const auto run = [&](std::size_t times, std::size_t least, std::size_t most) {
     for (std::size_t i = 0; i < times; ++i) {
@@ -554,8 +555,9 @@ TEST(pool, an_exhausted_upstream_is_reported_and_changes_nothing) {
   memory.check_invariants();
 }
 
-// Not a timed test: the upstream is a fixed block, and what is compared are counts of calls and the pool's own links,
-// which valgrind counts in the benchmark of the same name. Here: each is found, whatever the order.
+// Not a timed test: the upstream is a fixed block, and what is compared are counts of calls and the pool's
+// own links, which valgrind counts in the benchmark of the same name. Here: each is found, whatever the
+// order.
 TEST(pool, large_blocks_are_freed_in_any_order) {
   recording_resource upstream;
   pool memory{empty_at_start, &upstream};
@@ -570,7 +572,7 @@ TEST(pool, large_blocks_are_freed_in_any_order) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-// ---- level 2 -------------------------------------------------------------------------------------------------------
+// ---- level 2 ----------------------------------------------------------------------------------------------
 
 class pool_misuse : public ::testing::Test {
  protected:

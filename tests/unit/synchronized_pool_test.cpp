@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: threads that allocate and free at once, each writing its mark into its blocks and checking it before it frees
-// them, so that a block handed out twice is seen; then the exact counts, at the quiet point when all have ended. The
-// build with ThreadSanitizer runs the same.
+// Strategy: threads that allocate and free at once, each writing its mark into its blocks and checking it
+// before it frees them, so that a block handed out twice is seen; then the exact counts, at the quiet point
+// when all have ended. The build with ThreadSanitizer runs the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,8 @@ class marked_blocks {
   std::vector<std::pair<std::byte*, std::size_t>> held_;
 };
 
-/// `threads` threads that each hold `blocks` blocks at once and free them, `rounds` times; then the exact counts.
+/// `threads` threads that each hold `blocks` blocks at once and free them, `rounds` times; then the exact
+/// counts.
 void run_set(std::size_t threads, std::size_t blocks, std::function<std::size_t(std::size_t)> const& bytes_of,
              std::size_t rounds = repeats) {
   recording_resource upstream;
@@ -456,7 +457,7 @@ TEST(synchronized_pool_death, level_2_finds_a_double_free_across_threads) {
   pool.deallocate(live, 64);
 }
 
-// ---- global pool ---------------------------------------------------------------------------------------------------
+// ---- global pool ------------------------------------------------------------------------------------------
 
 TEST(global_pool, is_one_for_all_threads) {
   synchronized_pool* const here = &global_pool();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// `recorded_trace`: what a program allocated and freed, read from a file of `trace_log`, and played again. For examples,
-/// benchmarks and tests; no part of the library.
+/// @file `recorded_trace`: what a program allocated and freed, read from a file of `trace_log`, and played
+/// again. For examples, benchmarks and tests; no part of the library.
 #pragma once
 
 #include <atomic>
@@ -32,11 +31,12 @@ struct recorded_trace {
 };
 
 /// Reads the CSV form of a trace: `op,id,bytes,thread`.
-/// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason` if it cannot be read, or is none.
+/// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason` if it cannot be read, or is
+/// none.
 [[nodiscard]] recorded_trace read_trace(std::string const& path);
 
-/// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. A byte of each
-/// block is written, as its user would at least.
+/// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. A
+/// byte of each block is written, as its user would at least.
 template <class Resource>
 void replay(recorded_trace const& trace, Resource& resource, std::vector<void*>& blocks) {
   const auto play = [&](trace_event const& event) {
@@ -57,8 +57,8 @@ class threaded_replay {
  public:
   explicit threaded_replay(recorded_trace const& trace);
 
-  /// Plays it with as many threads as it has. A thread that frees another's block waits until it is there, as it did when
-  /// the trace was recorded.
+  /// Plays it with as many threads as it has. A thread that frees another's block waits until it is there, as
+  /// it did when the trace was recorded.
   void run(std::pmr::memory_resource& resource);
 
  private:

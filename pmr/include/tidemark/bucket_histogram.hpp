@@ -30,19 +30,20 @@ class bucket_histogram {
   /// Requests so far.
   [[nodiscard]] std::uint64_t requests() const;
 
-  /// At most `count_max` classes, for `pool_options::bucket_bytes`, such that the sum over requests of at most
-  /// `largest_bytes` of (block size - request) is the least there is; larger requests are left to the upstream. Nothing,
-  /// which stands for the default classes, if there was no such request.
+  /// At most `count_max` classes, for `pool_options::bucket_bytes`, such that the sum over requests of at
+  /// most `largest_bytes` of (block size - request) is the least there is; larger requests are left to the
+  /// upstream. Nothing, which stands for the default classes, if there was no such request.
   ///
-  /// The optimum, by dynamic programming over the distinct sizes, rounded up to multiples of 16. Costs of this kind are
-  /// Monge (a class over more sizes never gains from a larger one), so each row is solved by divide and conquer:
-  /// O(count_max * sizes * log(sizes)); see Galil and Park, "Dynamic programming with convexity, concavity and
-  /// sparsity", 1992.
+  /// The optimum, by dynamic programming over the distinct sizes, rounded up to multiples of 16. Costs of
+  /// this kind are Monge (a class over more sizes never gains from a larger one), so each row is solved by
+  /// divide and conquer: O(count_max * sizes * log(sizes)); see Galil and Park, "Dynamic programming with
+  /// convexity, concavity and sparsity", 1992.
   /// @param count_max from 1 to 64. @throws std::invalid_argument otherwise.
   [[nodiscard]] std::vector<std::size_t> suggest_buckets(std::size_t count_max = 9,
                                                          std::size_t largest_bytes = 16 * KiB) const;
 
-  /// Bytes that blocks of these classes would have beyond what was asked for, summed over the requests that have a class.
+  /// Bytes that blocks of these classes would have beyond what was asked for, summed over the requests that
+  /// have a class.
   [[nodiscard]] std::uint64_t wasted_bytes(std::span<std::size_t const> bucket_bytes) const;
 
  private:

@@ -13,9 +13,9 @@ namespace detail {
 [[nodiscard]] synchronized_pool& make_global_pool();
 }  // namespace detail
 
-/// The process's pool, with default options, made at the first call and never destroyed, so that destructors of static
-/// objects may still use it. Its memory comes from `operator new` whatever the default resource is: so the default
-/// resource may be this pool.
+/// The process's pool, with default options, made at the first call and never destroyed, so that destructors
+/// of static objects may still use it. Its memory comes from `operator new` whatever the default resource is:
+/// so the default resource may be this pool.
 ///
 /// ```cpp
 /// std::pmr::set_default_resource(&global_pool());
@@ -26,11 +26,12 @@ namespace detail {
   return pool;
 }
 
-/// `global_pool().allocate(bytes)`: a block aligned for every fundamental type. @throws std::bad_alloc. Thread-safe.
+/// `global_pool().allocate(bytes)`: a block aligned for every fundamental type. @throws std::bad_alloc.
+/// Thread-safe.
 [[nodiscard]] inline void* pooled_alloc(std::size_t bytes) { return global_pool().allocate(bytes); }
 
-/// Gives a block of `pooled_alloc` back, from any thread. @param bytes as it was asked for with. Null is ignored, as by
-/// `free`.
+/// Gives a block of `pooled_alloc` back, from any thread. @param bytes as it was asked for with. Null is
+/// ignored, as by `free`.
 inline void pooled_free(void* block, std::size_t bytes) noexcept {
   if (block != nullptr) global_pool().deallocate(block, bytes);
 }

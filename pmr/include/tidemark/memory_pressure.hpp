@@ -9,7 +9,8 @@
 
 namespace tidemark {
 
-/// A callback that is in the list as long as this lives. Movable; moved-from and default-made it stands for none.
+/// A callback that is in the list as long as this lives. Movable; moved-from and default-made it stands for
+/// none.
 class pressure_subscription {
  public:
   pressure_subscription() noexcept = default;
@@ -23,13 +24,13 @@ class pressure_subscription {
   using position = std::list<std::function<void()>>::iterator;
   explicit pressure_subscription(position where) noexcept : where_{where}, subscribed_{true} {}
 
-  position where_{};
+  position where_;
   bool subscribed_ = false;
 };
 
-/// Has `callback` called whenever memory gets short, on the thread that signals it. It must not throw, nor subscribe or
-/// unsubscribe. Every pool subscribes itself: its callback only asks the pool's owner to trim, who does so in its next
-/// call. @throws std::bad_alloc. Thread-safe.
+/// Has `callback` called whenever memory gets short, on the thread that signals it. It must not throw, nor
+/// subscribe or unsubscribe. Every pool subscribes itself: its callback only asks the pool's owner to trim,
+/// who does so in its next call. @throws std::bad_alloc. Thread-safe.
 [[nodiscard]] pressure_subscription on_memory_pressure(std::function<void()> callback);
 
 /// Calls all callbacks: memory is short. By hand, or by a `pressure_monitor`. Thread-safe.

@@ -18,11 +18,13 @@
 
 namespace tidemark {
 
-/// Memory for blocks that are freed in any order: a freed block comes back to the next request of its size class.
+/// Memory for blocks that are freed in any order: a freed block comes back to the next request of its size
+/// class.
 ///
-/// Use it where blocks of a few sizes come and go: nodes of containers, tensors of a training loop. For blocks that die
-/// together an `arena` is faster still; for several threads there is `synchronized_pool`. It takes the place of
-/// `std::pmr::unsynchronized_pool_resource`: the same constructors, `release()` and `upstream_resource()`.
+/// Use it where blocks of a few sizes come and go: nodes of containers, tensors of a training loop. For
+/// blocks that die together an `arena` is faster still; for several threads there is `synchronized_pool`. It
+/// takes the place of `std::pmr::unsynchronized_pool_resource`: the same constructors, `release()` and
+/// `upstream_resource()`.
 ///
 /// ```cpp
 /// pool nodes{{.max_cached_bytes = 64 * MiB, .name = "nodes"}};
@@ -30,17 +32,19 @@ namespace tidemark {
 /// void* tensor = nodes.allocate(4096);
 /// nodes.deallocate(tensor, 4096);  // the next allocate(4096) returns the same address
 /// ```
-/// A request takes the first block of its class's list (a hit). If the list is empty, a slab of blocks comes from the
-/// upstream (a miss). No block has a header. Requests beyond the largest class, or aligned to more than 64 bytes, go to
-/// the upstream one by one (a miss each) and straight back. Free blocks are held up to `max_cached_bytes`; beyond that
-/// and when memory is short (`on_memory_pressure`) slabs whose blocks are all free go back to the upstream.
+/// A request takes the first block of its class's list (a hit). If the list is empty, a slab of blocks comes
+/// from the upstream (a miss). No block has a header. Requests beyond the largest class, or aligned to more
+/// than 64 bytes, go to the upstream one by one (a miss each) and straight back. Free blocks are held up to
+/// `max_cached_bytes`; beyond that and when memory is short (`on_memory_pressure`) slabs whose blocks are all
+/// free go back to the upstream.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats`, and for each class
 /// `blocks in slabs == handed out + listed + uncarved + stranded`, every listed block being one of them.
 ///
-/// Complexity: allocate and deallocate O(1), but for misses and for trims, which are O(cached blocks) and happen once in
-/// `max_cached_bytes / 2` of deallocations at most. Thread-safety: one thread at a time, whom level 2 checks; the first
-/// to use the pool owns it until `hand_over()`. Pressure may be signalled by any thread.
+/// Complexity: allocate and deallocate O(1), but for misses and for trims, which are O(cached blocks) and
+/// happen once in `max_cached_bytes / 2` of deallocations at most. Thread-safety: one thread at a time, whom
+/// level 2 checks; the first to use the pool owns it until `hand_over()`. Pressure may be signalled by any
+/// thread.
 class pool final : public std::pmr::memory_resource {
  public:
   /// Alignment of every block, at least, where none is asked for.
@@ -54,8 +58,9 @@ class pool final : public std::pmr::memory_resource {
   explicit pool(pool_options const& options) : pool{options, options.upstream} {}
   /// As `options` say, but from `upstream`. @throws as above.
   pool(pool_options const& options, std::pmr::memory_resource* upstream);
-  /// As the standard's pools are made: classes that double from 64 bytes up to `largest_required_pool_block` (16 KiB if
-  /// that is 0, 1 MiB at most), slabs of at most `max_blocks_per_chunk` blocks, and nothing taken at the start.
+  /// As the standard's pools are made: classes that double from 64 bytes up to `largest_required_pool_block`
+  /// (16 KiB if that is 0, 1 MiB at most), slabs of at most `max_blocks_per_chunk` blocks, and nothing taken
+  /// at the start.
   explicit pool(std::pmr::pool_options const& options,
                 std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
   pool(pool const&) = delete;
@@ -64,10 +69,11 @@ class pool final : public std::pmr::memory_resource {
   ~pool() override;
 
   /// A block.
-  /// @param bytes may be 0: the block is then as good as one of the smallest class, and differs from all others.
+  /// @param bytes may be 0: the block is then as good as one of the smallest class, and differs from all
+  /// others.
   /// @param align a power of two.
-  /// @throws what the upstream throws, after giving back what is cached and asking once more; std::bad_alloc for sizes
-  /// near the largest. Nothing is handed out then, and the pool can be used as before.
+  /// @throws what the upstream throws, after giving back what is cached and asking once more; std::bad_alloc
+  /// for sizes near the largest. Nothing is handed out then, and the pool can be used as before.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
@@ -76,8 +82,8 @@ class pool final : public std::pmr::memory_resource {
     return allocate_slow(bytes, align);
   }
 
-  /// Gives a block back, with the size and alignment it was asked for with. Level 2 reports a block given back twice, of
-  /// another size, interior or foreign, and then does nothing.
+  /// Gives a block back, with the size and alignment it was asked for with. Level 2 reports a block given
+  /// back twice, of another size, interior or foreign, and then does nothing.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if constexpr (check_level >= 2) {
       if (!may_deallocate(block, bytes, align)) return;
@@ -87,9 +93,10 @@ class pool final : public std::pmr::memory_resource {
       deallocate_slow(block, bytes, align, result);
   }
 
-  /// Gives cached memory back to the upstream until `bytes_cached <= target_bytes`: slabs whose blocks are all free.
-  /// Where that is not enough, free blocks whose slab holds live ones are set aside (`bytes_stranded`); they are used
-  /// again before the upstream is asked. @return bytes given back. O(cached blocks * log(slabs)).
+  /// Gives cached memory back to the upstream until `bytes_cached <= target_bytes`: slabs whose blocks are
+  /// all free. Where that is not enough, free blocks whose slab holds live ones are set aside
+  /// (`bytes_stranded`); they are used again before the upstream is asked. @return bytes given back. O(cached
+  /// blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept;
 
   /// `trim(0)`: nothing is cached afterwards. Blocks that are handed out stay good, counts go on.
@@ -101,8 +108,8 @@ class pool final : public std::pmr::memory_resource {
   /// A snapshot in numbers. O(classes).
   [[nodiscard]] pool_stats stats() const noexcept;
 
-  /// Starts counting anew: allocations, deallocations, hits and misses from 0, the peak from what is cached now. What is
-  /// handed out and cached stays known.
+  /// Starts counting anew: allocations, deallocations, hits and misses from 0, the peak from what is cached
+  /// now. What is handed out and cached stays known.
   void reset_stats() noexcept;
 
   /// The options that hold, with all sizes of classes.

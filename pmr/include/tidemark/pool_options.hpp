@@ -19,9 +19,10 @@ struct pool_options {
   std::size_t medium_block_count = 8;
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
   std::size_t max_cached_bytes = 16 * MiB;
-  /// Sizes of the classes in bytes, rising, multiples of 16 from 32 bytes to 1 GiB, at most 64. Empty: 64, 128, 256, 512,
-  /// 1024, 2048, 4096, 8192 and 16384. `bucket_histogram` suggests sizes that fit a program.
-  std::vector<std::size_t> bucket_bytes = {};
+  /// Sizes of the classes in bytes, rising, multiples of 16 from 32 bytes to 1 GiB, at most 64. Empty: 64,
+  /// 128, 256, 512, 1024, 2048, 4096, 8192 and 16384. `bucket_histogram` suggests sizes that fit a program.
+  // GCC warns about members that are left out unless they have initializers.
+  std::vector<std::size_t> bucket_bytes = {};  // NOLINT(readability-redundant-member-init)
   /// Most blocks taken from the upstream at once; 0: no limit but the pool's own.
   std::size_t max_blocks_per_slab = 0;
   /// Where memory comes from; null: `std::pmr::get_default_resource()`.

@@ -8,13 +8,14 @@
 
 namespace tidemark {
 
-/// A snapshot of a pool. Bytes of blocks are those of their size class; blocks beyond the largest class count as they
-/// were asked for.
+/// A snapshot of a pool. Bytes of blocks are those of their size class; blocks beyond the largest class count
+/// as they were asked for.
 ///
 /// Whenever no call is going on:
 /// - `pool_hits + pool_misses == allocations`
 /// - `bytes_allocated == used_bytes`, the sum over blocks handed out; `bytes_requested <= bytes_allocated`
-/// - `bytes_cached` is the sum over free blocks ready to be handed out, `bytes_cached <= peak_cached_bytes`, and
+/// - `bytes_cached` is the sum over free blocks ready to be handed out, `bytes_cached <= peak_cached_bytes`,
+///   and
 ///   `bytes_cached <= pool_options::max_cached_bytes`
 /// - `held_bytes == bytes_allocated + bytes_cached + bytes_stranded`
 struct pool_stats {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// `pressure_monitor`: signals memory pressure when the kernel tells of it. Owns a thread and the files it reads.
+/// @file `pressure_monitor`: signals memory pressure when the kernel tells of it. Owns a thread and the files
+/// it reads.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace tidemark {
 struct pressure_monitor_options {
   /// The kernel's pressure stall information (docs.kernel.org/accounting/psi.html). Empty: not to be read.
   std::string psi_path = "/proc/pressure/memory";
-  /// The events of a cgroup v2 (docs.kernel.org/admin-guide/cgroup-v2.html, memory.events). Empty: not to be read;
-  /// "self": those of the group this process is in.
+  /// The events of a cgroup v2 (docs.kernel.org/admin-guide/cgroup-v2.html, memory.events). Empty: not to be
+  /// read; "self": those of the group this process is in.
   std::string events_path = "self";
   /// Pressure is when tasks were stalled for want of memory for this long ...
   std::chrono::microseconds stall = std::chrono::milliseconds{150};
@@ -27,15 +27,16 @@ struct pressure_monitor_options {
   bool background = true;
 };
 
-/// Calls `signal_memory_pressure()` when the kernel says that memory is short, so that pools give back what they cache.
+/// Calls `signal_memory_pressure()` when the kernel says that memory is short, so that pools give back what
+/// they cache.
 ///
 /// ```cpp
 /// pressure_monitor monitor;  // from here on; pools trim in their owners' next calls
 /// ```
-/// Pressure is a stall of PSI beyond the threshold (by the kernel's trigger where it lets us have one, otherwise by the
-/// growth of `total`), or a rising count of `high`, `max`, `oom` or `oom_kill` in memory.events. Files that are not there or
-/// not of that form are left alone; if none is left, the monitor does nothing, `sources()` says so, and the program calls
-/// `signal_memory_pressure()` itself. Thread-safe.
+/// Pressure is a stall of PSI beyond the threshold (by the kernel's trigger where it lets us have one,
+/// otherwise by the growth of `total`), or a rising count of `high`, `max`, `oom` or `oom_kill` in
+/// memory.events. Files that are not there or not of that form are left alone; if none is left, the monitor
+/// does nothing, `sources()` says so, and the program calls `signal_memory_pressure()` itself. Thread-safe.
 class pressure_monitor {
  public:
   /// What it found to listen to.

@@ -8,10 +8,11 @@
 
 namespace tidemark {
 
-/// A snapshot. What `stats()` of other resources counts of this has the same name there, and a word means the same
-/// everywhere: docs/design.md lists them.
+/// A snapshot. What `stats()` of other resources counts of this has the same name there, and a word means the
+/// same everywhere: docs/design.md lists them.
 ///
-/// `allocations - deallocations == used_blocks <= peak_blocks`, and `used_bytes <= peak_bytes <= total_bytes`.
+/// `allocations - deallocations == used_blocks <= peak_blocks`, and `used_bytes <= peak_bytes <=
+/// total_bytes`.
 struct resource_stats {
   char const* name = "";            ///< the resource's name
   std::uint64_t allocations = 0;    ///< blocks handed out so far

@@ -76,8 +76,8 @@ class statistics_resource final : public detail::resource_adaptor {
   /// `used_bytes` or `used_blocks` is 0. @throws std::logic_error if no frame is open.
   resource_stats pop_counters();
 
-  /// From here on the sizes of requests go into `sizes` as well, which then can suggest the classes of a pool; null:
-  /// no more. It must live as long. A size that there is no memory to record is left out.
+  /// From here on the sizes of requests go into `sizes` as well, which then can suggest the classes of a
+  /// pool; null: no more. It must live as long. A size that there is no memory to record is left out.
   void record_sizes(bucket_histogram* sizes) noexcept { sizes_.store(sizes, std::memory_order_relaxed); }
 
   /// Number of open frames.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// `synchronized_pool`: blocks that come back by size, for any number of threads. The pool owns the memory it took.
+/// @file `synchronized_pool`: blocks that come back by size, for any number of threads. The pool owns the
+/// memory it took.
 #pragma once
 
 #include <algorithm>
@@ -33,20 +33,21 @@ namespace detail {
 struct thread_cache;
 class thread_cache_list;
 
-/// Where a thread finds its cache of a pool without a search: an entry is right if it bears the pool's number, which no
-/// other pool ever bears.
+/// Where a thread finds its cache of a pool without a search: an entry is right if it bears the pool's
+/// number, which no other pool ever bears.
 struct cache_slot {
   unsigned long long pool = 0;
   thread_cache* cache = nullptr;
 };
 inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in turn cost a search now and then
-// Initial-exec, because the general model is a call of a function also where the linker turns it into two instructions. 128
-// bytes are what the C library keeps free for that in a shared library loaded later.
+// Initial-exec, because the general model is a call of a function also where the linker turns it into two
+// instructions. 128 bytes are what the C library keeps free for that in a shared library loaded later.
 [[gnu::tls_model(
     "initial-exec")]] extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
 
-/// A thread's free blocks of one pool: in lists, and in spare chains, so that a thread that frees and allocates about as
-/// much as its lists may hold does not go to the depot each time. The pool owns it; the thread alone uses it.
+/// A thread's free blocks of one pool: in lists, and in spare chains, so that a thread that frees and
+/// allocates about as much as its lists may hold does not go to the depot each time. The pool owns it; the
+/// thread alone uses it.
 ///
 /// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
@@ -63,8 +64,8 @@ struct thread_cache {
 
 }  // namespace detail
 
-/// `pool` for any number of threads: each has a cache of its own in front of a shared depot, so that threads meet once
-/// in many calls. A block may be freed by any thread.
+/// `pool` for any number of threads: each has a cache of its own in front of a shared depot, so that threads
+/// meet once in many calls. A block may be freed by any thread.
 ///
 /// It takes the place of `std::pmr::synchronized_pool_resource`. For one thread `pool` is faster.
 ///
@@ -73,17 +74,18 @@ struct thread_cache {
 /// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
-/// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`: half of it
-/// is for the caches, half for the depot. What a cache has too much goes to the depot a whole list at a time; what is
-/// too much there goes to the upstream. A cache goes to the depot when its thread ends. A trim by one thread, or
-/// pressure, reaches the caches of the others in their next call.
+/// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
+/// half of it is for the caches, half for the depot. What a cache has too much goes to the depot a whole list
+/// at a time; what is too much there goes to the upstream. A cache goes to the depot when its thread ends. A
+/// trim by one thread, or pressure, reaches the caches of the others in their next call.
 ///
-/// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new thread's
-/// share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up to 16 KiB a thread
-/// below the truth.
+/// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
+/// thread's share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up
+/// to 16 KiB a thread below the truth.
 ///
-/// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`. Thread-safety: any
-/// thread, any function, but for construction, destruction and `release()`, which want the pool for themselves.
+/// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
+/// Thread-safety: any thread, any function, but for construction, destruction and `release()`, which want the
+/// pool for themselves.
 class synchronized_pool final : public std::pmr::memory_resource {
  public:
   /// Alignment of every block, at least, where none is asked for.
@@ -101,7 +103,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
                              std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
   synchronized_pool(synchronized_pool const&) = delete;
   synchronized_pool& operator=(synchronized_pool const&) = delete;
-  /// Gives everything back to the upstream, also what is still handed out. Threads that used the pool may live on.
+  /// Gives everything back to the upstream, also what is still handed out. Threads that used the pool may
+  /// live on.
   ~synchronized_pool() override;
 
   /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
@@ -128,8 +131,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
       deallocate_slow(block, bytes, align, result);
   }
 
-  /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to the depot,
-  /// and it to `target_bytes`, in each one's next call. @return bytes given back by this call.
+  /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to
+  /// the depot, and it to `target_bytes`, in each one's next call. @return bytes given back by this call.
   std::size_t trim(std::size_t target_bytes = 0) noexcept;
 
   /// `trim(0)`.
@@ -138,8 +141,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   /// As `pool::release`. @pre no other thread is using the pool.
   void release() noexcept;
 
-  /// A snapshot, also while other threads use the pool: hits and misses add up, and no number is negative, but what is
-  /// handed out may be too high by what was allocated while it was read. O(threads * classes).
+  /// A snapshot, also while other threads use the pool: hits and misses add up, and no number is negative,
+  /// but what is handed out may be too high by what was allocated while it was read. O(threads * classes).
   [[nodiscard]] pool_stats stats() const noexcept;
 
   /// As `pool::reset_stats`.
@@ -217,8 +220,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   };
   [[nodiscard]] tally count() const noexcept;
   [[nodiscard]] std::size_t depot_bytes_max() const noexcept { return options_.max_cached_bytes / 2; }
-  // A quarter of a cache's share is for its lists, a quarter for the chain that it takes at a miss, the rest for spare
-  // chains. Chains are small enough to stay in a core's cache on their way from thread to thread.
+  // A quarter of a cache's share is for its lists, a quarter for the chain that it takes at a miss, the rest
+  // for spare chains. Chains are small enough to stay in a core's cache on their way from thread to thread.
   [[nodiscard]] std::size_t chain_bytes_max() const noexcept {
     return std::min<std::size_t>(share_bytes_ / 4, 128 * KiB);
   }

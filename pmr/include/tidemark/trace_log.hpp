@@ -24,8 +24,8 @@ class trace_slice;
 
 /// What a `trace_log` writes. At least one file must be named.
 struct trace_log_options {
-  // GCC warns about members that are left out unless they have initializers, which clang-tidy finds redundant.
-  // NOLINTBEGIN(readability-redundant-member-init)
+  // GCC warns about members that are left out unless they have initializers, which clang-tidy finds
+  // redundant. NOLINTBEGIN(readability-redundant-member-init)
   /// Path of the CSV file: a row an event, which programs can replay and `tidemark-report` shows.
   /// Empty: none.
   std::string csv{};

@@ -23,6 +23,7 @@ struct free_block {
   std::size_t chain_blocks;
 };
 static_assert(sizeof(free_block) <= size_classes::block_bytes_min);
+inline constexpr std::size_t link_bytes = sizeof(free_block*);  // of a block in a list, all that is used
 
 /// A list of free blocks of one size, linked through their first words.
 struct block_chain {
@@ -50,27 +51,28 @@ class single_writer {
 
 /// The next block of a list. It may be read although nobody may touch free blocks.
 [[nodiscard]] inline free_block* next_of(free_block* block) noexcept {
-  hand_out(reinterpret_cast<std::uintptr_t>(block), sizeof block->next);
-  mark_defined(reinterpret_cast<std::uintptr_t>(block), sizeof block->next);
+  hand_out(reinterpret_cast<std::uintptr_t>(block), link_bytes);
+  mark_defined(reinterpret_cast<std::uintptr_t>(block), link_bytes);
   free_block* const next = block->next;
-  withhold(reinterpret_cast<std::uintptr_t>(block), sizeof block->next);
+  withhold(reinterpret_cast<std::uintptr_t>(block), link_bytes);
   return next;
 }
 
 /// Makes `block` the first of a list.
 inline void link(free_block* block, free_block* next) noexcept {
-  hand_out(reinterpret_cast<std::uintptr_t>(block), sizeof block->next);
+  hand_out(reinterpret_cast<std::uintptr_t>(block), link_bytes);
   block->next = next;
-  withhold(reinterpret_cast<std::uintptr_t>(block), sizeof block->next);
+  withhold(reinterpret_cast<std::uintptr_t>(block), link_bytes);
 }
 
-/// What became of a block given back: it is in its list; it is, and more is cached than `watermark`; or nothing was done.
+/// What became of a block given back: it is in its list; it is, and more is cached than `watermark`; or
+/// nothing was done.
 enum class given { kept, over_watermark, not_fast };
 
 /// Free blocks in lists, last in, first out, and the counts of what went in and out.
 ///
-/// Invariants, per bucket: `listed_blocks == net_received + deallocations - allocations`, which is the length of the
-/// list; blocks of size 0 bytes and of `block_bytes` bytes are the same to it.
+/// Invariants, per bucket: `listed_blocks == net_received + deallocations - allocations`, which is the length
+/// of the list; blocks of size 0 bytes and of `block_bytes` bytes are the same to it.
 ///
 /// One thread at a time, but for `request_attention` and what counts, which any thread may read.
 class block_cache {
@@ -94,7 +96,8 @@ class block_cache {
     for (std::size_t i = 0; i < classes.count(); ++i) buckets_[i].block_bytes = classes.bytes(i);
   }
 
-  /// A block, or null: then this is none for the fast path (size, alignment, attention), or its list is empty. O(1).
+  /// A block, or null: then this is none for the fast path (size, alignment, attention), or its list is
+  /// empty. O(1).
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
     if (!is_fast(bytes, align)) [[unlikely]]
       return nullptr;
@@ -159,16 +162,19 @@ class block_cache {
     requested_bytes_.set(0);
   }
 
-  /// Bytes that are counted as cached here: `give` adds, `take` subtracts, and the owner counts what else comes and goes.
+  /// Bytes that are counted as cached here: `give` adds, `take` subtracts, and the owner counts what else
+  /// comes and goes.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_.value(); }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_.add(bytes); }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_.subtract(bytes); }
-  /// Bytes asked for, less those given back: of one cache it may wrap below 0, over all caches of a pool it does not.
+  /// Bytes asked for, less those given back: of one cache it may wrap below 0, over all caches of a pool it
+  /// does not.
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_.value(); }
   /// `give` tells when more than this is cached.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
 
-  /// Makes the owner's next `take` or `give` fail, so that it comes to its slow path and calls `attend`. Any thread.
+  /// Makes the owner's next `take` or `give` fail, so that it comes to its slow path and calls `attend`. Any
+  /// thread.
   void request_attention() noexcept {
     attention_.store(true);
     align_max_.store(0);  // no alignment is that small: the check that the fast path has anyway fails

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// Which blocks a resource has handed out, for resources that check what they get back. Owns its own records only.
+/// @file Which blocks a resource has handed out, for resources that check what they get back. Owns its own
+/// records only.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ struct ledger_entry {
   std::uint64_t number = 0;     ///< which request to its resource it was, from 1; 0 where nobody counts
 };
 
-/// The live blocks by address, and the addresses of those given back last. Tells a double free from a wrong size, an
-/// interior pointer or a foreign one.
+/// The live blocks by address, and the addresses of those given back last. Tells a double free from a wrong
+/// size, an interior pointer or a foreign one.
 ///
-/// Its records come from `operator new`, never from a resource that is being checked. O(log blocks) a call. One thread
-/// at a time.
+/// Its records come from `operator new`, never from a resource that is being checked. O(log blocks) a call.
+/// One thread at a time.
 class block_ledger {
  public:
   using blocks = std::map<std::uintptr_t, ledger_entry>;
@@ -36,8 +36,8 @@ class block_ledger {
 
   /// A block is being given back.
   /// @param kind, resource what resource it is, for the report: `pool 'step': double free of ...`
-  /// @return what was recorded; nothing, after a report of `violation_kind::bad_deallocate`, if it may not be given back
-  /// so: the block is then still recorded as it was.
+  /// @return what was recorded; nothing, after a report of `violation_kind::bad_deallocate`, if it may not be
+  /// given back so: the block is then still recorded as it was.
   std::optional<ledger_entry> remove(char const* kind, char const* resource, void const* block,
                                      std::size_t bytes, std::size_t align) noexcept;
 

@@ -11,8 +11,8 @@
 
 namespace tidemark::detail {
 
-/// Chains are linked through their first blocks, so that one comes and goes in O(1) whatever its length: the magazines
-/// of Bonwick and Adams ("Magazines and Vmem", 2001), without the magazines.
+/// Chains are linked through their first blocks, so that one comes and goes in O(1) whatever its length: the
+/// magazines of Bonwick and Adams ("Magazines and Vmem", 2001), without the magazines.
 ///
 /// Invariant: `blocks()` is the sum of the lengths of the chains. One thread at a time.
 class chain_stack {

@@ -14,8 +14,8 @@
 
 namespace tidemark::detail {
 
-/// A `chain_stack` for each size class, each behind a lock of its own, which is held for a few instructions only.
-/// Thread-safe.
+/// A `chain_stack` for each size class, each behind a lock of its own, which is held for a few instructions
+/// only. Thread-safe.
 class depot {
  public:
   /// Leaves a chain. O(1).

@@ -15,8 +15,8 @@ namespace tidemark::detail {
 
 /// A sorted list of block sizes.
 ///
-/// Invariants: `block_bytes_min <= bytes(0) < bytes(1) < ... <= block_bytes_max`, each a multiple of `granule_bytes`;
-/// `table_[(n + 15) / 16]` is the least `i` with `bytes(i) >= n`, for `n <= table_bytes_max`.
+/// Invariants: `block_bytes_min <= bytes(0) < bytes(1) < ... <= block_bytes_max`, each a multiple of
+/// `granule_bytes`; `table_[(n + 15) / 16]` is the least `i` with `bytes(i) >= n`, for `n <= table_bytes_max`.
 class size_classes {
  public:
   static constexpr std::size_t count_max = 64;
@@ -33,7 +33,8 @@ class size_classes {
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return bytes_[i]; }
   [[nodiscard]] std::size_t largest_bytes() const noexcept { return bytes_[count_ - 1]; }
-  /// What the addresses of blocks are multiples of: as many powers of two as are in the size, up to `alignment_max`.
+  /// What the addresses of blocks are multiples of: as many powers of two as are in the size, up to
+  /// `alignment_max`.
   [[nodiscard]] std::size_t alignment(std::size_t i) const noexcept {
     return std::min(bytes_[i] & (~bytes_[i] + 1), alignment_max);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// `slab_store`: where a pool's blocks come from: slabs and single large blocks of an upstream, which the store owns.
+/// @file `slab_store`: where a pool's blocks come from: slabs and single large blocks of an upstream, which
+/// the store owns.
 #pragma once
 
 #include <array>
@@ -15,11 +15,12 @@
 
 namespace tidemark::detail {
 
-/// Slabs: pieces of upstream memory, each cut into blocks of one class. Nothing is stored in or beside a block; one
-/// record a slab says how many of its blocks were never used or are set aside.
+/// Slabs: pieces of upstream memory, each cut into blocks of one class. Nothing is stored in or beside a
+/// block; one record a slab says how many of its blocks were never used or are set aside.
 ///
-/// A block is in one of four places: handed out, in a list (a cache's or a depot's), *uncarved* (never used; at most one
-/// slab of a class has such blocks), or *stranded*: set aside by a trim because its slab cannot go back yet.
+/// A block is in one of four places: handed out, in a list (a cache's or a depot's), *uncarved* (never used;
+/// at most one slab of a class has such blocks), or *stranded*: set aside by a trim because its slab cannot
+/// go back yet.
 ///
 /// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
 /// `held_bytes() == sum of blocks * block size + sum over large blocks`.
@@ -32,13 +33,14 @@ class slab_store {
   slab_store& operator=(slab_store const&) = delete;
   ~slab_store() { release(); }
 
-  /// Takes a slab from the upstream, if possible of the size that suits the class, with `blocks_wanted` blocks if that
-  /// is not 0, and with `bytes_max` bytes at most, or one block. Its blocks are uncarved.
-  /// @pre the class has no uncarved blocks. @return its bytes. @throws what the upstream throws; nothing has changed then.
+  /// Takes a slab from the upstream, if possible of the size that suits the class, with `blocks_wanted`
+  /// blocks if that is not 0, and with `bytes_max` bytes at most, or one block. Its blocks are uncarved.
+  /// @pre the class has no uncarved blocks. @return its bytes. @throws what the upstream throws; nothing has
+  /// changed then.
   std::size_t add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t bytes_max);
 
-  /// Uncarved blocks of a class: a page of them at a time, so that memory is not touched long before its use, and
-  /// `bytes_max` or one block at most.
+  /// Uncarved blocks of a class: a page of them at a time, so that memory is not touched long before its use,
+  /// and `bytes_max` or one block at most.
   [[nodiscard]] block_chain carve(std::size_t index, std::size_t bytes_max) noexcept;
   /// Stranded blocks of one slab of a class, `bytes_max` or one block at most. O(slabs + blocks taken).
   [[nodiscard]] block_chain take_stranded(std::size_t index, std::size_t bytes_max) noexcept;
@@ -48,14 +50,16 @@ class slab_store {
     std::size_t listed = 0;    // blocks
     std::size_t uncarved = 0;  // blocks
   };
-  /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` of listed and uncarved blocks are gone.
-  /// `list` holds all free blocks of the class but the uncarved and the stranded. O(length * log(slabs)).
+  /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` of listed and uncarved
+  /// blocks are gone. `list` holds all free blocks of the class but the uncarved and the stranded. O(length *
+  /// log(slabs)).
   trimmed release_free_slabs(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
-  /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside * log(slabs)).
+  /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside *
+  /// log(slabs)).
   trimmed strand(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
 
-  /// A block for itself, with any size and alignment. @throws std::bad_alloc, or what the upstream throws; nothing has
-  /// changed then. O(1).
+  /// A block for itself, with any size and alignment. @throws std::bad_alloc, or what the upstream throws;
+  /// nothing has changed then. O(1).
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
   /// Gives such a block back. O(1).
   void deallocate_large(void* block) noexcept;
@@ -93,7 +97,8 @@ class slab_store {
     std::size_t blocks = 0;
     std::size_t stranded = 0;
   };
-  // Just before a large block, so that it is found in O(1), and all of them when the store lets everything go.
+  // Just before a large block, so that it is found in O(1), and all of them when the store lets everything
+  // go.
   struct alignas(16) large_block {
     large_block* previous;
     large_block* next;

@@ -12,26 +12,26 @@ namespace tidemark::detail {
 
 /// One `T` for each thread that asks for it, made at its first use and destroyed when the thread ends.
 ///
-/// A plain pointer, and owned by a key of the threads library, because destructors of other thread_local objects may
-/// still use it: they run before the key's, and in any order. The main thread's is not destroyed.
+/// A plain pointer, and owned by a key of the threads library, because destructors of other thread_local
+/// objects may still use it: they run before the key's, and in any order. The main thread's is not destroyed.
 template <class T>
 class thread_owned {
  public:
   /// This thread's, or null if there is none yet, or no more.
-  [[nodiscard]] static T* find() noexcept { return object_; }
+  [[nodiscard]] static T* find() noexcept { return this_threads; }
   /// This thread's. @throws std::bad_alloc.
   [[nodiscard]] static T& get() {
-    if (object_ == nullptr) {
+    if (this_threads == nullptr) {
       auto made = std::make_unique<T>();
       if (pthread_setspecific(key(), made.get()) != 0) throw std::bad_alloc{};
-      object_ = made.release();
+      this_threads = made.release();
     }
-    return *object_;
+    return *this_threads;
   }
 
  private:
   static void destroy(void* object) {
-    object_ = nullptr;
+    this_threads = nullptr;
     delete static_cast<T*>(object);
   }
   static pthread_key_t key() {
@@ -43,7 +43,7 @@ class thread_owned {
     return key;
   }
 
-  static inline thread_local T* object_ = nullptr;
+  static inline thread_local T* this_threads = nullptr;
 };
 
 }  // namespace tidemark::detail
