@@ -2,6 +2,7 @@
 #include <tidemark/pool.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 #include <tidemark/detail/identity.hpp>
@@ -55,6 +56,7 @@ void* pool::allocate_slow(std::size_t bytes, std::size_t align) {
   detail::block_cache::bucket& bucket = cache_.at(index);
   if (bucket.free == nullptr) refill(index);
   void* const block = cache_.take_from(bucket, bytes);
+  strand(options_.max_cached_bytes);  // of a new slab, what is more than may be cached
   note_cached();
   return block;
 }
@@ -70,8 +72,11 @@ void pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align, de
     }
     (void)cache_.give_to(cache_.at(index), block, bytes);
   }
-  if (cache_.cached_bytes() > options_.max_cached_bytes) {
-    (void)trim(options_.max_cached_bytes / limit_divisor);
+  const std::size_t cached = cache_.cached_bytes();
+  if (cached > options_.max_cached_bytes || cached > cached_at_retrim()) {
+    (void)release_free_slabs(options_.max_cached_bytes / limit_divisor);
+    strand(options_.max_cached_bytes / limit_divisor);
+    live_at_trim_ = live_bytes();
   }
   note_cached();
 }
@@ -87,7 +92,8 @@ void pool::refill(std::size_t index) {
     cache_.add_cached(chain.blocks * bucket.block_bytes);
   }
   if (chain.blocks == 0) {
-    cache_.add_cached(ask_upstream([&] { return store_.add_slab(index, 0, room + bucket.block_bytes); }));
+    cache_.add_cached(
+        ask_upstream([&] { return store_.add_slab(index, 0, std::numeric_limits<std::size_t>::max()); }));
     ++misses_;
     chain = store_.carve(index, options_.max_cached_bytes);
   }
@@ -100,7 +106,19 @@ void pool::attend() noexcept {
 
 void pool::note_cached() noexcept {
   peak_cached_bytes_ = std::max(peak_cached_bytes_, cache_.cached_bytes());
-  cache_.set_watermark(std::min(peak_cached_bytes_, options_.max_cached_bytes));
+  cache_.set_watermark(std::min({peak_cached_bytes_, options_.max_cached_bytes, cached_at_retrim()}));
+}
+
+std::size_t pool::live_bytes() const noexcept {
+  return store_.held_bytes() - store_.large_bytes() - store_.stranded_bytes() - cache_.cached_bytes();
+}
+
+// Slabs that a trim could not give back may be all free once half of what was live then is freed: with so
+// much cached it is time to look again. Half each time, so that all such trims cost as much as a few.
+std::size_t pool::cached_at_retrim() const noexcept {
+  if (store_.stranded_bytes() == 0 || live_at_trim_ == 0) return std::numeric_limits<std::size_t>::max();
+  const std::size_t free_then = cache_.cached_bytes() + live_bytes();  // were everything freed
+  return free_then - std::min(free_then, live_at_trim_ / 2 + 1);
 }
 
 void pool::account(std::size_t index, detail::slab_store::trimmed gone) noexcept {
@@ -112,8 +130,9 @@ void pool::account(std::size_t index, detail::slab_store::trimmed gone) noexcept
 // Both start with the largest blocks, of which the fewest need to be touched.
 std::size_t pool::release_free_slabs(std::size_t target_bytes) noexcept {
   const std::size_t held_before = store_.held_bytes();
-  for (std::size_t i = cache_.classes().count(); i-- > 0 && cache_.cached_bytes() > target_bytes;) {
-    account(i, store_.release_free_slabs(i, cache_.at(i).free, cache_.cached_bytes() - target_bytes));
+  const auto free_bytes = [&] { return cache_.cached_bytes() + store_.stranded_bytes(); };
+  for (std::size_t i = cache_.classes().count(); i-- > 0 && free_bytes() > target_bytes;) {
+    account(i, store_.release_free_slabs(i, cache_.at(i).free, free_bytes() - target_bytes));
   }
   return held_before - store_.held_bytes();
 }
@@ -128,6 +147,8 @@ std::size_t pool::trim(std::size_t target_bytes) noexcept {
   if constexpr (check_level >= 2) before_use("trim");
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
+  live_at_trim_ = live_bytes();
+  note_cached();
   return returned;
 }
 
@@ -139,6 +160,7 @@ void pool::release() noexcept {
   store_.release();
   cache_.forget();
   large_.deallocations = large_.allocations;
+  live_at_trim_ = 0;
 }
 
 pool::counts pool::totals() const noexcept {

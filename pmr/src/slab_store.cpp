@@ -83,8 +83,11 @@ block_chain slab_store::carve(std::size_t index, std::size_t bytes_max) noexcept
 block_chain slab_store::take_stranded(std::size_t index, std::size_t bytes_max) noexcept {
   tier& its_tier = tiers_[index];
   if (its_tier.stranded == 0) return {};
-  const auto from =
-      std::ranges::find_if(slabs_, [&](slab const& s) { return s.index == index && s.stranded > 0; });
+  slab* from = find(its_tier.stranding);
+  if (from == nullptr || from->index != index || from->stranded == 0) {
+    from = &*std::ranges::find_if(slabs_, [&](slab const& s) { return s.index == index && s.stranded > 0; });
+    its_tier.stranding = from->first;
+  }
   const std::size_t blocks_max = std::max<std::size_t>(1, bytes_max / classes_.bytes(index));
   block_chain chain{from->stranded_list, 1};
   free_block* last = chain.first;
@@ -102,20 +105,25 @@ block_chain slab_store::take_stranded(std::size_t index, std::size_t bytes_max) 
 
 slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block*& list,
                                                    std::size_t bytes_wanted) noexcept {
-  const std::size_t block_bytes = classes_.bytes(index);
-  for (slab& s : slabs_) s.counted = 0;
   for (free_block* block = list; block != nullptr; block = next_of(block)) ++find(address_of(block))->counted;
 
+  // Only slabs that have a block in the list, or uncarved ones, can be all free: where all are stranded, it went back.
   trimmed gone;
   bool any = false;
-  for (slab& s : slabs_) {
-    const bool enough = (gone.listed + gone.uncarved) * block_bytes >= bytes_wanted;
-    s.leaving = !enough && s.index == index && s.counted + s.uncarved + s.stranded == s.blocks;
-    if (!s.leaving) continue;
-    any = true;
+  const auto consider = [&](slab& s) {
+    const bool enough = gone.bytes >= bytes_wanted;
+    if (enough || s.leaving || s.counted + s.uncarved + s.stranded != s.blocks) return;
+    s.leaving = any = true;
     gone.listed += s.counted;
     gone.uncarved += s.uncarved;
+    gone.bytes += bytes_of(s);
+  };
+  if (slab* carving = find(tiers_[index].carving); carving != nullptr && carving->index == index) {
+    consider(*carving);
   }
+  for (free_block* block = list; block != nullptr; block = next_of(block)) consider(*find(address_of(block)));
+  for (free_block* block = list; block != nullptr; block = next_of(block))
+    find(address_of(block))->counted = 0;
   if (!any) return gone;
 
   // Takes the blocks of such slabs out of the list, and keeps the order of the others.
@@ -149,6 +157,7 @@ slab_store::trimmed slab_store::strand(std::size_t index, free_block*& list,
     link(block, its_slab->stranded_list);
     its_slab->stranded_list = block;
     ++its_slab->stranded;
+    tiers_[index].stranding = its_slab->first;
   };
   while (list != nullptr && gone.listed * block_bytes < bytes_wanted) {
     free_block* const next = next_of(list);
@@ -166,6 +175,7 @@ slab_store::trimmed slab_store::strand(std::size_t index, free_block*& list,
       block = next;
     }
   }
+  gone.bytes = (gone.listed + gone.uncarved) * block_bytes;
   tiers_[index].stranded += gone.listed + gone.uncarved;
   stranded_bytes_ += (gone.listed + gone.uncarved) * block_bytes;
   return gone;
@@ -219,7 +229,7 @@ void slab_store::give_back(large_block* header) noexcept {
 void slab_store::release() noexcept {
   while (large_ != nullptr) give_back(std::exchange(large_, large_->next));
   for (slab const& s : slabs_) give_back(s);
-  slabs_.clear();
+  std::pmr::vector<slab>{slabs_.get_allocator()}.swap(slabs_);  // its memory is the upstream's too
   tiers_ = {};
   large_bytes_ = held_bytes_ = 0;
 }

@@ -111,13 +111,13 @@ void threaded_replay::run(std::pmr::memory_resource& resource) {
     for (trace_event const& event : events) {
       std::atomic<void*>& place = blocks_[event.block];
       if (event.allocates) {
-        void* const block = resource.allocate(event.bytes);
+        void* const block = resource.allocate(event.bytes, replay_alignment);
         if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
         place.store(block, std::memory_order_release);
       } else {
         void* block = nullptr;
         while ((block = place.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
-        resource.deallocate(block, event.bytes);
+        resource.deallocate(block, event.bytes, replay_alignment);
       }
     }
   };

@@ -137,6 +137,8 @@ class pool final : public std::pmr::memory_resource {
   auto ask_upstream(Ask ask);
   void attend() noexcept;
   void note_cached() noexcept;
+  [[nodiscard]] std::size_t live_bytes() const noexcept;
+  [[nodiscard]] std::size_t cached_at_retrim() const noexcept;
   std::size_t release_free_slabs(std::size_t target_bytes) noexcept;
   void strand(std::size_t target_bytes) noexcept;
   void account(std::size_t index, detail::slab_store::trimmed gone) noexcept;
@@ -160,6 +162,7 @@ class pool final : public std::pmr::memory_resource {
   std::uint64_t misses_ = 0;
   counts at_reset_{};  // totals when counting began anew
   std::size_t peak_cached_bytes_ = 0;
+  std::size_t live_at_trim_ = 0;                // in blocks of the classes, after the last trim
   mutable void const* owner_thread_ = nullptr;  // level 2 only
   detail::block_ledger ledger_;                 // level 2 only
   pressure_subscription pressure_;

@@ -49,10 +49,12 @@ class slab_store {
   struct trimmed {
     std::size_t listed = 0;    // blocks
     std::size_t uncarved = 0;  // blocks
+    std::size_t bytes = 0;     // of all that went, stranded blocks of slabs included
   };
-  /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` of listed and uncarved
-  /// blocks are gone. `list` holds all free blocks of the class but the uncarved and the stranded. O(length *
-  /// log(slabs)).
+  /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` are gone. `list` holds all
+  /// free blocks of the class but the uncarved and the stranded.
+  /// @pre no slab has only stranded blocks: a trim strands nothing before it has given back what it can.
+  /// O(length * log(slabs)), and O(slabs) if one goes back.
   trimmed release_free_slabs(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
   /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside *
   /// log(slabs)).
@@ -89,13 +91,14 @@ class slab_store {
     std::size_t uncarved;
     std::size_t stranded;
     free_block* stranded_list;
-    std::size_t counted;  // these two mean something during release_free_slabs only: blocks seen in the list,
-    bool leaving;         // and whether all are free and it goes back
+    std::size_t counted;  // blocks seen in a list; 0 but during release_free_slabs
+    bool leaving;         // all are free and it goes back; false but during release_free_slabs
   };
   struct tier {
     std::uintptr_t carving = 0;  // an address in the slab that has uncarved blocks
     std::size_t blocks = 0;
     std::size_t stranded = 0;
+    std::uintptr_t stranding = 0;  // an address in the slab that blocks were stranded in last
   };
   // Just before a large block, so that it is found in O(1), and all of them when the store lets everything
   // go.
