@@ -107,7 +107,6 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
                                                    std::size_t bytes_wanted) noexcept {
   for (free_block* block = list; block != nullptr; block = next_of(block)) ++find(address_of(block))->counted;
 
-  // Only slabs that have a block in the list, or uncarved ones, can be all free: where all are stranded, it went back.
   trimmed gone;
   bool any = false;
   const auto consider = [&](slab& s) {
@@ -120,6 +119,12 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
   };
   if (slab* carving = find(tiers_[index].carving); carving != nullptr && carving->index == index) {
     consider(*carving);
+  }
+  if (std::exchange(tiers_[index].may_be_free, false)) {
+    for (slab& s : slabs_) {
+      if (s.index == index) consider(s);
+    }
+    tiers_[index].may_be_free = gone.bytes >= bytes_wanted;  // then some were not considered
   }
   for (free_block* block = list; block != nullptr; block = next_of(block)) consider(*find(address_of(block)));
   for (free_block* block = list; block != nullptr; block = next_of(block))
@@ -158,6 +163,8 @@ slab_store::trimmed slab_store::strand(std::size_t index, free_block*& list,
     its_slab->stranded_list = block;
     ++its_slab->stranded;
     tiers_[index].stranding = its_slab->first;
+    // Other threads may have freed the last of its blocks since the trim looked for such slabs.
+    if (its_slab->stranded + its_slab->uncarved == its_slab->blocks) tiers_[index].may_be_free = true;
   };
   while (list != nullptr && gone.listed * block_bytes < bytes_wanted) {
     free_block* const next = next_of(list);

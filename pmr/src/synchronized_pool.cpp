@@ -2,7 +2,8 @@
 #include <tidemark/synchronized_pool.hpp>
 
 #include <algorithm>
-#include <bit>
+#include <atomic>
+#include <limits>
 #include <map>
 #include <new>
 #include <stdexcept>
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/detail/identity.hpp>
 #include <tidemark/detail/thread_owned.hpp>
 #include <tidemark/violation.hpp>
 
@@ -24,16 +24,22 @@ constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots{};
 namespace {
 
 // The pools that are there, by number: a thread that ends may have caches of pools that are gone. Never
-// destroyed, because threads may end at any time of the program's end. The lock is recursive, because a
-// pool's upstream may be another such pool, which a thread that ends then uses for the first time.
+// destroyed, because threads may end at any time of the program's end. Nothing else is locked, and nothing is
+// called, while its lock is held.
 struct pool_registry {
-  std::recursive_mutex mutex;
+  std::mutex mutex;
   std::map<unsigned long long, synchronized_pool*> pools;
 };
 
 pool_registry& registry() {
   static auto* const all = new pool_registry;
   return *all;
+}
+
+// Numbers of their own, so that the pools of a program take its threads' slots in turn.
+unsigned long long next_pool_number() noexcept {
+  static std::atomic<unsigned long long> last{0};
+  return ++last;
 }
 
 }  // namespace
@@ -46,10 +52,10 @@ class thread_cache_list {
   thread_cache_list& operator=(thread_cache_list const&) = delete;
   ~thread_cache_list() {
     cache_slots = {};
-    const std::scoped_lock lock{registry().mutex};  // so that no pool goes meanwhile
     for (cache_slot const& entry : entries_) {
-      if (const auto found = registry().pools.find(entry.pool); found != registry().pools.end()) {
-        found->second->end(entry.cache);
+      if (synchronized_pool* const pool = pin(entry.pool)) {
+        pool->end(entry.cache);
+        unpin(*pool);
       }
     }
   }
@@ -71,18 +77,34 @@ class thread_cache_list {
   void add(unsigned long long pool, thread_cache* cache) noexcept { entries_.push_back({pool, cache}); }
 
  private:
+  // The pool, if it is there; it then waits with its end for `unpin`.
+  static synchronized_pool* pin(unsigned long long number) {
+    const std::scoped_lock lock{registry().mutex};
+    const auto found = registry().pools.find(number);
+    if (found == registry().pools.end()) return nullptr;
+    ++found->second->pins_;
+    return found->second;
+  }
+  static void unpin(synchronized_pool& pool) noexcept {
+    // Under the lock, so that the pool is not gone before it was told.
+    const std::scoped_lock lock{registry().mutex};
+    --pool.pins_;
+    pool.pins_.notify_all();
+  }
+
   std::vector<cache_slot> entries_;
 };
 
 }  // namespace detail
 
 synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
-    : id_{detail::next_identity()},
+    : id_{detail::next_pool_number()},
       classes_{options.name, options.bucket_bytes},
       options_{detail::completed(options, classes_,
                                  upstream != nullptr ? upstream : std::pmr::get_default_resource())},
       store_{classes_, options_.upstream, options.max_blocks_per_slab} {
   shared_bytes_ = detail::preallocate(store_, classes_, options_, depot_bytes_max());
+  publish();
   peak_cached_bytes_ = shared_bytes_;
   update_share();
   {
@@ -102,6 +124,10 @@ synchronized_pool::~synchronized_pool() {
     const std::scoped_lock lock{detail::registry().mutex};
     detail::registry().pools.erase(id_);  // from here on no thread that ends looks for its cache
   }
+  for (std::size_t pins = pins_; pins != 0; pins = pins_) pins_.wait(pins);
+  {
+    const std::scoped_lock lock{detail::registry().mutex};
+  }  // until the last unpin has left it
   while (caches_ != nullptr) delete std::exchange(caches_, caches_->next);
 }
 
@@ -124,6 +150,13 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
   }
   detail::cache_slots[id_ % detail::cache_slot_count] = {id_, cache};
   return *cache;
+}
+
+// This thread's cache if it has one, whether or not its slot is another pool's at the moment.
+detail::thread_cache* synchronized_pool::find_cache_anywhere() const noexcept {
+  if (detail::thread_cache* const cache = find_cache()) return cache;
+  auto const* const caches = detail::thread_owned<detail::thread_cache_list>::find();
+  return caches != nullptr ? caches->find(id_) : nullptr;
 }
 
 // The thread has ended: its blocks go to the depot, its counts to those of all such threads.
@@ -163,6 +196,8 @@ auto synchronized_pool::ask_upstream(Ask ask) {
   try {
     return ask();
   } catch (std::bad_alloc const&) {
+    if (detail::thread_cache* const own = find_cache_anywhere()) leave_all(*own);
+    request_trim(0);
     if (release_free_slabs(0) == 0) throw;
   }
   return ask();
@@ -178,6 +213,7 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   void* const block = cache.blocks.take_from(bucket, bytes);
   // After the allocation is counted, so that at no moment more misses than allocations are.
   if (from == refill_source::upstream) ++misses_;
+  if (from == refill_source::upstream) keep_to_limit();
   if (from == refill_source::own) update_watermark(cache);
   else note_peak(cache);
   return block;
@@ -202,9 +238,9 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
       deallocate_without_cache(index, block, bytes);
       return;
     }
-    (void)cache->blocks.give_to(cache->blocks.at(index), block, bytes);
+    result = cache->blocks.give_to(cache->blocks.at(index), block, bytes);
   }
-  settle(*cache);
+  if (result == detail::given::over_watermark) settle(*cache);
 }
 
 // Puts blocks into an empty list: a spare chain of the thread, one of the depot, or new ones.
@@ -225,11 +261,12 @@ synchronized_pool::refill_source synchronized_pool::refill(detail::thread_cache&
       shared = chain.blocks == 0;
     }
     if (chain.blocks == 0) {
-      const std::size_t room = depot_bytes_max() - std::min<std::size_t>(shared_bytes_, depot_bytes_max());
-      shared_bytes_ += ask_upstream([&] { return store_.add_slab(index, 0, room + bucket.block_bytes); });
+      shared_bytes_ +=
+          ask_upstream([&] { return store_.add_slab(index, 0, std::numeric_limits<std::size_t>::max()); });
       asked = true;
       chain = store_.carve(index, chain_bytes_max());
     }
+    publish();
   }
   const std::size_t bytes = chain.blocks * bucket.block_bytes;
   if (shared) shared_bytes_ -= bytes;
@@ -258,6 +295,20 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
   }
   keep_to_limit();
   note_peak(cache);
+  if (!half_is_gone()) return;
+  // What other threads cache may be all that keeps slabs from going back.
+  request_trim(depot_bytes_max() / 2);
+  (void)cache.blocks.attend();
+  cache.trims_seen = trims_;
+  leave_all(cache);
+  (void)trim_shared(depot_bytes_max() / 2);
+  note_peak(cache);
+}
+
+// Blocks were set aside, and half of what was live then is free now: their slabs may be all free.
+bool synchronized_pool::half_is_gone() const noexcept {
+  const std::size_t live = live_bytes_, before = live_at_trim_;
+  return stranded_bytes_ != 0 && live < before && live <= before / 2;
 }
 
 // With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost
@@ -268,7 +319,15 @@ void synchronized_pool::note_peak(detail::thread_cache& cache) noexcept {
     const std::scoped_lock lock{caches_mutex_};
     const std::size_t cached = cached_bytes();
     peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
-    const std::size_t headroom = peak_cached_bytes_ - cached;
+    std::size_t headroom = peak_cached_bytes_ - cached;
+    const std::size_t reachable = reachable_bytes_;
+    const std::size_t live = reachable - std::min(reachable, cached);
+    live_bytes_ = live;
+    if (stranded_bytes_ != 0) {
+      if (live_at_trim_ == 0) live_at_trim_ = live;
+      const std::size_t half = live_at_trim_ / 2;
+      if (live > half) headroom = std::min(headroom, live - half - 1);
+    }
     cache.bytes_at_peak =
         cache.blocks.cached_bytes() + (cache_count_ > 1 ? std::max(headroom, unnoticed_bytes_max) : headroom);
   }
@@ -329,9 +388,12 @@ void synchronized_pool::deallocate_without_cache(std::size_t index, void* block,
   detail::withhold(reinterpret_cast<std::uintptr_t>(block), classes_.bytes(index));
   detail::link(freed, nullptr);
   leave(index, {freed, 1});
-  const std::scoped_lock lock{caches_mutex_};
-  ++ended_[index].deallocations;
-  ended_requested_bytes_ -= bytes;
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    ++ended_[index].deallocations;
+    ended_requested_bytes_ -= bytes;
+  }
+  keep_to_limit();
 }
 
 void* synchronized_pool::allocate_large(std::size_t bytes, std::size_t align) {
@@ -349,12 +411,14 @@ void synchronized_pool::deallocate_large(void* block) noexcept {
 }
 
 // Takes blocks out of the depot and of the uncarved ones, the largest first, of which the fewest need to be
-// touched.
-template <class Take>
-void synchronized_pool::take_out(std::size_t target_bytes, Take take) noexcept {
-  for (std::size_t i = classes_.count(); i-- > 0 && shared_bytes_ > target_bytes;) {
+// touched, as long as `excess_bytes()` is not 0.
+template <class Excess, class Take>
+void synchronized_pool::take_out(Excess excess_bytes, Take take) noexcept {
+  for (std::size_t i = classes_.count(); i-- > 0;) {
+    const std::size_t excess = excess_bytes();
+    if (excess == 0) return;
     detail::block_chain all = depot_.take_all(i);
-    const detail::slab_store::trimmed gone = take(i, all.first, shared_bytes_ - target_bytes);
+    const detail::slab_store::trimmed gone = take(i, all.first, excess);
     const std::size_t piece_blocks = std::max<std::size_t>(1, chain_bytes_max() / classes_.bytes(i));
     depot_.put_in_pieces(i, {all.first, all.blocks - gone.listed}, piece_blocks);
     shared_bytes_ -= (gone.listed + gone.uncarved) * classes_.bytes(i);
@@ -363,23 +427,41 @@ void synchronized_pool::take_out(std::size_t target_bytes, Take take) noexcept {
 
 std::size_t synchronized_pool::release_free_slabs(std::size_t target_bytes) noexcept {
   const std::size_t held_before = store_.held_bytes();
-  take_out(target_bytes, [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
-    return store_.release_free_slabs(i, list, wanted);
-  });
+  take_out(
+      [&] {
+        const std::size_t free_bytes = shared_bytes_ + store_.stranded_bytes();
+        return free_bytes - std::min(free_bytes, target_bytes);
+      },
+      [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
+        return store_.release_free_slabs(i, list, wanted);
+      });
   return held_before - store_.held_bytes();
 }
 
 void synchronized_pool::strand(std::size_t target_bytes) noexcept {
-  take_out(target_bytes, [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
-    return store_.strand(i, list, wanted);
-  });
+  take_out(
+      [&] {
+        const std::size_t shared = shared_bytes_;
+        return shared - std::min(shared, target_bytes);
+      },
+      [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
+        return store_.strand(i, list, wanted);
+      });
 }
 
 std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
+  publish();
+  live_at_trim_ = 0;  // to be measured by whoever looks next
   return returned;
+}
+
+// What others may know of the store without its lock.
+void synchronized_pool::publish() noexcept {
+  stranded_bytes_ = store_.stranded_bytes();
+  reachable_bytes_ = store_.held_bytes() - store_.large_bytes() - store_.stranded_bytes();
 }
 
 // The depot may hold half of what is to be cached at most. A trim goes to half of that, so that it is seldom.
@@ -399,7 +481,7 @@ void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
 
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   request_trim(target_bytes);
-  if (detail::thread_cache* const own = find_cache()) {
+  if (detail::thread_cache* const own = find_cache_anywhere()) {
     (void)own->blocks.attend();
     own->trims_seen = trims_;
     leave_all(*own);
@@ -409,20 +491,23 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
 }
 
 void synchronized_pool::release() noexcept {
-  const std::scoped_lock lock{caches_mutex_, store_mutex_};
-  for (std::size_t i = 0; i < classes_.count(); ++i) {
-    (void)depot_.take_all(i);
-    ended_[i].deallocations = ended_[i].allocations;
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    for (std::size_t i = 0; i < classes_.count(); ++i) ended_[i].deallocations = ended_[i].allocations;
+    for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+      cache->blocks.forget();
+      cache->spares = {};
+      cache->spare_bytes = 0;
+    }
+    ended_requested_bytes_ = 0;
   }
-  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
-    cache->blocks.forget();
-    cache->spares = {};
-    cache->spare_bytes = 0;
-  }
-  store_.release();
-  large_.deallocations = large_.allocations;
+  const std::scoped_lock lock{store_mutex_};
+  for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.take_all(i);
   shared_bytes_ = 0;
-  ended_requested_bytes_ = 0;
+  store_.release();
+  publish();
+  large_.deallocations = large_.allocations;
+  live_at_trim_ = 0;
   if constexpr (check_level >= 2) ledger_.clear();
 }
 
@@ -440,13 +525,18 @@ std::size_t synchronized_pool::cached_bytes() const noexcept {
 // is negative.
 synchronized_pool::tally synchronized_pool::count() const noexcept {
   tally all;
-  const std::uint64_t misses = misses_;
+  all.total.misses = misses_;
   {
     const std::scoped_lock lock{store_mutex_};
-    all.total = large_;
+    all.total.allocations = large_.allocations;
+    all.total.deallocations = large_.deallocations;
+    all.total.misses += large_.misses;
     all.used_bytes = all.requested_bytes = store_.large_bytes();
+    all.stranded_bytes = store_.stranded_bytes();
+    all.held_bytes = store_.held_bytes();
   }
-  all.total.misses += misses;
+  const std::scoped_lock lock{caches_mutex_};
+  all.cached_bytes = cached_bytes();
   all.requested_bytes += ended_requested_bytes_;
   for (std::size_t i = 0; i < classes_.count(); ++i) {
     std::uint64_t allocations = ended_[i].allocations, deallocations = ended_[i].deallocations;
@@ -469,31 +559,31 @@ synchronized_pool::tally synchronized_pool::count() const noexcept {
 }
 
 pool_stats synchronized_pool::stats() const noexcept {
-  const std::scoped_lock lock{caches_mutex_};
   const tally now = count();
-  const std::size_t cached = cached_bytes();
-  pool_stats stats{.name = options_.name,
-                   .allocations = now.total.allocations - at_reset_.allocations,
-                   .deallocations = now.total.deallocations - at_reset_.deallocations,
-                   // A reset amid allocations may have seen one of them and not its miss.
-                   .pool_misses = std::min(now.total.misses - at_reset_.misses,
-                                           now.total.allocations - at_reset_.allocations),
-                   .used_blocks = now.total.allocations - now.total.deallocations,
-                   .used_bytes = now.used_bytes,
-                   .bytes_allocated = now.used_bytes,
-                   .bytes_requested = now.requested_bytes,
-                   .bytes_cached = cached,
-                   .peak_cached_bytes = std::max(peak_cached_bytes_, cached)};
+  const std::scoped_lock lock{caches_mutex_};
+  pool_stats stats{
+      .name = options_.name,
+      .allocations = now.total.allocations - std::min(now.total.allocations, at_reset_.allocations),
+      .deallocations = now.total.deallocations - std::min(now.total.deallocations, at_reset_.deallocations),
+      .used_blocks = now.total.allocations - now.total.deallocations,
+      .used_bytes = now.used_bytes,
+      .bytes_allocated = now.used_bytes,
+      .bytes_requested = now.requested_bytes,
+      .bytes_cached = now.cached_bytes,
+      .peak_cached_bytes = std::max(peak_cached_bytes_, now.cached_bytes),
+      .bytes_stranded = now.stranded_bytes,
+      .held_bytes = now.held_bytes};
+  // A reset amid allocations may have seen one of them and not its miss.
+  stats.pool_misses =
+      std::min(now.total.misses - std::min(now.total.misses, at_reset_.misses), stats.allocations);
   stats.pool_hits = stats.allocations - stats.pool_misses;
-  const std::scoped_lock store_lock{store_mutex_};
-  stats.bytes_stranded = store_.stranded_bytes();
-  stats.held_bytes = store_.held_bytes();
   return stats;
 }
 
 void synchronized_pool::reset_stats() noexcept {
+  const counts now = count().total;
   const std::scoped_lock lock{caches_mutex_};
-  at_reset_ = count().total;
+  at_reset_ = now;
   peak_cached_bytes_ = cached_bytes();
   for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
     cache->blocks.request_attention();  // so that their watermarks go down to the new peak
@@ -535,7 +625,7 @@ void synchronized_pool::check_invariants() const noexcept {
     }
   };
   const pool_stats now = stats();
-  const std::scoped_lock lock{caches_mutex_, store_mutex_};
+  const std::scoped_lock lock{store_mutex_, caches_mutex_};
   if (char const* formula = store_.broken_invariant()) require(false, formula);
   std::size_t shared = store_.uncarved_bytes();
   for (std::size_t i = 0; i < classes_.count(); ++i) shared += depot_.blocks(i) * classes_.bytes(i);

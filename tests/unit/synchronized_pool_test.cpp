@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -372,6 +373,97 @@ TEST(synchronized_pool, never_caches_more_than_it_may) {
   pool.check_invariants();
 }
 
+TEST(synchronized_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 4 * MiB}, &upstream};
+  std::vector<void*> live(64 * KiB);
+  for (void*& block : live) block = pool.allocate(1024);
+  std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
+  for (void* block : live) pool.deallocate(block, 1024);
+  EXPECT_LE(pool.stats().held_bytes, 4 * MiB) << "64 MiB were live";
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
+  std::vector<std::unique_ptr<synchronized_pool>> pools;
+  for (std::size_t i = 0; i < 3 * detail::cache_slot_count; ++i) {
+    pools.push_back(std::make_unique<synchronized_pool>());
+    pools.back()->deallocate(pools.back()->allocate(64), 64);
+  }
+  for (auto const& pool : pools) {
+    pool->clear();
+    EXPECT_EQ(pool->stats().bytes_cached, 0u);
+  }
+}
+
+TEST(synchronized_pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}, &upstream};
+  std::vector<void*> held;
+  for (int i = 0; i < 1000; ++i) held.push_back(pool.allocate(64));
+  for (void* block : held) pool.deallocate(block, 64);
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u) << "in this thread's cache";
+  upstream.fail_from = upstream.calls;  // the next call fails, the one after it does not
+  void* block = pool.allocate(8000);
+  EXPECT_LT(pool.stats().bytes_cached, 60'000u);
+  pool.deallocate(block, 8000);
+  pool.check_invariants();
+}
+
+/// Says that memory is short whenever it is asked for some.
+class pressing_resource final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    (void)signal_memory_pressure();
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    (void)signal_memory_pressure();
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
+  pressing_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 64 * KiB}, &upstream};
+  std::atomic<bool> stop{false};
+  std::thread watcher{[&] {
+    while (!stop) (void)pool.stats();
+  }};
+  run_threads(3, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < 100; ++i) mine.allocate(mixed(i));
+      mine.free_all();
+    }
+  });
+  stop = true;
+  watcher.join();
+  pool.release();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, threads_may_end_while_pools_on_pools_come_and_go) {
+  for (int round = 0; round < 100; ++round) {
+    synchronized_pool upstream;
+    auto pool = std::make_unique<synchronized_pool>(pool_options{.max_cached_bytes = 4 * KiB}, &upstream);
+    std::barrier both{3};
+    const auto use = [&](std::size_t thread) {
+      {
+        marked_blocks mine{*pool, thread};
+        for (std::size_t i = 0; i < 50; ++i) mine.allocate(mixed(i));
+      }
+      both.arrive_and_wait();  // the pool may end while this thread does
+    };
+    std::thread one{use, 1}, two{use, 2};
+    both.arrive_and_wait();
+    pool.reset();
+    one.join();
+    two.join();
+    EXPECT_EQ(upstream.stats().used_blocks, 0u);
+  }
+}
+
 TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
   synchronized_pool pool;
   std::barrier both{2};
@@ -421,6 +513,7 @@ TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
   (void)pool.allocate(1 * MiB);
   std::thread{[&] { (void)pool.allocate(5000); }}.join();
   pool.release();
+  EXPECT_EQ(upstream.outstanding, 0u) << "also what describes slabs";
   EXPECT_EQ(pool.stats().held_bytes, 0u);
   EXPECT_EQ(pool.stats().used_blocks, 0u);
   pool.deallocate(pool.allocate(64), 64);

@@ -177,6 +177,7 @@ class synchronized_pool final : public std::pmr::memory_resource {
   [[nodiscard]] detail::thread_cache* find_cache() const noexcept {
     return own_slot().pool == id_ ? own_slot().cache : nullptr;
   }
+  [[nodiscard]] detail::thread_cache* find_cache_anywhere() const noexcept;
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
@@ -204,19 +205,21 @@ class synchronized_pool final : public std::pmr::memory_resource {
   auto ask_upstream(Ask ask);                                         // with store_mutex_ held
   std::size_t release_free_slabs(std::size_t target_bytes) noexcept;  // with store_mutex_ held
   void strand(std::size_t target_bytes) noexcept;                     // with store_mutex_ held
-  template <class Take>
-  void take_out(std::size_t target_bytes, Take take) noexcept;  // with store_mutex_ held
+  template <class Excess, class Take>
+  void take_out(Excess excess_bytes, Take take) noexcept;  // with store_mutex_ held
   void leave(std::size_t index, detail::block_chain chain) noexcept;
   std::size_t trim_shared(std::size_t target_bytes) noexcept;
   void keep_to_limit() noexcept;
+  void publish() noexcept;  // with store_mutex_ held
+  [[nodiscard]] bool half_is_gone() const noexcept;
   void request_trim(std::size_t target_bytes) noexcept;
   [[nodiscard]] std::size_t cached_bytes() const noexcept;  // with caches_mutex_ held
   void update_share() noexcept;                             // with caches_mutex_ held
   void end(detail::thread_cache* cache) noexcept;
-  // What each class has in use, and what all of them count. With caches_mutex_ held.
+  // A snapshot of all counts.
   struct tally {
     counts total{};
-    std::size_t used_bytes = 0, requested_bytes = 0;
+    std::size_t used_bytes = 0, requested_bytes = 0, cached_bytes = 0, stranded_bytes = 0, held_bytes = 0;
   };
   [[nodiscard]] tally count() const noexcept;
   [[nodiscard]] std::size_t depot_bytes_max() const noexcept { return options_.max_cached_bytes / 2; }
@@ -241,6 +244,12 @@ class synchronized_pool final : public std::pmr::memory_resource {
   std::atomic<std::size_t> share_bytes_{0};   // what a thread's cache may hold
   std::atomic<std::uint64_t> trims_{0};       // how often a trim of all caches was asked for
   std::atomic<std::size_t> trim_target_bytes_{0};
+  std::atomic<std::size_t> pins_{0};  // threads that are ending and leave their caches just now
+  // Of the store, to be read without its lock.
+  std::atomic<std::size_t> stranded_bytes_{0};
+  std::atomic<std::size_t> reachable_bytes_{0};  // in blocks of the classes, but the stranded
+  std::atomic<std::size_t> live_bytes_{0};       // as last measured: of those, what is cached nowhere
+  std::atomic<std::size_t> live_at_trim_{0};  // the same at the first measurement after a trim; 0: none yet
 
   std::atomic<std::uint64_t> misses_{0};
 
@@ -248,7 +257,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   detail::slab_store store_;
   counts large_{};
 
-  mutable std::mutex caches_mutex_;         // for what follows; store_mutex_ may be taken inside, not outside
+  mutable std::mutex
+      caches_mutex_;  // for what follows; may be taken while store_mutex_ is held, which is never taken inside
   detail::thread_cache* caches_ = nullptr;  // of all threads
   std::size_t cache_count_ = 0;
   std::array<ended_counts, detail::size_classes::count_max> ended_{};

@@ -53,7 +53,6 @@ class slab_store {
   };
   /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` are gone. `list` holds all
   /// free blocks of the class but the uncarved and the stranded.
-  /// @pre no slab has only stranded blocks: a trim strands nothing before it has given back what it can.
   /// O(length * log(slabs)), and O(slabs) if one goes back.
   trimmed release_free_slabs(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
   /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside *
@@ -99,6 +98,7 @@ class slab_store {
     std::size_t blocks = 0;
     std::size_t stranded = 0;
     std::uintptr_t stranding = 0;  // an address in the slab that blocks were stranded in last
+    bool may_be_free = false;      // a slab without listed blocks may be all free
   };
   // Just before a large block, so that it is found in O(1), and all of them when the store lets everything
   // go.
