@@ -15,6 +15,7 @@ std::uintptr_t address_of(void const* block) noexcept { return reinterpret_cast<
 void block_ledger::add(void const* block, ledger_entry const& entry) {
   live_.insert_or_assign(address_of(block), entry);
   freed_.erase(address_of(block));
+  freed_before_.erase(address_of(block));
 }
 
 std::optional<ledger_entry> block_ledger::remove(char const* kind, char const* resource, void const* block,
@@ -25,7 +26,10 @@ std::optional<ledger_entry> block_ledger::remove(char const* kind, char const* r
     const ledger_entry entry = found->second;
     if (entry.bytes == bytes && entry.align == align) {
       freed_.insert(live_.extract(found));  // moves the record, because nothing may be allocated here
-      if (freed_.size() > freed_max) freed_.erase(freed_.begin());
+      if (freed_.size() > freed_max) {
+        freed_before_.clear();
+        freed_before_.swap(freed_);
+      }
       return entry;
     }
     report_violation(
@@ -35,7 +39,7 @@ std::optional<ledger_entry> block_ledger::remove(char const* kind, char const* r
         kind, resource, bytes, align, block, entry.bytes, entry.align);
     return std::nullopt;
   }
-  if (freed_.contains(address)) {
+  if (freed_.contains(address) || freed_before_.contains(address)) {
     report_violation(violation_kind::bad_deallocate, resource,
                      "%s '%s': double free of %zu bytes at %p, which were given back already", kind, resource,
                      bytes, block);
@@ -62,6 +66,7 @@ std::optional<ledger_entry> block_ledger::remove(char const* kind, char const* r
 void block_ledger::clear() noexcept {
   live_.clear();
   freed_.clear();
+  freed_before_.clear();
 }
 
 }  // namespace tidemark::detail

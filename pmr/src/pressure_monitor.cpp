@@ -159,6 +159,11 @@ class pressure_monitor::listener {
                                  {trigger_.number(), POLLPRI, 0},
                                  {events_file_.number(), POLLPRI, 0}}};
     while (true) {
+      // The kernel reports a change until this very descriptor has been read.
+      if (files[2].fd >= 0) {
+        char discarded[4096];
+        if (::pread(files[2].fd, discarded, sizeof discarded, 0) < 0) files[2].fd = -1;
+      }
       const int ready = ::poll(files.data(), files.size(), static_cast<int>(options_.interval.count()));
       if (ready < 0 && errno != EINTR) return;
       if (ready > 0 && files[0].revents != 0) return;

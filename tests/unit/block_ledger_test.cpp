@@ -55,6 +55,22 @@ TEST_F(block_ledger, double_free_interior_and_foreign_are_told_apart) {
   EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 3u);
 }
 
+TEST_F(block_ledger, remembers_the_last_that_were_given_back_and_not_all) {
+  // Downwards, so that the newest is the lowest.
+  constexpr std::size_t count = 3 * detail::block_ledger::freed_max;
+  const auto address = [](std::size_t i) { return reinterpret_cast<void*>(64 * (count - i)); };
+  for (std::size_t i = 0; i < count; ++i) {
+    ledger_.add(address(i), {64, 16});
+    EXPECT_TRUE(remove(address(i), 64));
+  }
+  EXPECT_FALSE(remove(address(count - 1), 64));
+  EXPECT_NE(last().find("double free"), std::string::npos) << last();
+  EXPECT_FALSE(remove(address(count - detail::block_ledger::freed_max), 64));
+  EXPECT_NE(last().find("double free"), std::string::npos) << last();
+  EXPECT_FALSE(remove(address(0), 64));
+  EXPECT_NE(last().find("foreign pointer"), std::string::npos) << "the memory of a ledger is bounded";
+}
+
 TEST_F(block_ledger, cleared_it_knows_nothing) {
   ledger_.add(&memory_[0], {64, 16});
   ledger_.clear();

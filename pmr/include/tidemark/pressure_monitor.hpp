@@ -19,7 +19,7 @@ struct pressure_monitor_options {
   std::string events_path = "self";
   /// Pressure is when tasks were stalled for want of memory for this long ...
   std::chrono::microseconds stall = std::chrono::milliseconds{150};
-  /// ... within this time. The kernel grants everyone multiples of two seconds only.
+  /// ... within this time, where the kernel counts. It grants everyone multiples of two seconds only.
   std::chrono::microseconds window = std::chrono::seconds{2};
   /// How often files are read that cannot wake a reader.
   std::chrono::milliseconds interval = std::chrono::seconds{1};
@@ -33,10 +33,11 @@ struct pressure_monitor_options {
 /// ```cpp
 /// pressure_monitor monitor;  // from here on; pools trim in their owners' next calls
 /// ```
-/// Pressure is a stall of PSI beyond the threshold (by the kernel's trigger where it lets us have one,
-/// otherwise by the growth of `total`), or a rising count of `high`, `max`, `oom` or `oom_kill` in
-/// memory.events. Files that are not there or not of that form are left alone; if none is left, the monitor
-/// does nothing, `sources()` says so, and the program calls `signal_memory_pressure()` itself. Thread-safe.
+/// Pressure is a stall of PSI beyond the threshold: by the kernel's trigger where it lets us have one, which
+/// counts within `window`; otherwise by the growth of `total` from one reading to the next. Or it is a rising
+/// count of `high`, `max`, `oom` or `oom_kill` in memory.events. Files that are not there or not of that form
+/// are left alone; if none is left, the monitor does nothing, `sources()` says so, and the program calls
+/// `signal_memory_pressure()` itself. Thread-safe.
 class pressure_monitor {
  public:
   /// What it found to listen to.

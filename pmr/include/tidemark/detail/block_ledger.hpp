@@ -29,6 +29,9 @@ struct ledger_entry {
 /// One thread at a time.
 class block_ledger {
  public:
+  /// The last so many addresses given back are remembered, and up to as many before them.
+  static constexpr std::size_t freed_max = std::size_t{1} << 15;
+
   using blocks = std::map<std::uintptr_t, ledger_entry>;
 
   /// A block was handed out. @throws std::bad_alloc, with nothing changed.
@@ -48,11 +51,10 @@ class block_ledger {
   [[nodiscard]] blocks const& live() const noexcept { return live_; }
 
  private:
-  // Addresses remembered as given back, so that the ledger of a long run stays bounded.
-  static constexpr std::size_t freed_max = std::size_t{1} << 16;
-
   blocks live_;
-  blocks freed_;  // at most freed_max; none of them is in live_
+  // Given back, and not in live_: the newest, freed_max at most, and those that were the newest before, so that
+  // the oldest go first and the ledger of a long run stays bounded.
+  blocks freed_, freed_before_;
 };
 
 }  // namespace tidemark::detail
