@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -128,11 +129,18 @@ trace_log::trace_log(trace_log_options options)
   if (options.csv.empty() && options.chrome.empty()) {
     throw std::invalid_argument("trace_log: neither a CSV file nor a Chrome trace is named");
   }
-  if (options.csv == options.chrome) {
+  const auto refuse_one_for_both = [&] {
     throw std::invalid_argument("trace_log: CSV and Chrome trace are both to be written to " + options.csv);
+  };
+  if (options.csv == options.chrome) refuse_one_for_both();
+  csv_ = opened(options.csv);
+  chrome_ = opened(options.chrome);
+  // One file may have two names, which is not known before it is there. A device may well be given twice.
+  std::error_code none;
+  if (std::filesystem::is_regular_file(options.csv, none) &&
+      std::filesystem::equivalent(options.csv, options.chrome, none)) {
+    refuse_one_for_both();
   }
-  csv_ = opened(std::move(options.csv));
-  chrome_ = opened(std::move(options.chrome));
   csv_.append({"op,id,bytes,thread\n"});
   // The first event of the array is one that is always there, so that all others can begin with a comma.
   chrome_.append(

@@ -198,6 +198,14 @@ class tables_of(html.parser.HTMLParser):
 SMALL = HEADER + "a,0,100,0\na,5,0,0\na,1,2048,1\na,2,1,0\nf,0,0,2\nf,1,0,1\na,3,0,0\nf,5,0,0\n"
 
 
+def a_page_can_go_into_a_pipe():
+    needs_matplotlib()
+    (folder / "trace.csv").write_text("op,id,bytes,thread\na,0,64,0\n")
+    status, output, errors = run(folder / "trace.csv", "-o", "/dev/stdout")
+    expect("status and errors", (status, errors), (0, ""))
+    expect("what comes out", (output.startswith("<!DOCTYPE html>"), output.rstrip().endswith("</html>")), (True, True))
+
+
 def a_small_trace_has_the_numbers_known_by_hand():
     summary, peak, longest = tables_of(report(SMALL)).rows
     expect("summary", summary, [

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 #include <memory_resource>
 #include <stdexcept>
 #include <string>
@@ -66,6 +67,15 @@ TEST(trace_log, needs_a_file_and_one_for_each_form) {
             "trace_log: neither a CSV file nor a Chrome trace is named");
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = files.csv()}),
             "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
+}
+
+TEST(trace_log, knows_one_file_under_two_names) {
+  trace_files files;
+  const std::filesystem::path csv{files.csv()};
+  const std::string detour = (csv.parent_path() / "." / csv.filename()).string();
+  EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = detour}),
+            "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
+  EXPECT_NO_THROW((trace_log{{.csv = "/dev/null", .chrome = "/dev/./null"}})) << "a device is no file";
 }
 
 TEST(trace_log, says_which_file_cannot_be_opened_and_why) {

@@ -27,6 +27,8 @@ namespace tidemark {
 /// Invariants: `used_bytes <= claimed`, and `claimed <= limit` since the last `set_limit`, or it only falls
 /// until it is. `claimed` are the bytes asked for that the upstream holds or is just asked for, so that the
 /// upstream never holds more than the limit, not for a moment. Upstreams may round up; that is not seen here.
+/// It counts what it is told: a wrong size in `deallocate`, which `tracking_resource` finds, makes the budget
+/// wrong, and blocks that an upstream takes back by itself, as an arena does that is rewound, stay counted.
 ///
 /// Complexity: O(1) above the upstream's. Thread-safety: any thread, if the upstream allows it; the limit is
 /// exact among threads. Exceptions: out_of_memory, or the upstream's; nothing but `refused` has changed then.

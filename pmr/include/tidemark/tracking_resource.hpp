@@ -38,7 +38,10 @@ namespace tidemark {
 /// as it was. At destruction blocks that are left are reported in one `violation_kind::leak`, and not freed:
 /// someone may still use them.
 ///
-/// Invariants: `leaks().size() == stats().used_blocks`, and their bytes sum up to `stats().used_bytes`.
+/// Invariants: `leaks().size() == stats().used_blocks`, and their bytes sum up to `stats().used_bytes`,
+/// unless the upstream takes memory back by itself, as an arena does that is rewound: nobody tells of such
+/// blocks, which then look live and are reported as leaks. Track what is above such an upstream and gives
+/// back what it takes.
 ///
 /// Complexity: O(log live blocks) and an allocation by `operator new` for the record. Thread-safety: any
 /// thread, if the upstream allows it; a mutex guards the records. The handler may look at the resource and
