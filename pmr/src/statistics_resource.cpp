@@ -66,7 +66,7 @@ void statistics_resource::record(bucket_histogram& sizes, std::size_t bytes) noe
   try {
     sizes.record(bytes);
   } catch (std::bad_alloc const&) {
-    // The block was handed out; a histogram without it is better than a program without it.
+    return;  // the block was handed out: a histogram without it is better than a program without it
   }
 }
 
