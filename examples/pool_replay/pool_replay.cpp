@@ -75,38 +75,34 @@ double nanoseconds(std::function<void()> const& work) {
   return fastest;
 }
 
+/// The most bytes that malloc had to give for a trace. The counting takes one thread at a time.
+std::size_t peak_bytes(recorded_trace const& trace, contender const& who, std::vector<void*>& blocks) {
+  malloc_resource counted{true};
+  const std::unique_ptr<std::pmr::memory_resource> resource = who.make ? who.make(&counted) : nullptr;
+  std::pmr::memory_resource& used = resource ? *resource : counted;
+  tidemark::tools::replay(trace, used, blocks);
+  return counted.peak_bytes();
+}
+
 void show(recorded_trace const& trace, contender const& who) {
   std::vector<void*> blocks(trace.blocks);
   tidemark::tools::threaded_replay by_thread{trace};
-  const auto play = [&](std::pmr::memory_resource& resource) {
-    if (who.threads) by_thread.run(resource);
-    else tidemark::tools::replay(trace, resource, blocks);
-  };
-  // Memory and time apart, because counting takes time.
-  malloc_resource counted{true};
-  std::size_t peak = 0;
-  if (who.make) {
-    const auto resource = who.make(&counted);
-    tidemark::tools::replay(trace, *resource, blocks);
-    peak = counted.peak_bytes();
-  } else {
-    tidemark::tools::replay(trace, counted, blocks);
-    peak = counted.peak_bytes();
-  }
+  // Time and memory apart, because counting takes time.
   malloc_resource plain{false};
   const std::unique_ptr<std::pmr::memory_resource> resource = who.make ? who.make(&plain) : nullptr;
   std::pmr::memory_resource& used = resource ? *resource : plain;
-  const double taken = nanoseconds([&] { play(used); });
+  const double taken = nanoseconds([&] {
+    if (who.threads) by_thread.run(used);
+    else tidemark::tools::replay(trace, used, blocks);
+  });
   const std::size_t operations = trace.events.size() + trace.left.size();
+  std::printf("  %-44s %8.1f ", who.name.c_str(), taken / static_cast<double>(operations));
   if (who.threads) {
-    // The counting takes one thread at a time.
-    std::printf("  %-44s %8.1f %12s %8s\n", who.name.c_str(), taken / static_cast<double>(operations), "-",
-                "-");
+    std::printf("%12s %8s\n", "-", "-");
     return;
   }
-  std::printf("  %-44s %8.1f %12.0f %8.1f\n", who.name.c_str(), taken / static_cast<double>(operations),
-              static_cast<double>(peak) / 1024,
-              100.0 * (static_cast<double>(peak) / static_cast<double>(trace.peak_live_bytes) - 1));
+  const auto peak = static_cast<double>(peak_bytes(trace, who, blocks));
+  std::printf("%12.0f %8.1f\n", peak / 1024, 100.0 * (peak / static_cast<double>(trace.peak_live_bytes) - 1));
 }
 
 void show(std::string const& path) {

@@ -56,7 +56,8 @@ void* pool::allocate_slow(std::size_t bytes, std::size_t align) {
   detail::block_cache::bucket& bucket = cache_.at(index);
   if (bucket.free == nullptr) refill(index);
   void* const block = cache_.take_from(bucket, bytes);
-  strand(options_.max_cached_bytes);  // of a new slab, what is more than may be cached
+  if (cache_.cached_bytes() > options_.max_cached_bytes)
+    trim_to(options_.max_cached_bytes);  // a new slab's rest
   note_cached();
   return block;
 }
@@ -74,9 +75,7 @@ void pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align, de
   }
   const std::size_t cached = cache_.cached_bytes();
   if (cached > options_.max_cached_bytes || cached > cached_at_retrim()) {
-    (void)release_free_slabs(options_.max_cached_bytes / limit_divisor);
-    strand(options_.max_cached_bytes / limit_divisor);
-    live_at_trim_ = live_bytes();
+    trim_to(options_.max_cached_bytes / limit_divisor);
   }
   note_cached();
 }
@@ -143,11 +142,16 @@ void pool::strand(std::size_t target_bytes) noexcept {
   }
 }
 
-std::size_t pool::trim(std::size_t target_bytes) noexcept {
-  if constexpr (check_level >= 2) before_use("trim");
+std::size_t pool::trim_to(std::size_t target_bytes) noexcept {
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
   live_at_trim_ = live_bytes();
+  return returned;
+}
+
+std::size_t pool::trim(std::size_t target_bytes) noexcept {
+  if constexpr (check_level >= 2) before_use("trim");
+  const std::size_t returned = trim_to(target_bytes);
   note_cached();
   return returned;
 }

@@ -108,14 +108,14 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
   for (free_block* block = list; block != nullptr; block = next_of(block)) ++find(address_of(block))->counted;
 
   trimmed gone;
-  bool any = false;
+  std::size_t bytes_gone = 0;  // stranded blocks of slabs included
   const auto consider = [&](slab& s) {
-    const bool enough = gone.bytes >= bytes_wanted;
+    const bool enough = bytes_gone >= bytes_wanted;
     if (enough || s.leaving || s.counted + s.uncarved + s.stranded != s.blocks) return;
-    s.leaving = any = true;
+    s.leaving = true;
     gone.listed += s.counted;
     gone.uncarved += s.uncarved;
-    gone.bytes += bytes_of(s);
+    bytes_gone += bytes_of(s);
   };
   if (slab* carving = find(tiers_[index].carving); carving != nullptr && carving->index == index) {
     consider(*carving);
@@ -124,12 +124,12 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
     for (slab& s : slabs_) {
       if (s.index == index) consider(s);
     }
-    tiers_[index].may_be_free = gone.bytes >= bytes_wanted;  // then some were not considered
+    tiers_[index].may_be_free = bytes_gone >= bytes_wanted;  // then some were not considered
   }
   for (free_block* block = list; block != nullptr; block = next_of(block)) consider(*find(address_of(block)));
   for (free_block* block = list; block != nullptr; block = next_of(block))
     find(address_of(block))->counted = 0;
-  if (!any) return gone;
+  if (bytes_gone == 0) return gone;
 
   // Takes the blocks of such slabs out of the list, and keeps the order of the others.
   free_block* kept = nullptr;
@@ -182,7 +182,6 @@ slab_store::trimmed slab_store::strand(std::size_t index, free_block*& list,
       block = next;
     }
   }
-  gone.bytes = (gone.listed + gone.uncarved) * block_bytes;
   tiers_[index].stranded += gone.listed + gone.uncarved;
   stranded_bytes_ += (gone.listed + gone.uncarved) * block_bytes;
   return gone;

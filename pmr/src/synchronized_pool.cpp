@@ -198,7 +198,9 @@ auto synchronized_pool::ask_upstream(Ask ask) {
   } catch (std::bad_alloc const&) {
     if (detail::thread_cache* const own = find_cache_anywhere()) leave_all(*own);
     request_trim(0);
-    if (release_free_slabs(0) == 0) throw;
+    const std::size_t returned = release_free_slabs(0);
+    publish();
+    if (returned == 0) throw;
   }
   return ask();
 }
@@ -212,8 +214,10 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   const refill_source from = bucket.free == nullptr ? refill(cache, index) : refill_source::own;
   void* const block = cache.blocks.take_from(bucket, bytes);
   // After the allocation is counted, so that at no moment more misses than allocations are.
-  if (from == refill_source::upstream) ++misses_;
-  if (from == refill_source::upstream) keep_to_limit();
+  if (from == refill_source::upstream) {
+    ++misses_;
+    keep_to_limit();
+  }
   if (from == refill_source::own) update_watermark(cache);
   else note_peak(cache);
   return block;
@@ -295,14 +299,8 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
   }
   keep_to_limit();
   note_peak(cache);
-  if (!half_is_gone()) return;
-  // What other threads cache may be all that keeps slabs from going back.
-  request_trim(depot_bytes_max() / 2);
-  (void)cache.blocks.attend();
-  cache.trims_seen = trims_;
-  leave_all(cache);
-  (void)trim_shared(depot_bytes_max() / 2);
-  note_peak(cache);
+  // Of all threads, because what others cache may be all that keeps slabs from going back.
+  if (half_is_gone()) (void)trim(depot_bytes_max() / 2);
 }
 
 // Blocks were set aside, and half of what was live then is free now: their slabs may be all free.
@@ -481,13 +479,15 @@ void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
 
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   request_trim(target_bytes);
-  if (detail::thread_cache* const own = find_cache_anywhere()) {
+  detail::thread_cache* const own = find_cache_anywhere();
+  if (own != nullptr) {
     (void)own->blocks.attend();
     own->trims_seen = trims_;
     leave_all(*own);
-    settle(*own);
   }
-  return trim_shared(target_bytes);
+  const std::size_t returned = trim_shared(target_bytes);
+  if (own != nullptr) note_peak(*own);
+  return returned;
 }
 
 void synchronized_pool::release() noexcept {

@@ -259,6 +259,14 @@ TEST(pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   }
 }
 
+TEST(pool, that_may_cache_less_than_a_slab_keeps_no_slab_when_nothing_is_live) {
+  recording_resource upstream;
+  pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 64}, &upstream};
+  memory.deallocate(memory.allocate(64), 64);
+  EXPECT_LE(memory.stats().held_bytes, 64u);
+  memory.check_invariants();
+}
+
 TEST(pool, trims_stay_seldom_whatever_is_live) {
   // What the upstream is asked for and given back is a measure of how often slabs come and go.
   recording_resource upstream;

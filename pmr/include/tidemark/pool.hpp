@@ -141,6 +141,7 @@ class pool final : public std::pmr::memory_resource {
   [[nodiscard]] std::size_t cached_at_retrim() const noexcept;
   std::size_t release_free_slabs(std::size_t target_bytes) noexcept;
   void strand(std::size_t target_bytes) noexcept;
+  std::size_t trim_to(std::size_t target_bytes) noexcept;
   void account(std::size_t index, detail::slab_store::trimmed gone) noexcept;
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }

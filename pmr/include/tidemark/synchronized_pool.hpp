@@ -257,8 +257,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   detail::slab_store store_;
   counts large_{};
 
-  mutable std::mutex
-      caches_mutex_;  // for what follows; may be taken while store_mutex_ is held, which is never taken inside
+  // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
+  mutable std::mutex caches_mutex_;
   detail::thread_cache* caches_ = nullptr;  // of all threads
   std::size_t cache_count_ = 0;
   std::array<ended_counts, detail::size_classes::count_max> ended_{};

@@ -49,7 +49,6 @@ class slab_store {
   struct trimmed {
     std::size_t listed = 0;    // blocks
     std::size_t uncarved = 0;  // blocks
-    std::size_t bytes = 0;     // of all that went, stranded blocks of slabs included
   };
   /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` are gone. `list` holds all
   /// free blocks of the class but the uncarved and the stranded.
