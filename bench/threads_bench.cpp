@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic threads: two threads on one resource: each with blocks of its own, and one that frees what the other
-// allocates. An item is a pair of allocate and deallocate; times are by the clock, over both threads.
+// allocates; and blocks of many sizes on one thread and on two, to see what a second thread adds. An item is
+// a pair of allocate and deallocate; times are by the clock, over all threads.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -31,6 +32,20 @@ void own_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
       *static_cast<char volatile*>(block) = 1;
     }
     for (void* block : blocks) resource->deallocate(block, bytes);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
+}
+
+void mixed_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
+  static constexpr std::array<std::size_t, 8> sizes{16, 100, 700, 64, 3000, 256, 9000, 1500};
+  benchmark::DoNotOptimize(resource);
+  std::array<void*, batch> blocks;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) {
+      blocks[i] = resource->allocate(sizes[i % sizes.size()]);
+      *static_cast<char volatile*>(blocks[i]) = 1;
+    }
+    for (std::size_t i = 0; i < batch; ++i) resource->deallocate(blocks[i], sizes[i % sizes.size()]);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
 }
@@ -80,6 +95,12 @@ const bool registered = [] {
       };
       with("/own", own_blocks);
       with("/handed_over", handed_over_blocks);
+    }
+    for (const int threads : {1, 2}) {
+      benchmark::RegisterBenchmark((std::string{name} + "/mixed").c_str(),
+                                   [=](benchmark::State& state) { mixed_blocks(state, resource); })
+          ->Threads(threads)
+          ->UseRealTime();
     }
   };
   static synchronized_pool ours;

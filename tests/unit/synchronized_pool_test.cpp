@@ -119,6 +119,10 @@ TEST(synchronized_pool, four_threads_of_50_blocks_of_32_KiB) {
 TEST(synchronized_pool, eight_threads_of_150_blocks_stay_consistent) {
   run_set(8, 150, [](std::size_t i) { return 32 + i * 8; });
 }
+// The same as one life after another, in each of which threads meet a new pool, and end.
+TEST(synchronized_pool, a_thousand_lives_of_pool_and_threads) {
+  for (std::size_t life = 0; life < repeats; ++life) run_set(4, 10, mixed, 1);
+}
 
 TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
   synchronized_pool pool;
