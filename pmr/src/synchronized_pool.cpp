@@ -107,11 +107,13 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
   publish();
   peak_cached_bytes_ = shared_bytes_;
   update_share();
-  {
-    const std::scoped_lock lock{detail::registry().mutex};
-    detail::registry().pools.emplace(id_, this);
-  }
-  pressure_ = on_memory_pressure([this] { request_trim(0); });
+  pressure_ = on_memory_pressure([this] {
+    pressed_ = true;
+    request_trim(0);
+  });
+  // Last: a pool whose construction fails must not stay known.
+  const std::scoped_lock lock{detail::registry().mutex};
+  detail::registry().pools.emplace(id_, this);
 }
 
 synchronized_pool::synchronized_pool(std::pmr::pool_options const& options,
@@ -139,9 +141,12 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
   if (cache == nullptr) {
     caches.reserve_one();
     cache = new detail::thread_cache{classes_};
-    cache->trims_seen = trims_;
     caches.add(id_, cache);
     const std::scoped_lock lock{caches_mutex_};
+    if (pressed_) {  // there may have been no thread to empty the depot
+      cache->trim_target_bytes = 0;
+      cache->blocks.request_attention();
+    }
     cache->next = caches_;
     if (caches_ != nullptr) caches_->previous = cache;
     caches_ = cache;
@@ -174,7 +179,9 @@ void synchronized_pool::end(detail::thread_cache* cache) noexcept {
     --cache_count_;
     update_share();
   }
+  const std::size_t target = cache->trim_target_bytes;
   delete cache;
+  if (target != detail::thread_cache::no_trim) (void)trim_shared(target);
   keep_to_limit();
 }
 
@@ -364,10 +371,10 @@ void synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
 
 void synchronized_pool::attend(detail::thread_cache& cache) noexcept {
   if (!cache.blocks.attend()) return;
-  if (const std::uint64_t trims = trims_; cache.trims_seen != trims) {
-    cache.trims_seen = trims;
+  const std::size_t target = cache.trim_target_bytes.exchange(detail::thread_cache::no_trim);
+  if (target != detail::thread_cache::no_trim) {
     leave_all(cache);
-    (void)trim_shared(trim_target_bytes_);
+    (void)trim_shared(target);
   }
   settle(cache);
 }
@@ -449,6 +456,7 @@ void synchronized_pool::strand(std::size_t target_bytes) noexcept {
 
 std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
+  if (target_bytes == 0) pressed_ = false;
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
   publish();
@@ -469,10 +477,11 @@ void synchronized_pool::keep_to_limit() noexcept {
 
 // Any thread, also one that must not wait for the owners: they see it in their next calls.
 void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
-  trim_target_bytes_ = target_bytes;
-  ++trims_;
   const std::scoped_lock lock{caches_mutex_};
   for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    // Of several trims that an owner has not seen yet the one that wants most of it counts. Owners only ever
+    // set it to `no_trim`: at worst one trims once more than it must.
+    cache->trim_target_bytes = std::min<std::size_t>(cache->trim_target_bytes, target_bytes);
     cache->blocks.request_attention();
   }
 }
@@ -482,7 +491,7 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   detail::thread_cache* const own = find_cache_anywhere();
   if (own != nullptr) {
     (void)own->blocks.attend();
-    own->trims_seen = trims_;
+    target_bytes = std::min(target_bytes, own->trim_target_bytes.exchange(detail::thread_cache::no_trim));
     leave_all(*own);
   }
   const std::size_t returned = trim_shared(target_bytes);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <memory_resource>
 #include <random>
+#include <semaphore>
 #include <string>
 #include <thread>
 #include <utility>
@@ -485,6 +486,100 @@ TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
   other.join();
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
+
+// ---- one step at a time -----------------------------------------------------------------------------------
+
+/// A thread that does one thing after the other: `run` returns when it is done.
+class stepping_thread {
+ public:
+  stepping_thread() = default;
+  stepping_thread(stepping_thread const&) = delete;
+  stepping_thread& operator=(stepping_thread const&) = delete;
+  ~stepping_thread() {
+    step_ = nullptr;
+    go_.release();
+    thread_.join();
+  }
+  void run(std::function<void()> step) {
+    step_ = std::move(step);
+    go_.release();
+    done_.acquire();
+  }
+
+ private:
+  void work() {
+    for (go_.acquire(); step_; go_.acquire()) {
+      step_();
+      done_.release();
+    }
+  }
+
+  std::function<void()> step_;
+  std::binary_semaphore go_{0}, done_{0};
+  std::thread thread_{[this] { work(); }};
+};
+
+pool_options caching_at_most(std::size_t bytes, std::vector<std::size_t> sizes = {}) {
+  return {.small_block_count = 0,
+          .medium_block_count = 0,
+          .max_cached_bytes = bytes,
+          .bucket_bytes = std::move(sizes)};
+}
+
+std::vector<void*> take(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
+  std::vector<void*> held(blocks);
+  for (void*& block : held) block = pool.allocate(bytes);
+  return held;
+}
+void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
+  for (void* block : held) pool.deallocate(block, bytes);
+}
+/// A call in which a thread sees what was asked of it, and that leaves nothing cached.
+void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(30'000), 30'000); }
+
+TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
+  synchronized_pool pool;
+  stepping_thread other;
+  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  pool.clear();
+  (void)pool.trim(1 * MiB);
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u);
+  other.run([&] { call(pool); });
+  EXPECT_EQ(pool.stats().bytes_cached, 0u);
+}
+
+TEST(synchronized_pool, pressure_that_a_thread_has_not_seen_is_not_forgotten_for_its_own_trim) {
+  synchronized_pool pool;
+  give(pool, take(pool, 1000, 64), 64);
+  (void)signal_memory_pressure();
+  (void)pool.trim(1 * MiB);
+  EXPECT_EQ(pool.stats().bytes_cached, 0u);
+}
+
+TEST(synchronized_pool, a_trim_holds_for_threads_that_end_without_another_call) {
+  synchronized_pool pool;
+  {
+    stepping_thread other;
+    other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+    pool.clear();
+    EXPECT_GT(pool.stats().bytes_cached, 60'000u);
+  }
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_next_one) {
+  synchronized_pool pool{caching_at_most(16 * MiB)};
+  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  (void)signal_memory_pressure();
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u);
+  call(pool);
+  EXPECT_EQ(pool.stats().bytes_cached, 0u);
+  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  std::thread{[&] { call(pool); }}.join();
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u) << "that was all";
+}
+
+// ---- counts -----------------------------------------------------------------------------------------------
 
 TEST(synchronized_pool, peak_is_exact_for_one_thread) {
   synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
 #include <mutex>
 
@@ -51,13 +52,16 @@ inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in t
 ///
 /// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
+  static constexpr std::size_t no_trim = std::numeric_limits<std::size_t>::max();
+
   explicit thread_cache(size_classes const& classes) noexcept : blocks{classes} {}
 
   block_cache blocks;
   std::array<chain_stack, size_classes::count_max> spares{};
   std::size_t spare_bytes = 0;
   std::size_t bytes_at_peak = 0;  // once more is cached here, more may be in all than ever before
-  std::uint64_t trims_seen = 0;   // of synchronized_pool::trims_
+  // The least target of the trims that other threads asked for and this one has not done; `no_trim`: none.
+  std::atomic<std::size_t> trim_target_bytes{no_trim};
   thread_cache* previous = nullptr;
   thread_cache* next = nullptr;
 };
@@ -242,9 +246,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   detail::depot depot_;
   std::atomic<std::size_t> shared_bytes_{0};  // cached in no thread's cache: in the depot, or uncarved
   std::atomic<std::size_t> share_bytes_{0};   // what a thread's cache may hold
-  std::atomic<std::uint64_t> trims_{0};       // how often a trim of all caches was asked for
-  std::atomic<std::size_t> trim_target_bytes_{0};
-  std::atomic<std::size_t> pins_{0};  // threads that are ending and leave their caches just now
+  std::atomic<bool> pressed_{false};          // memory was short, and the depot was not emptied since
+  std::atomic<std::size_t> pins_{0};          // threads that are ending and leave their caches just now
   // Of the store, to be read without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};  // in blocks of the classes, but the stranded
