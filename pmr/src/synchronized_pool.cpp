@@ -225,7 +225,9 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
     ++misses_;
     keep_to_limit();
   }
+  // A chain for each class in turn may be more than the cache's share in all.
   if (from == refill_source::own) update_watermark(cache);
+  else if (cache.blocks.cached_bytes() > share_bytes_) settle(cache);
   else note_peak(cache);
   return block;
 }

@@ -537,6 +537,30 @@ void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t b
 /// A call in which a thread sees what was asked of it, and that leaves nothing cached.
 void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(30'000), 30'000); }
 
+TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = 64; bytes <= 2048; bytes += 64) sizes.push_back(bytes);
+  synchronized_pool pool{caching_at_most(512 * KiB, sizes)};
+  std::vector<void*> live;
+  std::thread{[&] {
+    live = take(pool, 1000, 1024);
+    std::vector<std::vector<void*>> of_class;
+    for (const std::size_t bytes : sizes) of_class.push_back(take(pool, 7 * KiB / bytes, bytes));
+    for (std::size_t i = 0; i < sizes.size(); ++i) give(pool, of_class[i], sizes[i]);
+  }}.join();  // the depot has a chain of each class now
+  stepping_thread other;
+  other.run([&] { call(pool); });
+  for (const std::size_t bytes : sizes) (void)pool.allocate(bytes);
+  other.run([&] {
+    std::size_t most = 0;
+    for (void* block : live) {
+      pool.deallocate(block, 1024);
+      most = std::max(most, pool.stats().bytes_cached);
+    }
+    EXPECT_LE(most, 512 * KiB);
+  });
+}
+
 TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
   synchronized_pool pool;
   stepping_thread other;

@@ -229,10 +229,14 @@ class synchronized_pool final : public std::pmr::memory_resource {
   [[nodiscard]] std::size_t depot_bytes_max() const noexcept { return options_.max_cached_bytes / 2; }
   // A quarter of a cache's share is for its lists, a quarter for the chain that it takes at a miss, the rest
   // for spare chains. Chains are small enough to stay in a core's cache on their way from thread to thread.
-  [[nodiscard]] std::size_t chain_bytes_max() const noexcept {
-    return std::min<std::size_t>(share_bytes_ / 4, 128 * KiB);
+  [[nodiscard]] std::size_t chain_bytes_max() const noexcept { return chain_bytes_max(share_bytes_); }
+  [[nodiscard]] static std::size_t chain_bytes_max(std::size_t share_bytes) noexcept {
+    return std::min<std::size_t>(share_bytes / 4, 128 * KiB);
   }
-  [[nodiscard]] std::size_t spare_bytes_max() const noexcept { return share_bytes_ - 2 * chain_bytes_max(); }
+  [[nodiscard]] std::size_t spare_bytes_max() const noexcept {
+    const std::size_t share = share_bytes_;  // once, because it changes as threads come and go
+    return share - 2 * chain_bytes_max(share);
+  }
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
