@@ -167,6 +167,7 @@ detail::thread_cache* synchronized_pool::find_cache_anywhere() const noexcept {
 // The thread has ended: its blocks go to the depot, its counts to those of all such threads.
 void synchronized_pool::end(detail::thread_cache* cache) noexcept {
   leave_all(*cache);
+  note_peak(*cache);
   {
     const std::scoped_lock lock{caches_mutex_};
     for (std::size_t i = 0; i < classes_.count(); ++i) {
@@ -183,6 +184,7 @@ void synchronized_pool::end(detail::thread_cache* cache) noexcept {
   delete cache;
   if (target != detail::thread_cache::no_trim) (void)trim_shared(target);
   keep_to_limit();
+  if (half_is_gone()) (void)trim(depot_bytes_max() / 2);  // there may be nobody left to look
 }
 
 // Half of max_cached_bytes is for the caches. Who has more than the new share sees it in the next call.
@@ -315,28 +317,29 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
 // Blocks were set aside, and half of what was live then is free now: their slabs may be all free.
 bool synchronized_pool::half_is_gone() const noexcept {
   const std::size_t live = live_bytes_, before = live_at_trim_;
-  return stranded_bytes_ != 0 && live < before && live <= before / 2;
+  return stranded_bytes_ != 0 && before != not_measured && live < before && live <= before / 2;
 }
 
 // With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost
 // too much.
 void synchronized_pool::note_peak(detail::thread_cache& cache) noexcept {
-  constexpr std::size_t unnoticed_bytes_max = 16 * KiB;
   {
     const std::scoped_lock lock{caches_mutex_};
+    const std::size_t unnoticed = cache_count_ > 1 ? 16 * KiB : 0;
     const std::size_t cached = cached_bytes();
     peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
-    std::size_t headroom = peak_cached_bytes_ - cached;
+    std::size_t headroom = std::max(peak_cached_bytes_ - cached, unnoticed);
     const std::size_t reachable = reachable_bytes_;
     const std::size_t live = reachable - std::min(reachable, cached);
     live_bytes_ = live;
     if (stranded_bytes_ != 0) {
-      if (live_at_trim_ == 0) live_at_trim_ = live;
+      if (live_at_trim_ == not_measured) live_at_trim_ = live;
       const std::size_t half = live_at_trim_ / 2;
-      if (live > half) headroom = std::min(headroom, live - half - 1);
+      // The fewer blocks are live, the more memory each of them holds: little of that may go unnoticed.
+      if (live > half)
+        headroom = std::min(headroom, std::max(live - half - 1, std::min(unnoticed, half / 8)));
     }
-    cache.bytes_at_peak =
-        cache.blocks.cached_bytes() + (cache_count_ > 1 ? std::max(headroom, unnoticed_bytes_max) : headroom);
+    cache.bytes_at_peak = cache.blocks.cached_bytes() + headroom;
   }
   update_watermark(cache);
 }
@@ -399,6 +402,7 @@ void synchronized_pool::deallocate_without_cache(std::size_t index, void* block,
     const std::scoped_lock lock{caches_mutex_};
     ++ended_[index].deallocations;
     ended_requested_bytes_ -= bytes;
+    peak_cached_bytes_ = std::max(peak_cached_bytes_, cached_bytes());
   }
   keep_to_limit();
 }
@@ -462,7 +466,7 @@ std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
   publish();
-  live_at_trim_ = 0;  // to be measured by whoever looks next
+  live_at_trim_ = not_measured;  // until whoever looks next
   return returned;
 }
 
@@ -518,7 +522,7 @@ void synchronized_pool::release() noexcept {
   store_.release();
   publish();
   large_.deallocations = large_.allocations;
-  live_at_trim_ = 0;
+  live_at_trim_ = not_measured;
   if constexpr (check_level >= 2) ledger_.clear();
 }
 

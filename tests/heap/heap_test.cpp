@@ -159,5 +159,28 @@ TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
   expect_hits_to_allocate_nothing<synchronized_pool>();
 }
 
+TEST(heap, a_thread_that_there_is_no_memory_for_a_cache_for_can_still_free_blocks) {
+  synchronized_pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 64 * KiB}};
+  std::array<void*, 100> blocks;
+  for (void*& block : blocks) block = memory.allocate(1000);
+  void* const large = memory.allocate(50'000);
+  const pool_stats before = memory.stats();
+  std::thread{[&] {
+    const no_memory here;
+    memory.deallocate(blocks[0], 1000);
+    EXPECT_EQ(memory.stats().bytes_cached, before.bytes_cached + 1024);
+    for (std::size_t i = 2; i < blocks.size(); ++i) memory.deallocate(blocks[i], 1000);
+    memory.deallocate(large, 50'000);
+    EXPECT_EQ(memory.thread_count(), 1u);
+  }}.join();
+  const pool_stats after = memory.stats();
+  EXPECT_EQ(after.deallocations, 100u);
+  EXPECT_EQ(after.bytes_allocated, 1024u) << "blocks[1]";
+  EXPECT_EQ(after.bytes_requested, 1000u);
+  EXPECT_LE(after.bytes_cached, 36 * KiB) << "32 KiB, and this thread's page";
+  EXPECT_GE(after.peak_cached_bytes, 28 * KiB) << "what is gone now was cached as well";
+  memory.check_invariants();
+}
+
 }  // namespace
 }  // namespace tidemark

@@ -14,6 +14,7 @@
 #include <memory_resource>
 #include <random>
 #include <semaphore>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -601,6 +602,62 @@ TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_nex
   std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
   std::thread{[&] { call(pool); }}.join();
   EXPECT_GT(pool.stats().bytes_cached, 60'000u) << "that was all";
+}
+
+TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them_is_freed) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  (void)pool.allocate(64);  // of several threads none looks at every free
+  stepping_thread other;
+  other.run([&] {
+    std::vector<void*> live = take(pool, 32 * KiB, 1024);
+    std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
+    give(pool, live, 1024);
+  });
+  EXPECT_LE(pool.stats().held_bytes, 1 * MiB) << "32 MiB were live";
+}
+
+TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  std::vector<void*> live;
+  {
+    stepping_thread other;
+    other.run([&] {
+      std::vector<void*> rest;
+      for (std::size_t i = 0; i < 16 * KiB; ++i) {
+        void* const block = pool.allocate(1024);
+        (i % 64 == 0 ? live : rest).push_back(block);
+      }
+      give(pool, rest, 1024);
+      pool.clear();
+    });
+    EXPECT_GT(pool.stats().held_bytes, 15 * MiB) << "each live block holds a slab";
+    // Half of them, but no thread alone has freed so much that it would look.
+    other.run([&] { give(pool, {live.begin(), live.begin() + 118}, 1024); });
+    give(pool, {live.begin() + 118, live.begin() + 128}, 1024);
+    EXPECT_GT(pool.stats().held_bytes, 15 * MiB);
+  }
+  EXPECT_LT(pool.stats().held_bytes, 9 * MiB);
+}
+
+TEST(synchronized_pool, once_nothing_is_live_other_threads_are_not_asked_to_trim_again_and_again) {
+  synchronized_pool pool;
+  const std::vector<void*> live = take(pool, 1000, 64);
+  std::vector<void*> odd, even;
+  for (std::size_t i = 0; i < live.size(); ++i) (i % 2 == 0 ? even : odd).push_back(live[i]);
+  give(pool, even, 64);
+  pool.clear();
+  give(pool, odd, 64);  // as half of them is gone, and half of that, slabs are looked for
+  EXPECT_GT(pool.stats().bytes_stranded, 0u) << "too little to be worth going back";
+  stepping_thread other;
+  std::set<void*> of_other;
+  other.run([&] {
+    const std::vector<void*> held = take(pool, 100, 64);
+    of_other = {held.begin(), held.end()};
+    give(pool, held, 64);
+  });
+  for (int i = 0; i < 50; ++i) give(pool, take(pool, 100, 1024), 1024);
+  other.run([&] { call(pool); });  // were it asked to trim, it would leave its blocks to others here
+  for (void* block : take(pool, 5000, 64)) EXPECT_FALSE(of_other.contains(block));
 }
 
 // ---- counts -----------------------------------------------------------------------------------------------

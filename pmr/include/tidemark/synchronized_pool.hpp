@@ -85,7 +85,7 @@ struct thread_cache {
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up
-/// to 16 KiB a thread below the truth.
+/// to 128 KiB a thread below the truth, for each looks at the sum only now and then.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, but for construction, destruction and `release()`, which want the
@@ -256,7 +256,9 @@ class synchronized_pool final : public std::pmr::memory_resource {
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};  // in blocks of the classes, but the stranded
   std::atomic<std::size_t> live_bytes_{0};       // as last measured: of those, what is cached nowhere
-  std::atomic<std::size_t> live_at_trim_{0};  // the same at the first measurement after a trim; 0: none yet
+  // The same at the first measurement after a trim. 0: nothing was live, so that no half of it can go.
+  static constexpr std::size_t not_measured = std::numeric_limits<std::size_t>::max();
+  std::atomic<std::size_t> live_at_trim_{not_measured};
 
   std::atomic<std::uint64_t> misses_{0};
 
