@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include <tidemark/tidemark.hpp>
 
@@ -180,6 +181,59 @@ TEST(heap, a_thread_that_there_is_no_memory_for_a_cache_for_can_still_free_block
   EXPECT_LE(after.bytes_cached, 36 * KiB) << "32 KiB, and this thread's page";
   EXPECT_GE(after.peak_cached_bytes, 28 * KiB) << "what is gone now was cached as well";
   memory.check_invariants();
+}
+
+template <class Pool>
+void expect_no_block_lost_to_the_ledger() {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " keeps no ledger of blocks";
+  Pool memory;
+  memory.deallocate(memory.allocate(64), 64);  // whatever a thread needs for its first block
+  void* const live = memory.allocate(64);
+  const pool_stats before = memory.stats();
+  {
+    const no_memory here;
+    EXPECT_THROW((void)memory.allocate(64), std::bad_alloc);
+  }
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  EXPECT_EQ(memory.stats().bytes_allocated, 64u);
+  EXPECT_EQ(memory.stats().bytes_cached, before.bytes_cached);
+  memory.deallocate(live, 64);
+  memory.check_invariants();
+}
+
+TEST(heap, a_block_that_a_pools_ledger_has_no_memory_for_is_given_back) {
+  expect_no_block_lost_to_the_ledger<pool>();
+}
+TEST(heap, a_block_that_a_synchronized_pools_ledger_has_no_memory_for_is_given_back) {
+  expect_no_block_lost_to_the_ledger<synchronized_pool>();
+}
+
+TEST(heap, a_size_that_a_histogram_has_no_memory_for_changes_nothing) {
+  bucket_histogram sizes;
+  sizes.record(64);
+  {
+    const no_memory here;
+    EXPECT_THROW(sizes.record(100), std::bad_alloc);
+    sizes.record(64);  // of a known size
+  }
+  EXPECT_EQ(sizes.requests(), 2u);
+  EXPECT_EQ(sizes.suggest_buckets(), (std::vector<std::size_t>{64}));
+}
+
+TEST(heap, a_block_whose_size_there_is_no_memory_to_record_is_handed_out) {
+  bucket_histogram sizes;
+  arena step;
+  statistics_resource counted{&step};
+  counted.record_sizes(&sizes);
+  void* block = nullptr;
+  {
+    const no_memory here;
+    block = counted.allocate(100);
+  }
+  EXPECT_EQ(sizes.requests(), 0u);
+  EXPECT_EQ(counted.stats().used_blocks, 1u);
+  EXPECT_EQ(counted.stats().used_bytes, 100u);
+  counted.deallocate(block, 100);
 }
 
 }  // namespace
