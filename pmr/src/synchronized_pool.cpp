@@ -107,11 +107,13 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
   publish();
   peak_cached_bytes_ = shared_bytes_;
   update_share();
-  {
-    const std::scoped_lock lock{detail::registry().mutex};
-    detail::registry().pools.emplace(id_, this);
-  }
-  pressure_ = on_memory_pressure([this] { request_trim(0); });
+  pressure_ = on_memory_pressure([this] {
+    pressed_ = true;
+    request_trim(0);
+  });
+  // Last: a pool whose construction fails must not stay known.
+  const std::scoped_lock lock{detail::registry().mutex};
+  detail::registry().pools.emplace(id_, this);
 }
 
 synchronized_pool::synchronized_pool(std::pmr::pool_options const& options,
@@ -139,9 +141,12 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
   if (cache == nullptr) {
     caches.reserve_one();
     cache = new detail::thread_cache{classes_};
-    cache->trims_seen = trims_;
     caches.add(id_, cache);
     const std::scoped_lock lock{caches_mutex_};
+    if (pressed_) {  // there may have been no thread to empty the depot
+      cache->trim_target_bytes = 0;
+      cache->blocks.request_attention();
+    }
     cache->next = caches_;
     if (caches_ != nullptr) caches_->previous = cache;
     caches_ = cache;
@@ -162,6 +167,7 @@ detail::thread_cache* synchronized_pool::find_cache_anywhere() const noexcept {
 // The thread has ended: its blocks go to the depot, its counts to those of all such threads.
 void synchronized_pool::end(detail::thread_cache* cache) noexcept {
   leave_all(*cache);
+  note_peak(*cache);
   {
     const std::scoped_lock lock{caches_mutex_};
     for (std::size_t i = 0; i < classes_.count(); ++i) {
@@ -174,8 +180,11 @@ void synchronized_pool::end(detail::thread_cache* cache) noexcept {
     --cache_count_;
     update_share();
   }
+  const std::size_t target = cache->trim_target_bytes;
   delete cache;
+  if (target != detail::thread_cache::no_trim) (void)trim_shared(target);
   keep_to_limit();
+  if (half_is_gone()) (void)trim(depot_bytes_max() / 2);  // there may be nobody left to look
 }
 
 // Half of max_cached_bytes is for the caches. Who has more than the new share sees it in the next call.
@@ -218,7 +227,9 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
     ++misses_;
     keep_to_limit();
   }
+  // A chain for each class in turn may be more than the cache's share in all.
   if (from == refill_source::own) update_watermark(cache);
+  else if (cache.blocks.cached_bytes() > share_bytes_) settle(cache);
   else note_peak(cache);
   return block;
 }
@@ -306,28 +317,29 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
 // Blocks were set aside, and half of what was live then is free now: their slabs may be all free.
 bool synchronized_pool::half_is_gone() const noexcept {
   const std::size_t live = live_bytes_, before = live_at_trim_;
-  return stranded_bytes_ != 0 && live < before && live <= before / 2;
+  return stranded_bytes_ != 0 && before != not_measured && live < before && live <= before / 2;
 }
 
 // With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost
 // too much.
 void synchronized_pool::note_peak(detail::thread_cache& cache) noexcept {
-  constexpr std::size_t unnoticed_bytes_max = 16 * KiB;
   {
     const std::scoped_lock lock{caches_mutex_};
+    const std::size_t unnoticed = cache_count_ > 1 ? 16 * KiB : 0;
     const std::size_t cached = cached_bytes();
     peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
-    std::size_t headroom = peak_cached_bytes_ - cached;
+    std::size_t headroom = std::max(peak_cached_bytes_ - cached, unnoticed);
     const std::size_t reachable = reachable_bytes_;
     const std::size_t live = reachable - std::min(reachable, cached);
     live_bytes_ = live;
     if (stranded_bytes_ != 0) {
-      if (live_at_trim_ == 0) live_at_trim_ = live;
+      if (live_at_trim_ == not_measured) live_at_trim_ = live;
       const std::size_t half = live_at_trim_ / 2;
-      if (live > half) headroom = std::min(headroom, live - half - 1);
+      // The fewer blocks are live, the more memory each of them holds: little of that may go unnoticed.
+      if (live > half)
+        headroom = std::min(headroom, std::max(live - half - 1, std::min(unnoticed, half / 8)));
     }
-    cache.bytes_at_peak =
-        cache.blocks.cached_bytes() + (cache_count_ > 1 ? std::max(headroom, unnoticed_bytes_max) : headroom);
+    cache.bytes_at_peak = cache.blocks.cached_bytes() + headroom;
   }
   update_watermark(cache);
 }
@@ -364,10 +376,10 @@ void synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
 
 void synchronized_pool::attend(detail::thread_cache& cache) noexcept {
   if (!cache.blocks.attend()) return;
-  if (const std::uint64_t trims = trims_; cache.trims_seen != trims) {
-    cache.trims_seen = trims;
+  const std::size_t target = cache.trim_target_bytes.exchange(detail::thread_cache::no_trim);
+  if (target != detail::thread_cache::no_trim) {
     leave_all(cache);
-    (void)trim_shared(trim_target_bytes_);
+    (void)trim_shared(target);
   }
   settle(cache);
 }
@@ -390,6 +402,7 @@ void synchronized_pool::deallocate_without_cache(std::size_t index, void* block,
     const std::scoped_lock lock{caches_mutex_};
     ++ended_[index].deallocations;
     ended_requested_bytes_ -= bytes;
+    peak_cached_bytes_ = std::max(peak_cached_bytes_, cached_bytes());
   }
   keep_to_limit();
 }
@@ -449,10 +462,11 @@ void synchronized_pool::strand(std::size_t target_bytes) noexcept {
 
 std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
+  if (target_bytes == 0) pressed_ = false;
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
   publish();
-  live_at_trim_ = 0;  // to be measured by whoever looks next
+  live_at_trim_ = not_measured;  // until whoever looks next
   return returned;
 }
 
@@ -469,10 +483,11 @@ void synchronized_pool::keep_to_limit() noexcept {
 
 // Any thread, also one that must not wait for the owners: they see it in their next calls.
 void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
-  trim_target_bytes_ = target_bytes;
-  ++trims_;
   const std::scoped_lock lock{caches_mutex_};
   for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    // Of several trims that an owner has not seen yet the one that wants most of it counts. Owners only ever
+    // set it to `no_trim`: at worst one trims once more than it must.
+    cache->trim_target_bytes = std::min<std::size_t>(cache->trim_target_bytes, target_bytes);
     cache->blocks.request_attention();
   }
 }
@@ -482,7 +497,7 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   detail::thread_cache* const own = find_cache_anywhere();
   if (own != nullptr) {
     (void)own->blocks.attend();
-    own->trims_seen = trims_;
+    target_bytes = std::min(target_bytes, own->trim_target_bytes.exchange(detail::thread_cache::no_trim));
     leave_all(*own);
   }
   const std::size_t returned = trim_shared(target_bytes);
@@ -507,7 +522,7 @@ void synchronized_pool::release() noexcept {
   store_.release();
   publish();
   large_.deallocations = large_.allocations;
-  live_at_trim_ = 0;
+  live_at_trim_ = not_measured;
   if constexpr (check_level >= 2) ledger_.clear();
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include <tidemark/tidemark.hpp>
 
@@ -157,6 +158,82 @@ TEST(heap, a_pool_allocates_nothing_for_a_hit) {
 TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
   if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
   expect_hits_to_allocate_nothing<synchronized_pool>();
+}
+
+TEST(heap, a_thread_that_there_is_no_memory_for_a_cache_for_can_still_free_blocks) {
+  synchronized_pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 64 * KiB}};
+  std::array<void*, 100> blocks;
+  for (void*& block : blocks) block = memory.allocate(1000);
+  void* const large = memory.allocate(50'000);
+  const pool_stats before = memory.stats();
+  std::thread{[&] {
+    const no_memory here;
+    memory.deallocate(blocks[0], 1000);
+    EXPECT_EQ(memory.stats().bytes_cached, before.bytes_cached + 1024);
+    for (std::size_t i = 2; i < blocks.size(); ++i) memory.deallocate(blocks[i], 1000);
+    memory.deallocate(large, 50'000);
+    EXPECT_EQ(memory.thread_count(), 1u);
+  }}.join();
+  const pool_stats after = memory.stats();
+  EXPECT_EQ(after.deallocations, 100u);
+  EXPECT_EQ(after.bytes_allocated, 1024u) << "blocks[1]";
+  EXPECT_EQ(after.bytes_requested, 1000u);
+  EXPECT_LE(after.bytes_cached, 36 * KiB) << "32 KiB, and this thread's page";
+  EXPECT_GE(after.peak_cached_bytes, 28 * KiB) << "what is gone now was cached as well";
+  memory.check_invariants();
+}
+
+template <class Pool>
+void expect_no_block_lost_to_the_ledger() {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " keeps no ledger of blocks";
+  Pool memory;
+  memory.deallocate(memory.allocate(64), 64);  // whatever a thread needs for its first block
+  void* const live = memory.allocate(64);
+  const pool_stats before = memory.stats();
+  {
+    const no_memory here;
+    EXPECT_THROW((void)memory.allocate(64), std::bad_alloc);
+  }
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  EXPECT_EQ(memory.stats().bytes_allocated, 64u);
+  EXPECT_EQ(memory.stats().bytes_cached, before.bytes_cached);
+  memory.deallocate(live, 64);
+  memory.check_invariants();
+}
+
+TEST(heap, a_block_that_a_pools_ledger_has_no_memory_for_is_given_back) {
+  expect_no_block_lost_to_the_ledger<pool>();
+}
+TEST(heap, a_block_that_a_synchronized_pools_ledger_has_no_memory_for_is_given_back) {
+  expect_no_block_lost_to_the_ledger<synchronized_pool>();
+}
+
+TEST(heap, a_size_that_a_histogram_has_no_memory_for_changes_nothing) {
+  bucket_histogram sizes;
+  sizes.record(64);
+  {
+    const no_memory here;
+    EXPECT_THROW(sizes.record(100), std::bad_alloc);
+    sizes.record(64);  // of a known size
+  }
+  EXPECT_EQ(sizes.requests(), 2u);
+  EXPECT_EQ(sizes.suggest_buckets(), (std::vector<std::size_t>{64}));
+}
+
+TEST(heap, a_block_whose_size_there_is_no_memory_to_record_is_handed_out) {
+  bucket_histogram sizes;
+  arena step;
+  statistics_resource counted{&step};
+  counted.record_sizes(&sizes);
+  void* block = nullptr;
+  {
+    const no_memory here;
+    block = counted.allocate(100);
+  }
+  EXPECT_EQ(sizes.requests(), 0u);
+  EXPECT_EQ(counted.stats().used_blocks, 1u);
+  EXPECT_EQ(counted.stats().used_bytes, 100u);
+  counted.deallocate(block, 100);
 }
 
 }  // namespace

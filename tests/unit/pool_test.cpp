@@ -242,6 +242,21 @@ TEST(pool, never_caches_more_than_it_may) {
   memory.check_invariants();
 }
 
+TEST(pool, a_free_beyond_the_limit_trims_to_half_of_it) {
+  pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 100'000}};
+  std::vector<void*> live(2000);
+  for (void*& block : live) block = memory.allocate(64);
+  std::size_t before = 0;
+  for (void* block : live) {
+    before = memory.stats().bytes_cached;
+    memory.deallocate(block, 64);
+    if (memory.stats().bytes_cached < before) break;
+  }
+  EXPECT_GT(before, 100'000u - 64);
+  EXPECT_LE(memory.stats().bytes_cached, 50'000u);
+  EXPECT_GT(memory.stats().bytes_cached, 45'000u) << "but for a slab";
+}
+
 TEST(pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   for (const std::size_t bytes : {64u, 1024u, 16384u}) {
     recording_resource upstream;
@@ -469,6 +484,8 @@ TEST(pool, impossible_classes_are_refused_with_a_sentence) {
   EXPECT_NE(refusal({2 * GiB}).find("a bucket of 2147483648 bytes"), std::string::npos);
   EXPECT_EQ(refusal({128, 64}),
             "pool 'tensors': the bucket of 64 bytes comes after that of 128; sizes must rise");
+  EXPECT_EQ(refusal({64, 64}),
+            "pool 'tensors': the bucket of 64 bytes comes after that of 64; sizes must rise");
   std::vector<std::size_t> many(65);
   std::iota(many.begin(), many.end(), 2);
   for (std::size_t& size : many) size *= 16;

@@ -3,16 +3,20 @@
 // before it frees them, so that a block handed out twice is seen; then the exact counts, at the quiet point
 // when all have ended. The build with ThreadSanitizer runs the same.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <memory_resource>
 #include <random>
+#include <semaphore>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -489,6 +493,304 @@ TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
   other.join();
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
+
+// ---- one step at a time -----------------------------------------------------------------------------------
+
+/// A thread that does one thing after the other: `run` returns when it is done.
+class stepping_thread {
+ public:
+  stepping_thread() = default;
+  stepping_thread(stepping_thread const&) = delete;
+  stepping_thread& operator=(stepping_thread const&) = delete;
+  ~stepping_thread() {
+    step_ = nullptr;
+    go_.release();
+    thread_.join();
+  }
+  void run(std::function<void()> step) {
+    step_ = std::move(step);
+    go_.release();
+    done_.acquire();
+  }
+
+ private:
+  void work() {
+    for (go_.acquire(); step_; go_.acquire()) {
+      step_();
+      done_.release();
+    }
+  }
+
+  std::function<void()> step_;
+  std::binary_semaphore go_{0}, done_{0};
+  std::thread thread_{[this] { work(); }};
+};
+
+pool_options caching_at_most(std::size_t bytes, std::vector<std::size_t> sizes = {}) {
+  return {.small_block_count = 0,
+          .medium_block_count = 0,
+          .max_cached_bytes = bytes,
+          .bucket_bytes = std::move(sizes)};
+}
+
+std::vector<void*> take(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
+  std::vector<void*> held(blocks);
+  for (void*& block : held) block = pool.allocate(bytes);
+  return held;
+}
+void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
+  for (void* block : held) pool.deallocate(block, bytes);
+}
+/// A call in which a thread sees what was asked of it, and that leaves nothing cached.
+void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(30'000), 30'000); }
+
+/// Frees neighbours until so much is cached. What is left stays with the pool.
+void free_until_cached(synchronized_pool& pool, std::size_t cached_bytes) {
+  for (void* block : take(pool, 2 * cached_bytes / 1024, 1024)) {
+    if (pool.stats().bytes_cached >= cached_bytes) return;
+    pool.deallocate(block, 1024);
+  }
+  ADD_FAILURE() << "never were " << cached_bytes << " bytes cached";
+}
+
+TEST(synchronized_pool, what_is_too_much_of_what_a_thread_leaves_goes_down_to_a_quarter_of_the_limit) {
+  synchronized_pool pool{caching_at_most(512 * KiB)};
+  std::thread{[&] { free_until_cached(pool, 300 * KiB); }}.join();
+  EXPECT_LE(pool.stats().bytes_cached, 128 * KiB) << "what no thread caches may be 256 KiB";
+  EXPECT_GT(pool.stats().bytes_cached, 96 * KiB) << "a slab may go back that was needed";
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, threads_that_join_make_the_others_caches_smaller) {
+  synchronized_pool pool{caching_at_most(512 * KiB)};
+  free_until_cached(pool, 320 * KiB);  // 124 KiB of it in the cache of this thread
+  std::vector<stepping_thread> others(7);
+  for (stepping_thread& other : others) other.run([&] { (void)pool.allocate(64); });
+  (void)pool.allocate(1024);  // from its list: only because it was asked to does it look
+  EXPECT_LE(pool.stats().bytes_cached, 256 * KiB + 32 * KiB + 7 * 4 * KiB)
+      << "what no thread caches, this thread's share, and a page for each of the others";
+}
+
+TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = 64; bytes <= 2048; bytes += 64) sizes.push_back(bytes);
+  synchronized_pool pool{caching_at_most(512 * KiB, sizes)};
+  std::vector<void*> live;
+  std::thread{[&] {
+    live = take(pool, 1000, 1024);
+    std::vector<std::vector<void*>> of_class;
+    for (const std::size_t bytes : sizes) of_class.push_back(take(pool, 7 * KiB / bytes, bytes));
+    for (std::size_t i = 0; i < sizes.size(); ++i) give(pool, of_class[i], sizes[i]);
+  }}.join();  // the depot has a chain of each class now
+  stepping_thread other;
+  other.run([&] { call(pool); });
+  for (const std::size_t bytes : sizes) (void)pool.allocate(bytes);
+  other.run([&] {
+    std::size_t most = 0;
+    for (void* block : live) {
+      pool.deallocate(block, 1024);
+      most = std::max(most, pool.stats().bytes_cached);
+    }
+    EXPECT_LE(most, 512 * KiB);
+  });
+}
+
+TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
+  synchronized_pool pool;
+  stepping_thread other;
+  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  pool.clear();
+  (void)pool.trim(1 * MiB);
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u);
+  other.run([&] { call(pool); });
+  EXPECT_EQ(pool.stats().bytes_cached, 0u);
+}
+
+TEST(synchronized_pool, pressure_that_a_thread_has_not_seen_is_not_forgotten_for_its_own_trim) {
+  synchronized_pool pool;
+  give(pool, take(pool, 1000, 64), 64);
+  (void)signal_memory_pressure();
+  (void)pool.trim(1 * MiB);
+  EXPECT_EQ(pool.stats().bytes_cached, 0u);
+}
+
+TEST(synchronized_pool, a_trim_holds_for_threads_that_end_without_another_call) {
+  synchronized_pool pool;
+  {
+    stepping_thread other;
+    other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+    pool.clear();
+    EXPECT_GT(pool.stats().bytes_cached, 60'000u);
+  }
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_next_one) {
+  synchronized_pool pool{caching_at_most(16 * MiB)};
+  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  (void)signal_memory_pressure();
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u);
+  call(pool);
+  EXPECT_EQ(pool.stats().bytes_cached, 0u);
+  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  std::thread{[&] { call(pool); }}.join();
+  EXPECT_GT(pool.stats().bytes_cached, 60'000u) << "that was all";
+}
+
+TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threads_too) {
+  synchronized_pool pool;
+  stepping_thread other;
+  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  (void)pool.trim(200'000);
+  other.run([&] { call(pool); });
+  EXPECT_LE(pool.stats().bytes_cached, 200'000u);
+  EXPECT_GT(pool.stats().bytes_cached, 130'000u) << "and no less, but for a slab";
+}
+
+TEST(synchronized_pool, a_trim_does_not_concern_threads_that_begin_later) {
+  synchronized_pool pool{caching_at_most(512 * KiB)};
+  pool.clear();
+  stepping_thread later, another;
+  later.run([&] { give(pool, take(pool, 100, 64), 64); });
+  const std::size_t cached = pool.stats().bytes_cached;
+  another.run([&] { call(pool); });  // shares are smaller: the other thread looks
+  later.run([&] { call(pool); });
+  EXPECT_EQ(pool.stats().bytes_cached, cached);
+}
+
+TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them_is_freed) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  (void)pool.allocate(64);  // of several threads none looks at every free
+  stepping_thread other;
+  other.run([&] {
+    std::vector<void*> live = take(pool, 32 * KiB, 1024);
+    std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
+    give(pool, live, 1024);
+  });
+  EXPECT_LE(pool.stats().held_bytes, 1 * MiB) << "32 MiB were live";
+}
+
+TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  std::vector<void*> live;
+  {
+    stepping_thread other;
+    other.run([&] {
+      std::vector<void*> rest;
+      for (std::size_t i = 0; i < 16 * KiB; ++i) {
+        void* const block = pool.allocate(1024);
+        (i % 64 == 0 ? live : rest).push_back(block);
+      }
+      give(pool, rest, 1024);
+      pool.clear();
+    });
+    EXPECT_GT(pool.stats().held_bytes, 15 * MiB) << "each live block holds a slab";
+    // Half of them, but no thread alone has freed so much that it would look.
+    other.run([&] { give(pool, {live.begin(), live.begin() + 118}, 1024); });
+    give(pool, {live.begin() + 118, live.begin() + 128}, 1024);
+    EXPECT_GT(pool.stats().held_bytes, 15 * MiB);
+  }
+  EXPECT_LT(pool.stats().held_bytes, 9 * MiB);
+}
+
+TEST(synchronized_pool, once_nothing_is_live_other_threads_are_not_asked_to_trim_again_and_again) {
+  synchronized_pool pool;
+  const std::vector<void*> live = take(pool, 1000, 64);
+  std::vector<void*> odd, even;
+  for (std::size_t i = 0; i < live.size(); ++i) (i % 2 == 0 ? even : odd).push_back(live[i]);
+  give(pool, even, 64);
+  pool.clear();
+  give(pool, odd, 64);  // as half of them is gone, and half of that, slabs are looked for
+  EXPECT_GT(pool.stats().bytes_stranded, 0u) << "too little to be worth going back";
+  stepping_thread other;
+  std::set<void*> of_other;
+  other.run([&] {
+    const std::vector<void*> held = take(pool, 100, 64);
+    of_other = {held.begin(), held.end()};
+    give(pool, held, 64);
+  });
+  for (int i = 0; i < 50; ++i) give(pool, take(pool, 100, 1024), 1024);
+  other.run([&] { call(pool); });  // were it asked to trim, it would leave its blocks to others here
+  for (void* block : take(pool, 5000, 64)) EXPECT_FALSE(of_other.contains(block));
+}
+
+TEST(synchronized_pool, is_there_for_what_runs_after_a_threads_cache_has_ended) {
+  struct late {
+    synchronized_pool& pool;
+    void* block;
+    pthread_key_t key;
+    int rounds;
+  };
+  synchronized_pool pool;
+  void* const last = pool.allocate(100);
+  late user{pool, last, 0, 0};
+  // Destructors of keys run in rounds, and the cache ends in the first.
+  const auto destructor = [](void* argument) {
+    auto& me = *static_cast<late*>(argument);
+    if (++me.rounds < 2) pthread_setspecific(me.key, argument);
+    else me.pool.deallocate(me.block, 100);
+  };
+  ASSERT_EQ(pthread_key_create(&user.key, destructor), 0);
+  std::thread{[&] {
+    pool.deallocate(pool.allocate(100), 100);
+    pthread_setspecific(user.key, &user);
+  }}.join();
+  pthread_key_delete(user.key);
+  EXPECT_EQ(user.rounds, 2);
+  EXPECT_EQ(pool.thread_count(), 1u) << "this one";
+  EXPECT_EQ(pool.stats().deallocations, 2u);
+  EXPECT_EQ(pool.stats().bytes_requested, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, release_forgets_what_ended_threads_asked_for) {
+  synchronized_pool pool;
+  std::thread{[&] { (void)pool.allocate(5000); }}.join();
+  pool.release();
+  void* const block = pool.allocate(4000);
+  EXPECT_EQ(pool.stats().bytes_requested, 4000u);
+  pool.deallocate(block, 4000);
+}
+
+/// An upstream that calls `on_deallocate` before it takes the first block back.
+class hesitating_resource final : public std::pmr::memory_resource {
+ public:
+  std::function<void()> on_deallocate;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    if (on_deallocate) std::exchange(on_deallocate, nullptr)();
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thread) {
+  hesitating_resource upstream;
+  synchronized_pool pool{caching_at_most(16 * MiB), &upstream};
+  give(pool, take(pool, 1000, 1024), 1024);
+  const std::uint64_t misses = pool.stats().pool_misses;
+  // The trim has all blocks of the class in its hands while it gives some to the upstream. Another thread
+  // finds none, and waits for the trim's lock: after that it looks again.
+  std::binary_semaphore trimming{0};
+  upstream.on_deallocate = [&] {
+    trimming.release();
+    while (pool.thread_count() < 2) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // until it waits, in all likelihood
+  };
+  std::thread user{[&] {
+    trimming.acquire();
+    (void)pool.allocate(1024);
+  }};
+  (void)pool.trim(500 * KiB);
+  user.join();
+  EXPECT_EQ(pool.stats().pool_misses, misses);
+}
+
+// ---- counts -----------------------------------------------------------------------------------------------
 
 TEST(synchronized_pool, peak_is_exact_for_one_thread) {
   synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};

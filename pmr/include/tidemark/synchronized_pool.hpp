@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
 #include <mutex>
 
@@ -51,13 +52,16 @@ inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in t
 ///
 /// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
+  static constexpr std::size_t no_trim = std::numeric_limits<std::size_t>::max();
+
   explicit thread_cache(size_classes const& classes) noexcept : blocks{classes} {}
 
   block_cache blocks;
   std::array<chain_stack, size_classes::count_max> spares{};
   std::size_t spare_bytes = 0;
   std::size_t bytes_at_peak = 0;  // once more is cached here, more may be in all than ever before
-  std::uint64_t trims_seen = 0;   // of synchronized_pool::trims_
+  // The least target of the trims that other threads asked for and this one has not done; `no_trim`: none.
+  std::atomic<std::size_t> trim_target_bytes{no_trim};
   thread_cache* previous = nullptr;
   thread_cache* next = nullptr;
 };
@@ -81,7 +85,7 @@ struct thread_cache {
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up
-/// to 16 KiB a thread below the truth.
+/// to 128 KiB a thread below the truth, for each looks at the sum only now and then.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, but for construction, destruction and `release()`, which want the
@@ -225,10 +229,14 @@ class synchronized_pool final : public std::pmr::memory_resource {
   [[nodiscard]] std::size_t depot_bytes_max() const noexcept { return options_.max_cached_bytes / 2; }
   // A quarter of a cache's share is for its lists, a quarter for the chain that it takes at a miss, the rest
   // for spare chains. Chains are small enough to stay in a core's cache on their way from thread to thread.
-  [[nodiscard]] std::size_t chain_bytes_max() const noexcept {
-    return std::min<std::size_t>(share_bytes_ / 4, 128 * KiB);
+  [[nodiscard]] std::size_t chain_bytes_max() const noexcept { return chain_bytes_max(share_bytes_); }
+  [[nodiscard]] static std::size_t chain_bytes_max(std::size_t share_bytes) noexcept {
+    return std::min<std::size_t>(share_bytes / 4, 128 * KiB);
   }
-  [[nodiscard]] std::size_t spare_bytes_max() const noexcept { return share_bytes_ - 2 * chain_bytes_max(); }
+  [[nodiscard]] std::size_t spare_bytes_max() const noexcept {
+    const std::size_t share = share_bytes_;  // once, because it changes as threads come and go
+    return share - 2 * chain_bytes_max(share);
+  }
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
@@ -242,14 +250,15 @@ class synchronized_pool final : public std::pmr::memory_resource {
   detail::depot depot_;
   std::atomic<std::size_t> shared_bytes_{0};  // cached in no thread's cache: in the depot, or uncarved
   std::atomic<std::size_t> share_bytes_{0};   // what a thread's cache may hold
-  std::atomic<std::uint64_t> trims_{0};       // how often a trim of all caches was asked for
-  std::atomic<std::size_t> trim_target_bytes_{0};
-  std::atomic<std::size_t> pins_{0};  // threads that are ending and leave their caches just now
+  std::atomic<bool> pressed_{false};          // memory was short, and the depot was not emptied since
+  std::atomic<std::size_t> pins_{0};          // threads that are ending and leave their caches just now
   // Of the store, to be read without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};  // in blocks of the classes, but the stranded
   std::atomic<std::size_t> live_bytes_{0};       // as last measured: of those, what is cached nowhere
-  std::atomic<std::size_t> live_at_trim_{0};  // the same at the first measurement after a trim; 0: none yet
+  // The same at the first measurement after a trim. 0: nothing was live, so that no half of it can go.
+  static constexpr std::size_t not_measured = std::numeric_limits<std::size_t>::max();
+  std::atomic<std::size_t> live_at_trim_{not_measured};
 
   std::atomic<std::uint64_t> misses_{0};
 
