@@ -11,12 +11,21 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/detail/shared_steps.hpp>
 #include <tidemark/detail/thread_owned.hpp>
 #include <tidemark/violation.hpp>
 
 #include "pool_setup.hpp"
 
 namespace tidemark {
+namespace {
+
+// What a thread may free at least before it looks at the sum of what all threads cache, and as much as it may
+// keep of an earlier part: one look costs the cache lines of all.
+constexpr std::size_t unnoticed_bytes = 32 * KiB;
+
+}  // namespace
+
 namespace detail {
 
 constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots{};
@@ -167,7 +176,6 @@ detail::thread_cache* synchronized_pool::find_cache_anywhere() const noexcept {
 // The thread has ended: its blocks go to the depot, its counts to those of all such threads.
 void synchronized_pool::end(detail::thread_cache* cache) noexcept {
   leave_all(*cache);
-  note_peak(*cache);
   {
     const std::scoped_lock lock{caches_mutex_};
     for (std::size_t i = 0; i < classes_.count(); ++i) {
@@ -179,6 +187,7 @@ void synchronized_pool::end(detail::thread_cache* cache) noexcept {
     if (cache->next != nullptr) cache->next->previous = cache->previous;
     --cache_count_;
     update_share();
+    measure(nullptr);
   }
   const std::size_t target = cache->trim_target_bytes;
   delete cache;
@@ -230,7 +239,8 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   // A chain for each class in turn may be more than the cache's share in all.
   if (from == refill_source::own) update_watermark(cache);
   else if (cache.blocks.cached_bytes() > share_bytes_) settle(cache);
-  else note_peak(cache);
+  else if (from == refill_source::upstream) note_peak(cache);  // also the rest of the slab is cached now
+  else note_peak_if_due(cache);
   return block;
 }
 
@@ -284,8 +294,11 @@ synchronized_pool::refill_source synchronized_pool::refill(detail::thread_cache&
     publish();
   }
   const std::size_t bytes = chain.blocks * bucket.block_bytes;
-  if (shared) shared_bytes_ -= bytes;
   cache.blocks.add_cached(bytes);
+  if (shared) {
+    shared_bytes_ -= bytes;
+    detail::shared_steps::raise(cache.bytes_at_peak, cache.blocks.cached_bytes());  // the sum is as before
+  }
   cache.blocks.put(bucket, chain);
   return asked ? refill_source::upstream : refill_source::shared;
 }
@@ -309,7 +322,7 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
                 index_of_most([&](std::size_t i) { return cache.spares[i].blocks() * classes_.bytes(i); }));
   }
   keep_to_limit();
-  note_peak(cache);
+  note_peak_if_due(cache);
   // Of all threads, because what others cache may be all that keeps slabs from going back.
   if (half_is_gone()) (void)trim(depot_bytes_max() / 2);
 }
@@ -320,32 +333,52 @@ bool synchronized_pool::half_is_gone() const noexcept {
   return stranded_bytes_ != 0 && before != not_measured && live < before && live <= before / 2;
 }
 
-// With one thread no peak is missed. With more, of which each may raise the sum, looking each time would cost
-// too much.
+// Looks at what all cache. What may still be freed before there is something to notice, a new peak or slabs
+// that are all free again, is then shared out among the threads, so that none of them needs to look before it
+// has freed its part. With one thread nothing is missed; with more, a part is never so small that they would
+// meet all the time.
+void synchronized_pool::measure(detail::thread_cache const* own) noexcept {
+  const std::size_t threads = std::max<std::size_t>(1, cache_count_);
+  const std::size_t unnoticed = threads > 1 ? unnoticed_bytes : 0;
+  const std::size_t cached = cached_bytes();
+  peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
+  std::size_t part = std::max((peak_cached_bytes_ - cached) / threads, unnoticed);
+  const std::size_t reachable = reachable_bytes_;
+  const std::size_t live = reachable - std::min(reachable, cached);
+  live_bytes_ = live;
+  if (stranded_bytes_ != 0) {
+    if (live_at_trim_ == not_measured) live_at_trim_ = live;
+    const std::size_t half = live_at_trim_ / 2;
+    // The fewer blocks are live, the more memory each of them holds: little of that may go unnoticed.
+    if (live > half)
+      part = std::min(part, std::max((live - half - 1) / threads, std::min(unnoticed, half / 8)));
+  }
+  const std::size_t tolerated = std::min(part, unnoticed);
+  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
+    const std::size_t before = cache->bytes_at_peak, now = cache->blocks.cached_bytes() + part;
+    const bool takes_away = now < before && before - now > tolerated;
+    if (cache == own || now > before || takes_away) cache->bytes_at_peak = now;
+    if (cache != own && takes_away) cache->blocks.request_attention();
+  }
+}
+
 void synchronized_pool::note_peak(detail::thread_cache& cache) noexcept {
   {
     const std::scoped_lock lock{caches_mutex_};
-    const std::size_t unnoticed = cache_count_ > 1 ? 16 * KiB : 0;
-    const std::size_t cached = cached_bytes();
-    peak_cached_bytes_ = std::max(peak_cached_bytes_, cached);
-    std::size_t headroom = std::max(peak_cached_bytes_ - cached, unnoticed);
-    const std::size_t reachable = reachable_bytes_;
-    const std::size_t live = reachable - std::min(reachable, cached);
-    live_bytes_ = live;
-    if (stranded_bytes_ != 0) {
-      if (live_at_trim_ == not_measured) live_at_trim_ = live;
-      const std::size_t half = live_at_trim_ / 2;
-      // The fewer blocks are live, the more memory each of them holds: little of that may go unnoticed.
-      if (live > half)
-        headroom = std::min(headroom, std::max(live - half - 1, std::min(unnoticed, half / 8)));
-    }
-    cache.bytes_at_peak = cache.blocks.cached_bytes() + headroom;
+    measure(&cache);
   }
   update_watermark(cache);
 }
 
+void synchronized_pool::note_peak_if_due(detail::thread_cache& cache) noexcept {
+  const bool unmeasured = stranded_bytes_ != 0 && live_at_trim_ == not_measured;
+  if (unmeasured || cache.blocks.cached_bytes() > cache.bytes_at_peak) note_peak(cache);
+  else update_watermark(cache);
+}
+
 void synchronized_pool::update_watermark(detail::thread_cache& cache) const noexcept {
-  cache.blocks.set_watermark(std::min(cache.bytes_at_peak, cache.spare_bytes + chain_bytes_max()));
+  cache.blocks.set_watermark(
+      std::min<std::size_t>(cache.bytes_at_peak, cache.spare_bytes + chain_bytes_max()));
 }
 
 // The list becomes a spare chain.
@@ -363,7 +396,12 @@ detail::block_chain synchronized_pool::take_spare(detail::thread_cache& cache, s
 
 void synchronized_pool::leave_spare(detail::thread_cache& cache, std::size_t index) noexcept {
   const detail::block_chain chain = take_spare(cache, index);
-  cache.blocks.subtract_cached(chain.blocks * classes_.bytes(index));
+  const std::size_t bytes = chain.blocks * classes_.bytes(index);
+  cache.blocks.subtract_cached(bytes);
+  // What it might have freed in their place may not be freed by it and be left there too.
+  std::size_t before = cache.bytes_at_peak;
+  while (!cache.bytes_at_peak.compare_exchange_weak(before, before - std::min(before, bytes))) {
+  }
   leave(index, chain);
 }
 
@@ -599,10 +637,8 @@ void synchronized_pool::reset_stats() noexcept {
   const counts now = count().total;
   const std::scoped_lock lock{caches_mutex_};
   at_reset_ = now;
-  peak_cached_bytes_ = cached_bytes();
-  for (detail::thread_cache* cache = caches_; cache != nullptr; cache = cache->next) {
-    cache->blocks.request_attention();  // so that their watermarks go down to the new peak
-  }
+  peak_cached_bytes_ = 0;
+  measure(nullptr);
 }
 
 std::size_t synchronized_pool::thread_count() const noexcept {
@@ -663,6 +699,15 @@ void synchronized_pool::check_invariants() const noexcept {
     }
     require(cached == cache->blocks.cached_bytes(), "cached_bytes == sum over a thread's free blocks");
     require(spare_bytes == cache->spare_bytes, "spare_bytes == sum over spare lists");
+  }
+  if (cache_count_ > 0) {
+    std::size_t at_peak = shared_bytes_;
+    for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
+      at_peak += cache->bytes_at_peak;
+    }
+    const std::size_t missed = cache_count_ > 1 ? 2 * unnoticed_bytes * cache_count_ : 0;
+    require(at_peak <= peak_cached_bytes_ + missed,
+            "sum over caches of bytes_at_peak + shared_bytes <= peak_cached_bytes + 64 KiB * threads");
   }
   require(now.held_bytes == now.bytes_allocated + now.bytes_cached + now.bytes_stranded,
           "held == allocated + cached + stranded");

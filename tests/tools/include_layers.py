@@ -10,7 +10,8 @@ import sys
 # From the bottom up. Within a layer any header may include any other.
 LAYERS = [
     ("configuration", ["config.hpp", "macros.hpp", "units.hpp"]),
-    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp", "detail/thread_owned.hpp"]),
+    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp",
+                "detail/shared_steps.hpp", "detail/single_writer.hpp", "detail/thread_owned.hpp"]),
     ("memory", ["byte_range.hpp", "violation.hpp", "out_of_memory.hpp", "detail/block_ledger.hpp",
                 "os_memory.hpp", "address_space.hpp", "virtual_memory.hpp",
                 "borrowed_memory.hpp", "upstream_memory.hpp"]),

@@ -220,11 +220,13 @@ TEST(synchronized_pool, a_thread_that_ends_gives_its_cache_back) {
 }
 
 TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
-  static synchronized_pool pool;
+  static synchronized_pool* used = nullptr;
   struct late {
-    ~late() { pool.deallocate(pool.allocate(100), 100); }
+    ~late() { used->deallocate(used->allocate(100), 100); }
   };
-  std::thread{[] {
+  synchronized_pool pool;
+  used = &pool;
+  std::thread{[&] {
     thread_local late user;
     (void)&user;
     pool.deallocate(pool.allocate(100), 100);

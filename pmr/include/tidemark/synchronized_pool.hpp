@@ -59,7 +59,8 @@ struct thread_cache {
   block_cache blocks;
   std::array<chain_stack, size_classes::count_max> spares{};
   std::size_t spare_bytes = 0;
-  std::size_t bytes_at_peak = 0;  // once more is cached here, more may be in all than ever before
+  // Once more is cached here, more may be in all than ever before. Lowered by any thread that looks.
+  std::atomic<std::size_t> bytes_at_peak{0};
   // The least target of the trims that other threads asked for and this one has not done; `no_trim`: none.
   std::atomic<std::size_t> trim_target_bytes{no_trim};
   thread_cache* previous = nullptr;
@@ -85,7 +86,8 @@ struct thread_cache {
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up
-/// to 128 KiB a thread below the truth, for each looks at the sum only now and then.
+/// to 64 KiB a thread below the truth, for each looks at the sum only now and then. So, then:
+/// `sum over caches of bytes_at_peak + shared_bytes <= peak_cached_bytes + 64 KiB * threads`.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, but for construction, destruction and `release()`, which want the
@@ -197,6 +199,7 @@ class synchronized_pool final : public std::pmr::memory_resource {
   refill_source refill(detail::thread_cache& cache, std::size_t index);
   void settle(detail::thread_cache& cache) noexcept;
   void note_peak(detail::thread_cache& cache) noexcept;
+  void note_peak_if_due(detail::thread_cache& cache) noexcept;
   void update_watermark(detail::thread_cache& cache) const noexcept;
   void make_spare(detail::thread_cache& cache, std::size_t index) noexcept;
   void leave_spare(detail::thread_cache& cache, std::size_t index) noexcept;
@@ -214,7 +217,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
   void leave(std::size_t index, detail::block_chain chain) noexcept;
   std::size_t trim_shared(std::size_t target_bytes) noexcept;
   void keep_to_limit() noexcept;
-  void publish() noexcept;  // with store_mutex_ held
+  void publish() noexcept;                                 // with store_mutex_ held
+  void measure(detail::thread_cache const* own) noexcept;  // with caches_mutex_ held
   [[nodiscard]] bool half_is_gone() const noexcept;
   void request_trim(std::size_t target_bytes) noexcept;
   [[nodiscard]] std::size_t cached_bytes() const noexcept;  // with caches_mutex_ held

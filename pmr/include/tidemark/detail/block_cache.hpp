@@ -11,6 +11,7 @@
 
 #include <tidemark/config.hpp>
 #include <tidemark/detail/sanitizers.hpp>
+#include <tidemark/detail/single_writer.hpp>
 #include <tidemark/detail/size_classes.hpp>
 #include <tidemark/violation.hpp>
 
@@ -29,24 +30,6 @@ inline constexpr std::size_t link_bytes = sizeof(free_block*);  // of a block in
 struct block_chain {
   free_block* first = nullptr;
   std::size_t blocks = 0;
-};
-
-/// A number that one thread writes and any may read. Costs that thread what a plain number does.
-template <class T>
-class single_writer {
- public:
-  [[nodiscard]] T value() const noexcept { return value_.load(std::memory_order_acquire); }
-  void set(T value) noexcept { value_.store(value, std::memory_order_release); }
-  /// Adds, and returns the sum. Unsigned numbers may wrap.
-  T add(T more) noexcept {
-    const T sum = value_.load(std::memory_order_relaxed) + more;
-    set(sum);
-    return sum;
-  }
-  T subtract(T less) noexcept { return add(T{0} - less); }
-
- private:
-  std::atomic<T> value_{0};
 };
 
 /// The next block of a list. It may be read although nobody may touch free blocks.
