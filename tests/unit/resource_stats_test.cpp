@@ -49,10 +49,10 @@ consteval bool speaks_the_vocabulary() {
 template <class Resource>
 using stats_of = decltype(std::declval<Resource const&>().stats());
 
-static_assert(speaks_the_vocabulary<stats_of<arena>>() && speaks_the_vocabulary<stats_of<upstream_arena>>() &&
-              speaks_the_vocabulary<stats_of<borrowed_arena>>());
-static_assert(speaks_the_vocabulary<stats_of<pool>>() &&
-              speaks_the_vocabulary<stats_of<synchronized_pool>>());
+static_assert(speaks_the_vocabulary<stats_of<arena>>() && speaks_the_vocabulary<stats_of<pool>>());
+static_assert(std::same_as<stats_of<upstream_arena>, stats_of<arena>> &&
+              std::same_as<stats_of<borrowed_arena>, stats_of<arena>>);
+static_assert(std::same_as<stats_of<synchronized_pool>, stats_of<pool>>);
 static_assert(std::same_as<stats_of<statistics_resource>, resource_stats> &&
                   std::same_as<stats_of<limit_resource>, resource_stats> &&
                   std::same_as<stats_of<expect_no_upstream>, resource_stats> &&
