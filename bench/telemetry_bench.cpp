@@ -85,11 +85,28 @@ void test(benchmark::State& state) {
   allocate_batches(state, &tested);
 }
 
+/// What a pair costs with these files: two events.
+void trace_to(benchmark::State& state, trace_log_options const& files) {
+  batch_resource upstream;
+  trace_log log{files};
+  trace_resource traced{log, &upstream};
+  allocate_batches(state, &traced);
+}
+
+// Into nothing: the record and its text are ours, how fast a disk is is not.
+void trace_csv(benchmark::State& state) { trace_to(state, {.csv = "/dev/null"}); }
+
+void trace_both(benchmark::State& state) {
+  trace_to(state, {.csv = "/dev/null", .chrome = "/dev/./null"});  // one name for both is refused
+}
+
 BENCHMARK(none)->Name("telemetry/none");
 BENCHMARK(statistics)->Name("telemetry/statistics");
 BENCHMARK(limit)->Name("telemetry/limit");
 BENCHMARK(no_upstream)->Name("telemetry/expect_no_upstream");
 BENCHMARK(tracking)->Name("telemetry/tracking");
 BENCHMARK(test)->Name("telemetry/test");
+BENCHMARK(trace_csv)->Name("telemetry/trace_csv");
+BENCHMARK(trace_both)->Name("telemetry/trace_both");
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ import tidemark;
 namespace {
 
 using tidemark::tools::recorded_trace;
+using tidemark::tools::threaded_replay;
 
 constexpr int repetitions = 7;  // the fastest counts: it is the least disturbed
 
@@ -86,13 +88,14 @@ std::size_t peak_bytes(recorded_trace const& trace, contender const& who, std::v
 
 void show(recorded_trace const& trace, contender const& who) {
   std::vector<void*> blocks(trace.blocks);
-  tidemark::tools::threaded_replay by_thread{trace};
   // Time and memory apart, because counting takes time.
   malloc_resource plain{false};
   const std::unique_ptr<std::pmr::memory_resource> resource = who.make ? who.make(&plain) : nullptr;
   std::pmr::memory_resource& used = resource ? *resource : plain;
+  std::optional<threaded_replay> by_thread;
+  if (who.threads) by_thread.emplace(trace);
   const double taken = nanoseconds([&] {
-    if (who.threads) by_thread.run(used);
+    if (by_thread) by_thread->run(used);
     else tidemark::tools::replay(trace, used, blocks);
   });
   const std::size_t operations = trace.events.size() + trace.left.size();
@@ -128,7 +131,9 @@ void show(std::string const& path) {
       {"tidemark::pool with 64 fitted classes", makes<tidemark::pool>(fitted)},
       {"std::pmr::synchronized_pool_resource", makes<std::pmr::synchronized_pool_resource>()},
       {"tidemark::synchronized_pool", makes<tidemark::synchronized_pool>()}};
-  if (trace.threads > 1) {
+  if (trace.threads > threaded_replay::threads_max) {
+    std::printf("  played on one thread only: more than %zu are not started\n", threaded_replay::threads_max);
+  } else if (trace.threads > 1) {
     const std::string on_threads = ", on " + std::to_string(trace.threads) + " threads";
     contenders.push_back({"malloc" + on_threads, nullptr, true});
     contenders.push_back(

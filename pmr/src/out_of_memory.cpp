@@ -6,6 +6,14 @@
 namespace tidemark {
 
 out_of_memory::out_of_memory(exhaustion_report const& report) noexcept : report_{report} {
+  if (report.told_to_fail != 0) {
+    std::snprintf(message_, sizeof message_,
+                  "test_resource '%s' was told to fail request %llu: %zu bytes aligned to %zu requested, "
+                  "%zu used",
+                  report.resource, static_cast<unsigned long long>(report.told_to_fail),
+                  report.requested_bytes, report.alignment, report.used_bytes);
+    return;
+  }
   std::snprintf(
       message_, sizeof message_,
       "%s: out of memory: %zu bytes aligned to %zu requested, %zu used of %zu committed and %zu reserved; "

@@ -98,11 +98,11 @@ void test_resource::before_allocate(std::size_t bytes, std::size_t align, std::u
   }
   if (first_failing_ <= number && number <= last_failing_) {
     ++injected_failures_;
-    refuse(bytes, align);
+    refuse(bytes, align, number);
   }
   constexpr auto block_max = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
   const std::size_t around = detail::add_saturating(front_bytes(align), options_.guard_bytes);
-  if (detail::add_saturating(bytes, around) > block_max) refuse(bytes, align);
+  if (detail::add_saturating(bytes, around) > block_max) refuse(bytes, align, 0);
 }
 
 void* test_resource::take_padded(std::size_t bytes, std::size_t align) {
@@ -116,14 +116,15 @@ void* test_resource::take_padded(std::size_t bytes, std::size_t align) {
   }
 }
 
-void test_resource::refuse(std::size_t bytes, std::size_t align) {
+void test_resource::refuse(std::size_t bytes, std::size_t align, std::uint64_t told_to_fail) {
   const std::size_t used = counter_.used_bytes();
   throw out_of_memory({.resource = name(),
                        .requested_bytes = bytes,
                        .alignment = align,
                        .used_bytes = used,
                        .committed_bytes = used,
-                       .reserved_bytes = used});
+                       .reserved_bytes = used,
+                       .told_to_fail = told_to_fail});
 }
 
 void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
@@ -201,16 +202,29 @@ test_resource::failing_run::failing_run(test_resource& resource, std::uint64_t n
   resource.fail_allocation(n);
 }
 
-std::size_t test_resource::failing_run::report_leak(std::size_t blocks_max) const noexcept {
+std::size_t test_resource::failing_run::report_leak(std::size_t blocks_max,
+                                                    char const* thrown) const noexcept {
   const std::size_t blocks = resource_.counter_.used_blocks();
   if (blocks <= blocks_max) return blocks_max;
-  char when[96];
+  char end[128] = "";
+  if (thrown != nullptr) std::snprintf(end, sizeof end, " and that an exception ended (%.90s)", thrown);
+  char when[224];
   std::snprintf(when, sizeof when,
-                "fail_each_allocation: run %llu, in which %s: ", static_cast<unsigned long long>(n_),
-                failed() ? "that request failed" : "nothing failed");
+                "fail_each_allocation: run %llu, in which %s%s: ", static_cast<unsigned long long>(n_),
+                failed() ? "that request failed" : "nothing failed", end);
   const std::scoped_lock lock{resource_.mutex_};
   detail::report_leak("test_resource", resource_.name(), resource_.ledger_, requests_before_ + 1, when);
   return blocks;
+}
+
+void test_resource::failing_run::check_order() const {
+  {
+    const std::scoped_lock lock{resource_.mutex_};
+    const std::uint64_t failing = requests_before_ + n_;
+    if (resource_.last_failing_ == failing) return;  // every other order sets another number
+  }
+  throw std::logic_error(called(resource_.name()) + ": fail_each_allocation: in run " + std::to_string(n_) +
+                         " the body has changed which allocation fails; leave that to the loop");
 }
 
 void test_resource::throw_too_many_runs(test_resource const& resource, std::uint64_t runs_max) {

@@ -88,9 +88,9 @@ TEST(heap, marking_may_allocate_and_rewinding_never_does) {
   EXPECT_GT(news, 0u);
 }
 
-/// As long as it lives, this thread's operator new fails.
+/// As long as it lives, this thread's operator new fails, but for the first `served` calls.
 struct no_memory {
-  no_memory() { news_max = news; }
+  explicit no_memory(std::size_t served = 0) { news_max = news + served; }
   no_memory(no_memory const&) = delete;
   no_memory& operator=(no_memory const&) = delete;
   ~no_memory() { news_max = std::numeric_limits<std::size_t>::max(); }
@@ -110,6 +110,38 @@ TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given
   EXPECT_EQ(traced.stats().refused, 1u);
   EXPECT_EQ(traced.stats().allocations, 1u);
   traced.check_invariants();
+}
+
+template <class Resource>
+void expect_blocks_without_record_to_go_back(Resource& resource, arena const& upstream,
+                                             std::size_t news_per_record) {
+  void* const kept = resource.allocate(16);
+  const std::size_t before = upstream.position();
+  for (std::size_t served = 0; served < news_per_record; ++served) {
+    const no_memory here{served};
+    EXPECT_THROW((void)resource.allocate(64), std::bad_alloc)
+        << "after " << served << " calls of operator new";
+    EXPECT_EQ(upstream.position(), before) << "the block did not go back";
+  }
+  EXPECT_EQ(resource.stats().refused, news_per_record);
+  EXPECT_EQ(resource.stats().allocations, 1u);
+  EXPECT_EQ(resource.stats().peak_blocks, 1u);
+  EXPECT_EQ(resource.leaks().size(), 1u);
+  resource.deallocate(kept, 16);
+  resource.deallocate(resource.allocate(64), 64);
+}
+
+TEST(heap, a_tracked_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  arena step;
+  tracking_resource tracked{&step};
+  expect_blocks_without_record_to_go_back(tracked, step, 1);
+}
+
+TEST(heap, a_tested_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  arena step;
+  test_resource tested{&step};
+  expect_blocks_without_record_to_go_back(tested, step, 2);  // one for the ledger, one for the quarantine
+  EXPECT_EQ(tested.check_guards(), 0u);
 }
 
 TEST(heap, giving_a_traced_block_back_never_allocates_in_a_thread_that_is_known) {

@@ -83,7 +83,7 @@ def what_is_no_number_is_told_of():
     expect_refusal(HEADER + f"a,0,{2**64},0\n", 2, f"bytes is '{2**64}', more than 2^64 - 1")
     expect_refusal(HEADER + "a,0,1,0\r\na,1," + "9" * 9000 + ",0\r\n", 3,
                    "bytes is '" + "9" * 40 + "...', more than 2^64 - 1")
-    expect_refusal(HEADER + "a,0," + "9" * 200000 + ",0\n", 2, "field larger than field limit (131072)")
+    expect_refusal(HEADER + "a,0," + "9" * 200000 + ",0\n", 2, "bytes is '" + "9" * 40 + "...', more than 2^64 - 1")
 
 
 def an_unknown_op_is_told_of():
@@ -298,13 +298,27 @@ addEventListener("load", () => {
   const box = document.querySelector("#curve path").getBoundingClientRect();
   const frame = document.querySelector("svg").getBoundingClientRect();
   const peak = document.querySelector("#peak").getBoundingClientRect();
+  const seen = what => [...document.querySelectorAll(what)].filter(element => element.getClientRects().length > 0);
   const found = {box: [box.x, box.y, box.width, box.height], frame: [frame.x, frame.y, frame.width, frame.height],
     peak: [peak.x + peak.width / 2, peak.y + peak.height / 2],
     stroke: getComputedStyle(document.querySelector("#curve path")).stroke,
     paper: getComputedStyle(document.body).backgroundColor, scroll: document.documentElement.scrollWidth,
+    // Of what is seen: the charts, how high their letters are on the screen, where texts end, and row heads in two lines.
+    charts: seen("svg").map(svg => svg.getBoundingClientRect().width),
+    letters: seen("svg text").map(text => parseFloat(getComputedStyle(text).fontSize) *
+      Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b)),
+    right: Math.max(...seen("svg text, caption, figcaption, h1, h2").map(text => text.getBoundingClientRect().right)),
+    broken: seen("table:not(.pairs) tbody th").filter(head => {
+      const text = document.createRange();
+      text.selectNodeContents(head);
+      return text.getClientRects().length > 1;
+    }).length,
     width: innerWidth, loaded: performance.getEntriesByType("resource").length};
-  document.documentElement.setAttribute("data-found", JSON.stringify(found));
+  top.postMessage(JSON.stringify(found), "*");
 });
+</script>"""
+LISTENER = """<script>
+addEventListener("message", said => document.documentElement.setAttribute("data-found", said.data));
 </script>"""
 
 
@@ -332,11 +346,14 @@ def browser(*arguments):
     return output
 
 
-def seen_by_the_browser(page, *arguments):
-    probed = folder / "probed.html"
+def seen_by_the_browser(page, *arguments, width=None):
+    """What the probe finds in a window, or in a frame of that many pixels, because no window is narrower than 500."""
+    probed, outer = folder / "probed.html", folder / "outer.html"
     # Ahead of the page's policy, which would not let it run.
-    probed.write_text(page.replace("<head>", "<head>" + PROBE, 1))
-    dumped = browser("--window-size=1000,900", *arguments, "--dump-dom", f"file://{probed}")
+    probed.write_text(page.replace("<head>", "<head>" + LISTENER + PROBE, 1))
+    outer.write_text(LISTENER +
+                     f'<iframe src="probed.html" style="border: 0; width: {width}px; height: 900px"></iframe>')
+    dumped = browser("--window-size=1000,900", *arguments, "--dump-dom", f"file://{outer if width else probed}")
     found = re.search(r'data-found="([^"]*)"', dumped)
     if not found:
         sys.exit(f"the browser said nothing of the page: {dumped[:300]}")
@@ -389,8 +406,35 @@ def a_dark_screen_gets_a_dark_page():
 
 
 def a_narrow_screen_does_not_scroll_sideways():
-    seen = seen_by_the_browser(recorded_page("lld_link.csv"), "--window-size=500,900")
-    expect("the page is as wide as the window", seen["scroll"], seen["width"])
+    for width in (320, 375, 500, 679, 681):
+        seen = seen_by_the_browser(recorded_page("lld_link.csv"), width=width)
+        expect("the page is as wide as the screen", (seen["width"], seen["scroll"]), (width, width))
+
+
+def a_chart_can_be_read_on_every_screen():
+    page = recorded_page("torch_gpt.csv")
+    for width in (320, 375, 679, 681, 992):
+        seen = seen_by_the_browser(page, width=width)
+        expect(f"one chart is seen, {seen}", len(seen["charts"]), 1)
+        expect(f"it is wide, {seen}", min(width - 33, 475) < seen["charts"][0] < width, True)
+        expect(f"it has its letters, {seen}", len(seen["letters"]) > 10, True)
+        expect(f"and all are legible, {seen}", 9 <= min(seen["letters"]) <= max(seen["letters"]) < 18, True)
+
+
+def texts_are_whole_on_a_telephone():
+    for name in ("lld_link.csv", "torch_gpt.csv"):
+        seen = seen_by_the_browser(recorded_page(name), width=375)
+        expect(f"where the last text ends, {seen}", seen["right"] <= 375, True)
+        expect(f"row heads in two lines, {seen}", seen["broken"], 0)
+
+
+def the_ids_of_a_page_are_its_own():
+    page = report(SMALL)
+    ids = re.findall(r' id="([^"]*)"', page)
+    expect("ids that are there twice", sorted({i for i in ids if ids.count(i) > 1}), [])
+    named = re.findall(r'(?:href="|url\()#([^")]*)', page) + sum(
+        (names.split() for names in re.findall(r'aria-labelledby="([^"]*)"', page)), [])
+    expect("names of ids that are not there", sorted(set(named) - set(ids)), [])
 
 
 with tempfile.TemporaryDirectory(prefix="tidemark-report-test-") as name:

@@ -29,7 +29,7 @@ def it_is_json_of_known_events():
 def any_name_is_escaped():
     replaced = "\ufffd"
     expect("names of counters", list(dict.fromkeys(event["name"] for event in events_of("C"))), [
-        "plain", "\"quoted\" \\ / \b\f\n\r\t \x01\x1f\x7f größe 内存 🌊 " + replaced * 12])
+        "plain", "\"quoted\" \\ / \b\f\n\r\t \x01\x1f\x7f größe 内存 🌊 \u0800\ud7ff\U00010000\U0010ffff" + replaced * 19])
 
 
 def slices_nest_on_each_thread():

@@ -775,6 +775,20 @@ TEST(arena, stats_tell_used_peak_committed_reserved_chunks_and_calls) {
   }
 }
 
+TEST(arena, counts_only_the_allocations_that_it_served) {
+  if (check_level < 2) GTEST_SKIP() << "allocations are counted at level 2";
+  arena step{{.reserve = 64 * KiB, .growable = false}};
+  EXPECT_EQ(step.try_allocate(1 * MiB), nullptr);
+  EXPECT_THROW((void)step.allocate(1 * MiB), out_of_memory);
+  std::size_t no_power_of_two = 3;
+  EXPECT_THROW((void)step.allocate(8, no_power_of_two), std::invalid_argument);
+  EXPECT_EQ(step.stats().allocations, 0u);
+  EXPECT_NE(step.try_allocate(8), nullptr);
+  (void)step.allocate(8);
+  (void)step.allocate(32 * KiB);  // beyond what is committed
+  EXPECT_EQ(step.stats().allocations, 3u);
+}
+
 TEST(arena, peak_is_the_highest_position_ever_across_chunks_and_trims) {
   arena a{{.reserve = 64 * KiB}};
   std::size_t highest = 0;

@@ -276,6 +276,19 @@ TEST_F(test_quarantine, a_guard_written_after_free_is_reported) {
   EXPECT_EQ(overruns(), 1u);
 }
 
+TEST_F(test_quarantine, checking_on_demand_finds_a_guard_written_after_free_and_counts_its_block_once) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  write_unseen(block, 64, 1);
+  EXPECT_EQ(resource.check_guards(), 1u);
+  EXPECT_EQ(overruns(), 1u);
+  write_unseen(block, 5, 1);
+  write_unseen(block, -1, 1);
+  EXPECT_EQ(resource.check_guards(), 1u);
+  EXPECT_EQ(overruns(), 3u);
+  EXPECT_EQ(resource.check_guards(), 0u);
+}
+
 TEST_F(test_quarantine, is_bounded_and_the_oldest_leave_first) {
   test_resource small{{.guard_bytes = 16, .quarantine_bytes = 200}, &upstream};
   void* a = small.allocate(32);
@@ -435,6 +448,28 @@ TEST_F(test_failing, tells_what_was_refused_and_never_asks_the_upstream) {
   EXPECT_EQ(upstream.calls, 0u);
 }
 
+TEST_F(test_failing, says_that_it_was_told_to_and_which_request_it_was) {
+  void* const block = resource.allocate(100);
+  resource.fail_allocation(2);
+  resource.deallocate(resource.allocate(8), 8);
+  try {
+    (void)resource.allocate(48, 32);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.what(),
+                 "test_resource 't' was told to fail request 3: 48 bytes aligned to 32 requested, 100 used");
+    EXPECT_EQ(error.report().told_to_fail, 3u);
+  }
+  try {
+    (void)resource.allocate(std::numeric_limits<std::size_t>::max());
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(std::string{error.what()}.find("t: out of memory: "), 0u) << error.what();
+    EXPECT_EQ(error.report().told_to_fail, 0u);
+  }
+  resource.deallocate(block, 100);
+}
+
 TEST_F(test_failing, from_the_nth_request_on_all_fail_until_stopped) {
   resource.fail_allocations_from(2);
   resource.deallocate(resource.allocate(8), 8);
@@ -560,6 +595,71 @@ TEST_F(fail_each, other_exceptions_pass_with_failing_switched_off) {
     }
   };
   EXPECT_THROW(fail_each_allocation(resource, body), std::runtime_error);
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(fail_each, a_leak_of_a_run_that_another_exception_ends_is_reported_before_it_goes_on) {
+  const auto body = [&] {
+    void* first = resource.allocate(40);
+    try {
+      resource.deallocate(resource.allocate(50), 50);
+    } catch (std::bad_alloc const&) {
+      throw std::runtime_error{"translated"};  // and `first` is lost
+    }
+    resource.deallocate(first, 40);
+  };
+  EXPECT_THROW(fail_each_allocation(resource, body), std::runtime_error);
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
+  EXPECT_TRUE(contains(last(),
+                       "run 2, in which that request failed and that an exception ended (translated): leak: "
+                       "1 block of 40 bytes"))
+      << last();
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
+  const auto loses_and_throws = [&](auto thrown) {
+    return [&, thrown] {
+      (void)resource.allocate(8);  // lost in the second run, in which nothing fails
+      throw thrown;
+    };
+  };
+  EXPECT_THROW(fail_each_allocation(resource, loses_and_throws(1)), int);
+  EXPECT_TRUE(contains(last(),
+                       "run 2, in which nothing failed and that an exception ended (of a type without "
+                       "text): leak: 1 block of 8 bytes"))
+      << last();
+  EXPECT_THROW(fail_each_allocation(resource, loses_and_throws(std::bad_alloc{})), std::bad_alloc);
+  EXPECT_TRUE(contains(last(), "(std::bad_alloc): leak: 1 block of 8 bytes")) << last();
+  const std::runtime_error long_text{std::string(5000, 'x')};
+  EXPECT_THROW(fail_each_allocation(resource, loses_and_throws(long_text)), std::runtime_error);
+  EXPECT_TRUE(contains(last(), "xxx): leak: 1 block of 8 bytes was not given back: 8 bytes")) << last();
+  EXPECT_EQ(recorder.reports().size(), 3u);
+}
+
+TEST_F(fail_each, a_body_that_changes_which_request_fails_is_refused_with_a_sentence) {
+  const auto sentence_of = [&](auto meddle) -> std::string {
+    try {
+      fail_each_allocation(resource, [&] {
+        meddle();
+        try {
+          resource.deallocate(resource.allocate(8), 8);
+        } catch (std::bad_alloc const&) {
+        }
+      });
+    } catch (std::logic_error const& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  const std::string sentence =
+      "test_resource 't': fail_each_allocation: in run 1 the body has changed which allocation fails; leave "
+      "that to the loop";
+  EXPECT_EQ(sentence_of([&] { resource.stop_failing(); }), sentence);
+  EXPECT_EQ(sentence_of([&] { resource.fail_allocation(2); }), sentence);
+  EXPECT_EQ(sentence_of([&] { resource.fail_allocations_from(1); }), sentence);
+  EXPECT_EQ(sentence_of([&] { fail_each_allocation(resource, [] {}); }), sentence);
   resource.deallocate(resource.allocate(8), 8);
 }
 

@@ -3,8 +3,10 @@
 // that fills up is a limit on the size of files; what the viewers make of the Chrome trace is tests/trace's.
 #include <tidemark/trace_log.hpp>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -46,6 +48,15 @@ class full_disk {
   void (*signal_before_)(int);
   rlimit before_{};
 };
+
+/// The descriptor by which this process holds a file open; -1: it does not.
+int descriptor_of(std::string const& path) {
+  for (int i = 0; i < 1024; ++i) {
+    std::error_code none;
+    if (std::filesystem::equivalent("/proc/self/fd/" + std::to_string(i), path, none)) return i;
+  }
+  return -1;
+}
 
 void use(trace_resource& traced, int times) {
   for (int i = 0; i < times; ++i) traced.deallocate(traced.allocate(8), 8);
@@ -118,6 +129,31 @@ TEST(trace_log, a_disk_that_fills_up_with_the_last_piece_is_told_of_too) {
   trace_resource traced{log};
   EXPECT_FALSE(log.error());  // it is all in the buffer still
   EXPECT_THROW(log.close(), std::system_error);
+}
+
+TEST(trace_log, an_error_of_closing_alone_is_told_of) {
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
+  trace_files files;
+  trace_log log{{.csv = files.csv()}};
+  // Its first line is written, and no other will be: what fails is fclose.
+  ASSERT_EQ(close(descriptor_of(files.csv())), 0);
+  EXPECT_FALSE(log.error());
+  try {
+    log.close();
+    ADD_FAILURE() << "close said nothing";
+  } catch (std::system_error const& error) {
+    EXPECT_EQ(error.what(), "trace_log: cannot write " + files.csv() + ": Bad file descriptor");
+    EXPECT_EQ(error.code(), std::errc::bad_file_descriptor);
+  }
+}
+
+TEST(trace_log, programs_that_this_one_starts_do_not_hold_its_files_open) {
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
+  trace_files files;
+  const trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
+  for (std::string const& path : {files.csv(), files.chrome()}) {
+    EXPECT_EQ(fcntl(descriptor_of(path), F_GETFD), FD_CLOEXEC) << path;
+  }
 }
 
 TEST(trace_log, one_file_that_cannot_be_written_does_not_stop_the_other) {

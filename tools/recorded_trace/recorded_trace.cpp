@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -15,83 +16,121 @@ namespace tidemark::tools {
 namespace {
 
 constexpr std::string_view header = "op,id,bytes,thread";
+constexpr std::size_t number_max = std::numeric_limits<std::uint64_t>::max();
 
+/// Text of a file, safe to be printed in a message, as tidemark-report prints it.
+std::string printable(std::string_view text) {
+  constexpr std::size_t length_max = 40;
+  std::string safe{text.substr(0, length_max)};
+  for (char& c : safe) c = c >= 0x20 && c < 0x7F ? c : '?';
+  return text.size() <= length_max ? safe : safe + "...";
+}
+
+/// What docs/traces.md says a trace is. tests/trace/readers.py compares it with tidemark-report.
 class reader {
  public:
   explicit reader(std::string const& path) : path_{path} {}
 
   recorded_trace read() {
-    std::ifstream file{path_};
-    if (!file) throw std::runtime_error(path_ + ": " + std::generic_category().message(errno));
+    std::ifstream file{path_, std::ios::binary};
+    if (!file) fail_to_read();
     std::string line;
-    if (!next(file, line) || line != header) fail("the first line is not '" + std::string{header} + "'");
+    if (!next(file, line)) fail("the file is empty; it should begin with " + std::string{header});
+    if (line != header) fail("the header is '" + printable(line) + "', not " + std::string{header});
     while (next(file, line)) add(line);
-    if (file.bad()) throw std::runtime_error(path_ + ": it cannot be read to its end");
-    for (auto const& [block, bytes] : live_) trace_.left.push_back({false, 0, block, bytes});
+    trace_.threads = threads_.size();
+    for (auto const& [id, known] : blocks_) {
+      if (!known.freed_by) trace_.left.push_back({false, 0, known.number, known.bytes});
+    }
     return std::move(trace_);
   }
 
  private:
+  struct block {
+    std::size_t number, bytes, allocated_by;  // by: the number of the event
+    std::optional<std::size_t> freed_by;
+  };
+
   bool next(std::istream& file, std::string& line) {
     ++line_;
-    return static_cast<bool>(std::getline(file, line));
+    errno = 0;
+    const bool found{std::getline(file, line)};
+    if (file.bad()) fail_to_read();
+    if (found && !file.eof() && line.ends_with('\r')) line.pop_back();  // the line end is CRLF
+    return found;
+  }
+
+  [[noreturn]] void fail_to_read() const {
+    throw std::runtime_error(path_ + ": " + std::generic_category().message(errno != 0 ? errno : EIO));
   }
 
   [[noreturn]] void fail(std::string const& reason) const {
     throw std::runtime_error(path_ + ":" + std::to_string(line_) + ": " + reason);
   }
 
-  std::size_t number(std::string_view text, char const* what) const {
+  [[nodiscard]] std::size_t number(char const* what, std::string_view text) const {
+    constexpr std::size_t digits_max = 20;
+    const auto say = [&](char const* reason) {
+      fail(std::string{what} + " is '" + printable(text) + "', " + reason);
+    };
+    if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos)
+      say("not a whole number");
     std::size_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) {
-      fail(std::string{what} + " is '" + std::string{text} + "', which is no whole number");
-    }
+    if (text.size() > digits_max || error != std::errc{}) say("more than 2^64 - 1");
     return value;
   }
 
   void add(std::string_view line) {
-    std::string_view fields[4];
-    const auto commas = std::ranges::count(line, ',');
-    if (commas != 3) fail(std::to_string(commas + 1) + " fields instead of 4");
+    constexpr std::size_t columns = 4;
+    if (line.empty()) fail("the row is empty");
+    const auto fields_there = static_cast<std::size_t>(std::ranges::count(line, ',')) + 1;
+    if (fields_there != columns) fail("the row has " + std::to_string(fields_there) + " fields, not 4");
+    std::string_view fields[columns];
     for (std::string_view& field : fields) {
       field = line.substr(0, line.find(','));
       line.remove_prefix(std::min(line.size(), field.size() + 1));
     }
-    const std::size_t id = number(fields[1], "id"), bytes = number(fields[2], "bytes");
-    const std::size_t thread = number(fields[3], "thread");
-    if (thread >= threads_max)
-      fail("thread " + std::to_string(thread) + ": there can be " + std::to_string(threads_max));
-    trace_event event{fields[0] == "a", static_cast<std::uint32_t>(thread), 0, bytes};
-    if (event.allocates) {
-      const auto [known, is_new] = numbers_.emplace(id, trace_.blocks);
-      if (!is_new) fail("block " + std::to_string(id) + " is allocated a second time");
-      event.block = trace_.blocks++;
-      live_.emplace(event.block, bytes);
-      live_bytes_ += bytes;
-      trace_.peak_live_bytes = std::max(trace_.peak_live_bytes, live_bytes_);
-    } else if (fields[0] == "f") {
-      const auto known = numbers_.find(id);
-      const auto found = known != numbers_.end() ? live_.find(known->second) : live_.end();
-      if (found == live_.end()) fail("block " + std::to_string(id) + " is freed, which is not live");
-      event.block = found->first;
-      event.bytes = found->second;
-      live_bytes_ -= event.bytes;
-      live_.erase(found);
-    } else {
-      fail("op is '" + std::string{fields[0]} + "', which is neither a nor f");
-    }
-    trace_.threads = std::max<std::size_t>(trace_.threads, event.thread + 1u);
-    trace_.events.push_back(event);
+    if (fields[0] != "a" && fields[0] != "f") fail("op is '" + printable(fields[0]) + "', neither a nor f");
+    const std::size_t id = number("id", fields[1]), bytes = number("bytes", fields[2]);
+    const std::size_t thread = number("thread", fields[3]);
+    // Numbered anew, because a replay has an entry for each thread there is, however large its number.
+    const auto by = static_cast<std::uint32_t>(threads_.try_emplace(thread, threads_.size()).first->second);
+    trace_.events.push_back(fields[0] == "a" ? allocation(id, bytes, by) : deallocation(id, bytes, by));
   }
 
-  static constexpr std::size_t threads_max = 1024;  // a replay starts one for each
+  trace_event allocation(std::size_t id, std::size_t bytes, std::uint32_t by) {
+    const auto [found, is_new] =
+        blocks_.try_emplace(id, block{trace_.blocks, bytes, trace_.events.size(), {}});
+    if (!is_new) {
+      fail("block " + std::to_string(id) + " is allocated twice; first by event " +
+           std::to_string(found->second.allocated_by));
+    }
+    if (bytes > number_max - live_bytes_) fail("more than 2^64 - 1 bytes are live");
+    live_bytes_ += bytes;
+    trace_.peak_live_bytes = std::max(trace_.peak_live_bytes, live_bytes_);
+    return {true, by, trace_.blocks++, bytes};
+  }
+
+  trace_event deallocation(std::size_t id, std::size_t bytes, std::uint32_t by) {
+    if (bytes != 0) fail("bytes is " + std::to_string(bytes) + ", and a row that frees has 0");
+    const auto found = blocks_.find(id);
+    if (found == blocks_.end()) fail("block " + std::to_string(id) + " is freed and was never allocated");
+    block& known = found->second;
+    if (known.freed_by) {
+      fail("block " + std::to_string(id) + " is freed twice; first by event " +
+           std::to_string(*known.freed_by));
+    }
+    known.freed_by = trace_.events.size();
+    live_bytes_ -= known.bytes;
+    return {false, by, known.number, known.bytes};
+  }
 
   std::string const& path_;
   std::size_t line_ = 0;
   recorded_trace trace_;
-  std::map<std::size_t, std::size_t> numbers_;  // of blocks, by id
-  std::map<std::size_t, std::size_t> live_;     // bytes, by number
+  std::map<std::size_t, block> blocks_;         // by id
+  std::map<std::size_t, std::size_t> threads_;  // ours, by the number in the file
   std::size_t live_bytes_ = 0;
 };
 
@@ -101,6 +140,10 @@ recorded_trace read_trace(std::string const& path) { return reader{path}.read();
 
 threaded_replay::threaded_replay(recorded_trace const& trace)
     : of_thread_(std::max<std::size_t>(1, trace.threads)), blocks_(trace.blocks) {
+  if (trace.threads > threads_max) {
+    throw std::length_error("threaded_replay: the trace has " + std::to_string(trace.threads) +
+                            " threads; it starts " + std::to_string(threads_max) + " at most");
+  }
   for (trace_event const& event : trace.events) of_thread_[event.thread].push_back(event);
   for (trace_event const& event : trace.left) of_thread_[0].push_back(event);
 }

@@ -16,7 +16,7 @@ namespace tidemark::tools {
 /// One row of a trace.
 struct trace_event {
   bool allocates;        ///< otherwise it frees
-  std::uint32_t thread;  ///< numbered from 0
+  std::uint32_t thread;  ///< numbered from 0 by first appearance
   std::size_t block;     ///< numbered from 0 by allocation
   std::size_t bytes;     ///< of the block, also where it is freed
 };
@@ -30,7 +30,7 @@ struct recorded_trace {
   std::vector<trace_event> left;    ///< frees of the blocks that are live at its end
 };
 
-/// Reads the CSV form of a trace: `op,id,bytes,thread`.
+/// Reads the CSV form of a trace, as docs/traces.md describes it.
 /// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason` if it cannot be read, or is
 /// none.
 [[nodiscard]] recorded_trace read_trace(std::string const& path);
@@ -59,6 +59,9 @@ void replay(recorded_trace const& trace, Resource& resource, std::vector<void*>&
 /// A trace cut into what each of its threads does.
 class threaded_replay {
  public:
+  static constexpr std::size_t threads_max = 1024;  ///< most that it starts
+
+  /// @throws std::length_error if the trace has more than `threads_max` threads.
   explicit threaded_replay(recorded_trace const& trace);
 
   /// Plays it with as many threads as it has. A thread that frees another's block waits until it is there, as

@@ -114,6 +114,7 @@ class basic_arena final : public std::pmr::memory_resource {
       const std::uintptr_t next = block + block_bytes(bytes);
       if (next <= end_) [[likely]] {
         cursor_ = next;
+        if constexpr (check_level >= 2) ++allocations_;
         if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
         return reinterpret_cast<void*>(block);
       }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 
 namespace tidemark {
@@ -17,6 +18,7 @@ struct exhaustion_report {
   std::size_t committed_bytes = 0;  ///< backed by memory
   std::size_t reserved_bytes = 0;   ///< address space held
   std::size_t largest_bytes = 0;    ///< the largest request of that alignment that held memory could serve
+  std::uint64_t told_to_fail = 0;  ///< number of the request that a `test_resource` was told to fail; 0: none
 };
 
 /// Thrown when memory is exhausted. The resource is as it was before the call.
@@ -26,7 +28,7 @@ class out_of_memory final : public std::bad_alloc {
  public:
   explicit out_of_memory(exhaustion_report const& report) noexcept;
 
-  /// One sentence with all the numbers.
+  /// One sentence with all the numbers; of a request that was told to fail, one that says so.
   [[nodiscard]] char const* what() const noexcept override { return message_; }
   /// The numbers.
   [[nodiscard]] exhaustion_report const& report() const noexcept { return report_; }

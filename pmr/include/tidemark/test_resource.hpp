@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <list>
 #include <memory_resource>
 #include <mutex>
@@ -31,11 +32,14 @@ class test_resource;
 ///
 /// A std::bad_alloc that leaves `body` in a run with a failure is what that failure became, and is swallowed;
 /// every other exception passes through, with failing switched off. More live blocks after a run than before
-/// the first are reported as `violation_kind::leak`, with the number of the run, once. `body` must do the
-/// same each time, and be the only user of `resource` meanwhile.
+/// the first are reported as `violation_kind::leak`, with the number of the run, once; where such an exception
+/// ends the run, before it goes on, and with its text, because a handler that aborts would hide it.
+/// @param body must do the same each time, be the only user of `resource` meanwhile, and leave to this loop
+/// which request fails: no `fail_allocation`, `fail_allocations_from`, `stop_failing`, or loop inside it.
 /// @param runs_max bounds the loop; `body` is run at most so often.
 /// @return the number of runs with a failure: of `body`'s allocations. Failing is switched off.
-/// @throws std::logic_error if there was still a failure in run `runs_max`.
+/// @throws std::logic_error if there was still a failure in run `runs_max`, or if `body` has changed which
+/// request fails, so that the run shows nothing.
 /// O(n) runs for n allocations.
 template <std::invocable Body>
 std::size_t fail_each_allocation(test_resource& resource, Body&& body, std::uint64_t runs_max = 10'000);
@@ -158,7 +162,10 @@ class test_resource final : public detail::resource_adaptor {
 
     [[nodiscard]] bool failed() const noexcept { return resource_.injected_failures() != failures_before_; }
     // Reports a leak where more than `blocks_max` blocks are live. @return what is normal for the next run.
-    [[nodiscard]] std::size_t report_leak(std::size_t blocks_max) const noexcept;
+    // @param thrown text of the exception that ended the run and goes on; null: there is none.
+    std::size_t report_leak(std::size_t blocks_max, char const* thrown = nullptr) const noexcept;
+    // @throws std::logic_error if it is no longer the n-th request that fails.
+    void check_order() const;
 
    private:
     test_resource& resource_;
@@ -179,7 +186,7 @@ class test_resource final : public detail::resource_adaptor {
   void* allocate_at(std::size_t bytes, std::size_t align, std::optional<std::source_location> site);
   void before_allocate(std::size_t bytes, std::size_t align, std::uint64_t number);
   void* take_padded(std::size_t bytes, std::size_t align);
-  [[noreturn]] void refuse(std::size_t bytes, std::size_t align);
+  [[noreturn]] void refuse(std::size_t bytes, std::size_t align, std::uint64_t told_to_fail);
   void fail_requests(char const* operation, std::uint64_t n, std::uint64_t count);
   bool check_outside(padded_block const& whole) noexcept;
   bool check_inside(padded_block const& whole) noexcept;
@@ -218,10 +225,20 @@ std::size_t fail_each_allocation(test_resource& resource, Body&& body, std::uint
     const test_resource::failing_run run{resource, n};
     try {
       body();
-    } catch (std::bad_alloc const&) {
-      if (!run.failed()) throw;
+    } catch (std::bad_alloc const& thrown) {
+      if (!run.failed()) {
+        run.report_leak(blocks_max, thrown.what());
+        throw;
+      }
+    } catch (std::exception const& thrown) {
+      run.report_leak(blocks_max, thrown.what());
+      throw;
+    } catch (...) {
+      run.report_leak(blocks_max, "of a type without text");
+      throw;
     }
     blocks_max = run.report_leak(blocks_max);
+    run.check_order();
     if (!run.failed()) return static_cast<std::size_t>(n - 1);
   }
   test_resource::throw_too_many_runs(resource, runs_max);

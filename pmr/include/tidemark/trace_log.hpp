@@ -52,7 +52,8 @@ struct trace_log_options {
 /// ```
 /// CSV: `op,id,bytes,thread`, then `a,<id>,<bytes>,<thread>` for an allocation and `f,<id>,0,<thread>` for a
 /// block given back. Blocks are numbered from 0 by allocation, threads from 0 by first appearance, over all
-/// resources and slices of the log. Blocks that are never given back have no `f` row.
+/// resources and slices of the log. Blocks that are never given back have no `f` row. docs/traces.md has the
+/// rules for readers.
 ///
 /// Chrome trace: the array form of the Trace Event Format (Google, 2016), which viewers read also where the
 /// end is missing: each resource is a counter of live bytes, each thread a track of slices, times are in

@@ -55,7 +55,6 @@ void basic_arena<AddressSpace>::before_use(char const* operation) const noexcept
 template <class AddressSpace>
 void basic_arena<AddressSpace>::before_allocate(std::size_t bytes, std::size_t align) {
   before_use("allocate");
-  ++allocations_;
   if (std::has_single_bit(align)) return;
   bool commit_refused = false;
   grow(bytes, align, commit_refused);  // throws the sentence about it

@@ -73,7 +73,10 @@ basic_arena<AddressSpace>::~basic_arena() {
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
   bool commit_refused = false;
-  if (void* block = grow(bytes, align, commit_refused)) return block;
+  if (void* block = grow(bytes, align, commit_refused)) {
+    if constexpr (check_level >= 2) ++allocations_;
+    return block;
+  }
   throw_out_of_memory(bytes, align, commit_refused);
 }
 
@@ -82,7 +85,9 @@ void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t ali
   try {
     if constexpr (check_level >= 2) before_allocate(bytes, align);
     bool commit_refused = false;
-    return grow(bytes, align, commit_refused);
+    void* const block = grow(bytes, align, commit_refused);
+    if constexpr (check_level >= 2) allocations_ += block != nullptr ? 1 : 0;
+    return block;
   } catch (...) {  // the upstream's exception, or an alignment that is none
     return nullptr;
   }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says of each file what recorded_trace reads in it, one line a file: readers.py compares it with what
+// tidemark-report reads.
+#include <cstdio>
+#include <exception>
+#include <iterator>
+#include <span>
+
+#include "recorded_trace.hpp"
+
+int main(int count, char** arguments) {
+  for (char const* const path : std::span{arguments, static_cast<std::size_t>(count)}.subspan(1)) {
+    try {
+      const tidemark::tools::recorded_trace trace = tidemark::tools::read_trace(path);
+      std::size_t left_bytes = 0;
+      for (auto const& block : trace.left) left_bytes += block.bytes;
+      std::printf("%zu events, %zu blocks, %zu threads, peak %zu, %zu bytes in %zu blocks left\n",
+                  trace.events.size(), trace.blocks, trace.threads, trace.peak_live_bytes, left_bytes,
+                  trace.left.size());
+    } catch (std::exception const& error) {
+      std::printf("%s\n", error.what());
+    }
+  }
+}
