@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool_setup.hpp"
 
-#include <bit>
-#include <stdexcept>
-#include <string>
-
 #include <tidemark/units.hpp>
 
 namespace tidemark::detail {
@@ -48,12 +44,6 @@ std::size_t preallocate(slab_store& store, size_classes const& classes, pool_opt
     if (blocks > 0 && block_bytes <= bytes_max - taken) taken += store.add_slab(i, blocks, bytes_max - taken);
   }
   return taken;
-}
-
-void require_power_of_two(char const* kind, char const* name, std::size_t align) {
-  if (std::has_single_bit(align)) return;
-  throw std::invalid_argument(std::string{kind} + " '" + name + "': alignment " + std::to_string(align) +
-                              " is not a power of two");
 }
 
 }  // namespace tidemark::detail

@@ -23,7 +23,4 @@ namespace tidemark::detail {
 [[nodiscard]] std::size_t preallocate(slab_store& store, size_classes const& classes,
                                       pool_options const& options, std::size_t bytes_max);
 
-/// @throws std::invalid_argument with a sentence if `align` is not a power of two.
-void require_power_of_two(char const* kind, char const* name, std::size_t align);
-
 }  // namespace tidemark::detail

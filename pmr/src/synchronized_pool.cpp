@@ -16,6 +16,7 @@
 #include <tidemark/violation.hpp>
 
 #include "pool_setup.hpp"
+#include "require.hpp"
 
 namespace tidemark {
 namespace {

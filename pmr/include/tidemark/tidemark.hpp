@@ -12,8 +12,14 @@
 #include <tidemark/arena_stats.hpp>
 #include <tidemark/borrowed_memory.hpp>
 #include <tidemark/bucket_histogram.hpp>
+#include <tidemark/buffer.hpp>
+#include <tidemark/buffer_view.hpp>
 #include <tidemark/byte_range.hpp>
 #include <tidemark/config.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/epoch_options.hpp>
+#include <tidemark/epoch_resource.hpp>
+#include <tidemark/epoch_stats.hpp>
 #include <tidemark/expect_no_upstream.hpp>
 #include <tidemark/global_pool.hpp>
 #include <tidemark/limit_resource.hpp>
@@ -22,6 +28,7 @@
 #include <tidemark/memory_pressure.hpp>
 #include <tidemark/os_memory.hpp>
 #include <tidemark/out_of_memory.hpp>
+#include <tidemark/owner.hpp>
 #include <tidemark/pool.hpp>
 #include <tidemark/pool_options.hpp>
 #include <tidemark/pool_stats.hpp>
@@ -37,5 +44,7 @@
 #include <tidemark/tracking_resource.hpp>
 #include <tidemark/units.hpp>
 #include <tidemark/upstream_memory.hpp>
+#include <tidemark/use_after_epoch.hpp>
 #include <tidemark/violation.hpp>
 #include <tidemark/virtual_memory.hpp>
+#include <tidemark/with_epoch.hpp>

@@ -23,6 +23,8 @@ enum class violation_kind {
   overrun,          ///< bytes outside a block, or of one given back, were written (`test_resource`)
   leak,             ///< blocks were not given back before their resource was destroyed
   upstream_use,     ///< memory was asked of an upstream that was to be left alone (`expect_no_upstream`)
+  late_deallocate,  ///< a block was given back after its epoch had reclaimed it (level 2)
+  use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
   lost_output,      ///< a file could not be written, and nobody asked whether it was (`trace_log`)
 };
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Epochs: everything of a phase dies at its end, except what is kept.
+module;
+
+#include <tidemark/buffer.hpp>
+#include <tidemark/buffer_view.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/epoch_options.hpp>
+#include <tidemark/epoch_resource.hpp>
+#include <tidemark/epoch_stats.hpp>
+#include <tidemark/owner.hpp>
+#include <tidemark/use_after_epoch.hpp>
+#include <tidemark/with_epoch.hpp>
+
+export module tidemark.epoch;
+
+export namespace tidemark {
+
+// Epochs
+using tidemark::epoch;
+using tidemark::epoch_options;
+using tidemark::epoch_resource;
+using tidemark::epoch_stats;
+using tidemark::epoch_summary;
+using tidemark::keepable;
+using tidemark::with_epoch;
+
+// Handles
+using tidemark::buffer;
+using tidemark::buffer_view;
+using tidemark::owner;
+using tidemark::release_then;
+
+// Use after the end
+using tidemark::epoch_detector;
+using tidemark::operand;
+using tidemark::require_live;
+using tidemark::set_epoch_detector;
+using tidemark::set_use_after_epoch_policy;
+using tidemark::use_after_epoch;
+using tidemark::use_after_epoch_policy;
+
+}  // namespace tidemark

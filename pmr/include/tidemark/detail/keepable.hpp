@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What can be kept: things that hold, or point into, blocks.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <ranges>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/detail/storage.hpp>
+
+namespace tidemark::detail {
+
+/// `buffer`, `buffer_view`.
+template <class T>
+concept has_storage = requires(T const& thing) {
+  { thing.storage() } -> std::convertible_to<storage const&>;
+};
+/// Raw pointers, into a block or to its start.
+template <class T>
+concept raw_pointer = std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>;
+/// `std::unique_ptr`, `std::shared_ptr`, `std::optional`: kept is what they point to.
+template <class T>
+concept points_to_one = !raw_pointer<T> && !std::ranges::range<T> && requires(T const& thing) {
+  { static_cast<bool>(thing) };
+  *thing;
+};
+template <class T>
+concept tuple_like = !std::ranges::range<T> && requires { std::tuple_size<T>::value; };
+
+template <class T>
+struct is_keepable;
+template <class T>
+inline constexpr bool is_keepable_v = is_keepable<std::remove_cvref_t<T>>::value;
+
+template <class T>
+inline constexpr bool all_are_keepable = false;
+template <template <class...> class Tuple, class... Parts>
+inline constexpr bool all_are_keepable<Tuple<Parts...>> = (is_keepable_v<Parts> && ...);
+
+/// Ranges of keepable things, and contiguous ranges of anything else, whose own storage is kept.
+template <class T>
+struct is_keepable : std::bool_constant<[] {
+  if constexpr (has_storage<T> || raw_pointer<T>) return true;
+  else if constexpr (std::ranges::input_range<T const>)
+    return std::ranges::contiguous_range<T const> || is_keepable_v<std::ranges::range_value_t<T const>>;
+  else if constexpr (points_to_one<T>) return true;
+  else if constexpr (tuple_like<T>) return all_are_keepable<T>;
+  else return false;
+}()> {};
+
+/// Calls `keep(storage const&)` or `keep(void const*)` for every block that `thing` leads to.
+template <class T, class Keep>
+void for_each_block(T const& thing, Keep const& keep) {
+  static_assert(
+      is_keepable_v<T>,
+      "an epoch keeps buffers, views, pointers and spans, and ranges, tuples and optionals of them");
+  if constexpr (has_storage<T>) {
+    keep(thing.storage());
+  } else if constexpr (raw_pointer<T>) {
+    keep(static_cast<void const*>(thing));
+  } else if constexpr (std::ranges::input_range<T const>) {
+    if constexpr (is_keepable_v<std::ranges::range_value_t<T const>>) {
+      for (auto const& element : thing) for_each_block(element, keep);
+    }
+    if constexpr (std::ranges::contiguous_range<T const>) {
+      keep(static_cast<void const*>(std::to_address(std::ranges::begin(thing))));
+    }
+  } else if constexpr (points_to_one<T>) {
+    if (!thing) return;
+    if constexpr (is_keepable_v<decltype(*thing)>) for_each_block(*thing, keep);
+    if constexpr (requires { thing.get(); }) keep(static_cast<void const*>(thing.get()));
+  } else {
+    std::apply([&](auto const&... parts) { (for_each_block(parts, keep), ...); }, thing);
+  }
+}
+
+}  // namespace tidemark::detail
+
+namespace tidemark {
+
+/// What `epoch::keep` takes.
+template <class T>
+concept keepable = detail::is_keepable_v<T>;
+
+}  // namespace tidemark

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/epoch.hpp>
+
+#include <utility>
+
+#include <tidemark/violation.hpp>
+
+namespace tidemark {
+
+void epoch::open() {
+  try {
+    number_ = group_.open(name_);
+  } catch (...) {
+    if (group_.depth() == 0) resource_.leave_group_of_this_thread(group_);
+    throw;
+  }
+}
+
+epoch_summary epoch::end() noexcept {
+  const std::uint64_t number = std::exchange(number_, 0);
+  if (number == 0) {
+    if constexpr (check_level >= 2) {
+      detail::report_violation(violation_kind::scope_order, resource_.name(),
+                               "epoch_resource '%s': epoch \"%s\" was ended twice", resource_.name(), name_);
+    }
+    return {};
+  }
+  if (resource_.own_group() != &group_) {
+    detail::report_violation(violation_kind::wrong_thread, resource_.name(),
+                             "epoch_resource '%s': epoch \"%s\" was ended on a thread that did not open it",
+                             resource_.name(), name_);
+    return {};
+  }
+  if (group_.innermost().number != number) {
+    detail::report_violation(
+        violation_kind::scope_order, resource_.name(),
+        "epoch_resource '%s': epoch %zu \"%s\" was ended while epoch %zu \"%s\" inside it "
+        "was still open",
+        resource_.name(), group_.depth_of(number), name_, group_.depth(), group_.innermost().name);
+    group_.abandon(number);
+    return {};
+  }
+  const epoch_summary summary = resource_.end_frame(group_);
+  while (group_.depth() != 0 && group_.innermost().is_abandoned) (void)resource_.end_frame(group_);
+  if (group_.depth() == 0) resource_.leave_group_of_this_thread(group_);
+  return summary;
+}
+
+bool epoch::keep_block(detail::storage const& storage) noexcept {
+  if (number_ == 0 || storage.record() == nullptr || !storage.is_live()) return false;
+  return group_.keep(*storage.record(), number_);
+}
+
+bool epoch::keep_block(void const* address) noexcept {
+  if (number_ == 0 || address == nullptr) return false;
+  detail::tracked_block* block = resource_.table_.find(address);
+  if (block == nullptr || !block->load().is_held() || !group_.holds(*block)) {
+    block = group_.find_around(reinterpret_cast<std::uintptr_t>(address), number_);
+  }
+  return block != nullptr && group_.keep(*block, number_);
+}
+
+}  // namespace tidemark
