@@ -593,6 +593,7 @@ synchronized_pool::tally synchronized_pool::count() const noexcept {
   }
   const std::scoped_lock lock{caches_mutex_};
   all.cached_bytes = cached_bytes();
+  peak_cached_bytes_ = std::max(peak_cached_bytes_, all.cached_bytes);  // what is told is not taken back
   all.requested_bytes += ended_requested_bytes_;
   for (std::size_t i = 0; i < classes_.count(); ++i) {
     std::uint64_t allocations = ended_[i].allocations, deallocations = ended_[i].deallocations;

@@ -840,6 +840,28 @@ TEST(synchronized_pool, peak_is_exact_for_one_thread_however_little_may_be_cache
   }
 }
 
+TEST(synchronized_pool, peak_never_falls_though_no_thread_looked_meanwhile) {
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  std::binary_semaphore used{0}, done{0};
+  std::thread other{[&] {  // so that there are two, and what this one frees may go unnoticed for a while
+    pool.deallocate(pool.allocate(64), 64);
+    used.release();
+    done.acquire();
+  }};
+  used.acquire();
+  std::vector<void*> held(64);
+  std::size_t highest = 0;
+  for (int wave = 0; wave < 2; ++wave) {
+    for (void*& block : held) block = pool.allocate(256);
+    EXPECT_GE(pool.stats().peak_cached_bytes, highest) << "told before, and not there any more";
+    for (void* block : held) pool.deallocate(block, 256);
+    highest = pool.stats().peak_cached_bytes;
+    EXPECT_GE(highest, pool.stats().bytes_cached);
+  }
+  done.release();
+  other.join();
+}
+
 TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
