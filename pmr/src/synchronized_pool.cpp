@@ -237,10 +237,10 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
     ++misses_;
     keep_to_limit();
   }
+  if (from == refill_source::upstream) note_peak(cache);  // also the rest of the slab is cached now
   // A chain for each class in turn may be more than the cache's share in all.
   if (from == refill_source::own) update_watermark(cache);
   else if (cache.blocks.cached_bytes() > share_bytes_) settle(cache);
-  else if (from == refill_source::upstream) note_peak(cache);  // also the rest of the slab is cached now
   else note_peak_if_due(cache);
   return block;
 }
@@ -313,6 +313,8 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
     }
     return most;
   };
+  // Before chains leave: each takes as much from both sides, but neither goes below 0.
+  const bool is_due = cache.blocks.cached_bytes() > cache.bytes_at_peak;
   while (cache.blocks.cached_bytes() - cache.spare_bytes > chain_bytes_max()) {
     make_spare(cache, index_of_most([&](std::size_t i) {
                  return cache.blocks.at(i).listed_blocks() * classes_.bytes(i);
@@ -323,7 +325,8 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
                 index_of_most([&](std::size_t i) { return cache.spares[i].blocks() * classes_.bytes(i); }));
   }
   keep_to_limit();
-  note_peak_if_due(cache);
+  if (is_due) note_peak(cache);
+  else note_peak_if_due(cache);
   // Of all threads, because what others cache may be all that keeps slabs from going back.
   if (half_is_gone()) (void)trim(depot_bytes_max() / 2);
 }
@@ -591,6 +594,7 @@ synchronized_pool::tally synchronized_pool::count() const noexcept {
   }
   const std::scoped_lock lock{caches_mutex_};
   all.cached_bytes = cached_bytes();
+  peak_cached_bytes_ = std::max(peak_cached_bytes_, all.cached_bytes);  // what is told is not taken back
   all.requested_bytes += ended_requested_bytes_;
   for (std::size_t i = 0; i < classes_.count(); ++i) {
     std::uint64_t allocations = ended_[i].allocations, deallocations = ended_[i].deallocations;

@@ -814,6 +814,54 @@ TEST(synchronized_pool, peak_is_exact_for_one_thread) {
   }
 }
 
+// With little to be cached, blocks leave the thread's cache in the very call that reaches a new peak.
+TEST(synchronized_pool, peak_is_exact_for_one_thread_however_little_may_be_cached) {
+  std::mt19937_64 random{9};
+  for (int pools = 0; pools < 60; ++pools) {
+    constexpr std::size_t limits[] = {0, 4 * KiB, 16 * KiB, 32 * KiB};
+    synchronized_pool pool{pool_options{
+        .small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = limits[random() % 4]}};
+    std::vector<std::pair<void*, std::size_t>> held;
+    std::size_t highest = 0;
+    for (int step = 0; step < 300; ++step) {
+      const bool growing = step / 60 % 2 == 0;
+      if (held.empty() || (random() % 8 == 0) != growing) {
+        const std::size_t bytes = 1 + random() % (2 * KiB);
+        held.emplace_back(pool.allocate(bytes), bytes);
+      } else {
+        std::swap(held[random() % held.size()], held.back());
+        pool.deallocate(held.back().first, held.back().second);
+        held.pop_back();
+      }
+      highest = std::max(highest, pool.stats().bytes_cached);
+      ASSERT_GE(pool.stats().peak_cached_bytes, highest) << "pool " << pools << ", step " << step;
+      pool.check_invariants();  // a peak that nobody noted breaks one, until blocks are taken again
+    }
+  }
+}
+
+TEST(synchronized_pool, peak_never_falls_though_no_thread_looked_meanwhile) {
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  std::binary_semaphore used{0}, done{0};
+  std::thread other{[&] {  // so that there are two, and what this one frees may go unnoticed for a while
+    pool.deallocate(pool.allocate(64), 64);
+    used.release();
+    done.acquire();
+  }};
+  used.acquire();
+  std::vector<void*> held(64);
+  std::size_t highest = 0;
+  for (int wave = 0; wave < 2; ++wave) {
+    for (void*& block : held) block = pool.allocate(256);
+    EXPECT_GE(pool.stats().peak_cached_bytes, highest) << "told before, and not there any more";
+    for (void* block : held) pool.deallocate(block, 256);
+    highest = pool.stats().peak_cached_bytes;
+    EXPECT_GE(highest, pool.stats().bytes_cached);
+  }
+  done.release();
+  other.join();
+}
+
 TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};

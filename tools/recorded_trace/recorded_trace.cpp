@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view header = "op,id,bytes,thread";
 constexpr std::size_t number_max = std::numeric_limits<std::uint64_t>::max();
 
-/// Text of a file, safe to be printed in a message, as tidemark-report prints it.
+/// Text of a file, safe to be printed in a message: as tidemark-report prints it, but that each byte of a
+/// character beyond ASCII is a question mark.
 std::string printable(std::string_view text) {
   constexpr std::size_t length_max = 40;
   std::string safe{text.substr(0, length_max)};

@@ -14,9 +14,8 @@ namespace tidemark {
 /// Whenever no call is going on:
 /// - `pool_hits + pool_misses == allocations`
 /// - `bytes_allocated == used_bytes`, the sum over blocks handed out; `bytes_requested <= bytes_allocated`
-/// - `bytes_cached` is the sum over free blocks ready to be handed out, `bytes_cached <= peak_cached_bytes`,
-///   and
-///   `bytes_cached <= pool_options::max_cached_bytes`
+/// - `bytes_cached` is the sum over free blocks ready to be handed out;
+///   `bytes_cached <= peak_cached_bytes` and `bytes_cached <= pool_options::max_cached_bytes`
 /// - `held_bytes == bytes_allocated + bytes_cached + bytes_stranded`
 struct pool_stats {
   char const* name = "";            ///< the pool's name

@@ -276,7 +276,7 @@ class synchronized_pool final : public std::pmr::memory_resource {
   std::size_t cache_count_ = 0;
   std::array<ended_counts, detail::size_classes::count_max> ended_{};
   std::size_t ended_requested_bytes_ = 0;
-  std::size_t peak_cached_bytes_ = 0;
+  mutable std::size_t peak_cached_bytes_ = 0;  // a snapshot may be the first to see it
   counts at_reset_{};
 
   std::mutex ledger_mutex_;      // level 2 only
