@@ -9,7 +9,7 @@ namespace tidemark::detail {
 constinit thread_local block_group* open_groups = nullptr;
 
 std::uint64_t block_group::open(char const* name, bool is_owner) {
-  frames_.push_back({log_.size(), name, ++frame_numbers_, is_owner, false});
+  frames_.emplace_back(log_.size(), name, ++frame_numbers_, is_owner, false);
   return frame_numbers_;
 }
 
@@ -23,41 +23,45 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
   const frame ending = frames_.back();
   const std::size_t depth = frames_.size();
   kept_end_ = ending.first;
-  for (std::size_t i = ending.first; i < log_.size(); ++i) {
-    tracked_block* const block = log_[i];
-    if (block == nullptr || !stands_at(*block, i)) {
-      log_[i] = nullptr;
+  // Sums of this loop alone, so that they stay in registers: it is most of what an epoch costs.
+  epoch_summary sum;
+  const std::span<tracked_block*> log{log_};
+  for (std::size_t i = ending.first; i < log.size(); ++i) {
+    tracked_block* const block = log[i];
+    const block_state now = block == nullptr ? block_state{} : block->load();
+    if (!now.is_held() || !is_at(*block, i)) {
+      log[i] = nullptr;
       continue;
     }
-    const block_state now = block->load();
     const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
     if (now.status() == block_status::tracked) {
-      summary.reclaimed += 1;
-      summary.reclaimed_bytes += bytes;
+      sum.reclaimed += 1;
+      sum.reclaimed_bytes += bytes;
       block->ended_by.store(ending.name, std::memory_order_relaxed);
       block->position.store(ending.is_owner ? 0 : depth, std::memory_order_relaxed);
       block->store(now.ended_as(block_status::reclaimed));
       continue;
     }
-    summary.promoted += 1;
-    summary.promoted_bytes += bytes;
+    sum.promoted += 1;
+    sum.promoted_bytes += bytes;
     if (depth == 1) {
-      log_[i] = nullptr;
+      log[i] = nullptr;
       block->store(now.as(block_status::untracked));
     } else {
-      log_[i] = std::exchange(log_[kept_end_], block);
+      log[i] = std::exchange(log[kept_end_], block);
       block->position.store(kept_end_++, std::memory_order_relaxed);
       block->store(now.as(block_status::tracked));
     }
   }
   frames_.pop_back();
-  reclaimed_.add(summary.reclaimed);
-  promoted_.add(summary.promoted);
-  held_bytes_.subtract(summary.reclaimed_bytes);
+  reclaimed_.add(sum.reclaimed);
+  promoted_.add(sum.promoted);
+  held_bytes_.subtract(sum.reclaimed_bytes);
   if (depth == 1) {
-    let_go_.add(summary.promoted);
-    held_bytes_.subtract(summary.promoted_bytes);
+    let_go_.add(sum.promoted);
+    held_bytes_.subtract(sum.promoted_bytes);
   }
+  summary = sum;
   return std::span{log_}.subspan(kept_end_);
 }
 

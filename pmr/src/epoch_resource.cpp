@@ -2,6 +2,7 @@
 #include <tidemark/epoch_resource.hpp>
 
 #include <cstring>
+#include <ranges>
 #include <utility>
 
 #include <tidemark/detail/sanitizers.hpp>
@@ -59,12 +60,21 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
     upstream_->deallocate(block, bytes, align);
     throw;
   }
-  const detail::block_state before = record->load();
-  if (before.is_held()) [[unlikely]]
+  detail::block_state before = record->load();
+  if (before.is_held()) [[unlikely]] {
     note_untracked(block);
-  else if (detail::epoch_detector_is_on()) [[unlikely]] remember_end_of(*record);
-  group.track(*record, bytes, align);
+    before = record->load();
+  } else if (detail::epoch_detector_is_on()) [[unlikely]] {
+    remember_end_of(*record);
+  }
+  group.track(*record, before, bytes, align);
   return *record;
+}
+
+// Called while the exception is being handled that the upstream threw.
+void* epoch_resource::ask_upstream_again(std::size_t bytes, std::size_t align) {
+  if (release_quarantine() == 0) throw;
+  return upstream_->allocate(bytes, align);
 }
 
 // The upstream has handed out an address: whatever was known of it is over.
@@ -205,19 +215,18 @@ epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
   epoch_summary summary;
   const auto reclaimed = group.end(summary);
   // In the reverse order, so that a stack-like upstream can take back what is on top.
-  for (std::size_t i = reclaimed.size(); i-- > 0;) {
-    if (reclaimed[i] != nullptr) give_back(*reclaimed[i]);
+  for (detail::tracked_block* const block : reclaimed | std::views::reverse) {
+    if (block == nullptr) continue;
+    const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
+    if (bytes != 0 && bytes <= options_.quarantine_bytes_max) withhold(*block);
+    else upstream_->deallocate(block->data(), bytes, block->load().align());
   }
   group.drop_reclaimed();
   return summary;
 }
 
-void epoch_resource::give_back(detail::tracked_block& block) noexcept {
+void epoch_resource::withhold(detail::tracked_block& block) noexcept {
   const std::size_t bytes = block.bytes.load(std::memory_order_relaxed);
-  if (bytes == 0 || bytes > options_.quarantine_bytes_max) {
-    upstream_->deallocate(block.data(), bytes, block.load().align());
-    return;
-  }
   if (options_.host_memory) {
     if constexpr (check_level >= 2) std::memset(block.data(), detail::rewound_fill, bytes);
     detail::withhold(block.address, bytes);
@@ -299,6 +308,7 @@ namespace detail {
 
 storage storage::allocate(epoch_resource& resource, std::size_t bytes, std::size_t align) {
   storage made;
+  if (bytes == 0) return made;
   made.resource_ = &resource;
   made.bytes_ = bytes;
   made.align_ = align;
@@ -316,8 +326,8 @@ std::optional<ending> storage::how_it_ended() const noexcept {
   return record_ == nullptr ? std::nullopt : resource_->ending_of(*record_, life_);
 }
 
-bool storage::release() noexcept {
-  if (!is_live()) return false;
+// False if its epoch ends meanwhile.
+bool storage::release_live() noexcept {
   if (record_ != nullptr) return resource_->release(*record_, life_);
   resource_->deallocate(data_, bytes_, align_);
   return true;

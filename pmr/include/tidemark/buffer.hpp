@@ -54,10 +54,8 @@ class [[nodiscard]] buffer {
   buffer() = default;
   /// `size` elements, not initialised. Any memory. @throws std::bad_array_new_length if there cannot be so many;
   /// what `epoch_resource::allocate` throws.
-  buffer(epoch_resource& resource, std::size_t size) : size_{size} {
-    if (size > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
-    if (size != 0) storage_ = detail::storage::allocate(resource, size * sizeof(T), alignment);
-  }
+  buffer(epoch_resource& resource, std::size_t size)
+      : storage_{detail::storage::allocate(resource, bytes_of(size), alignment)}, size_{size} {}
   /// `size` elements, each `value`. Host memory.
   buffer(epoch_resource& resource, std::size_t size, T const& value) : buffer{resource, size} {
     std::fill_n(raw(), size, value);
@@ -135,6 +133,10 @@ class [[nodiscard]] buffer {
  private:
   friend class owner;
 
+  static std::size_t bytes_of(std::size_t size) {
+    if (size > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
+    return size * sizeof(T);
+  }
   [[nodiscard]] T* raw() const noexcept { return static_cast<T*>(storage_.address()); }
   [[nodiscard]] T* access(char const* operation) const {
     require_live(operation, {{"buffer", *this}});

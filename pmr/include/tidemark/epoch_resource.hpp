@@ -128,10 +128,10 @@ class epoch_resource final : public std::pmr::memory_resource {
     try {
       return upstream_->allocate(bytes, align);
     } catch (std::bad_alloc const&) {
-      if (release_quarantine() == 0) throw;
+      return ask_upstream_again(bytes, align);
     }
-    return upstream_->allocate(bytes, align);
   }
+  [[nodiscard]] TIDEMARK_COLD void* ask_upstream_again(std::size_t bytes, std::size_t align);
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
   void note_untracked(void* block) noexcept;
@@ -149,7 +149,7 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] detail::block_group& group_of_this_thread();
   void leave_group_of_this_thread(detail::block_group& group) noexcept;
   epoch_summary end_frame(detail::block_group& group) noexcept;
-  void give_back(detail::tracked_block& block) noexcept;
+  void withhold(detail::tracked_block& block) noexcept;
   void let_out(detail::tracked_block& block) noexcept;
   std::size_t shrink_quarantine(std::size_t target_bytes) noexcept;
 

@@ -82,10 +82,11 @@ class block_group {
     if (log_.size() == log_.capacity()) [[unlikely]]
       make_room();
   }
-  /// Takes a block into the innermost frame, as the first moment of a new life. @pre `reserve_one()`. O(1).
-  void track(tracked_block& block, std::size_t bytes, std::size_t align) noexcept {
+  /// Takes a block into the innermost frame, as the first moment of a new life. @param before its state.
+  /// @pre `reserve_one()`. O(1).
+  void track(tracked_block& block, block_state before, std::size_t bytes, std::size_t align) noexcept {
     allocations_.add(1);
-    hold(block, bytes, block_state{block.load().life() + 1, align, block_status::tracked});
+    hold(block, bytes, block_state{before.life() + 1, align, block_status::tracked});
   }
   /// Takes over a block that has a life of its own already. @pre `reserve_one()`. O(1).
   void adopt(tracked_block& block, std::size_t bytes, block_state now) noexcept {
@@ -129,8 +130,10 @@ class block_group {
   }
   std::uint64_t open(char const* name, bool is_owner);
   [[nodiscard]] bool stands_at(tracked_block const& block, std::size_t position) const noexcept {
-    return block.load().is_held() && holds(block) &&
-           block.position.load(std::memory_order_relaxed) == position;
+    return block.load().is_held() && is_at(block, position);
+  }
+  [[nodiscard]] bool is_at(tracked_block const& block, std::size_t position) const noexcept {
+    return holds(block) && block.position.load(std::memory_order_relaxed) == position;
   }
   [[nodiscard]] std::span<tracked_block* const> blocks_of(std::uint64_t frame_number) const noexcept;
   TIDEMARK_COLD void make_room();

@@ -22,10 +22,10 @@ class storage {
  public:
   storage() = default;
 
-  /// A block of that resource. @throws what `epoch_resource::allocate` throws.
+  /// A block of that resource, none for 0 bytes. @throws what `epoch_resource::allocate` throws.
   static storage allocate(epoch_resource& resource, std::size_t bytes, std::size_t align);
   /// Gives the block back if it is still there. @return whether it was.
-  bool release() noexcept;
+  bool release() noexcept { return is_live() && release_live(); }
 
   /// Null: none.
   [[nodiscard]] epoch_resource* resource() const noexcept { return resource_; }
@@ -50,6 +50,8 @@ class storage {
   }
 
  private:
+  bool release_live() noexcept;
+
   epoch_resource* resource_ = nullptr;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
