@@ -95,6 +95,17 @@ void large_pairs(std::size_t n, std::size_t live) {
   });
 }
 
+/// An epoch in which that many blocks are allocated and reclaimed, on an arena.
+void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
+  epoch_resource memory{&upstream};
+  std::pmr::memory_resource* const through_vtable = hidden<std::pmr::memory_resource>(&memory);
+  turn(n, [&] {
+    arena_scope scope{upstream};
+    epoch e{memory};
+    for (std::size_t i = 0; i < blocks; ++i) use(through_vtable->allocate(64));
+  });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -145,7 +156,8 @@ int main(int count, char** arguments) {
   } else if (is("std_pool_pair_64")) {
     std::pmr::unsynchronized_pool_resource pool;
     pairs(n, pool);
-  }
+  } else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
+  else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
 #if defined(TIDEMARK_PEER_LLVM)
   else if (is("llvm_bump_64")) {
     llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> bump;

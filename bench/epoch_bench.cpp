@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic epoch: blocks of 64 bytes that a step allocates and drops, and the recorded steps of real programs.
+// An item is one block, allocated and reclaimed. Where "bump" is the upstream, that does next to nothing, so
+// that what is seen is the epoch's own work: "bump/N" is the upstream alone, asked for N blocks and given each
+// back.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "recorded_trace.hpp"
+
+namespace {
+
+using namespace tidemark;
+
+constexpr std::size_t blocks_max = 4096;
+constexpr std::size_t block_bytes = 64;
+
+/// Bumps through a buffer that holds a step of the largest, and begins again when it is told to.
+class bump_resource final : public std::pmr::memory_resource {
+ public:
+  void rewind() noexcept { used_ = 0; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* const block = buffer_.get() + used_;
+    used_ += (bytes + block_bytes - 1) / block_bytes * block_bytes;
+    return block;
+  }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(blocks_max * block_bytes);
+  std::size_t used_ = 0;
+};
+
+void use(void* block) {
+  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
+}
+
+/// The resource, of whose class the compiler knows nothing any more.
+std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
+  benchmark::DoNotOptimize(resource);
+  return resource;
+}
+
+/// Calls `step(n)` again and again, with the benchmark's first argument.
+void run_steps(benchmark::State& state, auto step) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  for (auto _ : state) step(n);
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+void allocate_all(std::pmr::memory_resource* resource, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) use(resource->allocate(block_bytes));
+}
+
+// ---- what an epoch adds to its upstream -------------------------------------------------------------------
+
+void bump(benchmark::State& state) {
+  bump_resource upstream;
+  std::pmr::memory_resource* const alone = hidden(&upstream);
+  static std::array<void*, blocks_max> blocks;
+  run_steps(state, [&](std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) use(blocks[i] = alone->allocate(block_bytes));
+    for (std::size_t i = 0; i < n; ++i) alone->deallocate(blocks[i], block_bytes);
+    upstream.rewind();
+  });
+}
+
+void epoch_over_bump(benchmark::State& state) {
+  bump_resource upstream;
+  epoch_resource memory{hidden(&upstream)};
+  std::pmr::memory_resource* const through_vtable = hidden(&memory);
+  run_steps(state, [&](std::size_t n) {
+    {
+      epoch e{memory};
+      allocate_all(through_vtable, n);
+    }
+    upstream.rewind();
+  });
+}
+
+/// The blocks have handles, which are destroyed after the epoch.
+void epoch_of_buffers(benchmark::State& state) {
+  bump_resource upstream;
+  epoch_resource memory{hidden(&upstream)};
+  std::vector<buffer<std::byte>> handles;
+  handles.reserve(blocks_max);
+  run_steps(state, [&](std::size_t n) {
+    {
+      epoch e{memory};
+      for (std::size_t i = 0; i < n; ++i) use(&handles.emplace_back(memory, block_bytes));
+    }
+    handles.clear();
+    upstream.rewind();
+  });
+}
+
+/// An epoch with nothing in it, and a block of the upstream alone: beside it, what a block costs is seen even
+/// where there is only one.
+void empty_epoch_and_bump(benchmark::State& state) {
+  bump_resource upstream;
+  std::pmr::memory_resource* const alone = hidden(&upstream);
+  epoch_resource memory{alone};
+  run_steps(state, [&](std::size_t n) {
+    {
+      epoch e{memory};
+      for (std::size_t i = 0; i < n; ++i) {
+        void* const block = alone->allocate(block_bytes);
+        use(block);
+        alone->deallocate(block, block_bytes);
+      }
+    }
+    upstream.rewind();
+  });
+}
+
+BENCHMARK(bump)->Name("epoch/bump")->Arg(1)->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK(epoch_over_bump)->Name("epoch/tracked")->Arg(1)->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK(epoch_of_buffers)->Name("epoch/buffers")->Arg(1)->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK(empty_epoch_and_bump)->Name("epoch/empty_and_bump")->Arg(1);
+
+// ---- no epoch is open -------------------------------------------------------------------------------------
+
+/// A pair of allocate and deallocate, in batches of 100.
+void pairs(benchmark::State& state, bump_resource& upstream, auto& resource) {
+  constexpr std::size_t batch = 100;
+  std::array<void*, batch> blocks;
+  for (auto _ : state) {
+    for (void*& block : blocks) use(block = resource.allocate(block_bytes));
+    for (void* block : blocks) resource.deallocate(block, block_bytes);
+    upstream.rewind();
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
+}
+
+void no_resource(benchmark::State& state) {
+  bump_resource upstream;
+  pairs(state, upstream, *hidden(&upstream));
+}
+
+/// `tracked`: how many of the addresses were once handed out in an epoch.
+void between_epochs(benchmark::State& state, std::size_t tracked, bool by_vtable) {
+  bump_resource upstream;
+  epoch_resource memory{hidden(&upstream)};
+  if (tracked != 0) {
+    epoch e{memory};
+    allocate_all(&memory, tracked);
+  }
+  upstream.rewind();
+  by_vtable ? pairs(state, upstream, *hidden(&memory)) : pairs(state, upstream, memory);
+}
+
+BENCHMARK(no_resource)->Name("epoch/pair/upstream");
+BENCHMARK_CAPTURE(between_epochs, before_any, 0, false)->Name("epoch/pair/before_any");
+BENCHMARK_CAPTURE(between_epochs, before_any_virtual, 0, true)->Name("epoch/pair/before_any_virtual");
+BENCHMARK_CAPTURE(between_epochs, between, 256, false)->Name("epoch/pair/between");
+BENCHMARK_CAPTURE(between_epochs, between_virtual, 256, true)->Name("epoch/pair/between_virtual");
+
+// ---- other ways to drop what a step allocated -------------------------------------------------------------
+
+void epoch_over_pool(benchmark::State& state) {
+  pool upstream;
+  epoch_resource memory{hidden(&upstream)};
+  std::pmr::memory_resource* const through_vtable = hidden(&memory);
+  run_steps(state, [&](std::size_t n) {
+    epoch e{memory};
+    allocate_all(through_vtable, n);
+  });
+}
+
+void unique_ptrs(benchmark::State& state) {
+  std::vector<std::unique_ptr<std::byte[]>> owners;
+  run_steps(state, [&](std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      use(owners.emplace_back(std::make_unique_for_overwrite<std::byte[]>(block_bytes)).get());
+    }
+    owners.clear();
+  });
+}
+
+void std_pool_released(benchmark::State& state) {
+  std::pmr::unsynchronized_pool_resource resource;
+  std::pmr::memory_resource* const through_vtable = hidden(&resource);
+  run_steps(state, [&](std::size_t n) {
+    allocate_all(through_vtable, n);
+    resource.release();
+  });
+}
+
+BENCHMARK(epoch_over_pool)->Name("epoch/over_pool")->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK(unique_ptrs)->Name("epoch/unique_ptrs")->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK(std_pool_released)->Name("epoch/std_pool_released")->Arg(16)->Arg(256)->Arg(4096);
+
+// ---- recorded steps ---------------------------------------------------------------------------------------
+
+/// A trace and its steps. Of what a step allocates, it tells what outlives it.
+struct training_loop {
+  explicit training_loop(std::string const& name)
+      : trace{tools::read_trace(path_of(name) + ".csv")},
+        steps{tools::read_steps(path_of(name) + "_steps.csv", trace)},
+        dies_within_step(trace.events.size()),
+        blocks(trace.blocks) {
+    std::vector<std::size_t> freed_by(trace.blocks, std::numeric_limits<std::size_t>::max());
+    std::vector<std::size_t> allocated_by(trace.blocks);
+    for (std::size_t i = 0; i < trace.events.size(); ++i) {
+      (trace.events[i].allocates ? allocated_by : freed_by)[trace.events[i].block] = i;
+    }
+    for (tools::trace_step const& step : steps) {
+      for (std::size_t i = step.first_event; i <= step.last_event; ++i) {
+        const std::size_t block = trace.events[i].block;
+        dies_within_step[i] = step.first_event <= allocated_by[block] && freed_by[block] <= step.last_event;
+      }
+    }
+  }
+  static std::string path_of(std::string const& name) { return TIDEMARK_TRACES "/" + name; }
+
+  /// Events before `end`, each free executed.
+  void play_all(std::pmr::memory_resource& resource, std::size_t end) {
+    for (; next < end; ++next) play(resource, trace.events[next]);
+  }
+  /// A step, in which what outlives it is kept, and nothing freed that does not.
+  void play_as_epoch(epoch_resource& memory, std::pmr::memory_resource& resource, tools::trace_step step) {
+    epoch e{memory, "step"};
+    for (; next <= step.last_event; ++next) {
+      tools::trace_event const& event = trace.events[next];
+      if (event.allocates || !dies_within_step[next]) play(resource, event);
+      if (event.allocates && !dies_within_step[next]) e.keep(blocks[event.block]);
+    }
+  }
+  void play(std::pmr::memory_resource& resource, tools::trace_event const& event) {
+    if (!event.allocates) {
+      return resource.deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
+    }
+    void* const block = blocks[event.block] = resource.allocate(event.bytes, tools::replay_alignment);
+    if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+  }
+
+  tools::recorded_trace trace;
+  std::vector<tools::trace_step> steps;
+  std::vector<char> dies_within_step;  // by event: its block is of the step and dies in it
+  std::vector<void*> blocks;
+  std::size_t next = 0;  // event
+};
+
+/// The whole trace, of which the steps are nearly all. The pool keeps what it has, so that it is not the
+/// operating system whose time is seen.
+void train(benchmark::State& state, std::string const& name, bool in_epochs) {
+  training_loop loop{name};
+  bucket_histogram sizes;
+  for (tools::trace_event const& event : loop.trace.events) {
+    if (event.allocates) sizes.record(event.bytes);
+  }
+  pool upstream{{.max_cached_bytes = 1 * GiB, .bucket_bytes = sizes.suggest_buckets(64, 1 * GiB)}};
+  epoch_resource memory{&upstream};
+  std::pmr::memory_resource& resource = *hidden(in_epochs ? &memory : hidden(&upstream));
+  for (auto _ : state) {
+    loop.next = 0;
+    for (tools::trace_step const& step : loop.steps) {
+      loop.play_all(resource, step.first_event);
+      if (in_epochs) loop.play_as_epoch(memory, resource, step);
+      else loop.play_all(resource, step.last_event + 1);
+    }
+    loop.play_all(resource, loop.trace.events.size());
+    for (tools::trace_event const& event : loop.trace.left) loop.play(resource, event);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(loop.trace.blocks));
+}
+
+BENCHMARK_CAPTURE(train, gpt_in_epochs, "torch_gpt", true)->Name("epoch/steps/torch_gpt");
+BENCHMARK_CAPTURE(train, mlp_in_epochs, "torch_mlp", true)->Name("epoch/steps/torch_mlp");
+BENCHMARK_CAPTURE(train, gpt_freeing, "torch_gpt", false)->Name("epoch/steps_freeing/torch_gpt");
+BENCHMARK_CAPTURE(train, mlp_freeing, "torch_mlp", false)->Name("epoch/steps_freeing/torch_mlp");
+
+}  // namespace
