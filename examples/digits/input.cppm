@@ -9,12 +9,12 @@ import tidemark;
 // A mistake of the user's: what() is one sentence for stderr, and the exit status is 2.
 export using input_error = std::domain_error;
 
-export enum class allocator_kind { arena, malloc, monotonic };
-export constexpr char const* allocator_names[] = {"arena", "malloc", "monotonic"};
+export enum class allocator_kind { arena, malloc, monotonic, epoch_resource };
+export constexpr char const* allocator_names[] = {"arena", "malloc", "monotonic", "epoch_resource"};
 export constexpr char const* optimizer_names[] = {"sgd", "adam"};
 
 export struct options {
-  std::optional<allocator_kind> allocator;  // none: arenas, and a comparison of all three at the end
+  std::optional<allocator_kind> allocator;  // none: arenas, and a comparison of all at the end
   bool adam = false;
   std::size_t epochs = 20;
   std::size_t batch = 32;  // images per step; the last step of an epoch takes the rest
@@ -51,7 +51,8 @@ export options parse_options(int argc, char** argv) {
   while (optind < argc) {
     const std::string word = argv[optind];
     const int letter = getopt_long(argc, argv, "+:h", known, &index);
-    if (letter == 'a') chosen.allocator = allocator_kind(name(allocator_names, "arena, malloc or monotonic"));
+    if (letter == 'a')
+      chosen.allocator = allocator_kind(name(allocator_names, "arena, malloc, monotonic or epoch_resource"));
     if (letter == 'o') chosen.adam = name(optimizer_names, "sgd or adam") == 1;
     if (letter == 'e') chosen.epochs = number(1, 1000);
     if (letter == 'b') chosen.batch = number(1, 10000);

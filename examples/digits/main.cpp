@@ -10,8 +10,9 @@ namespace {
 
 constexpr char const* help_text =
     "usage: digits [options]\n\n"
-    "Trains a network, with the memory of its steps on an arena, and compares three allocators.\n\n"
-    "  --allocator NAME   train on this one only: arena, malloc or monotonic\n"
+    "Trains a network, with the memory of its steps on an arena, and compares four allocators.\n\n"
+    "  --allocator NAME   train on this one only: arena, malloc, monotonic, or epoch_resource,\n"
+    "                     which makes each step an epoch over a pool\n"
     "  --optimizer NAME   sgd (with momentum, the default) or adam\n"
     "  --epochs N         passes over the training images, 1 to 1000 (default 20)\n"
     "  --batch N          images per step, 1 to 10000 (default 32)\n"
@@ -43,31 +44,43 @@ void print_memory(training_result const& result) {
   std::printf("system calls after the first epoch: %zu\n", late);
 }
 
+// What became of the blocks of the steps, each of which was an epoch. What was kept is its loss or accuracy.
+void print_epochs(tidemark::epoch_stats const& s) {
+  std::printf("blocks of the epochs: %llu allocated, %llu freed, %llu reclaimed, %llu promoted\n",
+              static_cast<unsigned long long>(s.allocations),
+              static_cast<unsigned long long>(s.deallocations), static_cast<unsigned long long>(s.reclaimed),
+              static_cast<unsigned long long>(s.promoted));
+}
+
 // Returns whether all trainings ended like the first.
 bool compare(options const& chosen, dataset const& data, training_result const& first) {
   bool same = true;
-  std::vector<double> steps[3], alone;
+  constexpr std::size_t kinds = std::size(allocator_names);
+  std::vector<double> steps[kinds], alone;
+  tidemark::epoch_stats epochs;
   for (int round = 0; round < 3; ++round) {  // in turns, so that a disturbance does not fall on one of them
-    for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t i = 0; i < kinds; ++i) {
       const training_result result = train(chosen, allocator_kind(i), data, [](auto, auto&) {});
       steps[i].insert(steps[i].end(), result.steps.begin(), result.steps.end());
       same &= std::bit_cast<std::size_t>(result.loss) == std::bit_cast<std::size_t>(first.loss);
       same &= result.accuracy == first.accuracy;
+      if (result.epochs) epochs = *result.epochs;
     }
   }
-  for (std::size_t i = 0; i < 3; ++i) alone.push_back(seconds_alone(allocator_kind(i), first.blocks));
+  for (std::size_t i = 0; i < kinds; ++i) alone.push_back(seconds_alone(allocator_kind(i), first.blocks));
   const auto count = static_cast<double>(first.blocks.size());
   std::printf(
-      "\nThe same training on three allocators: the median of %zu steps. A step allocates %.0f blocks;\n"
+      "\nThe same training on four allocators: the median of %zu steps. A step allocates %.0f blocks;\n"
       "'memory alone' is what that and freeing them takes, with nothing computed.\n\n"
-      "allocator    time per step  vs malloc    memory alone   per allocation  vs malloc\n",
+      "allocator      time per step  vs malloc    memory alone   per allocation  vs malloc\n",
       steps[0].size(), count);
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < kinds; ++i) {
     const double step = median(steps[i]), step_ratio = median(steps[1]) / step, ratio = alone[1] / alone[i];
-    std::printf("%-12s %10.1f us %8.2f x   %10.2f us %13.1f ns %8.2f x\n", allocator_names[i], 1e6 * step,
+    std::printf("%-14s %10.1f us %8.2f x   %10.2f us %13.1f ns %8.2f x\n", allocator_names[i], 1e6 * step,
                 step_ratio, 1e6 * alone[i], 1e9 * alone[i] / count, ratio);
   }
-  std::puts(same ? "same result on all three, to the last bit" : "the results differ: that is a bug");
+  print_epochs(epochs);
+  std::puts(same ? "same result on all four, to the last bit" : "the results differ: that is a bug");
   return same;
 }
 
@@ -90,6 +103,7 @@ int run(int argc, char** argv) {
   result.warm.insert(result.warm.begin(), loaded);
   result.end.insert(result.end.begin(), images.stats());
   print_memory(result);
+  if (result.epochs) print_epochs(*result.epochs);
   return chosen.allocator || compare(chosen, data, result) ? 0 : 1;
 }
 

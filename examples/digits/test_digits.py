@@ -10,6 +10,7 @@ import tempfile
 
 PROGRAM, DATA, CASE = sys.argv[1:4]
 TIMEOUT_SECONDS = 240
+ALLOCATORS = ("arena", "malloc", "monotonic", "epoch_resource")
 
 
 def run(*arguments):
@@ -57,7 +58,7 @@ def same_result_on_every_allocator():
     for optimizer in ("sgd", "adam"):
         common = ("--epochs", "2", "--optimizer", optimizer, "--batch", "100", "--seed", "7")
         results = set()
-        for allocator in ("arena", "malloc", "monotonic"):
+        for allocator in ALLOCATORS:
             status, output, errors = run(*common, "--allocator", allocator)
             expect("exit status", (status, errors), (0, ""))
             expect("comparison with one allocator", "same training" in output, False)
@@ -65,9 +66,19 @@ def same_result_on_every_allocator():
         expect(f"number of results of {optimizer}", len(results), 1)
     status, output, errors = run("--epochs", "1")
     expect("exit status", (status, errors), (0, ""))
-    for allocator in ("arena", "malloc", "monotonic"):
+    for allocator in ALLOCATORS:
         expect_match(rf"^{allocator} +[\d.]+ us +[\d.]+ x +[\d.]+ us +[\d.]+ ns +[\d.]+ x$", output)
-    expect("the end", output.endswith("\nsame result on all three, to the last bit\n"), True)
+    expect_match(r"^blocks of the epochs: [1-9]\d* allocated, 0 freed, [1-9]\d* reclaimed, 57 promoted$", output)
+    expect("the end", output.endswith("\nsame result on all four, to the last bit\n"), True)
+
+
+def an_epoch_keeps_the_result_of_its_step_only():
+    status, output, errors = run("--epochs", "2", "--allocator", "epoch_resource")
+    expect("exit status", (status, errors), (0, ""))
+    counts = expect_match(r"^blocks of the epochs: (\d+) allocated, (\d+) freed, (\d+) reclaimed, (\d+) promoted$", output)
+    # In each pass 45 steps train and 12 test. They have a tape, 20 or 11 blocks on it, and the result.
+    steps, blocks = 2 * (45 + 12), 2 * (45 * 22 + 12 * 13)
+    expect("blocks", tuple(map(int, counts.groups())), (blocks, 0, blocks - steps, steps))
 
 
 def prints_a_bar_on_a_terminal():
@@ -140,7 +151,7 @@ def bad_option_is_one_sentence():
         expect_refusal(("--epochs", text), f"--epochs needs a whole number from 1 to 1000, not '{text}'.")
     expect_refusal(("--batch=0",), "--batch needs a whole number from 1 to 10000, not '0'.")
     expect_refusal(("--seed", "1.5"), f"--seed needs a whole number from 0 to {2**64 - 1}, not '1.5'.")
-    expect_refusal(("--allocator", "pool"), "--allocator needs arena, malloc or monotonic, not 'pool'.")
+    expect_refusal(("--allocator", "pool"), "--allocator needs arena, malloc, monotonic or epoch_resource, not 'pool'.")
     expect_refusal(("--optimizer", "SGD"), "--optimizer needs sgd or adam, not 'SGD'.")
 
 

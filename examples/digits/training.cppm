@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network, its training on any of three allocators, and the time that these take.
+// The network, its training on any of four allocators, and the time that these take.
 module;
 #include "standard.hpp"
 export module digits.training;
@@ -87,22 +87,34 @@ struct training_memory {
   tidemark::arena permanent_arena{{.name = "permanent"}}, step_arena{{.name = "step"}};
   std::vector<std::byte> buffer = std::vector<std::byte>(tidemark::MiB);  // more than a step of 32 needs
   std::pmr::monotonic_buffer_resource monotonic{buffer.data(), buffer.size()};
+  tidemark::pool blocks{};
+  tidemark::epoch_resource epochs{&blocks};
 
   std::pmr::memory_resource* permanent() { return kind == allocator_kind::arena ? &permanent_arena : heap; }
 
-  // Calls body with an empty tape on the step's resource, then frees all that was allocated there.
+  // Calls body with an empty tape on the step's resource, then frees all that was allocated there. Returns
+  // body's result.
   template <class Body>
-  void step(Body body) {
+  double step(Body body) {
     if (kind == allocator_kind::arena) {
       tidemark::arena_scope scope{step_arena};
-      body(*scope.push<tape>(step_arena));  // pushed, not made: no destructor runs, the scope takes it all
-    } else if (kind == allocator_kind::monotonic) {
-      body(*std::pmr::polymorphic_allocator<>{&monotonic}.new_object<tape>(monotonic));
-      monotonic.release();  // here, too, no destructor runs
-    } else {
-      tape step{*heap};
-      body(step);  // its destructor frees its parts, one by one
+      return body(*scope.push<tape>(step_arena));  // not made: no destructor runs, the scope takes it all
     }
+    if (kind == allocator_kind::monotonic) {
+      const double result = body(*std::pmr::polymorphic_allocator<>{&monotonic}.new_object<tape>(monotonic));
+      monotonic.release();  // here, too, no destructor runs
+      return result;
+    }
+    if (kind == allocator_kind::epoch_resource) {
+      // Nor here: what is returned is kept, and the end of the epoch reclaims all else.
+      return tidemark::with_epoch(epochs, "step", [&] {
+        tidemark::buffer<double> result{epochs, 1};
+        result[0] = body(*std::pmr::polymorphic_allocator<>{&epochs}.new_object<tape>(epochs));
+        return result;
+      })[0];
+    }
+    tape step{*heap};
+    return body(step);  // its destructor frees its parts, one by one
   }
 
   std::vector<tidemark::arena_stats> stats() const {
@@ -139,6 +151,7 @@ export struct training_result {
   double accuracy = 0;        // percentage of test images recognised
   std::vector<double> steps;  // seconds of each, from filling the batch to freeing its memory
   std::vector<tidemark::arena_stats> warm, end;  // the arenas after the first epoch and after the last
+  std::optional<tidemark::epoch_stats> epochs;   // of all steps, if they are epochs
   std::vector<recorder::block> blocks;           // allocations of one step
 };
 
@@ -160,24 +173,27 @@ export training_result train(options const& chosen, allocator_kind kind, dataset
     result.loss = 0;
     for (std::size_t i = 0; i < images.size(); i += chosen.batch) {
       const double begin = seconds_now();
-      memory.step([&](tape& step) {
-        const double loss = model.loss(step, data, batch(images, i)).values[0];
-        result.loss += loss * static_cast<double>(batch(images, i).size());
+      const double loss = memory.step([&](tape& step) {
+        const double loss_of_batch = model.loss(step, data, batch(images, i)).values[0];
         step.play_backwards();
         model.update();
+        return loss_of_batch;
       });
+      result.loss += loss * static_cast<double>(batch(images, i).size());
       result.steps.push_back(seconds_now() - begin);
     }
     result.loss /= static_cast<double>(images.size());
     result.accuracy = 0;
     for (std::size_t i = 0; i < tests.size(); i += chosen.batch) {
-      memory.step([&](tape& step) { result.accuracy += model.count_right(step, data, batch(tests, i)); });
+      result.accuracy +=
+          memory.step([&](tape& step) { return model.count_right(step, data, batch(tests, i)); });
     }
     result.accuracy *= 100 / static_cast<double>(tests.size());
     result.end = memory.stats();
     if (epoch == 1) result.warm = result.end;
     after_epoch(epoch, result);
   }
+  if (kind == allocator_kind::epoch_resource) result.epochs = memory.epochs.stats();
   recorder record;
   tape step{record};
   model.loss(step, data, batch(images, std::size_t{0}));
@@ -191,13 +207,15 @@ export double seconds_alone(allocator_kind kind, std::vector<recorder::block> bl
   training_memory memory{kind};
   const auto replay = [&](tape& step) {
     for (auto& [bytes, align, address] : blocks) address = step.memory()->allocate(bytes, align);
-    if (kind != allocator_kind::malloc) return;
-    for (auto& [bytes, align, address] : blocks) step.memory()->deallocate(address, bytes, align);
+    if (kind == allocator_kind::malloc) {
+      for (auto& [bytes, align, address] : blocks) step.memory()->deallocate(address, bytes, align);
+    }
+    return 0.0;
   };
   std::vector<double> rounds(15);
   for (double& seconds : rounds) {
     const double begin = seconds_now();
-    for (int i = 0; i < 500; ++i) memory.step(replay);
+    for (int i = 0; i < 500; ++i) (void)memory.step(replay);
     seconds = (seconds_now() - begin) / 500;
   }
   return median(rounds);
