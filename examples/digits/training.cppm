@@ -87,7 +87,7 @@ struct training_memory {
   tidemark::arena permanent_arena{{.name = "permanent"}}, step_arena{{.name = "step"}};
   std::vector<std::byte> buffer = std::vector<std::byte>(tidemark::MiB);  // more than a step of 32 needs
   std::pmr::monotonic_buffer_resource monotonic{buffer.data(), buffer.size()};
-  tidemark::pool blocks{};
+  tidemark::pool blocks{{.name = "blocks"}};
   tidemark::epoch_resource epochs{&blocks};
 
   std::pmr::memory_resource* permanent() { return kind == allocator_kind::arena ? &permanent_arena : heap; }
