@@ -28,9 +28,7 @@ struct pool_stats {
   std::size_t bytes_allocated = 0;  ///< of blocks handed out now
   std::size_t bytes_requested = 0;  ///< of blocks handed out now, what was asked for
   std::size_t bytes_cached = 0;     ///< of free blocks, ready to be handed out
-  std::size_t peak_cached_bytes =
-      0;                           ///< most that were cached at once, since the start or `reset_stats`; with
-                                   ///< several threads `synchronized_pool` says how exactly
+  std::size_t peak_cached_bytes = 0;  ///< most that were cached at once (see also `synchronized_pool`)
   std::size_t bytes_stranded = 0;  ///< of free blocks set aside by a trim, because live ones hold their slab
   std::size_t held_bytes = 0;  ///< in blocks of all three kinds: taken from the upstream and not given back
 };
