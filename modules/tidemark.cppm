@@ -4,5 +4,6 @@
 export module tidemark;
 
 export import tidemark.arena;
+export import tidemark.epoch;
 export import tidemark.pool;
 export import tidemark.telemetry;

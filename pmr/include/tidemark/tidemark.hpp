@@ -12,6 +12,7 @@
 #include <tidemark/arena_stats.hpp>
 #include <tidemark/borrowed_memory.hpp>
 #include <tidemark/bucket_histogram.hpp>
+#include <tidemark/byte_cap.hpp>
 #include <tidemark/byte_range.hpp>
 #include <tidemark/config.hpp>
 #include <tidemark/expect_no_upstream.hpp>
