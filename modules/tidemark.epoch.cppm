@@ -4,10 +4,20 @@
 module;
 
 #include <tidemark/byte_cap.hpp>
+#include <tidemark/reuse_cache.hpp>
+#include <tidemark/reuse_cache_options.hpp>
+#include <tidemark/reuse_cache_stats.hpp>
+#include <tidemark/reuse_fence.hpp>
 
 export module tidemark.epoch;
 
 export namespace tidemark {
+
+// Reuse by exact size
+using tidemark::reuse_cache;
+using tidemark::reuse_cache_options;
+using tidemark::reuse_cache_stats;
+using tidemark::reuse_fence;
 
 // Limits that users set
 using tidemark::byte_cap;

@@ -28,6 +28,10 @@
 #include <tidemark/pool_stats.hpp>
 #include <tidemark/pressure_monitor.hpp>
 #include <tidemark/resource_stats.hpp>
+#include <tidemark/reuse_cache.hpp>
+#include <tidemark/reuse_cache_options.hpp>
+#include <tidemark/reuse_cache_stats.hpp>
+#include <tidemark/reuse_fence.hpp>
 #include <tidemark/scratch.hpp>
 #include <tidemark/statistics_resource.hpp>
 #include <tidemark/synchronized_pool.hpp>
