@@ -266,6 +266,8 @@ TEST(heap, a_block_whose_size_there_is_no_memory_to_record_is_handed_out) {
   EXPECT_EQ(counted.stats().used_blocks, 1u);
   EXPECT_EQ(counted.stats().used_bytes, 100u);
   counted.deallocate(block, 100);
+}
+
 TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
   if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
   static constexpr reuse_fence::functions done_functions{
