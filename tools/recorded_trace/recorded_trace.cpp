@@ -15,7 +15,6 @@
 namespace tidemark::tools {
 namespace {
 
-constexpr std::string_view header = "op,id,bytes,thread";
 constexpr std::size_t number_max = std::numeric_limits<std::uint64_t>::max();
 
 /// Text of a file, safe to be printed in a message: as tidemark-report prints it, but that each byte of a
@@ -27,42 +26,30 @@ std::string printable(std::string_view text) {
   return text.size() <= length_max ? safe : safe + "...";
 }
 
-/// What docs/traces.md says a trace is. tests/trace/readers.py compares it with tidemark-report.
-class reader {
+/// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.
+class table {
  public:
-  explicit reader(std::string const& path) : path_{path} {}
+  table(std::string const& path, std::string_view header) : path_{path}, file_{path, std::ios::binary} {
+    if (!file_) fail_to_read();
+    if (!next_line()) fail("the file is empty; it should begin with " + std::string{header});
+    if (text_ != header) fail("the header is '" + printable(text_) + "', not " + std::string{header});
+  }
 
-  recorded_trace read() {
-    std::ifstream file{path_, std::ios::binary};
-    if (!file) fail_to_read();
-    std::string line;
-    if (!next(file, line)) fail("the file is empty; it should begin with " + std::string{header});
-    if (line != header) fail("the header is '" + printable(line) + "', not " + std::string{header});
-    while (next(file, line)) add(line);
-    trace_.threads = threads_.size();
-    for (auto const& [id, known] : blocks_) {
-      if (!known.freed_by) trace_.left.push_back({false, 0, known.number, known.bytes});
+  /// The fields of the next row, good until the one after it is read. @return false at the end.
+  template <std::size_t columns>
+  bool next_row(std::string_view (&fields)[columns]) {
+    if (!next_line()) return false;
+    if (text_.empty()) fail("the row is empty");
+    const auto fields_there = static_cast<std::size_t>(std::ranges::count(text_, ',')) + 1;
+    if (fields_there != columns) {
+      fail("the row has " + std::to_string(fields_there) + " fields, not " + std::to_string(columns));
     }
-    return std::move(trace_);
-  }
-
- private:
-  struct block {
-    std::size_t number, bytes, allocated_by;  // by: the number of the event
-    std::optional<std::size_t> freed_by;
-  };
-
-  bool next(std::istream& file, std::string& line) {
-    ++line_;
-    errno = 0;
-    const bool found{std::getline(file, line)};
-    if (file.bad()) fail_to_read();
-    if (found && !file.eof() && line.ends_with('\r')) line.pop_back();  // the line end is CRLF
-    return found;
-  }
-
-  [[noreturn]] void fail_to_read() const {
-    throw std::runtime_error(path_ + ": " + std::generic_category().message(errno != 0 ? errno : EIO));
+    std::string_view rest = text_;
+    for (std::string_view& field : fields) {
+      field = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), field.size() + 1));
+    }
+    return true;
   }
 
   [[noreturn]] void fail(std::string const& reason) const {
@@ -82,19 +69,53 @@ class reader {
     return value;
   }
 
-  void add(std::string_view line) {
-    constexpr std::size_t columns = 4;
-    if (line.empty()) fail("the row is empty");
-    const auto fields_there = static_cast<std::size_t>(std::ranges::count(line, ',')) + 1;
-    if (fields_there != columns) fail("the row has " + std::to_string(fields_there) + " fields, not 4");
-    std::string_view fields[columns];
-    for (std::string_view& field : fields) {
-      field = line.substr(0, line.find(','));
-      line.remove_prefix(std::min(line.size(), field.size() + 1));
+ private:
+  bool next_line() {
+    ++line_;
+    errno = 0;
+    const bool found{std::getline(file_, text_)};
+    if (file_.bad()) fail_to_read();
+    if (found && !file_.eof() && text_.ends_with('\r')) text_.pop_back();  // the line end is CRLF
+    return found;
+  }
+
+  [[noreturn]] void fail_to_read() const {
+    throw std::runtime_error(path_ + ": " + std::generic_category().message(errno != 0 ? errno : EIO));
+  }
+
+  std::string const& path_;
+  std::ifstream file_;
+  std::size_t line_ = 0;
+  std::string text_;  // of the line
+};
+
+/// What docs/traces.md says a trace is. tests/trace/readers.py compares it with tidemark-report.
+class reader {
+ public:
+  explicit reader(std::string const& path) : rows_{path, "op,id,bytes,thread"} {}
+
+  recorded_trace read() {
+    std::string_view fields[4];
+    while (rows_.next_row(fields)) add(fields);
+    trace_.threads = threads_.size();
+    for (auto const& [id, known] : blocks_) {
+      if (!known.freed_by) trace_.left.push_back({false, 0, known.number, known.bytes});
     }
+    return std::move(trace_);
+  }
+
+ private:
+  struct block {
+    std::size_t number, bytes, allocated_by;  // by: the number of the event
+    std::optional<std::size_t> freed_by;
+  };
+
+  [[noreturn]] void fail(std::string const& reason) const { rows_.fail(reason); }
+
+  void add(std::string_view const (&fields)[4]) {
     if (fields[0] != "a" && fields[0] != "f") fail("op is '" + printable(fields[0]) + "', neither a nor f");
-    const std::size_t id = number("id", fields[1]), bytes = number("bytes", fields[2]);
-    const std::size_t thread = number("thread", fields[3]);
+    const std::size_t id = rows_.number("id", fields[1]), bytes = rows_.number("bytes", fields[2]);
+    const std::size_t thread = rows_.number("thread", fields[3]);
     // Numbered anew, because a replay has an entry for each thread there is, however large its number.
     const auto by = static_cast<std::uint32_t>(threads_.try_emplace(thread, threads_.size()).first->second);
     trace_.events.push_back(fields[0] == "a" ? allocation(id, bytes, by) : deallocation(id, bytes, by));
@@ -127,8 +148,7 @@ class reader {
     return {false, by, known.number, known.bytes};
   }
 
-  std::string const& path_;
-  std::size_t line_ = 0;
+  table rows_;
   recorded_trace trace_;
   std::map<std::size_t, block> blocks_;         // by id
   std::map<std::size_t, std::size_t> threads_;  // ours, by the number in the file
@@ -138,6 +158,33 @@ class reader {
 }  // namespace
 
 recorded_trace read_trace(std::string const& path) { return reader{path}.read(); }
+
+std::vector<trace_step> read_steps(std::string const& path, recorded_trace const& trace) {
+  table rows{path, "step,first_event,last_event"};
+  std::vector<trace_step> steps;
+  std::string_view fields[3];
+  while (rows.next_row(fields)) {
+    const std::size_t number = rows.number("step", fields[0]);
+    const trace_step step{rows.number("first_event", fields[1]), rows.number("last_event", fields[2])};
+    const auto say = [&](std::string const& what, std::size_t value, std::string const& reason) {
+      rows.fail(what + " is " + std::to_string(value) + ", " + reason);
+    };
+    if (number != steps.size()) say("step", number, "and the next one is " + std::to_string(steps.size()));
+    if (!steps.empty() && step.first_event <= steps.back().last_event) {
+      say("first_event", step.first_event,
+          "and the step before goes to " + std::to_string(steps.back().last_event));
+    }
+    if (step.last_event < step.first_event) {
+      say("last_event", step.last_event, "before first_event, " + std::to_string(step.first_event));
+    }
+    if (step.last_event >= trace.events.size()) {
+      say("last_event", step.last_event,
+          "and the trace has " + std::to_string(trace.events.size()) + " events");
+    }
+    steps.push_back(step);
+  }
+  return steps;
+}
 
 threaded_replay::threaded_replay(recorded_trace const& trace)
     : of_thread_(std::max<std::size_t>(1, trace.threads)), blocks_(trace.blocks) {
