@@ -117,6 +117,7 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::uint64_t fr
 // Closes the gaps in the innermost frame first, so that a long epoch in which blocks come and go takes no more
 // room than the blocks that are there at once.
 void block_group::make_room() {
+  const std::scoped_lock guard{mutex_};  // a block that leaves meanwhile has its place in another log
   constexpr std::size_t places_min = 64;
   std::size_t end = frames_.back().first;
   for (std::size_t i = end; i < log_.size(); ++i) {

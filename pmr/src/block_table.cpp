@@ -9,7 +9,7 @@ namespace tidemark::detail {
 tracked_block& block_table::add(std::uintptr_t address) {
   const std::scoped_lock lock{mutex_};
   if (tracked_block* const found = find(address)) return *found;
-  if (2 * (count_ + 1) > index_.load(std::memory_order_relaxed)->mask + 1) grow();
+  if (empty() || 2 * (count_ + 1) > index_.load(std::memory_order_relaxed)->mask + 1) grow();
   auto* const record =
       ::new (memory_.allocate(sizeof(tracked_block), alignof(tracked_block))) tracked_block{address};
   put(*index_.load(std::memory_order_relaxed), record);

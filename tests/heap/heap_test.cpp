@@ -268,5 +268,25 @@ TEST(heap, a_block_whose_size_there_is_no_memory_to_record_is_handed_out) {
   counted.deallocate(block, 100);
 }
 
+TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
+  if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
+  static constexpr reuse_fence::functions done_functions{
+      .done = [](void*) noexcept { return true; }, .wait = [](void*) noexcept {}, .destroy = nullptr};
+  arena ground;
+  reuse_cache tensors{{.cached_bytes_max = 100 * KiB, .upstream = &ground}};
+  const auto round = [&] {
+    std::array<void*, 300> blocks;  // 600 KiB, so that blocks come new, and go, all the time
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = tensors.allocate(2000 + i % 100, 64);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      tensors.deallocate_after(blocks[i], 2000 + i % 100, 64, reuse_fence{done_functions, nullptr});
+    (void)tensors.collect();
+  };
+  round();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_EQ(news, before);
+  EXPECT_GT(before, 0u);
+}
+
 }  // namespace
 }  // namespace tidemark

@@ -73,6 +73,25 @@ TEST(module, an_importer_can_use_the_pools) {
   EXPECT_TRUE(told);
 }
 
+TEST(module, an_importer_can_use_the_reuse_cache) {
+  using namespace tidemark;
+  static constexpr reuse_fence::functions flag_functions{
+      .done = [](void* flag) noexcept { return *static_cast<bool*>(flag); },
+      .wait = [](void* flag) noexcept { *static_cast<bool*>(flag) = true; },
+      .destroy = nullptr};
+  bool done = false;
+  const byte_cap cap =
+      byte_cap_from_environment("TIDEMARK_NO_SUCH_VARIABLE", parse_byte_cap("1048576").value());
+  reuse_cache tensors{{.cached_bytes_max = cap.bytes, .name = "tensors"}};
+  tensors.deallocate_after(tensors.allocate(4096, 256), 4096, 256, reuse_fence{flag_functions, &done});
+  EXPECT_EQ(tensors.collect(), 0u);
+  done = true;
+  tensors.deallocate(tensors.allocate(4096, 256), 4096, 256);
+  const reuse_cache_stats stats = tensors.stats();
+  EXPECT_EQ(stats.pool_hits, 1u);
+  EXPECT_EQ(stats.bytes_cached, 4096u);
+}
+
 TEST(module, importer_and_includer_share_types) {
   tidemark::arena step;
   EXPECT_EQ(included::allocate_on(step, 100), step.position());  // the includer's arena is this arena

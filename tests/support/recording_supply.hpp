@@ -46,6 +46,9 @@ class recording_resource final : public std::pmr::memory_resource, public supply
 
   std::size_t largest = 0;  ///< largest request so far, in bytes
 
+  /// Whether a block that begins there is given and not yet given back.
+  [[nodiscard]] bool holds(void* first) const { return blocks_.contains(first); }
+
  private:
   struct block {
     std::size_t bytes, align;

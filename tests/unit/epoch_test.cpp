@@ -229,6 +229,14 @@ TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
   EXPECT_FALSE(left.is_live());
 }
 
+TYPED_TEST(epochs, know_the_first_block_of_all) {
+  epoch e{this->memory};
+  void* const raw = this->memory.allocate(300, 64);
+  this->memory.deallocate(raw, 300, 64);
+  EXPECT_EQ(this->memory.stats().deallocations, 1u);
+  EXPECT_EQ(e.end().reclaimed, 0u);
+}
+
 TYPED_TEST(epochs, an_address_that_comes_again_within_an_epoch_counts_each_time) {
   epoch e{this->memory};
   for (int i = 0; i < 1000; ++i) {

@@ -99,7 +99,7 @@ class [[nodiscard]] buffer {
   /// Elements `offset` and following, as long as the storage lives. Any memory. @throws std::out_of_range if
   /// there are not `count` of them.
   [[nodiscard]] buffer_view<T> view(std::size_t offset, std::size_t count) const {
-    return whole("view").view(offset, count);
+    return whole("view").part(offset, count);
   }
   /// All of them.
   [[nodiscard]] buffer_view<T> view() const { return whole("view"); }

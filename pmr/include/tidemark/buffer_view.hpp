@@ -46,7 +46,10 @@ class buffer_view {
   [[nodiscard]] T* end() const { return access("end") + size(); }
 
   /// Elements `offset` and following. @throws std::out_of_range if there are not `count` of them.
-  [[nodiscard]] buffer_view view(std::size_t offset, std::size_t count) const;
+  [[nodiscard]] buffer_view view(std::size_t offset, std::size_t count) const {
+    require_live("view", {{"view", *this}});
+    return part(offset, count);
+  }
 
   /// What `epoch` and `require_live` know it by.
   [[nodiscard]] detail::storage const& storage() const noexcept { return storage_; }
@@ -62,6 +65,7 @@ class buffer_view {
     require_live(operation, {{"view", *this}});
     return storage_.is_live() ? data_ : nullptr;
   }
+  [[nodiscard]] buffer_view part(std::size_t offset, std::size_t count) const;
 
   detail::storage storage_;
   T* data_ = nullptr;
@@ -73,8 +77,7 @@ namespace detail {
 }  // namespace detail
 
 template <class T>
-buffer_view<T> buffer_view<T>::view(std::size_t offset, std::size_t count) const {
-  require_live("view", {{"view", *this}});
+buffer_view<T> buffer_view<T>::part(std::size_t offset, std::size_t count) const {
   if (offset > size() || count > size() - offset) detail::refuse_view(offset, count, size());
   return {storage_, data_ + offset, count};
 }

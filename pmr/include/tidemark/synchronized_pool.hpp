@@ -86,8 +86,8 @@ struct thread_cache {
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up
-/// to 64 KiB a thread below the truth, for each looks at the sum only now and then. So, then:
-/// `sum over caches of bytes_at_peak + shared_bytes <= peak_cached_bytes + 64 KiB * threads`.
+/// to 64 KiB a thread below the truth, and by a list of 128 KiB that was on its way while somebody looked, for
+/// each thread looks at the sum only now and then.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, but for construction, destruction and `release()`, which want the

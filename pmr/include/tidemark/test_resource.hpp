@@ -22,6 +22,7 @@
 #include <tidemark/detail/resource_adaptor.hpp>
 #include <tidemark/live_block.hpp>
 #include <tidemark/units.hpp>
+#include <tidemark/violation.hpp>
 
 namespace tidemark {
 

@@ -14,6 +14,7 @@
 #include <tidemark/bucket_histogram.hpp>
 #include <tidemark/buffer.hpp>
 #include <tidemark/buffer_view.hpp>
+#include <tidemark/byte_cap.hpp>
 #include <tidemark/byte_range.hpp>
 #include <tidemark/config.hpp>
 #include <tidemark/epoch.hpp>
@@ -34,6 +35,10 @@
 #include <tidemark/pool_stats.hpp>
 #include <tidemark/pressure_monitor.hpp>
 #include <tidemark/resource_stats.hpp>
+#include <tidemark/reuse_cache.hpp>
+#include <tidemark/reuse_cache_options.hpp>
+#include <tidemark/reuse_cache_stats.hpp>
+#include <tidemark/reuse_fence.hpp>
 #include <tidemark/scratch.hpp>
 #include <tidemark/statistics_resource.hpp>
 #include <tidemark/synchronized_pool.hpp>

@@ -36,7 +36,7 @@ namespace detail {
 ///
 /// The group is its thread's, or that of whoever uses the `owner`. Other threads give blocks back, with
 /// `remove_from_outside`, which takes the lock; so does the group's thread where it must not meet them: when a
-/// frame ends and when a block is kept.
+/// frame ends, when a block is kept, and when the log makes room.
 class block_group {
  public:
   struct frame {

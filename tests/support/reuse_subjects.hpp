@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests of the reuse cache stand on: events that a test completes, memory at addresses that nobody may touch, and
+// the cache as a subject of the conformance suite and of the model test.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <thread>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/borrowed_memory.hpp>
+#include <tidemark/reuse_cache.hpp>
+#include <tidemark/units.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark::test {
+
+/// A device's event, completed by hand. Counts what a cache does with its fences.
+class event {
+ public:
+  event() = default;
+  event(event const&) = delete;
+  event& operator=(event const&) = delete;
+
+  void complete() { done_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool completed() const { return done_.load(std::memory_order_acquire); }
+  reuse_fence fence() {
+    static constexpr reuse_fence::functions calls{
+        .done = [](void* state) noexcept { return of(state).asked.fetch_add(1), of(state).completed(); },
+        .wait =
+            [](void* state) noexcept {
+              ++of(state).waits;
+              of(state).call_back();
+              if (of(state).wait_completes) of(state).complete();
+              while (!of(state).completed()) std::this_thread::yield();
+            },
+        .destroy =
+            [](void* state) noexcept {
+              of(state).call_back();
+              ++of(state).destroyed;
+            }};
+    return {calls, this};
+  }
+
+  std::atomic<int> asked{0}, waits{0}, destroyed{0};
+  /// What a wait does: nothing else may complete the event in a test of one thread, so that it does so itself.
+  bool wait_completes = true;
+  /// The cache that the fence's functions use, where a test wants that.
+  reuse_cache* calls_back = nullptr;
+
+ private:
+  static event& of(void* state) { return *static_cast<event*>(state); }
+  void call_back() const {
+    if (calls_back != nullptr) (void)calls_back->stats();
+  }
+  std::atomic<bool> done_{false};
+};
+
+/// 1 TiB of addresses that stand for a device's: whoever touches one crashes. It sees to it that it gets back what it
+/// gave.
+class made_up_device {
+ public:
+  recording_resource& memory() { return exact_; }
+
+ private:
+  borrowed_device_arena arena_{
+      borrowed_device_memory{byte_range{.begin = 0x7000'0000'0000, .size = 1024 * GiB}}};
+  recording_resource exact_{&arena_};
+};
+
+/// The cache as it is given back to without fences.
+class reuse_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 8 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit reuse_subject(supply_type& upstream) : reuse_subject{{.upstream = &upstream}} {}
+  explicit reuse_subject(reuse_cache_options const& options) : cache_{options} {}
+
+  reuse_cache& resource() { return cache_; }
+  void recycle() {}
+  void check() const {
+    if (++checks_ % 32 == 0) cache_.check_invariants();
+  }
+  // Without what is kept: a request that fails gives that back before it asks again.
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const reuse_cache_stats stats = cache_.stats();
+    return {stats.allocations, stats.deallocations, stats.used_blocks,
+            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
+  }
+
+ protected:
+  reuse_cache cache_;
+
+ private:
+  mutable std::size_t checks_ = 0;
+};
+
+/// So little may be kept that blocks go to the upstream all the time.
+struct tight_reuse_subject : reuse_subject {
+  static constexpr std::size_t reused_bytes_max = 0;
+  static constexpr std::size_t reused_align_max = 0;
+  explicit tight_reuse_subject(supply_type& upstream)
+      : reuse_subject{{.cached_bytes_max = 8 * KiB, .bucket_blocks_max = 2, .upstream = &upstream}} {}
+};
+
+/// Each block is given back behind a fence that is done some calls later.
+class fenced_reuse_subject : public reuse_subject {
+ public:
+  using reuse_subject::reuse_subject;
+
+  std::pmr::memory_resource& resource() { return fenced_; }
+  void recycle() { now += lag; }
+
+ private:
+  static constexpr std::uintptr_t lag = 7;
+  static inline std::uintptr_t now = 0;  // a state is a pointer only: the time at which it is done
+
+  static constexpr reuse_fence::functions calls{
+      .done = [](void* due) noexcept { return reinterpret_cast<std::uintptr_t>(due) <= now; },
+      .wait = [](void*) noexcept { now += lag; },
+      .destroy = nullptr};
+
+  class fenced_resource final : public std::pmr::memory_resource {
+   public:
+    explicit fenced_resource(reuse_cache& cache) : cache_{cache} {}
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      ++now;
+      return cache_.allocate(bytes, align);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      ++now;
+      cache_.deallocate_after(block, bytes, align, {calls, reinterpret_cast<void*>(now + lag)});
+    }
+    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+      return this == &other;
+    }
+
+    reuse_cache& cache_;
+  };
+
+  fenced_resource fenced_{cache_};
+};
+
+}  // namespace tidemark::test
