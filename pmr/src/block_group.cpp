@@ -8,6 +8,17 @@ namespace tidemark::detail {
 
 constinit thread_local block_group* open_groups = nullptr;
 
+namespace {
+constinit std::atomic<block_group*> forgotten_groups{nullptr};
+}  // namespace
+
+void block_group::forget_resource() noexcept {
+  std::pmr::vector<tracked_block*>{log_.get_allocator()}.swap(log_);
+  std::pmr::vector<frame>{frames_.get_allocator()}.swap(frames_);
+  resource_.store(nullptr, std::memory_order_relaxed);
+  next_forgotten_ = forgotten_groups.exchange(this);
+}
+
 std::uint64_t block_group::open(char const* name, bool is_owner) {
   frames_.emplace_back(log_.size(), name, ++frame_numbers_, is_owner, false);
   return frame_numbers_;

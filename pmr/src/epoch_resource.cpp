@@ -89,6 +89,7 @@ void epoch_resource::note_untracked(void* block) noexcept {
     if (detail::epoch_detector_is_on()) remember_end_of(*record);
     record->store(then);
   }
+  if constexpr (check_level >= 2) record->bytes.store(0, std::memory_order_relaxed);
 }
 
 bool epoch_resource::remove(detail::tracked_block& block, detail::block_state before,
@@ -110,6 +111,14 @@ bool epoch_resource::may_deallocate(void* block, std::size_t bytes, std::size_t 
     const detail::block_state then = before.ended_as(detail::block_status::untracked);
     switch (before.status()) {
       case detail::block_status::untracked:
+        if constexpr (check_level >= 2) {
+          if (record->bytes.exchange(detail::tracked_block::given_back) ==
+              detail::tracked_block::given_back) {
+            detail::report_violation(violation_kind::bad_deallocate, name(),
+                                     "epoch_resource '%s': block %p was given back twice", name(), block);
+            return false;
+          }
+        }
         record->store(then);
         return true;
       case detail::block_status::reclaimed:
@@ -133,7 +142,12 @@ bool epoch_resource::may_deallocate(void* block, std::size_t bytes, std::size_t 
         return false;
       }
     }
-    if (remove(*record, before, then)) return true;
+    if (remove(*record, before, then)) {
+      if constexpr (check_level >= 2) {
+        record->bytes.store(detail::tracked_block::given_back, std::memory_order_relaxed);
+      }
+      return true;
+    }
     // Its epoch has ended meanwhile, or moved it outwards.
   }
 }
@@ -148,6 +162,9 @@ bool epoch_resource::release(detail::tracked_block& block, std::uint64_t life) n
       if (!remove(block, before, then)) continue;
     } else {
       block.store(then);
+    }
+    if constexpr (check_level >= 2) {
+      block.bytes.store(detail::tracked_block::given_back, std::memory_order_relaxed);
     }
     upstream_->deallocate(block.data(), bytes, before.align());
     return true;

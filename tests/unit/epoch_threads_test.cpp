@@ -243,11 +243,11 @@ TEST(epoch_threads_misuse, an_epoch_ended_on_another_thread_is_reported_and_stay
 }
 
 TEST(epoch_threads_misuse, an_epoch_whose_thread_has_gone_is_reported_when_its_resource_goes) {
-  recording_resource upstream;
+  recording_resource upstream, bookkeeping;
   const violation_recorder recorder;
   std::unique_ptr<epoch> e;
   {
-    epoch_resource memory{&upstream};
+    epoch_resource memory{{.bookkeeping = &bookkeeping}, &upstream};
     on_another_thread([&] {
       e = std::make_unique<epoch>(memory, "orphan");
       (void)memory.allocate(100);
@@ -257,6 +257,7 @@ TEST(epoch_threads_misuse, an_epoch_whose_thread_has_gone_is_reported_when_its_r
   }
   EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
   EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(bookkeeping.outstanding, 0u);
 }
 
 TEST(epoch_threads_records, serve_thread_after_thread) {

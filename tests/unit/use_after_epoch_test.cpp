@@ -201,7 +201,7 @@ TEST_F(use_after_epoch_detector, lets_ask_whether_a_buffer_is_still_there) {
   buffer<float> gone = reclaimed();
   EXPECT_EQ(message_of([&] {
               const bool is_there = gone.is_live() || gone || !gone.empty();
-              return is_there || gone.size() > 0 || gone.size_bytes() != 0 || gone.release();
+              return is_there || gone.size() + gone.size_bytes() != 0 || gone.release();
             }),
             "");
 }

@@ -86,7 +86,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   }
 
   /// Gives a block back to the upstream. One that its epoch has reclaimed is left alone, and counted as late;
-  /// level 2 reports it, and a block of another size.
+  /// level 2 reports it, a tracked block given back as another size, and one that was ever tracked given back
+  /// twice.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (table_.empty() || may_deallocate(block, bytes, align)) upstream_->deallocate(block, bytes, align);
   }

@@ -54,8 +54,12 @@ class block_group {
   ~block_group() = default;
 
   /// Null once the resource is gone.
-  [[nodiscard]] epoch_resource const* resource() const noexcept { return resource_; }
-  void forget_resource() noexcept { resource_ = nullptr; }
+  [[nodiscard]] epoch_resource const* resource() const noexcept {
+    return resource_.load(std::memory_order_relaxed);
+  }
+  /// The resource goes although some thread's list, or an `owner`, still leads to this group: so it stays for
+  /// ever, without the memory of its lists. @pre no frame is open.
+  void forget_resource() noexcept;
 
   // ---- frames
 
@@ -138,7 +142,8 @@ class block_group {
   [[nodiscard]] std::span<tracked_block* const> blocks_of(std::uint64_t frame_number) const noexcept;
   TIDEMARK_COLD void make_room();
 
-  epoch_resource const* resource_;
+  std::atomic<epoch_resource const*> resource_;  // a thread walks its list while another forgets
+  block_group* next_forgotten_ = nullptr;        // so that a leak checker finds it
   std::mutex mutex_;
   std::pmr::vector<tracked_block*> log_;  // null: a block that went
   std::pmr::vector<frame> frames_;

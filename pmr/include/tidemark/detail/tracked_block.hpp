@@ -74,11 +74,13 @@ struct tracked_block {
     return block_state{state.load(std::memory_order_acquire)};
   }
   void store(block_state now) noexcept { state.store(now.word(), std::memory_order_release); }
+  static constexpr std::size_t given_back = ~std::size_t{0};
   [[nodiscard]] void* data() const noexcept { return reinterpret_cast<void*>(address); }
 
   std::uintptr_t const address;
   std::atomic<std::uint64_t> state{0};
-  std::atomic<std::size_t> bytes{0};
+  std::atomic<std::size_t> bytes{
+      0};  // at level 2 `given_back` where that is known and no life has begun since
   std::atomic<block_group*> holder{nullptr};  // of a held block; always null or a group that is there
   std::atomic<std::size_t> position{0};  // in the holder's log; of a reclaimed block, the epoch's depth, or 0
   std::atomic<char const*> ended_by{nullptr};  // of a reclaimed block: the epoch's or owner's name

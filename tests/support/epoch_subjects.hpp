@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// `epoch_resource` as a subject of the conformance suite and of the model test: with no epoch open, with one,
+// and with one over a pool.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <tidemark/epoch.hpp>
+#include <tidemark/epoch_resource.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/units.hpp>
+
+#include "recording_supply.hpp"
+#include "telemetry_subjects.hpp"
+
+namespace tidemark::test {
+
+inline std::vector<std::size_t> visible_state(epoch_resource const& memory) {
+  const epoch_stats stats = memory.stats();
+  return {stats.allocations, stats.deallocations, stats.reclaimed,
+          stats.used_blocks, stats.used_bytes,    stats.late};
+}
+
+/// Everything goes straight through; but the tables are not empty, so that each address is looked up.
+class epoch_resource_subject : private adaptor_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 8 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit epoch_resource_subject(supply_type& supply) : adaptor_ground{&supply}, memory_{upstream()} {
+    const epoch e{memory_};
+    (void)memory_.allocate(1);
+  }
+
+  epoch_resource& resource() { return memory_; }
+  void recycle() {
+    (void)memory_.release_quarantine();
+    adaptor_ground::recycle();
+  }
+  void check() const { memory_.check_invariants(); }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible_state(memory_); }
+
+ private:
+  epoch_resource memory_;
+};
+
+/// Everything is tracked.
+class open_epoch_subject : private adaptor_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 8 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit open_epoch_subject(supply_type& supply)
+      : adaptor_ground{&supply}, memory_{upstream()}, epoch_{memory_, "subject"} {}
+
+  epoch_resource& resource() { return memory_; }
+  using adaptor_ground::recycle;
+  // O(blocks of the epoch): not after every step.
+  void check() const {
+    if (++checks_ % 32 == 0) memory_.check_invariants();
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible_state(memory_); }
+
+ private:
+  epoch_resource memory_;
+  epoch epoch_;
+  mutable std::size_t checks_ = 0;
+};
+
+/// Everything is tracked, and freed memory is soon used again.
+class epoch_on_pool_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 8 * MiB;
+  static constexpr std::size_t capacity = 0;
+  static constexpr std::size_t reused_bytes_max = 16 * KiB;
+  static constexpr std::size_t reused_align_max = 64;
+
+  explicit epoch_on_pool_subject(supply_type& upstream)
+      : pool_{&upstream}, memory_{&pool_}, epoch_{memory_} {}
+
+  epoch_resource& resource() { return memory_; }
+  void recycle() {}
+  void check() const {
+    if (++checks_ % 32 == 0) memory_.check_invariants();
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible_state(memory_); }
+
+ private:
+  pool pool_;
+  epoch_resource memory_;
+  epoch epoch_;
+  mutable std::size_t checks_ = 0;
+};
+
+}  // namespace tidemark::test
