@@ -41,7 +41,7 @@ epoch_resource::~epoch_resource() {
                              group->innermost().name);
     while (group->depth() != 0) (void)end_frame(*group);
     group->forget_resource();
-    (void)group.release();  // some thread's list still leads to it
+    static_cast<void>(group.release());  // NOLINT(bugprone-unused-return-value): a thread's list leads to it
   }
   (void)release_quarantine();
 }
@@ -94,12 +94,12 @@ void epoch_resource::note_untracked(void* block) noexcept {
 
 bool epoch_resource::remove(detail::tracked_block& block, detail::block_state before,
                             detail::block_state then) noexcept {
-  detail::block_group* const holder = block.holder.load(std::memory_order_relaxed);
-  if (holder != own_group()) {
+  detail::block_group& holder = *block.holder.load(std::memory_order_relaxed);
+  if (&holder != own_group()) {
     // Groups live as long as the resource, so that this one is there although it may be another's by now.
-    return holder->remove_from_outside(block, before, then);
+    return holder.remove_from_outside(block, before, then);
   }
-  holder->remove(block, then);
+  holder.remove(block, then);
   return true;
 }
 

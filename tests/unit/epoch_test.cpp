@@ -81,6 +81,7 @@ TYPED_TEST(epochs, four_rounds_of_64_buffers_of_4096_floats_count_exactly) {
   for (std::uint64_t round = 1; round <= 4; ++round) {
     const std::size_t live_bytes = this->source.upstream.outstanding;
     std::vector<buffer<float>> handles;
+    handles.reserve(64);
     epoch e{this->memory};
     for (int i = 0; i < 64; ++i) handles.emplace_back(this->memory, this->n);
     epoch_stats stats = this->memory.stats();
@@ -388,8 +389,9 @@ TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
     EXPECT_EQ(e.keep(not_kept.data() + 100), 0u) << "one behind its end";
     EXPECT_EQ(e.end().promoted, 10u);
   }
-  for (buffer<int>* b : {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_tuple.first,
-                         &by_tuple.second, &by_range[0], &by_range[1], &*by_optional, &*by_smart_pointer}) {
+  for (buffer<int>* b :
+       {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_tuple.first, &by_tuple.second,
+        &by_range.front(), &by_range.back(), &*by_optional, &*by_smart_pointer}) {
     EXPECT_EQ(b->size(), 100u);
   }
   EXPECT_FALSE(not_kept.is_live());
@@ -398,19 +400,20 @@ TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
 TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
   const auto steps = [&] {
     for (int step = 0; step < 128; ++step) {
-      epoch e{this->memory, "step"};
       std::vector<buffer<float>> handles;
+      handles.reserve(5);
+      epoch e{this->memory, "step"};
       for (int i = 0; i < 5; ++i) handles.emplace_back(this->memory, this->n);
     }
   };
   const std::size_t baseline = this->source.upstream.outstanding;
   steps();
   const epoch_stats once = this->memory.stats();
-  EXPECT_EQ(once.reclaimed + once.deallocations, 640u);
+  EXPECT_EQ(once.reclaimed, 640u);
   EXPECT_EQ(this->source.upstream.outstanding, baseline);
   steps();
   const epoch_stats twice = this->memory.stats();
-  EXPECT_EQ(twice.reclaimed + twice.deallocations, 1280u);
+  EXPECT_EQ(twice.reclaimed, 1280u);
   EXPECT_EQ(twice.peak_bytes, once.peak_bytes);
   EXPECT_EQ(this->source.upstream.outstanding, baseline);
 }

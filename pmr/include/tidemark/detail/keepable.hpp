@@ -28,8 +28,10 @@ concept points_to_one = !raw_pointer<T> && !std::ranges::range<T> && requires(T 
   { static_cast<bool>(thing) };
   *thing;
 };
-template <class T>
-concept tuple_like = !std::ranges::range<T> && requires { std::tuple_size<T>::value; };
+template <class T>  // not std::tuple_size_v, which is an error where there is no size
+concept tuple_like = !std::ranges::range<T> && requires {
+  std::tuple_size<T>::value;  // NOLINT(modernize-type-traits)
+};
 
 template <class T>
 struct is_keepable;
@@ -47,9 +49,8 @@ struct is_keepable : std::bool_constant<[] {
   if constexpr (has_storage<T> || raw_pointer<T>) return true;
   else if constexpr (std::ranges::input_range<T const>)
     return std::ranges::contiguous_range<T const> || is_keepable_v<std::ranges::range_value_t<T const>>;
-  else if constexpr (points_to_one<T>) return true;
   else if constexpr (tuple_like<T>) return all_are_keepable<T>;
-  else return false;
+  else return points_to_one<T>;
 }()> {};
 
 /// Calls `keep(storage const&)` or `keep(void const*)` for every block that `thing` leads to.
