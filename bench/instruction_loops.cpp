@@ -106,6 +106,26 @@ void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   });
 }
 
+/// What the use-after-epoch detector costs while it is off.
+void require_operands(std::size_t n) {
+  epoch_resource memory;
+  const buffer<float> lhs{memory, 8}, rhs{memory, 8};
+  buffer<float> const *const a = hidden(&lhs), *const b = hidden(&rhs);
+  turn(n, [&] {
+    require_live("mul", {{"lhs", *a}, {"rhs", *b}});
+    use(nullptr);
+  });
+}
+
+/// An access with the question, or the same without.
+void access_buffer(std::size_t n, bool asks) {
+  epoch_resource memory;
+  const buffer<float> made{memory, 8};
+  buffer<float> const* const b = hidden(&made);
+  if (asks) turn(n, [&] { use(b->data()); });
+  else turn(n, [&] { use(b->is_live() ? b->storage().address() : nullptr); });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -146,7 +166,10 @@ int main(int count, char** arguments) {
       use(block);
       std::free(block);
     });
-  } else if (is("pool_pair_64")) pool_pairs(n, 1);
+  } else if (is("detector_off")) require_operands(n);
+  else if (is("buffer_access_detector_off")) access_buffer(n, true);
+  else if (is("buffer_access_unasked")) access_buffer(n, false);
+  else if (is("pool_pair_64")) pool_pairs(n, 1);
   else if (is("pool_pair_64_of_50000_free")) pool_pairs(n, 50'000);
   else if (is("pool_large_pair_of_50")) large_pairs(n, 50);
   else if (is("pool_large_pair_of_50000")) large_pairs(n, 50'000);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
+#include <memory_resource>
 #include <new>
 #include <string>
 #include <system_error>
@@ -29,6 +30,15 @@ void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
   ++news;
   return std::malloc(bytes);
 }
+// What std::pmr::new_delete_resource() calls.
+void* operator new(std::size_t bytes, std::align_val_t align) {
+  if (++news > news_max) throw std::bad_alloc{};
+  const auto multiple = static_cast<std::size_t>(align);
+  if (void* block = std::aligned_alloc(multiple, (bytes + multiple - 1) / multiple * multiple)) return block;
+  throw std::bad_alloc{};
+}
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::nothrow_t const&) noexcept { std::free(block); }
@@ -286,6 +296,145 @@ TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
   for (int i = 0; i < 100; ++i) round();
   EXPECT_EQ(news, before);
   EXPECT_GT(before, 0u);
+}
+
+// ---- epochs -----------------------------------------------------------------------------------------------
+
+/// An upstream that allocates nothing: blocks of 64 bytes, the last that came back first.
+class static_resource final : public std::pmr::memory_resource {
+ public:
+  static_resource() {
+    for (std::size_t i = 0; i < free_.size(); ++i) free_[i] = room_[i].data();
+  }
+
+  std::size_t outstanding = 0;
+
+ private:
+  void* do_allocate(std::size_t, std::size_t) override { return free_.at(outstanding++); }
+  void do_deallocate(void* block, std::size_t, std::size_t) override { free_.at(--outstanding) = block; }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(64) std::array<std::array<std::byte, 64>, 1000> room_{};
+  std::array<void*, 1000> free_{};
+};
+
+epoch_options without_quarantine() { return {.quarantine_bytes_max = 0}; }
+
+TEST(heap, an_epoch_resource_with_no_epoch_open_allocates_nothing) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) {
+    const buffer<float> b{memory, 16};
+    memory.deallocate(memory.allocate(64, 64), 64, 64);
+  }
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, allocations_without_epoch_allocate_nothing_after_one_either) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  {
+    epoch e{memory};
+    const buffer<float> b{memory, 16};
+  }
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) {
+    const buffer<float> b{memory, 16}, c{memory, 16};
+  }
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  const auto step = [&] {
+    std::array<buffer<float>, 200> handles;
+    epoch outer{memory, "outer"};
+    for (buffer<float>& b : handles) b = {memory, 16};
+    epoch inner{memory, "inner"};
+    for (buffer<float>& b : handles) b = {memory, 16};
+    inner.keep(handles.front());
+  };
+  step();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(news, before);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  const auto step = [&] {
+    std::array<buffer<float>, 200> handles;
+    owner tape{memory, "tape"};
+    for (buffer<float>& b : handles) {
+      b = {memory, 16};
+      tape.add(b);
+    }
+  };
+  step();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, the_end_of_an_epoch_never_allocates) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  std::array<buffer<float>, 200> handles;
+  epoch e{memory};
+  for (buffer<float>& b : handles) b = {memory, 16};
+  {
+    const no_memory here;
+    const std::size_t before = news;
+    e.keep(handles[7]);
+    EXPECT_EQ(e.end().reclaimed, 199u);
+    EXPECT_EQ(news, before);
+  }
+  memory.check_invariants();
+}
+
+TEST(heap, an_epoch_that_there_is_no_memory_to_open_is_not_open) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  std::size_t served = 0;
+  for (;; ++served) {
+    ASSERT_LT(served, 10u);
+    try {
+      const no_memory here{served};
+      const epoch e{memory};
+      break;
+    } catch (std::bad_alloc const&) {
+      EXPECT_EQ(memory.depth(), 0u);
+      memory.check_invariants();
+    }
+  }
+  EXPECT_GE(served, 2u) << "not a test of failures otherwise";
+  EXPECT_EQ(memory.depth(), 0u);
+}
+
+TEST(heap, a_buffer_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  static_resource upstream;
+  std::size_t served = 0;
+  for (;; ++served) {
+    ASSERT_LT(served, 10u);
+    epoch_resource memory{without_quarantine(), &upstream};
+    epoch e{memory};
+    buffer<float> b;
+    try {
+      const no_memory here{served};
+      b = {memory, 16};
+      break;
+    } catch (std::bad_alloc const&) {
+      EXPECT_EQ(upstream.outstanding, 0u);
+      EXPECT_EQ(memory.stats().allocations, 0u);
+      memory.check_invariants();
+    }
+  }
+  EXPECT_GE(served, 2u) << "not a test of failures otherwise";
+  EXPECT_EQ(upstream.outstanding, 0u);
 }
 
 }  // namespace

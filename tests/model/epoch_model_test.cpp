@@ -95,13 +95,13 @@ class epoch_model {
 
   void move() {
     if (buffers_.size() < 2) return;
-    tracked &from = any(), &to = any();
+    const std::size_t from = random_() % buffers_.size(), to = random_() % buffers_.size();
     if (random_() % 2 == 0) {
-      std::swap(from, to);
-    } else if (&from != &to) {
-      if (to.holder != gone && to.holder != untracked) ++deallocations_;
-      to = std::move(from);
-      remove(static_cast<std::size_t>(&from - buffers_.data()));
+      std::swap(buffers_[from], buffers_[to]);
+    } else if (from != to) {
+      if (buffers_[to].holder != gone && buffers_[to].holder != untracked) ++deallocations_;
+      buffers_[to] = std::move(buffers_[from]);
+      remove(from);
     }
   }
 

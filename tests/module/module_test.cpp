@@ -170,4 +170,36 @@ TEST(module, an_importer_can_use_every_adaptor) {
   EXPECT_EQ(stats.used_bytes, 0u);
 }
 
+TEST(module, an_importer_can_use_epochs) {
+  using namespace tidemark;
+  pool blocks;
+  epoch_resource memory{epoch_options{.quarantine_bytes_max = 0, .name = "imported"}, &blocks};
+  buffer<float> kept, dropped;
+  {
+    epoch e{memory, "step"};
+    kept = {memory, 16, 2.0F};
+    dropped = {memory, 16};
+    const buffer_view<float> row = kept.view(0, 4);
+    static_assert(keepable<buffer_view<float>>);
+    e.keep(row);
+    const epoch_summary end = e.end();
+    EXPECT_EQ(end.reclaimed, 1u);
+  }
+  EXPECT_EQ(kept[15], 2.0F);
+  EXPECT_EQ(with_epoch(memory, "sum", [&] { return buffer<int>{memory, 3}; }).size(), 3u);
+  owner tape{memory, "tape"};
+  tape.add(kept);
+  EXPECT_EQ(tape.close_after([&] { return kept[0]; }), 2.0F);
+  const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.used_blocks, 0u);
+
+  const bool was_on = set_epoch_detector(true);
+  const use_after_epoch_policy policy = set_use_after_epoch_policy(use_after_epoch_policy::throw_exception);
+  EXPECT_TRUE(epoch_detector());
+  EXPECT_THROW(require_live("mul", {{"lhs", kept}, {"rhs", dropped}}), use_after_epoch);
+  set_use_after_epoch_policy(policy);
+  set_epoch_detector(was_on);
+  EXPECT_EQ(release_then(kept, 7), 7);
+}
+
 }  // namespace

@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <random>
+#include <semaphore>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -477,6 +479,77 @@ TEST_F(epoch_threads, an_owner_closes_while_others_give_its_buffers_back) {
   const epoch_stats stats = memory.stats();
   EXPECT_EQ(stats.adopted, stats.deallocations + stats.reclaimed);
   EXPECT_EQ(recorded.outstanding, 0u);
+  memory.check_invariants();
+}
+
+// ---- locks ------------------------------------------------------------------------------------------------
+
+/// Lets whoever asks for memory next wait until it is told to go on.
+class gate final : public std::pmr::memory_resource {
+ public:
+  void close() { is_closed_ = true; }
+  void wait_for_visitor() { visitors_.acquire(); }
+  void open() { passes_.release(); }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    if (is_closed_.exchange(false)) {
+      visitors_.release();
+      passes_.acquire();
+    }
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::atomic<bool> is_closed_{false};
+  std::binary_semaphore visitors_{0}, passes_{0};
+};
+
+/// Runs `body` while another thread, which tracks address after address, stands in the middle of making the
+/// table of records larger, with the lock of that.
+template <class Body>
+void while_a_record_is_being_made(gate& bookkeeping, epoch_resource& memory, Body body) {
+  std::thread other{[&] {
+    epoch e{memory};
+    const buffer<int> first{memory, 1};  // whatever an epoch itself takes has been taken
+    bookkeeping.close();
+    for (int i = 0; i < 10'000; ++i) (void)memory.allocate(64);
+  }};
+  bookkeeping.wait_for_visitor();
+  body();
+  bookkeeping.open();
+  other.join();
+}
+
+TEST(epoch_threads_locks, wait_for_nobody_who_has_no_epoch_open) {
+  gate bookkeeping;
+  each_once_memory upstream{20'000};
+  epoch_resource memory{
+      {.quarantine_bytes_max = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
+  while_a_record_is_being_made(bookkeeping, memory, [&] {
+    for (int i = 0; i < 100; ++i) memory.deallocate(memory.allocate(64, 64), 64, 64);
+    const buffer<int> b{memory, 8};
+    EXPECT_TRUE(b.is_live());
+  });
+  EXPECT_EQ(upstream.outstanding(), 0u);
+}
+
+TEST(epoch_threads_locks, wait_for_nobody_who_tracks_new_addresses) {
+  gate bookkeeping;
+  made_up_memory upstream;  // gives blocks of a size again, so that those of this thread have their records
+  epoch_resource memory{
+      {.quarantine_bytes_max = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
+  epoch step{memory};
+  const auto reclaim_100 = [&] {
+    epoch inner{memory};
+    for (int i = 0; i < 100; ++i) (void)memory.allocate(4096);
+    EXPECT_EQ(inner.end().reclaimed, 100u);
+  };
+  reclaim_100();
+  while_a_record_is_being_made(bookkeeping, memory, reclaim_100);
   memory.check_invariants();
 }
 

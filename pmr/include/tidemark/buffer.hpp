@@ -139,11 +139,11 @@ class [[nodiscard]] buffer {
   }
   [[nodiscard]] T* raw() const noexcept { return static_cast<T*>(storage_.address()); }
   [[nodiscard]] T* access(char const* operation) const {
-    require_live(operation, {{"buffer", *this}});
+    detail::require_one_live(operation, "buffer", *this);
     return storage_.is_live() ? raw() : nullptr;
   }
   [[nodiscard]] buffer_view<T> whole(char const* operation) const {
-    require_live(operation, {{"buffer", *this}});
+    detail::require_one_live(operation, "buffer", *this);
     return {storage_, raw(), size()};
   }
 

@@ -47,7 +47,7 @@ class buffer_view {
 
   /// Elements `offset` and following. @throws std::out_of_range if there are not `count` of them.
   [[nodiscard]] buffer_view view(std::size_t offset, std::size_t count) const {
-    require_live("view", {{"view", *this}});
+    detail::require_one_live("view", "view", *this);
     return part(offset, count);
   }
 
@@ -62,7 +62,7 @@ class buffer_view {
       : storage_{storage}, data_{data}, size_{size} {}
 
   [[nodiscard]] T* access(char const* operation) const {
-    require_live(operation, {{"view", *this}});
+    detail::require_one_live(operation, "view", *this);
     return storage_.is_live() ? data_ : nullptr;
   }
   [[nodiscard]] buffer_view part(std::size_t offset, std::size_t count) const;

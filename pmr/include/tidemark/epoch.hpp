@@ -35,7 +35,7 @@ class [[nodiscard]] epoch {
  public:
   /// Opens an epoch. @param name in messages; must outlive the resource.
   /// @throws std::bad_alloc; no epoch is open then that was not before.
-  explicit epoch(epoch_resource& resource, char const* name = "epoch")
+  [[nodiscard]] explicit epoch(epoch_resource& resource, char const* name = "epoch")
       : resource_{resource}, group_{resource.group_of_this_thread()}, name_{name} {
     open();
   }

@@ -35,7 +35,7 @@ namespace tidemark {
 class [[nodiscard]] owner {
  public:
   /// Of nothing yet. @param name in messages; must outlive the resource. @throws std::bad_alloc.
-  explicit owner(epoch_resource& resource, char const* name = "owner");
+  [[nodiscard]] explicit owner(epoch_resource& resource, char const* name = "owner");
   owner(owner const&) = delete;
   owner& operator=(owner const&) = delete;
   /// `close()`.

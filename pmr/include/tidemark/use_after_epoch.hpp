@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <initializer_list>
 #include <stdexcept>
 
@@ -57,6 +58,13 @@ struct operand {
 
 namespace detail {
 TIDEMARK_COLD void find_reclaimed(char const* operation, std::initializer_list<operand> operands);
+
+// `require_live` for one operand that is put into a list only if somebody looks at it.
+template <class Handle>
+void require_one_live(char const* operation, char const* role, Handle const& handle) {
+  if (epoch_detector_is_on()) [[unlikely]]
+    find_reclaimed(operation, {{role, handle}});
+}
 }  // namespace detail
 
 /// Reports the first operand whose storage its epoch or owner has reclaimed. Every access of `buffer` and
@@ -66,7 +74,8 @@ TIDEMARK_COLD void find_reclaimed(char const* operation, std::initializer_list<o
 /// void mul(buffer<float> const& lhs, buffer<float> const& rhs, buffer<float>& out) {
 ///   require_live("mul", {{"lhs", lhs}, {"rhs", rhs}, {"out", out}});
 /// ```
-/// With the detector off it does nothing, at the cost of one predicted branch. An empty, released or moved-from
+/// With the detector off it does nothing, at the cost of one predicted branch, and of putting the operands on the
+/// stack. An empty, released or moved-from
 /// buffer is none that was reclaimed.
 /// @throws use_after_epoch if the policy says so. Any thread.
 inline void require_live(char const* operation, std::initializer_list<operand> operands) {
