@@ -94,12 +94,13 @@ void epoch_resource::note_untracked(void* block) noexcept {
 
 bool epoch_resource::remove(detail::tracked_block& block, detail::block_state before,
                             detail::block_state then) noexcept {
-  detail::block_group& holder = *block.holder.load(std::memory_order_relaxed);
-  if (&holder != own_group()) {
+  detail::block_group* const holder = block.holder.load(std::memory_order_relaxed);
+  detail::block_group* const own = own_group();
+  if (own == nullptr || holder != own) {
     // Groups live as long as the resource, so that this one is there although it may be another's by now.
-    return holder.remove_from_outside(block, before, then);
+    return holder->remove_from_outside(block, before, then);
   }
-  holder.remove(block, then);
+  own->remove(block, then);
   return true;
 }
 
