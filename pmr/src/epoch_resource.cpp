@@ -194,6 +194,7 @@ std::optional<detail::ending> epoch_resource::ending_of(detail::tracked_block co
 // ---- ends of epochs ---------------------------------------------------------------------------------------
 
 detail::block_group& epoch_resource::acquire_group() {
+  if (detail::block_group* const spare = spare_group_.exchange(nullptr)) return *spare;
   const std::scoped_lock lock{groups_mutex_};
   if (idle_groups_.empty()) {
     groups_.push_back(std::make_unique<detail::block_group>(this, options_.bookkeeping));
@@ -211,6 +212,8 @@ detail::block_group& epoch_resource::acquire_group() {
 }
 
 void epoch_resource::give_up_group(detail::block_group& group) noexcept {
+  detail::block_group* none = nullptr;
+  if (spare_group_.compare_exchange_strong(none, &group)) return;
   const std::scoped_lock lock{groups_mutex_};
   idle_groups_.push_back(&group);
 }

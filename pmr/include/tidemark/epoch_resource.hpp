@@ -170,7 +170,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   std::atomic<std::uint64_t> late_{0};
   detail::ended_lives ended_lives_;
 
-  mutable std::mutex groups_mutex_;  // for the next two
+  std::atomic<detail::block_group*> spare_group_{nullptr};  // idle as well, and to be had without the lock
+  mutable std::mutex groups_mutex_;                         // for the next two
   std::vector<std::unique_ptr<detail::block_group>> groups_;
   std::vector<detail::block_group*> idle_groups_;
 
