@@ -98,7 +98,8 @@ class epoch_resource final : public std::pmr::memory_resource {
     return group == nullptr ? 0 : group->depth();
   }
 
-  /// Gives all blocks in quarantine to the upstream. @return bytes. O(blocks).
+  /// Gives all blocks in quarantine to the upstream. @return bytes. O(blocks). To be called before an upstream
+  /// takes its memory back by itself, as an arena does when it is rewound.
   std::size_t release_quarantine() noexcept { return shrink_quarantine(0); }
 
   /// A snapshot. O(threads that had epochs open at once).
@@ -150,8 +151,14 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] detail::block_group& group_of_this_thread();
   void leave_group_of_this_thread(detail::block_group& group) noexcept;
   epoch_summary end_frame(detail::block_group& group) noexcept;
+  // A block in quarantine. The upstream may hand it out all the same: then the record is in another life.
+  struct withheld {
+    detail::tracked_block* block;
+    detail::block_state state;
+    std::size_t bytes;
+  };
   void withhold(detail::tracked_block& block) noexcept;
-  void let_out(detail::tracked_block& block) noexcept;
+  std::size_t let_out(withheld const& entry) noexcept;
   std::size_t shrink_quarantine(std::size_t target_bytes) noexcept;
 
   // For the use-after-epoch detector.
@@ -174,8 +181,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   std::vector<std::unique_ptr<detail::block_group>> groups_;
   std::vector<detail::block_group*> idle_groups_;
 
-  mutable std::mutex quarantine_mutex_;                 // for the next two
-  std::pmr::deque<detail::tracked_block*> quarantine_;  // the oldest first
+  mutable std::mutex quarantine_mutex_;   // for the next two
+  std::pmr::deque<withheld> quarantine_;  // the oldest first
   std::size_t quarantined_bytes_ = 0;
 };
 
