@@ -416,6 +416,19 @@ TEST_F(owners, what_epochs_of_other_threads_had_can_be_theirs) {
   EXPECT_EQ(tape.close().reclaimed, 1u);
 }
 
+TEST(owner_misuse, one_that_outlives_its_resource_can_be_destroyed) {
+  recording_resource upstream;
+  const violation_recorder recorder;
+  auto memory = std::make_unique<epoch_resource>(&upstream);
+  const auto tape = std::make_unique<owner>(*memory, "tape");
+  const auto e = std::make_unique<epoch>(*memory, "step");
+  (void)memory->allocate(100);
+  memory.reset();
+  EXPECT_EQ(e->end().reclaimed, 0u);
+  EXPECT_EQ(violation_recorder::reports().size(), 2u) << "the tape and the step";
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
 TEST(owner_misuse, one_that_outlives_its_resource_is_reported_and_its_blocks_go_back) {
   recording_resource upstream;
   alignas(buffer<int>) std::byte room[sizeof(buffer<int>)];

@@ -69,7 +69,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream);
   epoch_resource(epoch_resource const&) = delete;
   epoch_resource& operator=(epoch_resource const&) = delete;
-  /// Reports epochs and owners that are still there, and gives back what they hold.
+  /// Reports epochs and owners that are still there, and gives back what they hold. They may be destroyed
+  /// afterwards, and an epoch ended, which does nothing then; buffers may not.
   ~epoch_resource() override;
 
   /// A block of the upstream, tracked if this thread has an epoch open.
