@@ -26,6 +26,7 @@
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "rewound_resource.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -300,22 +301,7 @@ TEST_F(quarantine, of_memory_that_the_host_must_not_touch_does_not_touch_it) {
 
 // Rewound before it has its blocks back, though it should not be.
 TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rewound) {
-  class rewound_resource final : public std::pmr::memory_resource {
-   public:
-    void rewind() noexcept { used_ = 0; }
-    std::size_t came_back = 0;
-
-   private:
-    void* do_allocate(std::size_t bytes, std::size_t align) override {
-      used_ = (used_ + align - 1) / align * align + bytes;
-      return memory_.data() + used_ - bytes;
-    }
-    void do_deallocate(void*, std::size_t, std::size_t) override { ++came_back; }
-    bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
-
-    alignas(64) std::array<std::byte, 1024> memory_{};
-    std::size_t used_ = 0;
-  } rewound;
+  rewound_resource rewound;
   epoch_resource memory{{.quarantine_bytes_max = 4 * KiB, .host_memory = false}, &rewound};
   reclaim(memory, 1, 64);
   rewound.rewind();
@@ -324,11 +310,11 @@ TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rew
     const buffer<char> successor{memory, 128};
     EXPECT_EQ(memory.release_quarantine(), 0u);
     EXPECT_TRUE(successor.is_live());
-    EXPECT_EQ(rewound.came_back, 0u);
+    EXPECT_TRUE(rewound.came_back.empty());
     memory.check_invariants();
   }
   (void)memory.release_quarantine();
-  EXPECT_EQ(rewound.came_back, 1u);
+  EXPECT_EQ(rewound.came_back.size(), 1u);
   EXPECT_EQ(memory.stats().bytes_quarantined, 0u);
 }
 

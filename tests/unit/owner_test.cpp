@@ -328,6 +328,19 @@ TEST_F(owners, stay_small_when_buffers_come_and_go) {
   EXPECT_EQ(tape.size(), 0u);
 }
 
+TEST_F(owners, one_after_the_other_use_the_same_records) {
+  recording_resource bookkeeping;
+  epoch_resource records_elsewhere{{.bookkeeping = &bookkeeping}};
+  {
+    const owner first{records_elsewhere};
+  }
+  const std::size_t calls = bookkeeping.calls;
+  {
+    const owner second{records_elsewhere};
+  }
+  EXPECT_EQ(bookkeeping.calls, calls);
+}
+
 TEST_F(owners, hand_out_the_result_before_the_buffers_go) {
   owner tape{memory};
   buffer<int> a = made();
