@@ -318,6 +318,16 @@ TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rew
   EXPECT_EQ(memory.stats().bytes_quarantined, 0u);
 }
 
+TEST_F(quarantine, gives_an_address_back_once_that_is_in_it_twice) {
+  rewound_resource rewound;
+  epoch_resource memory{{.quarantine_bytes_max = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(memory, 1, 64);
+  rewound.rewind();
+  reclaim(memory, 1, 128);
+  EXPECT_EQ(memory.release_quarantine(), 128u);
+  EXPECT_EQ(rewound.came_back.size(), 1u);
+}
+
 TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {
   epoch_resource memory{{.quarantine_bytes_max = 4 * KiB}, &upstream};
   buffer<char> a{memory, 100};

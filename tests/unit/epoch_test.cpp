@@ -525,6 +525,16 @@ TEST_F(rewound_epochs, know_that_a_block_went_whose_address_comes_again) {
   EXPECT_EQ(end.reclaimed_bytes, 100u);
 }
 
+TEST_F(rewound_epochs, do_not_keep_the_neighbour_of_an_empty_span) {
+  epoch e{memory};
+  const buffer<char> first{memory, 64}, second{memory, 64};
+  ASSERT_EQ(first.end(), second.begin());
+  EXPECT_EQ(e.keep(first.span().subspan(64)), 0u);
+  std::pmr::vector<int> reserved{&memory};
+  reserved.reserve(10);
+  EXPECT_EQ(e.keep(reserved), 1u);
+}
+
 TEST_F(rewound_epochs, keep_by_an_address_that_was_once_a_blocks_start) {
   epoch e{memory};
   (void)memory.allocate(64);
