@@ -58,7 +58,8 @@ namespace tidemark {
 /// Memory: 48 bytes for each address that was ever handed out in an epoch and up to 64 in tables; the upstream
 /// decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an epoch O(its
 /// blocks). Thread-safety: any thread, if the upstream is so. Epochs are of the thread that opens them; blocks
-/// may be given back by any thread, also while their epoch ends. Construction and destruction want the resource
+/// may be given back by any thread, also while their epoch ends: as a `buffer` always, as a raw block as far as
+/// a late one is recognised. Construction and destruction want the resource
 /// for themselves.
 class epoch_resource final : public std::pmr::memory_resource {
  public:
