@@ -25,6 +25,7 @@ epoch_summary epoch::end() noexcept {
     }
     return {};
   }
+  if (group_.resource() == nullptr) return {};  // which has reported it, and ended it
   if (resource_.own_group() != &group_) {
     detail::report_violation(violation_kind::wrong_thread, resource_.name(),
                              "epoch_resource '%s': epoch \"%s\" was ended on a thread that did not open it",

@@ -247,40 +247,42 @@ epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
 }
 
 void epoch_resource::withhold(detail::tracked_block& block) noexcept {
-  const std::size_t bytes = block.bytes.load(std::memory_order_relaxed);
+  const withheld entry{&block, block.load(), block.bytes.load(std::memory_order_relaxed)};
   if (options_.host_memory) {
-    if constexpr (check_level >= 2) std::memset(block.data(), detail::rewound_fill, bytes);
-    detail::withhold(block.address, bytes);
+    if constexpr (check_level >= 2) std::memset(block.data(), detail::rewound_fill, entry.bytes);
+    detail::withhold(block.address, entry.bytes);
   }
   try {
     const std::scoped_lock lock{quarantine_mutex_};
-    quarantine_.push_back(&block);
-    quarantined_bytes_ += bytes;
-  } catch (std::bad_alloc const&) {
-    let_out(block);  // there is no memory to note it
+    quarantine_.push_back(entry);
+    quarantined_bytes_ += entry.bytes;
+  } catch (...) {  // whatever the bookkeeping resource throws: there is no memory to note it
+    (void)let_out(entry);
   }
   (void)shrink_quarantine(options_.quarantine_bytes_max);
 }
 
-void epoch_resource::let_out(detail::tracked_block& block) noexcept {
-  const std::size_t bytes = block.bytes.load(std::memory_order_relaxed);
-  if (options_.host_memory) detail::hand_out(block.address, bytes);
-  upstream_->deallocate(block.data(), bytes, block.load().align());
+// Returns bytes given back.
+std::size_t epoch_resource::let_out(withheld const& entry) noexcept {
+  // An upstream that was rewound has handed out the address again: it is somebody else's block by now.
+  if (entry.block->load() != entry.state) return 0;
+  if (options_.host_memory) detail::hand_out(entry.block->address, entry.bytes);
+  upstream_->deallocate(entry.block->data(), entry.bytes, entry.state.align());
+  return entry.bytes;
 }
 
 std::size_t epoch_resource::shrink_quarantine(std::size_t target_bytes) noexcept {
   std::size_t released_bytes = 0;
   for (;;) {
-    detail::tracked_block* oldest = nullptr;
+    withheld oldest{};
     {
       const std::scoped_lock lock{quarantine_mutex_};
       if (quarantined_bytes_ <= target_bytes) return released_bytes;
       oldest = quarantine_.front();
       quarantine_.pop_front();
-      quarantined_bytes_ -= oldest->bytes.load(std::memory_order_relaxed);
+      quarantined_bytes_ -= oldest.bytes;
     }
-    released_bytes += oldest->bytes.load(std::memory_order_relaxed);
-    let_out(*oldest);  // not with the lock held, because the upstream is anybody's code
+    released_bytes += let_out(oldest);  // not with the lock held, because the upstream is anybody's code
   }
 }
 
@@ -315,10 +317,7 @@ void epoch_resource::check_invariants() const noexcept {
           "allocations + adopted == deallocations + reclaimed + let_go + used_blocks");
   const std::scoped_lock lock{quarantine_mutex_};
   std::size_t quarantined_bytes = 0;
-  for (detail::tracked_block const* block : quarantine_) {
-    require(block->load().status() == detail::block_status::reclaimed, "what is in quarantine is reclaimed");
-    quarantined_bytes += block->bytes.load(std::memory_order_relaxed);
-  }
+  for (withheld const& entry : quarantine_) quarantined_bytes += entry.bytes;
   require(quarantined_bytes == quarantined_bytes_, "bytes_quarantined == sum over blocks in quarantine");
   require(quarantined_bytes <= options_.quarantine_bytes_max, "bytes_quarantined <= quarantine_bytes_max");
 }

@@ -17,6 +17,7 @@ owner::owner(epoch_resource& resource, char const* name)
 }
 
 owner::~owner() {
+  if (group_.resource() == nullptr) return;  // which has reported it, and closed it
   (void)resource_.end_frame(group_);
   resource_.give_up_group(group_);
 }

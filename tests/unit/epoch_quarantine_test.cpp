@@ -26,6 +26,7 @@
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "rewound_resource.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -296,6 +297,35 @@ TEST_F(quarantine, of_memory_that_the_host_must_not_touch_does_not_touch_it) {
   epoch_resource memory{{.quarantine_bytes_max = 4 * KiB, .host_memory = false}, &recorded};
   reclaim(memory, 10, 1 * KiB);
   EXPECT_EQ(memory.release_quarantine(), 4 * KiB);
+}
+
+// Rewound before it has its blocks back, though it should not be.
+TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rewound) {
+  rewound_resource rewound;
+  epoch_resource memory{{.quarantine_bytes_max = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(memory, 1, 64);
+  rewound.rewind();
+  {
+    epoch e{memory};
+    const buffer<char> successor{memory, 128};
+    EXPECT_EQ(memory.release_quarantine(), 0u);
+    EXPECT_TRUE(successor.is_live());
+    EXPECT_TRUE(rewound.came_back.empty());
+    memory.check_invariants();
+  }
+  (void)memory.release_quarantine();
+  EXPECT_EQ(rewound.came_back.size(), 1u);
+  EXPECT_EQ(memory.stats().bytes_quarantined, 0u);
+}
+
+TEST_F(quarantine, gives_an_address_back_once_that_is_in_it_twice) {
+  rewound_resource rewound;
+  epoch_resource memory{{.quarantine_bytes_max = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(memory, 1, 64);
+  rewound.rewind();
+  reclaim(memory, 1, 128);
+  EXPECT_EQ(memory.release_quarantine(), 128u);
+  EXPECT_EQ(rewound.came_back.size(), 1u);
 }
 
 TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {

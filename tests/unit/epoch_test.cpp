@@ -26,6 +26,7 @@
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "rewound_resource.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -314,6 +315,21 @@ TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_last_inside)
   EXPECT_EQ(this->memory.depth(), 0u);
 }
 
+TYPED_TEST(epochs, ended_out_of_order_may_be_several) {
+  epoch first{this->memory, "first"};
+  epoch second{this->memory, "second"};
+  epoch third{this->memory, "third"};
+  const buffer<int> of_third{this->memory, 8};
+  const violation_recorder recorder;
+  third.keep(of_third);
+  first.end();
+  second.end();
+  EXPECT_EQ(violation_recorder::reports().size(), 2u);
+  EXPECT_EQ(third.end().promoted, 1u);
+  EXPECT_EQ(this->memory.depth(), 0u);
+  EXPECT_FALSE(of_third.is_live()) << "nobody could keep it again";
+}
+
 TYPED_TEST(epochs, do_not_track_empty_buffers) {
   epoch e{this->memory};
   const buffer<int> empty{this->memory, 0};
@@ -481,6 +497,59 @@ TYPED_TEST(epochs, lose_nothing_when_there_is_no_memory_for_records) {
 }
 
 // ---- with_epoch -------------------------------------------------------------------------------------------
+
+class rewound_epochs : public testing::Test {
+ protected:
+  void TearDown() override { memory.check_invariants(); }
+
+  rewound_resource upstream;
+  epoch_resource memory{{.quarantine_bytes_max = 0}, &upstream};
+};
+
+TEST_F(rewound_epochs, give_blocks_back_newest_first) {
+  std::vector<void*> blocks(5);
+  epoch e{memory};
+  for (void*& block : blocks) block = memory.allocate(64);
+  e.end();
+  std::ranges::reverse(blocks);
+  EXPECT_EQ(upstream.came_back, blocks);
+}
+
+TEST_F(rewound_epochs, know_that_a_block_went_whose_address_comes_again) {
+  epoch e{memory};
+  const buffer<char> gone{memory, 64};
+  upstream.rewind();
+  const buffer<char> successor{memory, 100};
+  EXPECT_FALSE(gone.is_live());
+  EXPECT_TRUE(successor.is_live());
+  EXPECT_EQ(memory.stats().used_bytes, 100u);
+  const epoch_summary end = e.end();
+  EXPECT_EQ(end.reclaimed, 1u);
+  EXPECT_EQ(end.reclaimed_bytes, 100u);
+}
+
+TEST_F(rewound_epochs, do_not_keep_the_neighbour_of_an_empty_span) {
+  epoch e{memory};
+  const buffer<char> first{memory, 64}, second{memory, 64};
+  ASSERT_EQ(first.end(), second.begin());
+  EXPECT_EQ(e.keep(first.span().subspan(64)), 0u);
+  std::pmr::vector<int> reserved{&memory};
+  reserved.reserve(10);
+  EXPECT_EQ(e.keep(reserved), 1u);
+}
+
+TEST_F(rewound_epochs, keep_by_an_address_that_was_once_a_blocks_start) {
+  epoch e{memory};
+  (void)memory.allocate(64);
+  buffer<char> second{memory, 64};
+  char* const inside = second.data();
+  (void)second.release();
+  upstream.rewind();
+  const buffer<char> around{memory, 128};
+  EXPECT_EQ(e.keep(inside), 1u);
+  e.end();
+  EXPECT_TRUE(around.is_live());
+}
 
 TYPED_TEST(epochs, with_epoch_returns_the_result_and_keeps_it) {
   const buffer<int> kept = with_epoch(this->memory, [&] { return buffer<int>{this->memory, 8}; });

@@ -162,6 +162,20 @@ TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_without_epoch)
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
+TEST_F(epoch_threads, an_address_that_another_thread_gave_back_can_come_again_and_be_kept) {
+  epoch outer{memory};
+  epoch inner{memory};
+  buffer<int> a{memory, 100};
+  void* const address = a.data();
+  on_another_thread([&] { EXPECT_TRUE(a.release()); });
+  a = {memory, 100};
+  if (a.data() != address) GTEST_SKIP() << "the heap hands out another address";
+  inner.keep(a);
+  EXPECT_EQ(inner.end().promoted, 1u);
+  EXPECT_TRUE(a.is_live());
+  EXPECT_EQ(outer.end().reclaimed, 1u);
+}
+
 TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_in_its_own_epoch) {
   epoch e{memory};
   buffer<int> a{memory, 100};

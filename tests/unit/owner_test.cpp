@@ -328,6 +328,19 @@ TEST_F(owners, stay_small_when_buffers_come_and_go) {
   EXPECT_EQ(tape.size(), 0u);
 }
 
+TEST_F(owners, one_after_the_other_use_the_same_records) {
+  recording_resource bookkeeping;
+  epoch_resource records_elsewhere{{.bookkeeping = &bookkeeping}};
+  {
+    const owner first{records_elsewhere};
+  }
+  const std::size_t calls = bookkeeping.calls;
+  {
+    const owner second{records_elsewhere};
+  }
+  EXPECT_EQ(bookkeeping.calls, calls);
+}
+
 TEST_F(owners, hand_out_the_result_before_the_buffers_go) {
   owner tape{memory};
   buffer<int> a = made();
@@ -414,6 +427,19 @@ TEST_F(owners, what_epochs_of_other_threads_had_can_be_theirs) {
   }}.join();
   EXPECT_TRUE(a.is_live());
   EXPECT_EQ(tape.close().reclaimed, 1u);
+}
+
+TEST(owner_misuse, one_that_outlives_its_resource_can_be_destroyed) {
+  recording_resource upstream;
+  const violation_recorder recorder;
+  auto memory = std::make_unique<epoch_resource>(&upstream);
+  const auto tape = std::make_unique<owner>(*memory, "tape");
+  const auto e = std::make_unique<epoch>(*memory, "step");
+  (void)memory->allocate(100);
+  memory.reset();
+  EXPECT_EQ(e->end().reclaimed, 0u);
+  EXPECT_EQ(violation_recorder::reports().size(), 2u) << "the tape and the step";
+  EXPECT_EQ(upstream.outstanding, 0u);
 }
 
 TEST(owner_misuse, one_that_outlives_its_resource_is_reported_and_its_blocks_go_back) {

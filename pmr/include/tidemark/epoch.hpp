@@ -29,7 +29,7 @@ namespace tidemark {
 /// violation; it then ends with the last one inside it. Ending one on another thread is reported as well; it
 /// then stays open until the resource is destroyed.
 ///
-/// It owns nothing but the epoch. Opening is O(1), with a lock for the outermost only; the end is O(blocks).
+/// It owns nothing but the epoch; the resource must outlive its use. Opening is O(1), with a lock for the outermost only; the end is O(blocks).
 /// One thread, the one that made it.
 class [[nodiscard]] epoch {
  public:
@@ -47,9 +47,10 @@ class [[nodiscard]] epoch {
   }
 
   /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers and spans into a block,
-  /// containers (their storage), and ranges, tuples, optionals and smart pointers of such. What is no block of
-  /// this epoch (null, of an epoch around or inside it, of another thread or resource, given back) is left
-  /// alone, and twice is once.
+  /// contiguous containers (their storage, and what elements lead to that can be kept themselves), other ranges
+  /// (what their elements lead to, and not their nodes), and tuples, optionals and smart pointers of such. What
+  /// is no block of this epoch (null, of an epoch around or inside it, of another thread or resource, given
+  /// back) is left alone, and twice is once.
   /// @return blocks that will now outlive the epoch and would not have before. O(1) for the start of a block,
   /// O(blocks of the epoch) for an address inside one.
   template <keepable... Things>

@@ -16,7 +16,8 @@ namespace tidemark {
 struct epoch_options {
   /// Reclaimed blocks are withheld from the upstream up to this many bytes, the oldest go first, so that who
   /// gives one back late is recognised although the upstream would have handed it out again; and so that
-  /// AddressSanitizer sees who touches one. 0: reclaimed blocks go to the upstream at once.
+  /// AddressSanitizer sees who touches one. 0: reclaimed blocks go to the upstream at once. An upstream that is
+  /// rewound or cleared must have them back before: `epoch_resource::release_quarantine()`, or 0 here.
   std::size_t quarantine_bytes_max = check_level >= 2 ? 64 * MiB : 0;
   /// Whether the upstream's memory may be touched by the host. If not, blocks in quarantine are left as they
   /// are. Nothing else touches blocks.

@@ -58,7 +58,8 @@ namespace tidemark {
 /// Memory: 48 bytes for each address that was ever handed out in an epoch and up to 64 in tables; the upstream
 /// decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an epoch O(its
 /// blocks). Thread-safety: any thread, if the upstream is so. Epochs are of the thread that opens them; blocks
-/// may be given back by any thread, also while their epoch ends. Construction and destruction want the resource
+/// may be given back by any thread, also while their epoch ends: as a `buffer` always, as a raw block as far as
+/// a late one is recognised. Construction and destruction want the resource
 /// for themselves.
 class epoch_resource final : public std::pmr::memory_resource {
  public:
@@ -69,7 +70,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream);
   epoch_resource(epoch_resource const&) = delete;
   epoch_resource& operator=(epoch_resource const&) = delete;
-  /// Reports epochs and owners that are still there, and gives back what they hold.
+  /// Reports epochs and owners that are still there, and gives back what they hold. They may be destroyed
+  /// afterwards, and an epoch ended, which does nothing then; buffers may not.
   ~epoch_resource() override;
 
   /// A block of the upstream, tracked if this thread has an epoch open.
@@ -98,7 +100,8 @@ class epoch_resource final : public std::pmr::memory_resource {
     return group == nullptr ? 0 : group->depth();
   }
 
-  /// Gives all blocks in quarantine to the upstream. @return bytes. O(blocks).
+  /// Gives all blocks in quarantine to the upstream. @return bytes. O(blocks). To be called before an upstream
+  /// takes its memory back by itself, as an arena does when it is rewound.
   std::size_t release_quarantine() noexcept { return shrink_quarantine(0); }
 
   /// A snapshot. O(threads that had epochs open at once).
@@ -150,8 +153,14 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] detail::block_group& group_of_this_thread();
   void leave_group_of_this_thread(detail::block_group& group) noexcept;
   epoch_summary end_frame(detail::block_group& group) noexcept;
+  // A block in quarantine. The upstream may hand it out all the same: then the record is in another life.
+  struct withheld {
+    detail::tracked_block* block;
+    detail::block_state state;
+    std::size_t bytes;
+  };
   void withhold(detail::tracked_block& block) noexcept;
-  void let_out(detail::tracked_block& block) noexcept;
+  std::size_t let_out(withheld const& entry) noexcept;
   std::size_t shrink_quarantine(std::size_t target_bytes) noexcept;
 
   // For the use-after-epoch detector.
@@ -175,8 +184,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   std::vector<std::unique_ptr<detail::block_group>> groups_;
   std::vector<detail::block_group*> idle_groups_;
 
-  mutable std::mutex quarantine_mutex_;                 // for the next two
-  std::pmr::deque<detail::tracked_block*> quarantine_;  // the oldest first
+  mutable std::mutex quarantine_mutex_;   // for the next two
+  std::pmr::deque<withheld> quarantine_;  // the oldest first
   std::size_t quarantined_bytes_ = 0;
 };
 

@@ -64,6 +64,11 @@ void for_each_block(T const& thing, Keep const& keep) {
   } else if constexpr (raw_pointer<T>) {
     keep(static_cast<void const*>(thing));
   } else if constexpr (std::ranges::input_range<T const>) {
+    // An empty span may point to the end of a block, which is the start of the next. An empty container may
+    // have storage.
+    if constexpr (std::ranges::borrowed_range<T> && std::ranges::contiguous_range<T const>) {
+      if (std::ranges::empty(thing)) return;
+    }
     if constexpr (is_keepable_v<std::ranges::range_value_t<T const>>) {
       for (auto const& element : thing) for_each_block(element, keep);
     }
