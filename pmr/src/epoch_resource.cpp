@@ -104,11 +104,25 @@ bool epoch_resource::remove(detail::tracked_block& block, detail::block_state be
   return true;
 }
 
+void epoch_resource::note_late(detail::tracked_block const& block) noexcept {
+  late_.fetch_add(1, std::memory_order_relaxed);
+  if constexpr (check_level >= 2) {
+    detail::report_violation(violation_kind::late_deallocate, name(),
+                             "epoch_resource '%s': block %p was given back after '%s' had reclaimed it",
+                             name(), block.data(), block.ended_by.load(std::memory_order_relaxed));
+  }
+}
+
 bool epoch_resource::may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
   detail::tracked_block* const record = table_.find(block);
   if (record == nullptr) return true;
+  const std::uint64_t life = record->load().life();
   for (;;) {
     const detail::block_state before = record->load();
+    if (before.life() != life) {  // reclaimed since the caller came in, whoever has the address by now
+      note_late(*record);
+      return false;
+    }
     const detail::block_state then = before.ended_as(detail::block_status::untracked);
     switch (before.status()) {
       case detail::block_status::untracked:
@@ -123,12 +137,7 @@ bool epoch_resource::may_deallocate(void* block, std::size_t bytes, std::size_t 
         record->store(then);
         return true;
       case detail::block_status::reclaimed:
-        late_.fetch_add(1, std::memory_order_relaxed);
-        if constexpr (check_level >= 2) {
-          detail::report_violation(violation_kind::late_deallocate, name(),
-                                   "epoch_resource '%s': block %p was given back after '%s' had reclaimed it",
-                                   name(), block, record->ended_by.load(std::memory_order_relaxed));
-        }
+        note_late(*record);
         return false;
       default:
         break;
@@ -306,19 +315,24 @@ void epoch_resource::check_invariants() const noexcept {
                                name(), formula);
     }
   };
+  // Reports come from without the locks, because their handler may ask for statistics.
+  char const* broken = nullptr;
   {
     const std::scoped_lock lock{groups_mutex_};
     for (auto const& group : groups_) {
-      if (char const* formula = group->broken_invariant()) require(false, formula);
+      if (char const* formula = group->broken_invariant()) broken = formula;
     }
   }
+  if (broken != nullptr) require(false, broken);
   const epoch_stats now = stats();
   require(now.allocations + now.adopted == now.deallocations + now.reclaimed + now.let_go + now.used_blocks,
           "allocations + adopted == deallocations + reclaimed + let_go + used_blocks");
-  const std::scoped_lock lock{quarantine_mutex_};
   std::size_t quarantined_bytes = 0;
-  for (withheld const& entry : quarantine_) quarantined_bytes += entry.bytes;
-  require(quarantined_bytes == quarantined_bytes_, "bytes_quarantined == sum over blocks in quarantine");
+  {
+    const std::scoped_lock lock{quarantine_mutex_};
+    for (withheld const& entry : quarantine_) quarantined_bytes += entry.bytes;
+  }
+  require(quarantined_bytes == now.bytes_quarantined, "bytes_quarantined == sum over blocks in quarantine");
   require(quarantined_bytes <= options_.quarantine_bytes_max, "bytes_quarantined <= quarantine_bytes_max");
 }
 

@@ -55,9 +55,7 @@ class buffer_view {
   [[nodiscard]] detail::storage const& storage() const noexcept { return storage_; }
 
  private:
-  friend class buffer<std::remove_const_t<T>>;
-  template <class>
-  friend class buffer_view;
+  friend class buffer<T>;
   buffer_view(detail::storage const& storage, T* data, std::size_t size) noexcept
       : storage_{storage}, data_{data}, size_{size} {}
 

@@ -139,6 +139,7 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
   void note_untracked(void* block) noexcept;
+  void note_late(detail::tracked_block const& block) noexcept;
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   // Takes a held block out of its group. False if somebody else did meanwhile.
   bool remove(detail::tracked_block& block, detail::block_state before, detail::block_state then) noexcept;

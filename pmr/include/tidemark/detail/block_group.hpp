@@ -31,8 +31,8 @@ namespace detail {
 /// another group holds by now does not count.
 ///
 /// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are sums
-/// over the blocks of the group; the log has at most `max(64, 4 * its most used blocks)` places, but for what
-/// other threads gave back since it grew last.
+/// over the blocks of the group. While one frame is open the log has at most `max(64, 4 * most used blocks)`
+/// places, but for what other threads gave back since it grew last; gaps of outer frames stay until these end.
 ///
 /// The group is its thread's, or that of whoever uses the `owner`. Other threads give blocks back, with
 /// `remove_from_outside`, which takes the lock; so does the group's thread where it must not meet them: when a
