@@ -43,8 +43,9 @@ namespace tidemark {
 ///   if (step == 99) e.keep(loss);                         // loss outlives the step
 /// }
 /// ```
-/// With no epoch open on the thread, allocation and deallocation go straight to the upstream. Blocks carry no
-/// header and are never touched, so the upstream's memory may be a device's; see `epoch_options`.
+/// With no epoch open on the thread, allocation and deallocation go straight to the upstream; once there has been
+/// an epoch, each looks its address up first, without a lock, so that a late deallocation is recognised. Blocks
+/// carry no header and are never touched, so the upstream's memory may be a device's; see `epoch_options`.
 ///
 /// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any use
 /// of freed memory. Giving it back late, as the container's destructor does, is recognised and ignored as long
