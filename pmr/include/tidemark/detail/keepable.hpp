@@ -43,15 +43,24 @@ inline constexpr bool all_are_keepable = false;
 template <template <class...> class Tuple, class... Parts>
 inline constexpr bool all_are_keepable<Tuple<Parts...>> = (is_keepable_v<Parts> && ...);
 
-/// Ranges of keepable things, and contiguous ranges of anything else, whose own storage is kept.
+/// What leads to a block by itself.
 template <class T>
-struct is_keepable : std::bool_constant<[] {
-  if constexpr (has_storage<T> || raw_pointer<T>) return true;
-  else if constexpr (std::ranges::input_range<T const>)
-    return std::ranges::contiguous_range<T const> || is_keepable_v<std::ranges::range_value_t<T const>>;
-  else if constexpr (tuple_like<T>) return all_are_keepable<T>;
-  else return points_to_one<T>;
-}()> {};
+concept keepable_itself = has_storage<T> || raw_pointer<T>;
+template <class T>
+concept keepable_range = !keepable_itself<T> && std::ranges::input_range<T const>;
+
+// By specialisation, because nvcc 13.0 fails with an internal error where a branch chooses.
+template <class T>
+struct is_keepable : std::bool_constant<points_to_one<T>> {};
+template <keepable_itself T>
+struct is_keepable<T> : std::true_type {};
+/// Ranges of keepable things, and contiguous ranges of anything else, whose own storage is kept.
+template <keepable_range T>
+struct is_keepable<T> : std::bool_constant<std::ranges::contiguous_range<T const> ||
+                                           is_keepable_v<std::ranges::range_value_t<T const>>> {};
+template <tuple_like T>
+  requires(!keepable_itself<T>)
+struct is_keepable<T> : std::bool_constant<all_are_keepable<T>> {};
 
 /// Calls `keep(storage const&)` or `keep(void const*)` for every block that `thing` leads to.
 template <class T, class Keep>
