@@ -35,7 +35,7 @@ constinit std::atomic<bool> epoch_detector_state{false};
 
 namespace {
 // Before main(); a buffer that is used even earlier finds the detector off.
-[[maybe_unused]] const bool environment_was_read = [] {
+[[maybe_unused]] const bool environment_was_read = []() noexcept {
   if (is_wanted_by_environment()) epoch_detector_state = true;
   return true;
 }();

@@ -5,7 +5,8 @@
 
 #include <tidemark/config.hpp>
 
-namespace tidemark {
+// clang-tidy 22 sees only parts of what a module brings, and takes them for all.
+namespace tidemark {  // NOLINT(modernize-concat-nested-namespaces)
 
 /// How much this tidemark checks: 0 nothing, 1 what costs O(1) and is off the fast paths, 2 everything.
 inline constexpr int check_level = TIDEMARK_CHECKS;

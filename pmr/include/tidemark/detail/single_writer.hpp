@@ -9,7 +9,7 @@ namespace tidemark::detail {
 
 /// A number that one thread writes and any may read. Costs that thread what a plain number does.
 template <class T>
-class single_writer {
+class single_writer {  // NOLINT(performance-trivially-destructible): it is, but not through a module
  public:
   [[nodiscard]] T value() const noexcept { return value_.load(std::memory_order_acquire); }
   void set(T value) noexcept { value_.store(value, std::memory_order_release); }
