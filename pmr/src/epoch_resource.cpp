@@ -9,18 +9,15 @@
 #include <tidemark/use_after_epoch.hpp>
 #include <tidemark/violation.hpp>
 
+#include "default_upstream.hpp"
 #include "require.hpp"
 
 namespace tidemark {
 namespace {
 
-std::pmr::memory_resource* or_default(std::pmr::memory_resource* upstream) {
-  return upstream != nullptr ? upstream : std::pmr::get_default_resource();
-}
-
 // Not the default resource: that may be this one.
 epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream) {
-  options.upstream = or_default(upstream);
+  options.upstream = detail::or_default(upstream);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   return options;
 }
@@ -107,9 +104,10 @@ bool epoch_resource::remove(detail::tracked_block& block, detail::block_state be
 void epoch_resource::note_late(detail::tracked_block const& block) noexcept {
   late_.fetch_add(1, std::memory_order_relaxed);
   if constexpr (check_level >= 2) {
+    char const* const by = block.ended_by.load(std::memory_order_relaxed);  // null: nobody, but it went twice
     detail::report_violation(violation_kind::late_deallocate, name(),
                              "epoch_resource '%s': block %p was given back after '%s' had reclaimed it",
-                             name(), block.data(), block.ended_by.load(std::memory_order_relaxed));
+                             name(), block.data(), by != nullptr ? by : "somebody");
   }
 }
 

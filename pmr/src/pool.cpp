@@ -8,6 +8,7 @@
 #include <tidemark/detail/identity.hpp>
 #include <tidemark/violation.hpp>
 
+#include "default_upstream.hpp"
 #include "pool_setup.hpp"
 #include "require.hpp"
 
@@ -21,8 +22,7 @@ constexpr std::size_t limit_divisor = 2;
 
 pool::pool(pool_options const& options, std::pmr::memory_resource* upstream)
     : cache_{detail::size_classes{options.name, options.bucket_bytes}},
-      store_{cache_.classes(), upstream != nullptr ? upstream : std::pmr::get_default_resource(),
-             options.max_blocks_per_slab},
+      store_{cache_.classes(), detail::or_default(upstream), options.max_blocks_per_slab},
       options_{detail::completed(options, cache_.classes(), store_.upstream())} {
   cache_.add_cached(detail::preallocate(store_, cache_.classes(), options, options.max_cached_bytes));
   note_cached();

@@ -10,6 +10,7 @@
 #include <tidemark/detail/block_report.hpp>
 #include <tidemark/violation.hpp>
 
+#include "default_upstream.hpp"
 #include "require.hpp"
 
 namespace tidemark {
@@ -20,7 +21,7 @@ namespace {
 constexpr std::size_t looks_per_deallocation = 2;
 
 reuse_cache_options completed(reuse_cache_options options) noexcept {
-  if (options.upstream == nullptr) options.upstream = std::pmr::get_default_resource();
+  options.upstream = detail::or_default(options.upstream);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   return options;
 }

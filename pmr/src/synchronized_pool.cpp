@@ -15,6 +15,7 @@
 #include <tidemark/detail/thread_owned.hpp>
 #include <tidemark/violation.hpp>
 
+#include "default_upstream.hpp"
 #include "pool_setup.hpp"
 #include "require.hpp"
 
@@ -110,8 +111,7 @@ class thread_cache_list {
 synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
     : id_{detail::next_pool_number()},
       classes_{options.name, options.bucket_bytes},
-      options_{detail::completed(options, classes_,
-                                 upstream != nullptr ? upstream : std::pmr::get_default_resource())},
+      options_{detail::completed(options, classes_, detail::or_default(upstream))},
       store_{classes_, options_.upstream, options.max_blocks_per_slab} {
   shared_bytes_ = detail::preallocate(store_, classes_, options_, depot_bytes_max());
   publish();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `buffer`: elements in a block of an `epoch_resource`. The buffer owns the block, unless its epoch takes it.
+/// `buffer`: elements in a block of an `epoch_resource`. The buffer owns the block, unless its epoch takes
+/// it.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,8 @@ class [[nodiscard]] buffer {
 
   /// Empty, and of no resource.
   buffer() = default;
-  /// `size` elements, not initialised. Any memory. @throws std::bad_array_new_length if there cannot be so many;
-  /// what `epoch_resource::allocate` throws.
+  /// `size` elements, not initialised. Any memory. @throws std::bad_array_new_length if there cannot be so
+  /// many; what `epoch_resource::allocate` throws.
   buffer(epoch_resource& resource, std::size_t size)
       : storage_{detail::storage::allocate(resource, bytes_of(size), alignment)}, size_{size} {}
   /// `size` elements, each `value`. Host memory.
@@ -78,10 +79,11 @@ class [[nodiscard]] buffer {
     return std::exchange(storage_, {}).release();
   }
 
-  /// The first element; null if there is none (any more). Any memory. @throws use_after_epoch as `require_live`
-  /// does, if the block was reclaimed.
+  /// The first element; null if there is none (any more). Any memory. @throws use_after_epoch as
+  /// `require_live` does, if the block was reclaimed.
   [[nodiscard]] T* data() const { return access("data"); }
-  /// Elements; 0 if they are gone. Any memory. The detector does not ask here, so that it is a way to find out.
+  /// Elements; 0 if they are gone. Any memory. The detector does not ask here, so that it is a way to find
+  /// out.
   [[nodiscard]] std::size_t size() const noexcept { return storage_.is_live() ? size_ : 0; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return size() * sizeof(T); }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
@@ -111,8 +113,8 @@ class [[nodiscard]] buffer {
     if (from == nullptr) return {};
     return buffer{*storage_.resource(), std::span<T const>{from, size()}};
   }
-  /// Copies the elements to the start of `to`. Host memory. @throws as `data`; std::out_of_range if there is no
-  /// room, and nothing is copied.
+  /// Copies the elements to the start of `to`. Host memory. @throws as `data`; std::out_of_range if there is
+  /// no room, and nothing is copied.
   void copy_to(std::span<T> to) const {
     T const* const from = access("copy_to");
     if (size() > to.size()) detail::refuse_view(0, size(), to.size());

@@ -21,16 +21,16 @@ namespace tidemark {
 /// buffer<float> hidden{memory, 4096}, loss{memory, 1};
 /// e.keep(loss);
 /// ```                     // here hidden is empty, and loss is as it was
-/// Epochs nest. What an inner one keeps becomes the outer one's and dies with that unless it is kept again; what
-/// the outermost keeps is from then on an ordinary block that whoever holds it gives back. Epochs of other
-/// threads, and of other resources, know nothing of this one.
+/// Epochs nest. What an inner one keeps becomes the outer one's and dies with that unless it is kept again;
+/// what the outermost keeps is from then on an ordinary block that whoever holds it gives back. Epochs of
+/// other threads, and of other resources, know nothing of this one.
 ///
-/// Epochs on one resource end in the reverse order of their opening. Ending an outer one first is reported as a
-/// violation; it then ends with the last one inside it. Ending one on another thread is reported as well; it
-/// then stays open until the resource is destroyed.
+/// Epochs on one resource end in the reverse order of their opening. Ending an outer one first is reported as
+/// a violation; it then ends with the last one inside it. Ending one on another thread is reported as well;
+/// it then stays open until the resource is destroyed.
 ///
-/// It owns nothing but the epoch; the resource must outlive its use. Opening is O(1), with a lock for the outermost only; the end is O(blocks).
-/// One thread, the one that made it.
+/// It owns nothing but the epoch; the resource must outlive its use. Opening is O(1), at most a lock for the
+/// outermost only; the end is O(blocks). One thread, the one that made it.
 class [[nodiscard]] epoch {
  public:
   /// Opens an epoch. @param name in messages; must outlive the resource.
@@ -46,11 +46,11 @@ class [[nodiscard]] epoch {
     if (number_ != 0) (void)end();
   }
 
-  /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers and spans into a block,
-  /// contiguous containers (their storage, and what elements lead to that can be kept themselves), other ranges
-  /// (what their elements lead to, and not their nodes), and tuples, optionals and smart pointers of such. What
-  /// is no block of this epoch (null, of an epoch around or inside it, of another thread or resource, given
-  /// back) is left alone, and twice is once.
+  /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers and spans into a
+  /// block, contiguous containers (their storage, and what elements lead to that can be kept themselves),
+  /// other ranges (what their elements lead to, and not their nodes), and tuples, optionals and smart
+  /// pointers of such. What is no block of this epoch (null, of an epoch around or inside it, of another
+  /// thread or resource, given back) is left alone, and twice is once.
   /// @return blocks that will now outlive the epoch and would not have before. O(1) for the start of a block,
   /// O(blocks of the epoch) for an address inside one.
   template <keepable... Things>

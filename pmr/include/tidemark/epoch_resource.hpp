@@ -27,8 +27,8 @@
 namespace tidemark {
 
 /// Hands out an upstream's memory and remembers, while the calling thread has an `epoch` open, what it handed
-/// out. The end of the epoch gives all of it back to the upstream, whoever still points to it, except what was
-/// given back before and what was kept.
+/// out. The end of the epoch gives all of it back to the upstream, whoever still points to it, except what
+/// was given back before and what was kept.
 ///
 /// Use it where a phase makes temporaries that die with it and a few results that do not, and where they come
 /// and go in any order: a training step, a request. Where they die in stack order an `arena` is faster.
@@ -43,24 +43,25 @@ namespace tidemark {
 ///   if (step == 99) e.keep(loss);                         // loss outlives the step
 /// }
 /// ```
-/// With no epoch open on the thread, allocation and deallocation go straight to the upstream; once there has been
-/// an epoch, each looks its address up first, without a lock, so that a late deallocation is recognised. Blocks
-/// carry no header and are never touched, so the upstream's memory may be a device's; see `epoch_options`.
+/// With no epoch open on the thread, allocation and deallocation go straight to the upstream; once there has
+/// been an epoch, each looks its address up first, without a lock, so that a late deallocation is recognised.
+/// Blocks carry no header and are never touched, so the upstream's memory may be a device's; see
+/// `epoch_options`.
 ///
-/// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any use
-/// of freed memory. Giving it back late, as the container's destructor does, is recognised and ignored as long
-/// as the upstream has not handed the same address out again through this resource; after that the address is
-/// somebody else's block, which would be freed. At check level 2 reclaimed storage stays in quarantine, so that
-/// a late deallocation is recognised, and reported, while the storage is there. `buffer` knows its storage's
-/// life and is always safe to destroy.
+/// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any
+/// use of freed memory. Giving it back late, as the container's destructor does, is recognised and ignored as
+/// long as the upstream has not handed the same address out again through this resource; after that the
+/// address is somebody else's block, which would be freed. At check level 2 reclaimed storage stays in
+/// quarantine, so that a late deallocation is recognised, and reported, while the storage is there. `buffer`
+/// knows its storage's life and is always safe to destroy.
 ///
 /// Invariants, checked by `check_invariants()`: that of `epoch_stats`, and those of `detail::block_group`.
 ///
-/// Memory: 48 bytes for each address that was ever handed out in an epoch and up to 64 in tables; the upstream
-/// decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an epoch O(its
-/// blocks). Thread-safety: any thread, if the upstream is so. Epochs are of the thread that opens them; blocks
-/// may be given back by any thread, also while their epoch ends: as a `buffer` always, as a raw block as far as
-/// a late one is recognised. Construction and destruction want the resource
+/// Memory: 48 bytes for each address that was ever handed out in an epoch and up to 64 in tables; the
+/// upstream decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an
+/// epoch O(its blocks). Thread-safety: any thread, if the upstream is so. Epochs are of the thread that opens
+/// them; blocks may be given back by any thread, also while their epoch ends: as a `buffer` always, as a raw
+/// block as far as a late one is recognised. Construction and destruction want the resource
 /// for themselves.
 class epoch_resource final : public std::pmr::memory_resource {
  public:
@@ -101,8 +102,8 @@ class epoch_resource final : public std::pmr::memory_resource {
     return group == nullptr ? 0 : group->depth();
   }
 
-  /// Gives all blocks in quarantine to the upstream. @return bytes. O(blocks). To be called before an upstream
-  /// takes its memory back by itself, as an arena does when it is rewound.
+  /// Gives all blocks in quarantine to the upstream. @return bytes. O(blocks). To be called before an
+  /// upstream takes its memory back by itself, as an arena does when it is rewound.
   std::size_t release_quarantine() noexcept { return shrink_quarantine(0); }
 
   /// A snapshot. O(threads that had epochs open at once).
@@ -115,8 +116,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
 
-  /// Reports a violation for every invariant of the class comment that does not hold. O(blocks). @pre no other
-  /// thread uses the resource.
+  /// Reports a violation for every invariant of the class comment that does not hold. O(blocks). @pre no
+  /// other thread uses the resource.
   void check_invariants() const noexcept;
 
  private:

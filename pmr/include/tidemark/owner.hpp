@@ -16,8 +16,8 @@
 
 namespace tidemark {
 
-/// Buffers that were registered with it, and only these, are reclaimed when it is closed: for a tape or a graph,
-/// whose lifetime is not a block of code.
+/// Buffers that were registered with it, and only these, are reclaimed when it is closed: for a tape or a
+/// graph, whose lifetime is not a block of code.
 ///
 /// ```cpp
 /// owner tape{memory, "tape"};
@@ -25,8 +25,8 @@ namespace tidemark {
 /// tape.add(a, b);
 /// float loss = tape.close_after([&] { return sum(b); });  // then a and b are empty
 /// ```
-/// A buffer that is registered leaves the epoch it was in, and outlives it. It may be given back before, by any
-/// thread.
+/// A buffer that is registered leaves the epoch it was in, and outlives it. It may be given back before, by
+/// any thread.
 ///
 /// Invariant: `size()` is the number of buffers that were added and have not been given back.
 ///
@@ -43,8 +43,8 @@ class [[nodiscard]] owner {
 
   /// Registers buffers. Empty and reclaimed ones are left alone, as are those that it has already. Views of a
   /// buffer that was made in no epoch, and made before this, do not see its end.
-  /// @return how many are new. @throws std::invalid_argument for a buffer of another resource; std::bad_alloc.
-  /// Those before it are registered then.
+  /// @return how many are new. @throws std::invalid_argument for a buffer of another resource;
+  /// std::bad_alloc. Those before it are registered then.
   template <class... Ts>
   std::size_t add(buffer<Ts>&... buffers) {
     return (std::size_t{0} + ... + (add_storage(buffers.storage_) ? 1U : 0U));
@@ -53,7 +53,8 @@ class [[nodiscard]] owner {
   /// Reclaims the buffers. It can be used again. O(buffers).
   epoch_summary close() noexcept;
 
-  /// Calls `extract`, then `close()`, and returns what `extract` returned: results leave before the buffers go.
+  /// Calls `extract`, then `close()`, and returns what `extract` returned: results leave before the buffers
+  /// go.
   /// @throws what `extract` throws, after closing.
   template <class Extract>
   std::invoke_result_t<Extract> close_after(Extract&& extract) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `pressure_monitor`: signals memory pressure when the kernel tells of it. Owns a thread and the files
+/// @file
+/// `pressure_monitor`: signals memory pressure when the kernel tells of it. Owns a thread and the files
 /// it reads.
 #pragma once
 

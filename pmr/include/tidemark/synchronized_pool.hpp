@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `synchronized_pool`: blocks that come back by size, for any number of threads. The pool owns the
+/// @file
+/// `synchronized_pool`: blocks that come back by size, for any number of threads. The pool owns the
 /// memory it took.
 #pragma once
 

@@ -68,15 +68,14 @@ void require_one_live(char const* operation, char const* role, Handle const& han
 }  // namespace detail
 
 /// Reports the first operand whose storage its epoch or owner has reclaimed. Every access of `buffer` and
-/// `buffer_view` calls it; call it at the start of your own operations, so that messages name these.
+/// `buffer_view` asks the same; call it at the start of your own operations, so that messages name these.
 ///
 /// ```cpp
 /// void mul(buffer<float> const& lhs, buffer<float> const& rhs, buffer<float>& out) {
 ///   require_live("mul", {{"lhs", lhs}, {"rhs", rhs}, {"out", out}});
 /// ```
-/// With the detector off it does nothing, at the cost of one predicted branch, and of putting the operands on the
-/// stack. An empty, released or moved-from
-/// buffer is none that was reclaimed.
+/// With the detector off it does nothing, at the cost of one predicted branch, and of putting the operands on
+/// the stack. An empty, released or moved-from buffer is none that was reclaimed.
 /// @throws use_after_epoch if the policy says so. Any thread.
 inline void require_live(char const* operation, std::initializer_list<operand> operands) {
   if (detail::epoch_detector_is_on()) [[unlikely]]

@@ -26,15 +26,16 @@ using body_result = decltype(call_body(std::declval<epoch&>(), std::declval<Body
 
 }  // namespace detail
 
-/// Runs `body`, as `body()` or `body(epoch&)`, in an epoch and returns its result. Kept is what `keep` returns,
-/// called with the result (with nothing, if that is void): buffers, pointers, spans, or a tuple or range of such.
+/// Runs `body`, as `body()` or `body(epoch&)`, in an epoch and returns its result. Kept is what `keep`
+/// returns, called with the result (with nothing, if that is void): buffers, pointers, spans, or a tuple or
+/// range of such.
 ///
 /// ```cpp
 /// auto [loss, gradients] = with_epoch(memory, "step", [&] { return train(batch); },
 ///                                     [](auto& result) { return std::tie(result.loss); });
 /// ```
-/// @throws what `body` or `keep` throws; everything that the epoch tracked, but for what `body` itself has kept,
-/// is reclaimed then. Thread-safety and complexity: as `epoch`.
+/// @throws what `body` or `keep` throws; everything that the epoch tracked, but for what `body` itself has
+/// kept, is reclaimed then. Thread-safety and complexity: as `epoch`.
 template <class Body, class Keep>
   requires(!std::convertible_to<Body, char const*>)
 detail::body_result<Body> with_epoch(epoch_resource& resource, char const* name, Body&& body, Keep&& keep) {

@@ -26,17 +26,18 @@ namespace detail {
 /// A log of tracked blocks in the order in which they came, cut into frames: one for each open epoch, the
 /// innermost last.
 ///
-/// A block is of the group if its record names the group and the place in the log where it stands. So a record
-/// that is found twice in the log, because its block was given back and came again, counts once, and one that
-/// another group holds by now does not count.
+/// A block is of the group if its record names the group and the place in the log where it stands. So a
+/// record that is found twice in the log, because its block was given back and came again, counts once, and
+/// one that another group holds by now does not count.
 ///
-/// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are sums
-/// over the blocks of the group. While one frame is open the log has at most `max(64, 4 * most used blocks)`
-/// places, but for what other threads gave back since it grew last; gaps of outer frames stay until these end.
+/// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are
+/// sums over the blocks of the group. While one frame is open the log has at most `max(64, 4 * most used
+/// blocks)` places, but for what other threads gave back since it grew last; gaps of outer frames stay until
+/// these end.
 ///
 /// The group is its thread's, or that of whoever uses the `owner`. Other threads give blocks back, with
-/// `remove_from_outside`, which takes the lock; so does the group's thread where it must not meet them: when a
-/// frame ends, when a block is kept, and when the log makes room.
+/// `remove_from_outside`, which takes the lock; so does the group's thread where it must not meet them: when
+/// a frame ends, when a block is kept, and when the log makes room.
 class block_group {
  public:
   struct frame {
@@ -73,9 +74,9 @@ class block_group {
   void abandon(std::uint64_t number) noexcept { frames_[depth_of(number) - 1].is_abandoned = true; }
   /// The depth of a frame, from 1; 0 if it is not open.
   [[nodiscard]] std::size_t depth_of(std::uint64_t number) const noexcept;
-  /// Ends the innermost frame: its kept blocks become those of the frame around it, or nobody's, and the others
-  /// are marked as reclaimed. @return records of the latter, null ones among them, good until `drop_reclaimed`.
-  /// O(blocks).
+  /// Ends the innermost frame: its kept blocks become those of the frame around it, or nobody's, and the
+  /// others are marked as reclaimed. @return records of the latter, null ones among them, good until
+  /// `drop_reclaimed`. O(blocks).
   [[nodiscard]] std::span<tracked_block*> end(epoch_summary& summary) noexcept;
   void drop_reclaimed() noexcept { log_.resize(kept_end_); }
 
@@ -117,7 +118,8 @@ class block_group {
   [[nodiscard]] std::size_t size() const noexcept;
   /// Adds this group's counts. Fields may be of different moments while other threads are at work.
   void add_to(epoch_stats& stats) const noexcept;
-  /// The first invariant that does not hold, as a formula; null if all do. O(log). The caller keeps others away.
+  /// The first invariant that does not hold, as a formula; null if all do. O(log). The caller keeps others
+  /// away.
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
   block_group* outer_on_thread = nullptr;  // the next of the thread's groups, each of another resource

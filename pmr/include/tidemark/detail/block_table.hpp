@@ -15,11 +15,11 @@
 
 namespace tidemark::detail {
 
-/// A hash table of addresses with linear probing that only ever grows: finding takes no lock, and adding takes
-/// one only for an address that was never seen before.
+/// A hash table of addresses with linear probing that only ever grows: finding takes no lock, and adding
+/// takes one only for an address that was never seen before.
 ///
-/// A record is 48 bytes and up to 64 more in tables, former ones included, for each address ever tracked. An upstream that uses
-/// its memory again hands out about as many addresses as it ever had blocks at once.
+/// A record is 48 bytes and up to 64 more in tables, former ones included, for each address ever tracked. An
+/// upstream that uses its memory again hands out about as many addresses as it ever had blocks at once.
 ///
 /// Invariants: at most half of the places are taken; a record stays at its address; between the home of an
 /// address and its record no place is free.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `slab_store`: where a pool's blocks come from: slabs and single large blocks of an upstream, which
+/// @file
+/// `slab_store`: where a pool's blocks come from: slabs and single large blocks of an upstream, which
 /// the store owns.
 #pragma once
 
