@@ -25,9 +25,9 @@ struct pool_stats {
   std::uint64_t pool_misses = 0;    ///< of the allocations, those that asked it
   std::size_t used_blocks = 0;      ///< handed out now
   std::size_t used_bytes = 0;  ///< the same number as `bytes_allocated`, by the name it has in all statistics
-  std::size_t bytes_allocated = 0;  ///< of blocks handed out now
-  std::size_t bytes_requested = 0;  ///< of blocks handed out now, what was asked for
-  std::size_t bytes_cached = 0;     ///< of free blocks, ready to be handed out
+  std::size_t bytes_allocated = 0;    ///< of blocks handed out now
+  std::size_t bytes_requested = 0;    ///< of blocks handed out now, what was asked for
+  std::size_t bytes_cached = 0;       ///< of free blocks, ready to be handed out
   std::size_t peak_cached_bytes = 0;  ///< most that were cached at once (see also `synchronized_pool`)
   std::size_t bytes_stranded = 0;  ///< of free blocks set aside by a trim, because live ones hold their slab
   std::size_t held_bytes = 0;  ///< in blocks of all three kinds: taken from the upstream and not given back
