@@ -30,6 +30,30 @@ option(TIDEMARK_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
 option(TIDEMARK_MODULES "Build the modules; without, tidemark::headers is all there is" ${compiler_has_modules})
 option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 
+# DLPack's own structures where its header is there and recent enough to be used: before 0.5 the members had other names.
+include(CheckCXXSourceCompiles)
+find_path(TIDEMARK_DLPACK_INCLUDE_DIR dlpack/dlpack.h DOC "Folder that has dlpack/dlpack.h in it")
+mark_as_advanced(TIDEMARK_DLPACK_INCLUDE_DIR)
+if(TIDEMARK_DLPACK_INCLUDE_DIR)
+  set(CMAKE_REQUIRED_INCLUDES ${TIDEMARK_DLPACK_INCLUDE_DIR})
+  check_cxx_source_compiles(
+    "#include <dlpack/dlpack.h>\nint main() { return DLTensor{}.device.device_type == kDLCPU; }" TIDEMARK_DLPACK_FITS)
+  unset(CMAKE_REQUIRED_INCLUDES)
+endif()
+set(dlpack_default OFF)
+if(TIDEMARK_DLPACK_FITS)
+  set(dlpack_default ON)
+endif()
+option(TIDEMARK_DLPACK "Use the structures of DLPack's header (dlpack/dlpack.h), not equal ones of our own" ${dlpack_default})
+if(TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
+  message(FATAL_ERROR "TIDEMARK_DLPACK is on, and there is no dlpack/dlpack.h of DLPack >= 0.5: install it, set "
+    "TIDEMARK_DLPACK_INCLUDE_DIR to the folder that it is in, or leave the option off")
+endif()
+set(TIDEMARK_DLPACK_VALUE 0)
+if(TIDEMARK_DLPACK)
+  set(TIDEMARK_DLPACK_VALUE 1)
+endif()
+
 # One dialect for every target, because a module's interface and its importers must agree. Inside another project
 # the dialect is that project's.
 if(PROJECT_IS_TOP_LEVEL)

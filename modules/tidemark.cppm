@@ -7,3 +7,4 @@ export import tidemark.arena;
 export import tidemark.epoch;
 export import tidemark.pool;
 export import tidemark.telemetry;
+export import tidemark.workspace;

@@ -28,6 +28,8 @@ LAYERS = [
                "buffer_view.hpp", "buffer.hpp", "owner.hpp", "use_after_epoch.hpp", "detail/tracked_block.hpp",
                "detail/block_table.hpp", "detail/block_group.hpp", "detail/ended_lives.hpp", "detail/storage.hpp",
                "detail/keepable.hpp"]),
+    ("workspace", ["tensor_view.hpp", "bit_view.hpp", "dlpack.hpp", "detail/element_name.hpp", "detail/extents.hpp",
+                   "detail/view_life.hpp"]),
     ("telemetry", ["resource_stats.hpp", "trace_log.hpp", "trace_resource.hpp", "trace_slice.hpp",
                    "detail/trace_file.hpp", "detail/trace_track.hpp", "live_block.hpp", "allocation_site.hpp",
                    "statistics_resource.hpp", "limit_resource.hpp", "expect_no_upstream.hpp", "tracking_resource.hpp", "test_resource.hpp",

@@ -10,6 +10,7 @@
 #include <tidemark/arena_options.hpp>
 #include <tidemark/arena_scope.hpp>
 #include <tidemark/arena_stats.hpp>
+#include <tidemark/bit_view.hpp>
 #include <tidemark/borrowed_memory.hpp>
 #include <tidemark/bucket_histogram.hpp>
 #include <tidemark/buffer.hpp>
@@ -17,6 +18,7 @@
 #include <tidemark/byte_cap.hpp>
 #include <tidemark/byte_range.hpp>
 #include <tidemark/config.hpp>
+#include <tidemark/dlpack.hpp>
 #include <tidemark/epoch.hpp>
 #include <tidemark/epoch_options.hpp>
 #include <tidemark/epoch_resource.hpp>
@@ -42,6 +44,7 @@
 #include <tidemark/scratch.hpp>
 #include <tidemark/statistics_resource.hpp>
 #include <tidemark/synchronized_pool.hpp>
+#include <tidemark/tensor_view.hpp>
 #include <tidemark/test_resource.hpp>
 #include <tidemark/trace_log.hpp>
 #include <tidemark/trace_resource.hpp>
