@@ -11,3 +11,11 @@
 #else
 #define TIDEMARK_COLD
 #endif
+
+/// After a parameter, or after the parameters for the object itself: what is returned must not outlive it. Clang
+/// warns where it sees that it does (-Wdangling, -Wreturn-stack-address).
+#if defined(__clang__)
+#define TIDEMARK_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define TIDEMARK_LIFETIMEBOUND
+#endif

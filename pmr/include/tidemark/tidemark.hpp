@@ -46,6 +46,7 @@
 #include <tidemark/synchronized_pool.hpp>
 #include <tidemark/tensor_view.hpp>
 #include <tidemark/test_resource.hpp>
+#include <tidemark/this_thread_workspace.hpp>
 #include <tidemark/trace_log.hpp>
 #include <tidemark/trace_resource.hpp>
 #include <tidemark/trace_slice.hpp>
@@ -55,4 +56,12 @@
 #include <tidemark/use_after_epoch.hpp>
 #include <tidemark/violation.hpp>
 #include <tidemark/virtual_memory.hpp>
+#include <tidemark/warning.hpp>
 #include <tidemark/with_epoch.hpp>
+#include <tidemark/with_workspace.hpp>
+#include <tidemark/workspace.hpp>
+#include <tidemark/workspace_errors.hpp>
+#include <tidemark/workspace_options.hpp>
+#include <tidemark/workspace_scope.hpp>
+#include <tidemark/workspace_stats.hpp>
+#include <tidemark/workspace_sweeps.hpp>

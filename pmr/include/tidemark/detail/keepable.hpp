@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tidemark/detail/leads_to_memory.hpp>
 #include <tidemark/detail/storage.hpp>
 
 namespace tidemark::detail {
@@ -19,20 +20,6 @@ template <class T>
 concept has_storage = requires(T const& thing) {
   { thing.storage() } -> std::convertible_to<storage const&>;
 };
-/// Raw pointers, into a block or to its start.
-template <class T>
-concept raw_pointer = std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>;
-/// `std::unique_ptr`, `std::shared_ptr`, `std::optional`: kept is what they point to.
-template <class T>
-concept points_to_one = !raw_pointer<T> && !std::ranges::range<T> && requires(T const& thing) {
-  { static_cast<bool>(thing) };
-  *thing;
-};
-template <class T>  // not std::tuple_size_v, which is an error where there is no size
-concept tuple_like = !std::ranges::range<T> && requires {
-  std::tuple_size<T>::value;  // NOLINT(modernize-type-traits)
-};
-
 template <class T>
 struct is_keepable;
 template <class T>

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `acquisition`: all the ways to ask a workspace for memory, once for the workspace and its scopes.
+#pragma once
+
+#include <array>
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <ranges>
+#include <source_location>
+#include <span>
+#include <type_traits>
+
+#include <tidemark/bit_view.hpp>
+#include <tidemark/detail/extents.hpp>
+#include <tidemark/detail/slot_life.hpp>
+#include <tidemark/detail/slot_list.hpp>
+#include <tidemark/detail/view_life.hpp>
+#include <tidemark/detail/workspace_core.hpp>
+#include <tidemark/dlpack.hpp>
+#include <tidemark/macros.hpp>
+#include <tidemark/tensor_view.hpp>
+
+namespace tidemark::detail {
+
+/// What a word of packed bits is to the list that it comes from, which is not that of std::uint64_t.
+struct bit_word {
+  std::uint64_t bits;
+};
+template <>
+inline constexpr bit_word poison_value<bit_word>{~std::uint64_t{0}};
+template <>
+inline constexpr element_info element_of<bit_word>{
+    "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
+
+/// An extent, and the place in the source where it was written: the place of the acquisition.
+struct located_extent {
+  std::size_t value;
+  std::source_location where;
+  template <std::integral Index>
+  constexpr located_extent(Index extent, std::source_location place = std::source_location::current())
+      : value{checked_extent(extent)}, where{place} {}
+};
+
+/// The product of extents: the largest number there is, of which no memory has room, where it overflows.
+template <std::size_t Rank>
+[[nodiscard]] constexpr std::size_t elements_of(std::array<std::size_t, Rank> const& extents) noexcept {
+  std::size_t count = 0;
+  (void)element_count(extents.data(), Rank, count);
+  return count;
+}
+
+/// The forms of acquisition. Each returns memory of the next slot of its element type, uninitialised where it does
+/// not say otherwise, that is `Source`'s until its scope ends. `Source` has these members, which do the work:
+/// - `claim<T>(n, where) -> slot&`, `list<T>() -> slot_list&`, `core() -> workspace_core&`.
+///
+/// For all of them:
+/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, … or one `std::array<std::size_t, Rank>`. None
+///   makes a view of rank 0, with one element. Any may be 0. `Layout` is `row_major` or `column_major`.
+/// - `T` is trivially copyable.
+/// - @throws std::invalid_argument for a negative extent; out_of_memory where the product of extents or its bytes
+///   overflow, or the workspace's limit is reached; what the upstream throws. Nothing is handed out then.
+/// - Complexity: O(1) once the slot has memory for as many elements, plus what is written. Thread-safety: that of
+///   the workspace.
+/// - They want an lvalue, because a temporary scope would have ended before its memory is used.
+template <class Source, bool Checked>
+class acquisition {
+ public:
+  /// Whether a view's memory is still its own: known at level 1.
+  using life_type = std::conditional_t<Checked, checked_life, unchecked_life>;
+  /// What acquisitions return: converts to `std::span<T>` where it has one dimension.
+  template <class T, std::size_t Rank = 1, class Layout = row_major>
+  using view = tensor_view<T, Rank, Layout, life_type>;
+  /// … of packed bits.
+  template <std::size_t Rank = 1>
+  using bits_view = bit_view<Rank, life_type>;
+
+  /// A view of these extents: `acquire<double>(rows, columns)`.
+  template <class T, class Layout = row_major, std::integral... Extents>
+      [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> acquire(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return acquire<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);
+  }
+  template <class T, class Layout = row_major, std::size_t Rank>
+      [[nodiscard]] view<T, Rank, Layout> acquire(
+          std::array<std::size_t, Rank> const& extents,
+          std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    slot& memory = source().template claim<T>(elements_of(extents), where);
+    return {static_cast<T*>(memory.data), extents, life_of(memory, where)};
+  }
+  template <class T>
+      [[nodiscard]] view<T, 0> acquire(std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    return acquire<T>(std::array<std::size_t, 0>{}, where);
+  }
+
+  /// A view with the extents, the layout and, unless another is named, the element type of `x`.
+  template <class T = void, class X, std::size_t Rank, class Layout, class Life>
+      [[nodiscard]] auto acquire_like(tensor_view<X, Rank, Layout, Life> const& x,
+                                      std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    using element = std::conditional_t<std::is_void_v<T>, std::remove_cv_t<X>, T>;
+    return acquire<element, Layout>(x.extents(), where);
+  }
+  /// … of a vector, an array, a span.
+  template <class T = void, std::ranges::sized_range Range>
+    requires(!requires(Range const& r) { r.extents(); })
+  [[nodiscard]] auto acquire_like(Range const& x,
+                                  std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    using element = std::conditional_t<std::is_void_v<T>, std::ranges::range_value_t<Range>, T>;
+    return acquire<element>(std::array{static_cast<std::size_t>(std::ranges::size(x))}, where);
+  }
+
+  /// `acquire`, and every element is 0.
+  template <class T = double, class Layout = row_major, std::integral... Extents>
+      [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> zeros(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("zeros", T{}, std::array{first.value, checked_extent(rest)...}, first.where);
+  }
+  template <class T = double, class Layout = row_major, std::size_t Rank>
+      [[nodiscard]] view<T, Rank, Layout> zeros(
+          std::array<std::size_t, Rank> const& extents,
+          std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("zeros", T{}, extents, where);
+  }
+  /// `acquire`, and every element is 1.
+  template <class T = double, class Layout = row_major, std::integral... Extents>
+      [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> ones(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("ones", T(1), std::array{first.value, checked_extent(rest)...}, first.where);
+  }
+  template <class T = double, class Layout = row_major, std::size_t Rank>
+      [[nodiscard]] view<T, Rank, Layout> ones(std::array<std::size_t, Rank> const& extents,
+                                               std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("ones", T(1), extents, where);
+  }
+  /// `acquire`, and every element is `value`.
+  template <class T, class Layout = row_major, std::integral... Extents>
+      [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> fill(T value, located_extent first,
+                                                                 Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("fill", value, std::array{first.value, checked_extent(rest)...}, first.where);
+  }
+  template <class T, class Layout = row_major, std::size_t Rank>
+      [[nodiscard]] view<T, Rank, Layout> fill(T value, std::array<std::size_t, Rank> const& extents,
+                                               std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("fill", value, extents, where);
+  }
+
+  /// `acquire`, and the elements in order are `std::uniform_real_distribution<T>{}(generator)`: from 0 up to, not
+  /// including, 1. The generator is asked for nothing else. @throws std::logic_error where memory is not the host's.
+  template <std::floating_point T = double, class Layout = row_major,
+            std::uniform_random_bit_generator Generator, std::integral... Extents>
+      [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> rand(Generator& generator, located_extent first,
+                                                                 Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return drawn<T, Layout>("rand", std::uniform_real_distribution<T>{}, generator, first, rest...);
+  }
+  /// The same of `std::normal_distribution<T>`: mean 0, standard deviation 1.
+  template <std::floating_point T = double, class Layout = row_major,
+            std::uniform_random_bit_generator Generator, std::integral... Extents>
+      [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> randn(Generator& generator, located_extent first,
+                                                                  Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return drawn<T, Layout>("randn", std::normal_distribution<T>{}, generator, first, rest...);
+  }
+
+  /// Packed bits, 64 to a word, in row-major order.
+  template <std::integral... Extents>
+      [[nodiscard]] bits_view<1 + sizeof...(Extents)> bits(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    const std::array extents{first.value, checked_extent(rest)...};
+    slot& memory = claim_words(extents, first.where);
+    return {reinterpret_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};
+  }
+  /// … all of them set.
+  template <std::integral... Extents>
+      [[nodiscard]] bits_view<1 + sizeof...(Extents)> trues(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled_bits("trues", true, first, rest...);
+  }
+  /// … none of them set.
+  template <std::integral... Extents>
+      [[nodiscard]] bits_view<1 + sizeof...(Extents)> falses(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return filled_bits("falses", false, first, rest...);
+  }
+
+  /// A tensor for code in C and other languages: DLPack's header, which stays where it is as long as the slot does,
+  /// and is the same one whenever the slot is asked for the same extents. At most 8 extents; DLPack's strides count
+  /// elements. The workspace owns it and its arrays: nobody has to free, and nobody may change them.
+  ///
+  /// Headers are kept for `workspace_options::cache_ways` shapes of each slot; a further one replaces the oldest, and
+  /// neither allocates once warm. O(headers of the slot). @throws std::bad_alloc also for memory for headers.
+  template <class T, class Layout = row_major, std::integral... Extents>
+      [[nodiscard]] dl_tensor* acquire_tensor(located_extent first, Extents... rest) &
+      TIDEMARK_LIFETIMEBOUND {
+    return acquire_tensor<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);
+  }
+  template <class T, class Layout = row_major, std::size_t Rank>
+      [[nodiscard]] dl_tensor* acquire_tensor(std::array<std::size_t, Rank> const& extents,
+                                              std::source_location where = std::source_location::current()) &
+      TIDEMARK_LIFETIMEBOUND {
+    static_assert(Rank <= tensor_rank_max, "a tensor header has room for 8 extents");
+    slot& memory = source().template claim<T>(elements_of(extents), where);
+    return &source().core().header(memory, extents.data(), Rank, std::is_same_v<Layout, column_major>,
+                                   dl_data_type_of<T>);
+  }
+
+ private:
+  friend Source;
+  acquisition() = default;  // only for who derives from it
+
+  Source& source() noexcept { return static_cast<Source&>(*this); }
+
+  static life_type life_of(slot const& memory, std::source_location where) noexcept {
+    if constexpr (Checked) return {*memory.life, where};
+    else return {};
+  }
+
+  template <class T, class Layout, std::size_t Rank>
+  view<T, Rank, Layout> filled(char const* call, T value, std::array<std::size_t, Rank> const& extents,
+                               std::source_location where) & {
+    workspace_core& core = source().core();
+    core.require_fill(call);
+    slot& memory = source().template claim<T>(elements_of(extents), where);
+    view<T, Rank, Layout> result{static_cast<T*>(memory.data), extents, life_of(memory, where)};
+    if (core.options().host_memory) std::ranges::fill(result.elements(), value);
+    else core.fill(source().template list<T>(), memory, &value, sizeof value);
+    return result;
+  }
+
+  template <class T, class Layout, class Distribution, class Generator, class... Extents>
+  auto drawn(char const* call, Distribution distribution, Generator& generator, located_extent first,
+             Extents... rest) & {
+    source().core().require_host_memory(call);
+    auto result = acquire<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);
+    for (T& element : result.elements()) element = distribution(generator);
+    return result;
+  }
+
+  template <std::size_t Rank>
+  slot& claim_words(std::array<std::size_t, Rank> const& extents, std::source_location where) {
+    const std::size_t n = elements_of(extents);
+    return source().template claim<bit_word>(n != SIZE_MAX ? bits_view<>::words_for(n) : n, where);
+  }
+
+  template <class... Extents>
+  bits_view<1 + sizeof...(Extents)> filled_bits(char const* call, bool value, located_extent first,
+                                                Extents... rest) & {
+    workspace_core& core = source().core();
+    core.require_fill(call);
+    const std::array extents{first.value, checked_extent(rest)...};
+    slot& memory = claim_words(extents, first.where);
+    const bit_word pattern{value ? ~std::uint64_t{0} : 0};
+    core.fill(source().template list<bit_word>(), memory, &pattern, sizeof pattern);
+    return {reinterpret_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};
+  }
+};
+
+}  // namespace tidemark::detail
