@@ -290,7 +290,7 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
         }
       }
     }
-    if (options_.host_memory) {
+    if (options_.host_memory && taken.fence == 0) {
       withhold(reinterpret_cast<std::uintptr_t>(taken.data), bytes_of(list, taken.capacity));
     }
   }

@@ -43,12 +43,13 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
                               std::source_location where = std::source_location::current()) {
   basic_workspace_scope<Policy, Types...> scope{ws, where};
   using result_type = decltype(detail::call_in_scope(scope, std::forward<Body>(body)));
-  if constexpr (std::is_void_v<result_type>) {
-    detail::call_in_scope(scope, std::forward<Body>(body));
-  } else {
+  constexpr bool looked_into = basic_workspace<Policy>::checked && !std::is_void_v<result_type> &&
+                               !detail::is_view<std::remove_cvref_t<result_type>>;
+  if constexpr (looked_into) {
     result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
-    if constexpr (!detail::is_view<std::remove_cvref_t<result_type>>) (void)scope.returning(result, where);
-    return static_cast<result_type>(std::forward<result_type>(result));
+    return static_cast<result_type>(scope.returning(std::forward<result_type>(result), where));
+  } else {
+    return detail::call_in_scope(scope, std::forward<Body>(body));
   }
 }
 

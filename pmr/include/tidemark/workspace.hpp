@@ -115,7 +115,7 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
       : core_{options, Policy, detail::fixed_elements} {}
   basic_workspace(basic_workspace const&) = delete;
   basic_workspace& operator=(basic_workspace const&) = delete;
-  /// Gives all memory back. Reports a violation if a scope is still open.
+  /// Gives all memory back. Reports a violation if a scope is still open, whose end would touch what is gone.
   ~basic_workspace() = default;
 
   /// Begins a scope by hand, for code in which no object can stand for it; `rewind` ends it. Types that are named are
@@ -136,30 +136,45 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
 
   /// Takes everything back and keeps the memory; forgets checkpoints.
   /// @throws std::logic_error if a scope is open; nothing has changed then.
-  void reset(std::source_location where = std::source_location::current()) { core_.reset(where); }
+  void reset(std::source_location where = std::source_location::current()) {
+    before_use("reset");
+    core_.reset(where);
+  }
   /// The same for one type. @throws std::logic_error also if a checkpoint is open.
   template <class T>
   void reset(std::source_location where = std::source_location::current()) {
+    before_use("reset");
     if (detail::slot_list* const one = find<T>()) core_.reset(*one, where);
   }
   /// Takes everything back and gives it to the upstream, with all records. The workspace is as new.
   /// @throws std::logic_error if a scope is open; nothing has changed then.
-  void release(std::source_location where = std::source_location::current()) { core_.release(where); }
+  void release(std::source_location where = std::source_location::current()) {
+    before_use("release");
+    core_.release(where);
+  }
 
   /// Gives back the slots that are not handed out. What is handed out stays where it is; scopes may be open.
-  trim_summary trim() noexcept { return core_.trim(); }
+  trim_summary trim() noexcept {
+    before_use("trim");
+    return core_.trim();
+  }
   /// The same for one type.
   template <class T>
   trim_summary trim() noexcept {
+    before_use("trim");
     detail::slot_list* const one = find<T>();
     return one != nullptr ? core_.trim(*one) : trim_summary{};
   }
   /// Gives back the slots that were not handed out since the last call, and begins to count anew.
-  trim_summary trim_to_recent_peak() noexcept { return core_.trim_to_recent_peak(); }
+  trim_summary trim_to_recent_peak() noexcept {
+    before_use("trim");
+    return core_.trim_to_recent_peak();
+  }
   /// Makes slots smaller that are much larger than their newest request. Those that are handed out stay, because
   /// nobody can tell who knows their address; nothing is copied.
   /// @param options any values will do: what makes no sense changes nothing.
   compact_summary compact(compact_options const& options = {}) noexcept {
+    before_use("compact");
     return core_.compact(options, detail::workspace_core::measure::newest);
   }
 

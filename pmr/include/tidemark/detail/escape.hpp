@@ -113,7 +113,8 @@ class escape_search {
     if constexpr (std::ranges::contiguous_range<Range const> && std::ranges::sized_range<Range const>) {
       look_at(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
     }
-    if constexpr (!refers_to_nothing<element>) {
+    // A path is a range of paths, and one of a single name a range of itself.
+    if constexpr (!refers_to_nothing<element> && !std::is_same_v<element, Range>) {
       for (auto const& one : range) (*this)(one);
     }
   }

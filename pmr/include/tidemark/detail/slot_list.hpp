@@ -56,10 +56,10 @@ template <class T>
 template <class T>
 inline constexpr element_info element_of = describe_element<T>();
 
-/// One piece of memory. A cache line.
+/// One piece of memory.
 ///
 /// Invariants: `limit <= peak <= capacity`, and `size <= capacity` while it is handed out.
-struct slot {
+struct alignas(64) slot {  // a cache line
   void* data = nullptr;
   std::size_t limit = 0;            // elements that are handed out without a look
   std::size_t capacity = 0;         // elements there is memory for
