@@ -35,8 +35,8 @@ namespace tidemark {
 /// is 0.
 ///
 /// An access to bits or memory first asks the view's life, and throws what that throws; questions about the
-/// shape do not. Without checks only `reshape` throws. Constness is that of a pointer. Complexity: O(rank) for
-/// a bit, O(words) for all, no allocation. Thread-safety: that of a pointer to a word.
+/// shape do not. Without checks only `reshape` throws. Constness is that of a pointer. Complexity: O(rank)
+/// for a bit, O(words) for all, no allocation. Thread-safety: that of a pointer to a word.
 ///
 /// @tparam Rank number of dimensions; a view of rank 0 is of one bit
 /// @tparam Life what knows whether the memory is still there
