@@ -59,7 +59,7 @@ std::vector<double> numbered(std::size_t size) {
 }
 
 TEST(tensor_view, of_row_major_layout_has_the_last_index_move_fastest) {
-  std::vector<double> numbers = numbered(2 * 3 * 4 * 5);
+  std::vector<double> numbers = numbered(120);
   const tensor_view<double, 4> view{numbers.data(), {2, 3, 4, 5}};
   for (std::size_t i = 0; i != 2; ++i) {
     for (std::size_t j = 0; j != 3; ++j) {
@@ -73,7 +73,7 @@ TEST(tensor_view, of_row_major_layout_has_the_last_index_move_fastest) {
 }
 
 TEST(tensor_view, of_column_major_layout_has_the_first_index_move_fastest) {
-  std::vector<double> numbers = numbered(2 * 3 * 4 * 5);
+  std::vector<double> numbers = numbered(120);
   const tensor_view<double, 4, column_major> view{numbers.data(), {2, 3, 4, 5}};
   for (std::size_t i = 0; i != 2; ++i) {
     for (std::size_t j = 0; j != 3; ++j) {
@@ -113,7 +113,7 @@ TEST(tensor_view, gives_out_the_memory_it_was_made_of) {
 }
 
 TEST(tensor_view, takes_indices_of_any_integral_type) {
-  std::vector<double> numbers = numbered(300 * 2);
+  std::vector<double> numbers = numbered(600);
   const tensor_view<double, 2> view{numbers.data(), {300, 2}};
   EXPECT_EQ(view(std::int8_t{2}, std::uint64_t{1}), 5.0);
   EXPECT_EQ(view(std::uint8_t{255}, 1), 511.0);
@@ -209,7 +209,7 @@ TEST(tensor_view, of_rank_1_is_a_range) {
 
 TEST(tensor_view, iterators_of_a_temporary_view_outlive_it) {
   std::vector<int> numbers{3, 1, 2};
-  const auto found = std::ranges::find(tensor_view<int, 1>{numbers.data(), {3}}, 2);
+  int* const found = std::ranges::find(tensor_view<int, 1>{numbers.data(), {3}}, 2);
   EXPECT_EQ(found, numbers.data() + 2);
 }
 
