@@ -392,6 +392,9 @@ TEST(tensor_view, hands_its_life_on) {
   EXPECT_EQ(asked_by([&] { (void)view.reshape(12).data(); }), "float64[12]");
   const tensor_view<double const, 2, row_major, ended_life> read = view;
   EXPECT_EQ(asked_by([&] { (void)read(0, 0); }), "float64[3, 4]");
+  const ended_view<2> live{numbers, {3, 4}, ended_life{false}};
+  EXPECT_EQ(live.reshape(12).data(), numbers);
+  EXPECT_EQ((tensor_view<double const, 2, row_major, ended_life>{live}.data()), numbers);
 }
 
 struct point {
