@@ -47,6 +47,8 @@ target_sources(tidemark_headers PUBLIC
   BASE_DIRS ${PROJECT_SOURCE_DIR}/pmr/include ${TIDEMARK_GENERATED_INCLUDE}
   FILES ${headers} ${TIDEMARK_GENERATED_INCLUDE}/tidemark/config.hpp)
 target_compile_features(tidemark_headers PUBLIC cxx_std_20)
+# The package looks for it again, because where it is here says nothing of where it is there.
+target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 
 if(NOT TIDEMARK_MODULES)

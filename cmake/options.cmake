@@ -40,6 +40,9 @@ option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 include(CheckCXXSourceCompiles)
 find_path(TIDEMARK_DLPACK_INCLUDE_DIR dlpack/dlpack.h DOC "Folder that has dlpack/dlpack.h in it")
 mark_as_advanced(TIDEMARK_DLPACK_INCLUDE_DIR)
+if(NOT TIDEMARK_DLPACK_FITS)
+  unset(TIDEMARK_DLPACK_FITS CACHE)  # it may have been installed since
+endif()
 if(TIDEMARK_DLPACK_INCLUDE_DIR)
   set(CMAKE_REQUIRED_INCLUDES ${TIDEMARK_DLPACK_INCLUDE_DIR})
   check_cxx_source_compiles(
@@ -56,8 +59,12 @@ if(TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
     "TIDEMARK_DLPACK_INCLUDE_DIR to the folder that it is in, or leave the option off")
 endif()
 set(TIDEMARK_DLPACK_VALUE 0)
+set(dlpack_include)  # what a compiler must be told to find it, if anything
 if(TIDEMARK_DLPACK)
   set(TIDEMARK_DLPACK_VALUE 1)
+  if(NOT TIDEMARK_DLPACK_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+    set(dlpack_include ${TIDEMARK_DLPACK_INCLUDE_DIR})
+  endif()
 endif()
 
 # One dialect for every target, because a module's interface and its importers must agree. Inside another project

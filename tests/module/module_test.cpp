@@ -3,6 +3,7 @@
 // of every static. So this translation unit imports, the one beside it includes, and they exchange objects.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory_resource>
 #include <span>
 #include <type_traits>
@@ -35,6 +36,20 @@ TEST(module, an_importer_can_use_everything_that_the_readme_shows) {
   EXPECT_EQ(step.stats().used_bytes, 0u);
   EXPECT_THROW((void)step.allocate(1ull << 60), out_of_memory);
   EXPECT_THROW(step.rewind(arena_mark{}), std::invalid_argument);
+}
+
+TEST(module, an_importer_can_use_views) {
+  std::vector<double> numbers{3, 1, 2, 4};
+  const tidemark::tensor_view<double, 2> table = tidemark::reshape(std::span{numbers}, 2, 2);
+  EXPECT_EQ(table(1, 0), 2.0);
+  const std::span<double> span = table.reshape(4);  // by what <ranges> knows of views, across the module
+  EXPECT_EQ(span.data(), numbers.data());
+  EXPECT_THROW((void)table.reshape(3), std::invalid_argument);
+  std::uint64_t word = 0;
+  const tidemark::bit_view<> bits{&word, {10}};
+  bits.fill(true);
+  EXPECT_EQ(bits.count(), 10u);
+  EXPECT_EQ(tidemark::dl_data_type_of<float>.bits, 32);
 }
 
 TEST(module, an_importer_can_trace) {

@@ -35,8 +35,8 @@ namespace tidemark {
 /// is 0.
 ///
 /// An access to bits or memory first asks the view's life, and throws what that throws; questions about the
-/// shape do not. Without checks only `reshape` throws. Constness is that of a pointer. Complexity: O(rank) for
-/// a bit, O(words) for all, no allocation. Thread-safety: that of a pointer to a word.
+/// shape do not. Without checks only `reshape` throws. Constness is that of a pointer. Complexity: O(rank)
+/// for a bit, O(words) for all, no allocation. Thread-safety: that of a pointer to a word.
 ///
 /// @tparam Rank number of dimensions; a view of rank 0 is of one bit
 /// @tparam Life what knows whether the memory is still there
@@ -57,11 +57,13 @@ class bit_view {
     constexpr reference(reference const&) noexcept = default;
     [[nodiscard]] constexpr operator bool() const noexcept { return (*word_ & mask_) != 0; }
     /// Writes the bit; that this is const is what algorithms on proxies want (P2321).
+    // NOLINTNEXTLINE(misc-unconventional-assign-operator)
     constexpr reference const& operator=(bool value) const noexcept {
       *word_ = value ? *word_ | mask_ : *word_ & ~mask_;
       return *this;
     }
     /// Writes the other's value, and does not become a reference to the other.
+    // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): a bit that is read and then written is handled
     constexpr reference& operator=(reference const& other) noexcept {
       static_cast<reference const&>(*this) = static_cast<bool>(other);
       return *this;
@@ -167,7 +169,7 @@ class bit_view {
   /// Writes all bits; the unused ones of the last word become 0. @throws as `words`, and has written nothing.
   constexpr void fill(bool value) const noexcept(!Life::checks) {
     std::span<word_type> const all_words = words();
-    std::fill(all_words.begin(), all_words.end(), value ? ~word_type{0} : word_type{0});
+    std::ranges::fill(all_words, value ? ~word_type{0} : word_type{0});
     clear_unused(all_words);
   }
   /// Turns all bits over; the unused ones of the last word become 0. @throws as `fill`.
