@@ -217,4 +217,40 @@ TEST(module, an_importer_can_use_epochs) {
   EXPECT_EQ(release_then(kept, 7), 7);
 }
 
+// As the README shows it.
+double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
+  tidemark::workspace::scope scope{ws};
+  std::span<double> r = scope.acquire<double>(x.size());
+  auto table = scope.zeros<float>(x.size(), 3);
+  auto done = scope.falses(x.size());
+  tidemark::dl_tensor* shared = scope.acquire_tensor<float>(64, 64);
+  r[0] = x[0] + table(0, 2) + (done.any() ? 1 : 0) + shared->ndim;
+  return r[0];
+}
+
+TEST(module, an_importer_can_use_workspaces) {
+  using namespace tidemark;
+  const std::vector<double> x(10, 1.5);
+  workspace ws{workspace_options{.name = "imported"}};
+  EXPECT_EQ(residual_norm(ws, x), 3.5);
+  const std::size_t held_bytes = ws.stats().held_bytes;
+  EXPECT_EQ(residual_norm(ws, x), 3.5);
+  EXPECT_EQ(ws.stats().held_bytes, held_bytes);
+
+  checked_workspace checked;
+  const auto late = with_workspace<double>(checked, [](auto& scope) { return scope.ones(2, 2); });
+  EXPECT_THROW((void)late(0, 0), stale_view);
+  EXPECT_THROW((void)with_workspace(checked, [](auto& scope) { return std::vector{scope.ones(2).data()}; }),
+               workspace_escape);
+  EXPECT_EQ(maybe_with_workspace(ws, [](auto& scope) { return scope.trues(70).count(); }), 70u);
+  {
+    workspace_lease lease = lease_workspace();
+    workspace_binding bound{*lease};
+    EXPECT_EQ(&this_thread_workspace(), &*lease);
+  }
+  tick_workspace_sweeps();
+  EXPECT_EQ(ws.trim<packed_bits>().slots, 1u);
+  EXPECT_FALSE(workspace_sweeps_enabled());
+}
+
 }  // namespace

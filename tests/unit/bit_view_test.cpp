@@ -289,6 +289,15 @@ struct ended_life {
   bool over = true;
 };
 
+TEST(bit_view, goes_into_a_function_that_knows_of_no_lives_if_its_own_is_not_over) {
+  std::uint64_t word = 5;
+  const auto count = [](bit_view<> bits) { return bits.count(); };
+  const bit_view<1, ended_life> live{&word, {3}, {.over = false}};
+  EXPECT_EQ(count(live), 2u);
+  const bit_view<1, ended_life> stale{&word, {3}, {.over = true}};
+  EXPECT_THROW((void)count(stale), ended_life::ended);
+}
+
 template <class Access>
 std::string asked_by(Access access) {
   try {

@@ -386,6 +386,15 @@ TEST(tensor_view, whose_life_is_not_over_gives_its_elements) {
   EXPECT_EQ(&view(1, 1), &numbers[5]);
 }
 
+TEST(tensor_view, goes_into_a_function_that_knows_of_no_lives_if_its_own_is_not_over) {
+  std::array<double, 2> data{1, 2};
+  const auto sum = [](tensor_view<double const, 1> x) { return x[0] + x[1]; };
+  const tensor_view<double, 1, row_major, ended_life> live{data.data(), {2}, {.over = false}};
+  EXPECT_EQ(sum(live), 3.0);
+  const tensor_view<double, 1, row_major, ended_life> stale{data.data(), {2}, {.over = true}};
+  EXPECT_THROW((void)sum(stale), ended_life::ended);
+}
+
 TEST(tensor_view, hands_its_life_on) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
