@@ -10,6 +10,7 @@ module;
 #include <tidemark/warning.hpp>
 #include <tidemark/with_workspace.hpp>
 #include <tidemark/workspace.hpp>
+#include <tidemark/workspace_compaction.hpp>
 #include <tidemark/workspace_errors.hpp>
 #include <tidemark/workspace_options.hpp>
 #include <tidemark/workspace_scope.hpp>

@@ -2,7 +2,7 @@
 // The workspaces that the background sweeper may ask to give memory back.
 #pragma once
 
-#include <tidemark/workspace_stats.hpp>
+#include <tidemark/workspace_compaction.hpp>
 
 namespace tidemark::detail {
 

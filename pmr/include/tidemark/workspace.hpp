@@ -19,6 +19,7 @@
 #include <tidemark/detail/acquisition.hpp>
 #include <tidemark/detail/slot_list.hpp>
 #include <tidemark/detail/workspace_core.hpp>
+#include <tidemark/workspace_compaction.hpp>
 #include <tidemark/workspace_options.hpp>
 #include <tidemark/workspace_stats.hpp>
 

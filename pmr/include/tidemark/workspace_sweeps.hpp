@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include <tidemark/workspace_stats.hpp>
+#include <tidemark/workspace_compaction.hpp>
 
 namespace tidemark {
 

@@ -17,6 +17,7 @@
 #include <tidemark/detail/slot_list.hpp>
 #include <tidemark/macros.hpp>
 #include <tidemark/reuse_fence.hpp>
+#include <tidemark/workspace_compaction.hpp>
 #include <tidemark/workspace_options.hpp>
 #include <tidemark/workspace_stats.hpp>
 
