@@ -30,8 +30,7 @@ struct workspace_stats {
   std::size_t held_bytes = 0;    ///< taken from the upstream and not given back: in slots, handed out or not
   std::size_t tensor_headers = 0;  ///< headers kept for `acquire_tensor`
   std::size_t depth = 0;           ///< scopes and checkpoints open
-  std::size_t saved_counts =
-      0;  ///< counts of active slots that they will restore: one for each type they used
+  std::size_t saved_counts = 0;    ///< that these will restore: one for each type they used
 };
 
 }  // namespace tidemark
