@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include <tidemark/workspace_options.hpp>
 
@@ -20,11 +21,9 @@ std::size_t chunk_bytes(std::size_t capacity) {
 }
 
 bool has_shape(tensor_header const& header, header_key const& key) noexcept {
-  return static_cast<std::size_t>(header.tensor.ndim) == key.rank &&
-         header.column_major == key.column_major &&
-         std::equal(
-             key.extents, key.extents + key.rank, header.shape.begin(),
-             [](std::size_t extent, std::int64_t kept) { return static_cast<std::int64_t>(extent) == kept; });
+  return std::cmp_equal(header.tensor.ndim, key.rank) && header.column_major == key.column_major &&
+         std::equal(key.extents, key.extents + key.rank, header.shape.begin(),
+                    [](std::size_t extent, std::int64_t kept) { return std::cmp_equal(extent, kept); });
 }
 
 // Writes what depends on the shape: the strides count elements, as DLPack has them.

@@ -52,13 +52,14 @@ workspace_lease lease_workspace() {
 
 void workspace_lease::give_back::operator()(workspace* ws) const noexcept {
   std::unique_ptr<workspace> leaving{ws};
+  ws->hand_over();  // to this thread, which may not be the one that worked with it …
   try {
-    leaving->hand_over();  // to this thread, which may not be the one that worked with it …
-    leaving->reset();
-    leaving->hand_over();  // … and from it to the next
+    ws->reset();
+    ws->hand_over();  // … and from it to the next
     const std::scoped_lock lock{waiting().mutex};
     if (waiting().all.size() < waiting_max) waiting().all.push_back(std::move(leaving));
-  } catch (...) {  // a scope is open on it, or there is no room in the list: it is not kept
+  } catch (
+      ...) {  // NOLINT(bugprone-empty-catch): it is not kept where a scope is open, or there is no memory
   }
 }
 

@@ -147,7 +147,7 @@ slot& workspace_core::prepare(slot_list& list, std::size_t n) {
   return next;
 }
 
-void workspace_core::make_room(slot_list& list) {
+void workspace_core::make_room(slot_list& list) const {
   if (list.count < list.room) return;
   const std::size_t room = std::max(first_slots, 2 * list.room);
   std::pmr::polymorphic_allocator<slot> allocator{options_.bookkeeping};
@@ -252,7 +252,10 @@ bool workspace_core::ends_skipped(opened scope, std::source_location where) noex
 void workspace_core::rewind(std::source_location where) noexcept {
   saved_count* entry = log_end_;
   while (entry != log_ && entry[-1].list != nullptr) --entry;
-  if (entry == log_) return retire_all(where);
+  if (entry == log_) {
+    retire_all(where);
+    return;
+  }
   --entry;
   const saved_count begun = *entry;
   close<true>({place_of(entry), begun.value}, where);
@@ -272,25 +275,15 @@ void workspace_core::retire_all(std::source_location where) noexcept {
 void workspace_core::retire(slot_list& list, std::size_t from, std::source_location where) noexcept {
   if (!tools_are_told && !checked_ && pooling_) return;
   for (std::size_t i = from; i < list.active; ++i) {
-    slot& taken = list.slots[i];
+    slot const& taken = list.slots[i];
     if (checked_) {
       ++taken.life->generation;
       taken.life->ended = where;
       withdraw_headers(taken.headers);
-      const std::size_t copies = bytes_of(list, taken.size) / list.element->poison_bytes;
-      if (taken.fence != 0) {  // work elsewhere still uses it
-      } else if (options_.host_memory) {
-        fill_pattern(taken.data, bytes_of(list, taken.size), list.element->poison,
-                     list.element->poison_bytes);
-      } else if (options_.fill.call != nullptr && copies > 0) {
-        try {
-          options_.fill.call(options_.fill.context, taken.data, copies, list.element->poison,
-                             list.element->poison_bytes);
-        } catch (...) {  // the memory keeps what it had: to see late use is an extra
-        }
-      }
     }
-    if (options_.host_memory && taken.fence == 0) {
+    if (taken.fence != 0) continue;  // work elsewhere still uses it
+    if (checked_) poison(list, taken);
+    if (options_.host_memory) {
       withhold(reinterpret_cast<std::uintptr_t>(taken.data), bytes_of(list, taken.capacity));
     }
   }
@@ -298,6 +291,15 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
   list.active = std::min(list.active, from);
   trim_summary unasked;
   remove_slots(list, list.active, unasked);
+}
+
+void workspace_core::poison(slot_list const& list, slot const& taken) const noexcept {
+  if (!options_.host_memory && options_.fill.call == nullptr) return;
+  try {
+    fill(list, taken, list.element->poison, list.element->poison_bytes);
+  } catch (...) {
+    return;  // the memory keeps what it had: that late use is seen is an extra
+  }
 }
 
 bool workspace_core::scopes_are_open() const noexcept {
@@ -507,11 +509,11 @@ void workspace_core::require_host_memory(char const* call) const {
 }
 
 void workspace_core::fill(slot_list const& list, slot const& memory, void const* element,
-                          std::size_t element_bytes) {
+                          std::size_t element_bytes) const {
   const std::size_t bytes = bytes_of(list, memory.size);
-  if (options_.host_memory) return fill_pattern(memory.data, bytes, element, element_bytes);
-  if (bytes > 0)
-    options_.fill.call(options_.fill.context, memory.data, bytes / element_bytes, element, element_bytes);
+  if (bytes == 0) return;
+  if (options_.host_memory) fill_pattern(memory.data, bytes, element, element_bytes);
+  else options_.fill.call(options_.fill.context, memory.data, bytes / element_bytes, element, element_bytes);
 }
 
 workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexcept {
@@ -541,11 +543,11 @@ workspace_stats workspace_core::stats() const noexcept {
 }
 
 char const* workspace_core::broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept {
-  if (!(list.active <= list.count && list.count <= list.room)) return "active <= count <= room";
+  if (list.active > list.count || list.count > list.room) return "active <= count <= room";
   if (list.slots[list.count].limit != 0) return "the slot behind the last has limit 0";
   for (std::size_t i = 0; i < list.count; ++i) {
     slot const& one = list.slots[i];
-    if (!(one.limit <= one.peak && one.peak <= one.capacity)) return "limit <= peak <= capacity";
+    if (one.limit > one.peak || one.peak > one.capacity) return "limit <= peak <= capacity";
     if (i < list.active && one.size > one.capacity) return "size <= capacity while it is handed out";
     held_bytes += bytes_of(list, one.capacity);
   }

@@ -170,8 +170,8 @@ class acquisition {
 
   /// Packed bits, 64 to a word, in row-major order.
   template <std::integral... Extents>
-  [[nodiscard, gnu::always_inline]] bits_view<1 + sizeof...(Extents)> bits(located_extent first,
-                                                       Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+  [[nodiscard, gnu::always_inline]] bits_view<1 + sizeof...(Extents)> bits(
+      located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     const std::array extents{first.value, checked_extent(rest)...};
     slot& memory = claim_words(extents, first.where);
     return {reinterpret_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};

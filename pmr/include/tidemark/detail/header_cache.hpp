@@ -17,7 +17,7 @@ inline constexpr std::size_t tensor_rank_max = 8;
 
 /// One header, with room for its extents.
 struct tensor_header {
-  dl_tensor tensor{};
+  dl_tensor tensor;        // set with the shape, before anybody sees it
   void* memory = nullptr;  // what tensor.data is while the tensor is live
   bool column_major = false;
   std::array<std::int64_t, tensor_rank_max> shape{};

@@ -28,7 +28,7 @@ namespace tidemark::detail {
 inline constexpr unsigned char rewound_fill = 0xDD;
 
 /// Whether any tool is told; if not, the functions below are nothing.
-inline constexpr bool tools_are_told = TIDEMARK_ASAN != 0 || TIDEMARK_MSAN != 0 || TIDEMARK_VALGRIND != 0;
+inline constexpr bool tools_are_told = TIDEMARK_ASAN + TIDEMARK_MSAN + TIDEMARK_VALGRIND > 0;
 
 /// Nobody may touch these bytes until they are handed out.
 inline void withhold([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std::size_t bytes) noexcept {

@@ -76,6 +76,7 @@ class workspace_core {
   /// Begins a scope. @param parity 0 for a scope, 1 for a checkpoint. @param counts how many it is to save at once, for
   /// which there is room then. @throws std::bad_alloc if the log has to grow and cannot; nothing has changed then.
   opened open(std::uint64_t parity, std::size_t counts) {
+    // NOLINTNEXTLINE(modernize-use-integer-sign-comparison): log_end_ <= log_limit_
     if (static_cast<std::size_t>(log_limit_ - log_end_) <= counts) [[unlikely]]
       grow_log(counts);
     const std::uint64_t frame = (last_frame_ += 2) | parity;
@@ -178,7 +179,7 @@ class workspace_core {
   /// @throws std::logic_error if the memory is not the host's.
   void require_host_memory(char const* call) const;
   /// Writes an element's bytes to the whole of the slot's newest request. @throws what `device_fill` throws.
-  void fill(slot_list const& list, slot const& memory, void const* element, std::size_t element_bytes);
+  void fill(slot_list const& list, slot const& memory, void const* element, std::size_t element_bytes) const;
 
   [[nodiscard]] workspace_stats stats() const noexcept;
   template <class Visitor>
@@ -217,7 +218,7 @@ class workspace_core {
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
   TIDEMARK_COLD bool ends_skipped(opened scope, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
-  void make_room(slot_list& list);
+  void make_room(slot_list& list) const;
   void grow_slot(slot_list const& list, slot& small, std::size_t n);
   [[noreturn]] void throw_out_of_memory(slot_list const& list, std::size_t bytes) const;
   void give_memory(slot_list const& list, slot& to, std::size_t n);
@@ -225,6 +226,7 @@ class workspace_core {
   void remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept;
   void free_list(slot_list& list) noexcept;
   void retire(slot_list& list, std::size_t from, std::source_location where) noexcept;
+  void poison(slot_list const& list, slot const& taken) const noexcept;
   void retire_all(std::source_location where) noexcept;
   void require_closed(char const* doing) const;
   void await(slot& of) noexcept;
