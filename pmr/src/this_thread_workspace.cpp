@@ -58,8 +58,8 @@ void workspace_lease::give_back::operator()(workspace* ws) const noexcept {
     ws->hand_over();  // … and from it to the next
     const std::scoped_lock lock{waiting().mutex};
     if (waiting().all.size() < waiting_max) waiting().all.push_back(std::move(leaving));
-  } catch (
-      ...) {  // NOLINT(bugprone-empty-catch): it is not kept where a scope is open, or there is no memory
+  } catch (...) {
+    return;  // it is not kept where a scope is open on it, or where there is no memory for the list
   }
 }
 
