@@ -69,6 +69,11 @@ class bit_view {
       return *this;
     }
     constexpr void flip() const noexcept { *word_ ^= mask_; }
+    /// Shows the search for escapes (`workspace::scope::returning`) where the bit is.
+    template <class Visit>
+    friend constexpr void visit_memory(reference const& bit, Visit&& visit) {
+      visit(bit.word_);
+    }
 
    private:
     friend class bit_view;

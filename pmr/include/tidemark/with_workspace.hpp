@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <type_traits>
 #include <utility>
@@ -47,6 +48,7 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
                                !detail::is_view<std::remove_cvref_t<result_type>>;
   if constexpr (looked_into) {
     result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
+    if constexpr (std::is_reference_v<result_type>) (void)scope.returning(std::addressof(result), where);
     return static_cast<result_type>(scope.returning(std::forward<result_type>(result), where));
   } else {
     return detail::call_in_scope(scope, std::forward<Body>(body));

@@ -6,6 +6,8 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <ranges>
 #include <source_location>
 #include <string>
@@ -74,12 +76,17 @@ class escape_search {
       look_at_range(value);
     } else if constexpr (tuple_like<T>) {
       std::apply([this](auto const&... parts) { ((*this)(parts), ...); }, value);
-    } else if constexpr (points_to_one<T>) {
-      if constexpr (requires { value.get(); }) {
-        look_at_pointer(value.get());
-      } else if (static_cast<bool>(value)) {
-        (*this)(*value);
+    } else if constexpr (requires { look_at_pointer(value.get()); }) {
+      look_at_pointer(value.get());
+      if constexpr (points_to_one<T>) {
+        if (static_cast<bool>(value)) (*this)(*value);
       }
+    } else if constexpr (points_to_one<T>) {
+      if (static_cast<bool>(value)) (*this)(*value);
+    } else if constexpr (std::contiguous_iterator<T>) {
+      look_at_pointer(std::to_address(value));
+    } else if constexpr (requires { look_at(value.data_handle(), value.mapping().required_span_size()); }) {
+      look_at(value.data_handle(), value.mapping().required_span_size() * sizeof(*value.data_handle()));
     }
   }
 
@@ -91,10 +98,8 @@ class escape_search {
     if (pointer == nullptr) return;
     if constexpr (std::is_same_v<std::remove_cv_t<T>, dl_tensor>) {
       (*this)(*pointer);
-    } else if constexpr (std::is_void_v<T>) {
-      look_at(pointer, 1);
-    } else if constexpr (std::is_object_v<T>) {
-      look_at(const_cast<std::remove_cv_t<T>*>(pointer), sizeof(T));
+    } else if constexpr (!std::is_function_v<T>) {  // one byte, because T may be incomplete
+      look_at(const_cast<std::remove_cv_t<T>*>(pointer), 1);
     }
   }
 
@@ -120,7 +125,8 @@ class escape_search {
   }
 
   void look_at(void const* first, std::size_t bytes) {
-    if (found_.taken == nullptr && first != nullptr) found_ = core_->find_overlap(place_, first, bytes);
+    if (found_.taken == nullptr && first != nullptr && bytes > 0)
+      found_ = core_->find_overlap(place_, first, bytes);
   }
 
   workspace_core const* core_;
