@@ -37,6 +37,7 @@ slot_life* take_slot_life(char const* workspace) {
   }
   if (life == nullptr) life = new slot_life;
   life->next_free = nullptr;
+  life->first = life->generation;
   std::snprintf(life->workspace, sizeof life->workspace, "%s", workspace);
   return life;
 }
@@ -49,8 +50,9 @@ void give_slot_life(slot_life* life) noexcept {
 }
 
 void checked_life::throw_stale(char const* element, std::size_t const* extents, std::size_t rank) const {
-  std::string text = std::string{"workspace '"} + slot_->workspace +
-                     "': " + shape_text(element, extents, rank) + " acquired at " + place(acquired_) +
+  const bool is_the_views = generation_ >= slot_->first;  // the name in the record
+  std::string text = (is_the_views ? std::string{"workspace '"} + slot_->workspace + "': " : "workspace: ") +
+                     shape_text(element, extents, rank) + " acquired at " + place(acquired_) +
                      " is used after its memory was taken back";
   if (slot_->generation == generation_ + 1) text += " by the end of the scope at " + place(slot_->ended);
   throw stale_view{text + "; copy what is to outlive the scope, or acquire it from the scope around it"};

@@ -241,11 +241,18 @@ bool workspace_core::ends_skipped(opened scope, std::source_location where) noex
     return false;  // ended by another
   const auto inside = std::count_if(entry + 1, static_cast<saved_count const*>(log_end_),
                                     [](saved_count const& other) { return other.list == nullptr; });
-  report_warning(
-      warning_kind::skipped_rewind, options_.name,
-      "workspace '%s': the scope at %s:%u ended while %td scopes or checkpoints inside it were open; they "
-      "ended with it",
-      options_.name, where.file_name(), static_cast<unsigned>(where.line()), inside);
+  if (checked_) {
+    report_warning(
+        warning_kind::skipped_rewind, options_.name,
+        "workspace '%s': the scope at %s:%u ended while %td scopes or checkpoints inside it were open; they "
+        "ended with it",
+        options_.name, where.file_name(), static_cast<unsigned>(where.line()), inside);
+  } else {  // level 0 does not know where
+    report_warning(warning_kind::skipped_rewind, options_.name,
+                   "workspace '%s': a scope ended while %td scopes or checkpoints inside it were open; they "
+                   "ended with it",
+                   options_.name, inside);
+  }
   return true;
 }
 

@@ -17,6 +17,7 @@ namespace tidemark::detail {
 /// by other slots, and a generation never comes back. Thread-safety: that of the workspace.
 struct slot_life {
   std::uint64_t generation = 0;   // goes up each time the memory is taken back
+  std::uint64_t first = 0;        // the generation in which it became the present slot's
   std::source_location acquired;  // where the newest view was asked for
   std::source_location ended;     // where the scope was opened that ended the generation before this one
   char workspace[32] = "";        // its name, cut short; a copy, because views may outlive the text
