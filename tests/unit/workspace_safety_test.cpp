@@ -89,14 +89,14 @@ void on_another_thread(std::function<void()> const& body) { std::thread{body}.jo
 
 static_assert(!unchecked_workspace::checked && checked_workspace::checked);
 static_assert(!std::is_same_v<unchecked_workspace, checked_workspace>, "the level is part of the type");
-static_assert(std::is_same_v<unchecked_workspace::view<double, 3>, tensor_view<double, 3> >,
+static_assert(std::is_same_v<unchecked_workspace::view<double, 3>, tensor_view<double, 3>>,
               "at level 0 a view is the one that anybody can make");
 static_assert(sizeof(unchecked_workspace::view<double, 3>) == sizeof(double*) + 3 * sizeof(std::size_t));
 static_assert(sizeof(unchecked_workspace::bits_view<2>) == sizeof(void*) + 2 * sizeof(std::size_t));
 static_assert(sizeof(checked_workspace::view<double>) > sizeof(unchecked_workspace::view<double>));
 static_assert(sizeof(unchecked_scope) == 3 * sizeof(void*), "a scope does not know where it was opened");
-static_assert(noexcept(std::declval<unchecked_workspace::view<double> >()[0]));
-static_assert(!noexcept(std::declval<checked_workspace::view<double> >()[0]));
+static_assert(noexcept(std::declval<unchecked_workspace::view<double>>()[0]));
+static_assert(!noexcept(std::declval<checked_workspace::view<double>>()[0]));
 
 TEST(workspace_level_0, leaves_memory_as_it_was_when_it_takes_it_back) {
   unchecked_workspace ws;
@@ -468,10 +468,22 @@ TEST(workspace_result, that_is_a_view_says_at_its_first_use_what_it_was) {
 TEST(workspace_result, that_is_a_view_can_be_copied_and_the_copy_knows_the_same) {
   checked_workspace ws;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
-  std::optional<std::remove_cv_t<decltype(late)> > copy;
+  std::optional<std::remove_cv_t<decltype(late)>> copy;
   EXPECT_NO_THROW(copy = late);
   EXPECT_EQ(thrown_by<stale_view>([&] { (void)copy->data(); }),
             thrown_by<stale_view>([&] { (void)late.data(); }));
+}
+
+TEST(workspace_result, that_is_a_view_without_a_guard_is_an_escape) {
+  checked_workspace ws;
+  const auto unguarded = [](checked_scope& scope) -> tensor_view<double, 1> {
+    return scope.acquire<double>(6);
+  };
+  EXPECT_THROW((void)with_workspace(ws, unguarded), workspace_escape);
+  const auto unguarded_bits = [](checked_scope& scope) {
+    return bit_view<>{scope.bits(6).words().data(), {6}};
+  };
+  EXPECT_THROW((void)with_workspace(ws, unguarded_bits), workspace_escape);
 }
 
 TEST(workspace_result, that_is_a_view_keeps_no_memory) {
@@ -563,7 +575,7 @@ TEST(workspace_escapes, are_views_that_are_returned_by_hand) {
 }
 
 TEST(workspace_escapes, are_ranges_of_what_escapes) {
-  expect_escape([](checked_scope& scope) { return std::map<int, std::span<double> >{{1, acquired(scope)}}; });
+  expect_escape([](checked_scope& scope) { return std::map<int, std::span<double>>{{1, acquired(scope)}}; });
   expect_escape([](checked_scope& scope) { return std::map<double*, int>{{acquired(scope).data(), 1}}; });
   expect_escape([](checked_scope& scope) { return std::set<double const*>{acquired(scope).data()}; });
   expect_escape([](checked_scope& scope) {
@@ -572,12 +584,12 @@ TEST(workspace_escapes, are_ranges_of_what_escapes) {
 }
 
 TEST(workspace_escapes, are_looked_for_behind_what_may_be_there) {
-  using choice = std::variant<int, std::span<double> >;
+  using choice = std::variant<int, std::span<double>>;
   expect_escape([](checked_scope& scope) { return std::optional{acquired(scope)}; });
   expect_escape([](checked_scope& scope) { return choice{acquired(scope)}; });
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), choice{1}; });
-  expect_escape([](checked_scope& scope) { return std::make_unique<std::span<double> >(acquired(scope)); });
-  expect_escape([](checked_scope& scope) { return std::make_shared<std::span<double> >(acquired(scope)); });
+  expect_escape([](checked_scope& scope) { return std::make_unique<std::span<double>>(acquired(scope)); });
+  expect_escape([](checked_scope& scope) { return std::make_shared<std::span<double>>(acquired(scope)); });
   expect_escape([](checked_scope& scope) { return std::ref(acquired(scope)[3]); });
   expect_escape([](checked_scope& scope) {
     return std::optional{std::tuple{1, std::vector{std::pair{2, acquired(scope)}}}};
@@ -654,9 +666,9 @@ TEST(workspace_escapes, are_not_pointers_and_spans_to_nothing) {
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span<double>{}; });
   expect_no_escape([](checked_scope& scope) { return acquired(scope).subspan(3, 0); });
   expect_no_escape(
-      [](checked_scope& scope) { return (void)acquired(scope), std::optional<std::span<double> >{}; });
+      [](checked_scope& scope) { return (void)acquired(scope), std::optional<std::span<double>>{}; });
   expect_no_escape(
-      [](checked_scope& scope) { return (void)acquired(scope), std::unique_ptr<std::span<double> >{}; });
+      [](checked_scope& scope) { return (void)acquired(scope), std::unique_ptr<std::span<double>>{}; });
 }
 
 TEST(workspace_escapes, are_not_memory_of_others) {
@@ -800,16 +812,16 @@ concept can_be_given_extents =
     requires(View view) { view.extent(0) = 3; } || requires(View view) { view.size() = 3; } ||
     requires(View view) { view.data() = nullptr; };
 
-static_assert(can_grow<std::vector<int> >, "the test can tell");
+static_assert(can_grow<std::vector<int>>, "the test can tell");
 static_assert(can_be_given_extents<dl_tensor> == false);
 template <class View>
 constexpr bool has_fixed_structure =
     !can_grow<View> && !can_be_given_extents<View> && !std::is_assignable_v<View&, std::size_t>;
-static_assert(has_fixed_structure<unchecked_workspace::view<double> >);
-static_assert(has_fixed_structure<checked_workspace::view<double> >);
-static_assert(has_fixed_structure<checked_workspace::view<double, 3, column_major> >);
-static_assert(has_fixed_structure<unchecked_workspace::bits_view<> >);
-static_assert(has_fixed_structure<checked_workspace::bits_view<2> >);
+static_assert(has_fixed_structure<unchecked_workspace::view<double>>);
+static_assert(has_fixed_structure<checked_workspace::view<double>>);
+static_assert(has_fixed_structure<checked_workspace::view<double, 3, column_major>>);
+static_assert(has_fixed_structure<unchecked_workspace::bits_view<>>);
+static_assert(has_fixed_structure<checked_workspace::bits_view<2>>);
 
 TEST(workspace_structure, is_out_of_reach_of_who_has_a_view) {
   checked_workspace ws;

@@ -45,7 +45,7 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
   basic_workspace_scope<Policy, Types...> scope{ws, where};
   using result_type = decltype(detail::call_in_scope(scope, std::forward<Body>(body)));
   constexpr bool looked_into = basic_workspace<Policy>::checked && !std::is_void_v<result_type> &&
-                               !detail::is_view<std::remove_cvref_t<result_type>>;
+                               !detail::guards_itself<std::remove_cvref_t<result_type>>;
   if constexpr (looked_into) {
     result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
     if constexpr (std::is_reference_v<result_type>) (void)scope.returning(std::addressof(result), where);

@@ -32,6 +32,14 @@ inline constexpr bool is_view<tensor_view<T, Rank, Layout, Life>> = true;
 template <std::size_t Rank, class Life>
 inline constexpr bool is_view<bit_view<Rank, Life>> = true;
 
+/// Views that know when their memory was taken back, and say so.
+template <class T>
+inline constexpr bool guards_itself = false;
+template <class T, std::size_t Rank, class Layout, class Life>
+inline constexpr bool guards_itself<tensor_view<T, Rank, Layout, Life>> = Life::checks;
+template <std::size_t Rank, class Life>
+inline constexpr bool guards_itself<bit_view<Rank, Life>> = Life::checks;
+
 template <class T>
 inline constexpr bool is_variant = false;
 template <class... Types>
