@@ -219,6 +219,12 @@ std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
   return std::max(options_.alignment, list.element->align);
 }
 
+void workspace_core::take_back_newest(slot_list& list) noexcept {
+  slot const& newest = list.slots[--list.active];
+  if (options_.host_memory)
+    withhold(reinterpret_cast<std::uintptr_t>(newest.data), bytes_of(list, newest.capacity));
+}
+
 slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
   if (i >= others_room_) {
     const std::size_t room = std::max(i + 1, 2 * others_room_);
@@ -506,12 +512,17 @@ void workspace_core::require_host_memory(char const* call) const {
                          " writes element by element, and its memory is not the host's"};
 }
 
-void workspace_core::fill(slot_list const& list, slot const& memory, void const* element,
+void workspace_core::fill(slot_list& list, slot const& newest, void const* element,
                           std::size_t element_bytes) {
-  const std::size_t bytes = bytes_of(list, memory.size);
-  if (options_.host_memory) return fill_pattern(memory.data, bytes, element, element_bytes);
-  if (bytes > 0)
-    options_.fill.call(options_.fill.context, memory.data, bytes / element_bytes, element, element_bytes);
+  const std::size_t bytes = bytes_of(list, newest.size);
+  if (options_.host_memory) return fill_pattern(newest.data, bytes, element, element_bytes);
+  if (bytes == 0) return;
+  try {
+    options_.fill.call(options_.fill.context, newest.data, bytes / element_bytes, element, element_bytes);
+  } catch (...) {
+    take_back_newest(list);
+    throw;
+  }
 }
 
 workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexcept {
