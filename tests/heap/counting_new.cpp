@@ -11,27 +11,48 @@ using tidemark::test::mallocs;
 using tidemark::test::news;
 using tidemark::test::news_max;
 
-void* operator new(std::size_t bytes) {
-  if (++news > news_max) throw std::bad_alloc{};
-  if (void* block = std::malloc(bytes)) return block;
-  throw std::bad_alloc{};
-}
-void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
-  ++news;
-  return std::malloc(bytes);
-}
-// What std::pmr::new_delete_resource() calls.
-void* operator new(std::size_t bytes, std::align_val_t align) {
-  if (++news > news_max) throw std::bad_alloc{};
+namespace {
+
+void* counted(std::size_t bytes) noexcept { return ++news > news_max ? nullptr : std::malloc(bytes); }
+void* counted(std::size_t bytes, std::align_val_t align) noexcept {
   const auto multiple = static_cast<std::size_t>(align);
-  if (void* block = std::aligned_alloc(multiple, (bytes + multiple - 1) / multiple * multiple)) return block;
-  throw std::bad_alloc{};
+  return ++news > news_max ? nullptr
+                           : std::aligned_alloc(multiple, (bytes + multiple - 1) / multiple * multiple);
 }
-void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void* or_throw(void* block) {
+  if (block == nullptr) throw std::bad_alloc{};
+  return block;
+}
+
+}  // namespace
+
+// All forms, because a sanitizer's runtime has its own of those that are not here.
+void* operator new(std::size_t bytes) { return or_throw(counted(bytes)); }
+void* operator new[](std::size_t bytes) { return or_throw(counted(bytes)); }
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept { return counted(bytes); }
+void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept { return counted(bytes); }
+// The first of these is what std::pmr::new_delete_resource() calls.
+void* operator new(std::size_t bytes, std::align_val_t align) { return or_throw(counted(bytes, align)); }
+void* operator new[](std::size_t bytes, std::align_val_t align) { return or_throw(counted(bytes, align)); }
+void* operator new(std::size_t bytes, std::align_val_t align, std::nothrow_t const&) noexcept {
+  return counted(bytes, align);
+}
+void* operator new[](std::size_t bytes, std::align_val_t align, std::nothrow_t const&) noexcept {
+  return counted(bytes, align);
+}
+
 void operator delete(void* block) noexcept { std::free(block); }
+void operator delete[](void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::nothrow_t const&) noexcept { std::free(block); }
+void operator delete[](void* block, std::nothrow_t const&) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t, std::nothrow_t const&) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t, std::nothrow_t const&) noexcept { std::free(block); }
 
 #if TIDEMARK_COUNTS_MALLOC
 // glibc's own, under the names by which it calls them itself; what they return its free() takes back.
