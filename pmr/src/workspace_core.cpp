@@ -219,6 +219,12 @@ std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
   return std::max(options_.alignment, list.element->align);
 }
 
+void workspace_core::take_back_newest(slot_list& list) noexcept {
+  slot const& newest = list.slots[--list.active];
+  if (options_.host_memory)
+    withhold(reinterpret_cast<std::uintptr_t>(newest.data), bytes_of(list, newest.capacity));
+}
+
 slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
   if (i >= others_room_) {
     const std::size_t room = std::max(i + 1, 2 * others_room_);
@@ -303,7 +309,7 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
 void workspace_core::poison(slot_list const& list, slot const& taken) const noexcept {
   if (!options_.host_memory && options_.fill.call == nullptr) return;
   try {
-    fill(list, taken, list.element->poison, list.element->poison_bytes);
+    write(list, taken, list.element->poison, list.element->poison_bytes);
   } catch (...) {
     return;  // the memory keeps what it had: that late use is seen is an extra
   }
@@ -515,12 +521,22 @@ void workspace_core::require_host_memory(char const* call) const {
                          " writes element by element, and its memory is not the host's"};
 }
 
-void workspace_core::fill(slot_list const& list, slot const& memory, void const* element,
-                          std::size_t element_bytes) const {
-  const std::size_t bytes = bytes_of(list, memory.size);
+void workspace_core::write(slot_list const& list, slot const& of, void const* element,
+                           std::size_t element_bytes) const {
+  const std::size_t bytes = bytes_of(list, of.size);
   if (bytes == 0) return;
-  if (options_.host_memory) fill_pattern(memory.data, bytes, element, element_bytes);
-  else options_.fill.call(options_.fill.context, memory.data, bytes / element_bytes, element, element_bytes);
+  if (options_.host_memory) fill_pattern(of.data, bytes, element, element_bytes);
+  else options_.fill.call(options_.fill.context, of.data, bytes / element_bytes, element, element_bytes);
+}
+
+void workspace_core::fill(slot_list& list, slot const& newest, void const* element,
+                          std::size_t element_bytes) {
+  try {
+    write(list, newest, element, element_bytes);
+  } catch (...) {
+    take_back_newest(list);
+    throw;
+  }
 }
 
 workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexcept {

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdlib>
 #include <limits>
 #include <memory_resource>
 #include <new>
@@ -16,35 +15,13 @@
 
 #include <tidemark/tidemark.hpp>
 
-namespace {
-thread_local std::size_t news = 0;
-thread_local std::size_t news_max = std::numeric_limits<std::size_t>::max();  // those beyond it fail
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  if (++news > news_max) throw std::bad_alloc{};
-  if (void* block = std::malloc(bytes)) return block;
-  throw std::bad_alloc{};
-}
-void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
-  ++news;
-  return std::malloc(bytes);
-}
-// What std::pmr::new_delete_resource() calls.
-void* operator new(std::size_t bytes, std::align_val_t align) {
-  if (++news > news_max) throw std::bad_alloc{};
-  const auto multiple = static_cast<std::size_t>(align);
-  if (void* block = std::aligned_alloc(multiple, (bytes + multiple - 1) / multiple * multiple)) return block;
-  throw std::bad_alloc{};
-}
-void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
-void operator delete(void* block, std::nothrow_t const&) noexcept { std::free(block); }
+#include "counting_new.hpp"
 
 namespace tidemark {
 namespace {
+
+using test::news;
+using test::news_max;
 
 TEST(heap, an_arena_within_its_first_chunk_never_allocates) {
   const std::size_t before = news;

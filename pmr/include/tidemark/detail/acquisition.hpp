@@ -205,8 +205,8 @@ class acquisition {
       std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
     static_assert(Rank <= tensor_rank_max, "a tensor header has room for 8 extents");
     slot& memory = source().template claim<T>(elements_of(extents), where);
-    return &source().core().header(memory, extents.data(), Rank, std::is_same_v<Layout, column_major>,
-                                   dl_data_type_of<T>);
+    return &source().core().header(source().template list<T>(), memory, extents.data(), Rank,
+                                   std::is_same_v<Layout, column_major>, dl_data_type_of<T>);
   }
 
  private:

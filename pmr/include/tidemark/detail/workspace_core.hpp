@@ -160,10 +160,16 @@ class workspace_core {
   /// From now on, slots that the scope at `place` handed out wait for the fence before they are used again.
   /// Waits for it here if there is no memory to remember it.
   void put_behind(std::size_t place, reuse_fence fence) noexcept;
-  /// The header for the slot's newest request. @throws std::bad_alloc if there is none and no memory for one.
-  dl_tensor& header(slot& of, std::size_t const* extents, std::size_t rank, bool column_major,
-                    dl_data_type type) {
-    return find_header(of.headers, {of.data, extents, rank, column_major, type}, headers_);
+  /// The header for the list's newest request. @throws std::bad_alloc if there is none and no memory for one; the slot
+  /// is taken back then.
+  dl_tensor& header(slot_list& list, slot& newest, std::size_t const* extents, std::size_t rank,
+                    bool column_major, dl_data_type type) {
+    try {
+      return find_header(newest.headers, {newest.data, extents, rank, column_major, type}, headers_);
+    } catch (...) {
+      take_back_newest(list);
+      throw;
+    }
   }
   /// The slot that was handed out since the entry at `place` and overlaps these bytes; null: there is none.
   struct overlap {
@@ -178,8 +184,9 @@ class workspace_core {
   void require_fill(char const* call) const;
   /// @throws std::logic_error if the memory is not the host's.
   void require_host_memory(char const* call) const;
-  /// Writes an element's bytes to the whole of the slot's newest request. @throws what `device_fill` throws.
-  void fill(slot_list const& list, slot const& memory, void const* element, std::size_t element_bytes) const;
+  /// Writes an element's bytes to the whole of the list's newest request. @throws what `device_fill` throws; the slot is
+  /// taken back then.
+  void fill(slot_list& list, slot const& newest, void const* element, std::size_t element_bytes);
 
   [[nodiscard]] workspace_stats stats() const noexcept;
   template <class Visitor>
@@ -216,6 +223,7 @@ class workspace_core {
   TIDEMARK_COLD void grow_log(std::size_t counts);
   TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
+  TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;
   TIDEMARK_COLD bool ends_skipped(opened scope, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void make_room(slot_list& list) const;
@@ -226,6 +234,7 @@ class workspace_core {
   void remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept;
   void free_list(slot_list& list) noexcept;
   void retire(slot_list& list, std::size_t from, std::source_location where) noexcept;
+  void write(slot_list const& list, slot const& of, void const* element, std::size_t element_bytes) const;
   void poison(slot_list const& list, slot const& taken) const noexcept;
   void retire_all(std::source_location where) noexcept;
   void require_closed(char const* doing) const;
