@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -241,11 +242,15 @@ bool workspace_core::ends_skipped(opened scope, std::source_location where) noex
     return false;  // ended by another
   const auto inside = std::count_if(entry + 1, static_cast<saved_count const*>(log_end_),
                                     [](saved_count const& other) { return other.list == nullptr; });
+  char place[256] = "a scope";  // which one is known at level 1 only
+  if (where.line() != 0) {
+    std::snprintf(place, sizeof place, "the scope at %s:%u", where.file_name(),
+                  static_cast<unsigned>(where.line()));
+  }
   report_warning(
       warning_kind::skipped_rewind, options_.name,
-      "workspace '%s': the scope at %s:%u ended while %td scopes or checkpoints inside it were open; they "
-      "ended with it",
-      options_.name, where.file_name(), static_cast<unsigned>(where.line()), inside);
+      "workspace '%s': %s ended while %td scopes or checkpoints inside it were open; they ended with it",
+      options_.name, place, inside);
   return true;
 }
 
@@ -253,12 +258,12 @@ void workspace_core::rewind(std::source_location where) noexcept {
   saved_count* entry = log_end_;
   while (entry != log_ && entry[-1].list != nullptr) --entry;
   if (entry == log_) return retire_all(where);
-  --entry;
-  const saved_count begun = *entry;
-  close<true>({place_of(entry), begun.value}, where);
-  if (is_checkpoint(begun)) return;
-  *log_end_++ = begun;  // a scope goes on, until its object ends it
-  frame_ = begun.value;
+  if (is_checkpoint(entry[-1])) return close<true>({place_of(entry - 1), entry[-1].value}, where);
+  // A scope goes on, until its object ends it. Its log stays: it may take types for saved that it was opened with.
+  for (; entry != log_end_; ++entry) {
+    retire(*entry->list, entry->value, where);
+    entry->list->active = entry->value;
+  }
 }
 
 void workspace_core::retire_all(std::source_location where) noexcept {
