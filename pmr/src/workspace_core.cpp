@@ -161,7 +161,7 @@ void workspace_core::make_room(slot_list& list) {
 }
 
 // A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the sum of
-// all its memories is at most three times the last. Nothing is copied, because nothing in it is live.
+// all its memories is about three times the last. Nothing is copied, because nothing in it is live.
 void workspace_core::grow_slot(slot_list const& list, slot& small, std::size_t n) {
   if (n == 0) return;
   if (small.capacity > 0) {
@@ -236,11 +236,15 @@ slot_list& workspace_core::add_other(std::size_t i, element_info const& element)
   return *others_[i];
 }
 
-bool workspace_core::ends_skipped(opened scope, std::source_location where) noexcept {
+// Its entry may be gone, if another has ended it, and another's entry be in its place.
+bool workspace_core::is_open(opened scope) const noexcept {
   saved_count const* const entry = at(scope.place);
-  if (entry >= log_end_ || entry->list != nullptr || entry->value != scope.frame)
-    return false;  // ended by another
-  const auto inside = std::count_if(entry + 1, static_cast<saved_count const*>(log_end_),
+  return entry < log_end_ && entry->list == nullptr && entry->value == scope.frame;
+}
+
+bool workspace_core::ends_skipped(opened scope, std::source_location where) noexcept {
+  if (!is_open(scope)) return false;
+  const auto inside = std::count_if(at(scope.place) + 1, log_end_,
                                     [](saved_count const& other) { return other.list == nullptr; });
   char place[256] = "a scope";  // which one is known at level 1 only
   if (where.line() != 0) {
@@ -303,6 +307,12 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
   list.active = std::min(list.active, from);
   trim_summary unasked;
   remove_slots(list, list.active, unasked);
+}
+
+void workspace_core::put_back(slot_list& list) noexcept {
+  const std::size_t from = list.active - 1;
+  retire(list, from, {});
+  list.active = from;
 }
 
 bool workspace_core::scopes_are_open() const noexcept {
@@ -441,18 +451,18 @@ void workspace_core::sweep() noexcept {
   if ((wanted & wants_compact) != 0) compact(sweep_compaction(), measure::largest);
 }
 
-void workspace_core::put_behind(std::size_t place, reuse_fence fence) noexcept {
+void workspace_core::put_behind(opened scope, reuse_fence fence) noexcept {
   forget_fences_that_are_done();
   if (fence.done()) return;
+  if (!is_open(scope)) return fence.wait();
   try {
     fences_.push_back({last_fence_ + 1, {}});
   } catch (...) {
-    fence.wait();
-    return;
+    return fence.wait();
   }
   fences_.back().fence = std::move(fence);
   ++last_fence_;
-  for (saved_count const* entry = at(place) + 1; entry != log_end_; ++entry) {
+  for (saved_count const* entry = at(scope.place) + 1; entry != log_end_; ++entry) {
     if (entry->list == nullptr) continue;
     for (std::size_t i = entry->value; i < entry->list->active; ++i) {
       slot& busy = entry->list->slots[i];

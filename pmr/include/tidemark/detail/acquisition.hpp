@@ -211,8 +211,13 @@ class acquisition {
       TIDEMARK_LIFETIMEBOUND {
     static_assert(Rank <= tensor_rank_max, "a tensor header has room for 8 extents");
     slot& memory = source().template claim<T>(elements_of(extents), where);
-    return &source().core().header(memory, extents.data(), Rank, std::is_same_v<Layout, column_major>,
-                                   dl_data_type_of<T>);
+    try {
+      return &source().core().header(memory, extents.data(), Rank, std::is_same_v<Layout, column_major>,
+                                     dl_data_type_of<T>);
+    } catch (...) {
+      source().core().put_back(source().template list<T>());
+      throw;
+    }
   }
 
  private:

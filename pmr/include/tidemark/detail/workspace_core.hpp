@@ -142,6 +142,9 @@ class workspace_core {
     return add_other(i, element);
   }
 
+  /// Takes the list's newest slot back, which nobody has seen.
+  TIDEMARK_COLD void put_back(slot_list& list) noexcept;
+
   // What is done seldom. `workspace.hpp` documents what these do.
 
   void rewind(std::source_location where) noexcept;
@@ -155,9 +158,9 @@ class workspace_core {
   enum class measure { newest, largest };
   compact_summary compact(compact_options const& options, measure by) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
-  /// From now on, slots that the scope at `place` handed out wait for the fence before they are used again.
-  /// Waits for it here if there is no memory to remember it.
-  void put_behind(std::size_t place, reuse_fence fence) noexcept;
+  /// From now on, slots that the scope handed out wait for the fence before they are used again. Waits for it here if
+  /// there is no memory to remember it, or if the scope was ended by another, which has taken its slots back.
+  void put_behind(opened scope, reuse_fence fence) noexcept;
   /// The header for the slot's newest request. @throws std::bad_alloc if there is none and no memory for one.
   dl_tensor& header(slot& of, std::size_t const* extents, std::size_t rank, bool column_major,
                     dl_data_type type) {
@@ -214,6 +217,7 @@ class workspace_core {
   TIDEMARK_COLD void grow_log(std::size_t counts);
   TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
+  [[nodiscard]] bool is_open(opened scope) const noexcept;
   TIDEMARK_COLD bool ends_skipped(opened scope, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void make_room(slot_list& list);
