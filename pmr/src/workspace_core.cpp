@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -160,7 +161,7 @@ void workspace_core::make_room(slot_list& list) const {
 }
 
 // A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the sum of
-// all its memories is at most three times the last. Nothing is copied, because nothing in it is live.
+// all its memories is about three times the last. Nothing is copied, because nothing in it is live.
 void workspace_core::grow_slot(slot_list const& list, slot& small, std::size_t n) {
   if (n == 0) return;
   if (small.capacity > 0) {
@@ -220,9 +221,9 @@ std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
 }
 
 void workspace_core::take_back_newest(slot_list& list) noexcept {
-  slot const& newest = list.slots[--list.active];
-  if (options_.host_memory)
-    withhold(reinterpret_cast<std::uintptr_t>(newest.data), bytes_of(list, newest.capacity));
+  const std::size_t from = list.active - 1;
+  retire(list, from, {});
+  list.active = from;
 }
 
 slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
@@ -241,24 +242,25 @@ slot_list& workspace_core::add_other(std::size_t i, element_info const& element)
   return *others_[i];
 }
 
-bool workspace_core::ends_skipped(opened scope, std::source_location where) noexcept {
+// Its entry may be gone, if another has ended it, and another's entry be in its place.
+bool workspace_core::is_open(opened scope) const noexcept {
   saved_count const* const entry = at(scope.place);
-  if (entry >= log_end_ || entry->list != nullptr || entry->value != scope.frame)
-    return false;  // ended by another
-  const auto inside = std::count_if(entry + 1, static_cast<saved_count const*>(log_end_),
+  return entry < log_end_ && entry->list == nullptr && entry->value == scope.frame;
+}
+
+bool workspace_core::ends_skipped(opened scope, std::source_location where) noexcept {
+  if (!is_open(scope)) return false;
+  const auto inside = std::count_if(at(scope.place) + 1, log_end_,
                                     [](saved_count const& other) { return other.list == nullptr; });
-  if (checked_) {
-    report_warning(
-        warning_kind::skipped_rewind, options_.name,
-        "workspace '%s': the scope at %s:%u ended while %td scopes or checkpoints inside it were open; they "
-        "ended with it",
-        options_.name, where.file_name(), static_cast<unsigned>(where.line()), inside);
-  } else {  // level 0 does not know where
-    report_warning(warning_kind::skipped_rewind, options_.name,
-                   "workspace '%s': a scope ended while %td scopes or checkpoints inside it were open; they "
-                   "ended with it",
-                   options_.name, inside);
+  char place[256] = "a scope";  // which one is known at level 1 only
+  if (where.line() != 0) {
+    std::snprintf(place, sizeof place, "the scope at %s:%u", where.file_name(),
+                  static_cast<unsigned>(where.line()));
   }
+  report_warning(
+      warning_kind::skipped_rewind, options_.name,
+      "workspace '%s': %s ended while %td scopes or checkpoints inside it were open; they ended with it",
+      options_.name, place, inside);
   return true;
 }
 
@@ -269,12 +271,15 @@ void workspace_core::rewind(std::source_location where) noexcept {
     retire_all(where);
     return;
   }
-  --entry;
-  const saved_count begun = *entry;
-  close<true>({place_of(entry), begun.value}, where);
-  if (is_checkpoint(begun)) return;
-  *log_end_++ = begun;  // a scope goes on, until its object ends it
-  frame_ = begun.value;
+  if (is_checkpoint(entry[-1])) {
+    close<true>({place_of(entry - 1), entry[-1].value}, where);
+    return;
+  }
+  // A scope goes on, until its object ends it. Its log stays: it may take types for saved that it was opened with.
+  for (; entry != log_end_; ++entry) {
+    retire(*entry->list, entry->value, where);
+    entry->list->active = entry->value;
+  }
 }
 
 void workspace_core::retire_all(std::source_location where) noexcept {
@@ -451,9 +456,13 @@ void workspace_core::sweep() noexcept {
   if ((wanted & wants_compact) != 0) compact(sweep_compaction(), measure::largest);
 }
 
-void workspace_core::put_behind(std::size_t place, reuse_fence fence) noexcept {
+void workspace_core::put_behind(opened scope, reuse_fence fence) noexcept {
   forget_fences_that_are_done();
   if (fence.done()) return;
+  if (!is_open(scope)) {
+    fence.wait();
+    return;
+  }
   try {
     fences_.push_back({last_fence_ + 1, {}});
   } catch (...) {
@@ -462,7 +471,7 @@ void workspace_core::put_behind(std::size_t place, reuse_fence fence) noexcept {
   }
   fences_.back().fence = std::move(fence);
   ++last_fence_;
-  for (saved_count const* entry = at(place) + 1; entry != log_end_; ++entry) {
+  for (saved_count const* entry = at(scope.place) + 1; entry != log_end_; ++entry) {
     if (entry->list == nullptr) continue;
     for (std::size_t i = entry->value; i < entry->list->active; ++i) {
       slot& busy = entry->list->slots[i];

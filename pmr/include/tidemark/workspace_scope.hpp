@@ -77,7 +77,7 @@ class [[nodiscard]] basic_workspace_scope
   /// not. Waits here if there is no memory to remember the fence.
   void end_after(reuse_fence fence) noexcept {
     if (workspace_ == nullptr) return;
-    workspace_->core_.put_behind(opened_.place, std::move(fence));
+    workspace_->core_.put_behind(opened_, std::move(fence));
     end();
   }
 

@@ -157,9 +157,9 @@ class workspace_core {
   enum class measure { newest, largest };
   compact_summary compact(compact_options const& options, measure by) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
-  /// From now on, slots that the scope at `place` handed out wait for the fence before they are used again.
-  /// Waits for it here if there is no memory to remember it.
-  void put_behind(std::size_t place, reuse_fence fence) noexcept;
+  /// From now on, slots that the scope handed out wait for the fence before they are used again. Waits for it here if
+  /// there is no memory to remember it, or if the scope was ended by another, which has taken its slots back.
+  void put_behind(opened scope, reuse_fence fence) noexcept;
   /// The header for the list's newest request. @throws std::bad_alloc if there is none and no memory for one; the slot
   /// is taken back then.
   dl_tensor& header(slot_list& list, slot& newest, std::size_t const* extents, std::size_t rank,
@@ -223,7 +223,8 @@ class workspace_core {
   TIDEMARK_COLD void grow_log(std::size_t counts);
   TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
-  TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;
+  TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;  // which nobody has seen
+  [[nodiscard]] bool is_open(opened scope) const noexcept;
   TIDEMARK_COLD bool ends_skipped(opened scope, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void make_room(slot_list& list) const;
