@@ -119,10 +119,15 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   ~basic_workspace() = default;
 
   /// Begins a scope by hand, for code in which no object can stand for it; `rewind` ends it. Types that are named are
-  /// saved now, others when they are first acquired. @throws std::bad_alloc if its record finds no memory.
+  /// saved now, others when they are first acquired. As with scopes, an outermost one first does what the background
+  /// sweeper has asked for. @throws std::bad_alloc if its record finds no memory.
   template <class... Types>
   void checkpoint() {
     before_use("checkpoint");
+    if constexpr (Policy.sweeps) {
+      if (core_.is_to_sweep()) [[unlikely]]
+        core_.sweep();
+    }
     ((void)list<Types>(), ...);  // what may fail comes first
     core_.open(1, sizeof...(Types));
     (core_.save(list<Types>()), ...);
