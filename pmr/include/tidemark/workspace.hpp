@@ -219,7 +219,10 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   }
 
   /// Lets another thread be the one that uses it: the next one that does.
-  void hand_over() noexcept { core_.hand_over(); }
+  void hand_over() noexcept {
+    core_.hand_over();
+    if (unpooled_ != nullptr) unpooled_->hand_over();
+  }
   /// The options that hold, with the resources that null stood for.
   [[nodiscard]] workspace_options const& options() const noexcept { return core_.options(); }
   /// The resource that the memory of slots comes from.
