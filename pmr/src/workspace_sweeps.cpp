@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/workspace_sweeps.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
@@ -40,7 +41,10 @@ sweeper& the_sweeper() {
   return *one;
 }
 
+constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours{24 * 365};
+
 void tick_until_stopped(std::stop_token const& stop, std::chrono::nanoseconds interval) {
+  interval = std::min(interval, longest_wait);  // the time when it ends has to be a number
   std::mutex mutex;
   std::condition_variable_any timer;
   std::unique_lock lock{mutex};

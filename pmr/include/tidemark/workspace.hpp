@@ -120,10 +120,15 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   ~basic_workspace() = default;
 
   /// Begins a scope by hand, for code in which no object can stand for it; `rewind` ends it. Types that are named are
-  /// saved now, others when they are first acquired. @throws std::bad_alloc if its record finds no memory.
+  /// saved now, others when they are first acquired. As with scopes, an outermost one first does what the background
+  /// sweeper has asked for. @throws std::bad_alloc if its record finds no memory.
   template <class... Types>
   void checkpoint() {
     before_use("checkpoint");
+    if constexpr (Policy.sweeps) {
+      if (core_.is_to_sweep()) [[unlikely]]
+        core_.sweep();
+    }
     ((void)list<Types>(), ...);  // what may fail comes first
     core_.open(1, sizeof...(Types));
     (core_.save(list<Types>()), ...);
@@ -215,7 +220,10 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   }
 
   /// Lets another thread be the one that uses it: the next one that does.
-  void hand_over() noexcept { core_.hand_over(); }
+  void hand_over() noexcept {
+    core_.hand_over();
+    if (unpooled_ != nullptr) unpooled_->hand_over();
+  }
   /// The options that hold, with the resources that null stood for.
   [[nodiscard]] workspace_options const& options() const noexcept { return core_.options(); }
   /// The resource that the memory of slots comes from.
