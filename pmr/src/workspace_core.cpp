@@ -443,8 +443,9 @@ void workspace_core::compact(slot_list& list, compact_options const& options, me
     }
     free_memory(list, wide);
     wide = smaller;
-    wide.limit = wide.peak = std::min(smaller.peak, n);
-    wide.fence = 0;  // the memory is another
+    wide.peak = std::min(wide.peak, n);
+    wide.limit = std::min(wide.limit, n);  // 0 stays: a trim wants to notice its next use
+    wide.fence = 0;                        // the memory is another
     ++summary.slots;
     summary.bytes += saved;
   }

@@ -374,6 +374,19 @@ TYPED_TEST(workspace_memory, that_was_compacted_serves_its_request_again_without
   EXPECT_EQ(this->upstream.calls, calls + 1);
 }
 
+TYPED_TEST(workspace_memory, that_was_compacted_counts_for_the_recent_peak_when_it_is_used) {
+  const auto use = [&](std::size_t n) {
+    typename TypeParam::template scope<> scope{this->ws};
+    for (int i = 0; i < 3; ++i) (void)take<double>(scope, n);
+  };
+  use(1000), use(10);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 0u);
+  EXPECT_EQ(this->ws.compact({.least_bytes = 0}).slots, 3u);
+  use(10);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 0u);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 3u);
+}
+
 TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
   auto& ws = this->ws;
   make_wide<double>(ws, 2'000'000, 1000);
