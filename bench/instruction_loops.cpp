@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one loop n times, for callgrind to count: bench/instructions takes the slope between two values of n,
 // which is what one turn costs whatever the program does besides.
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <memory_resource>
+#include <utility>
 #include <vector>
 
 #include <tidemark/tidemark.hpp>
@@ -126,6 +128,251 @@ void access_buffer(std::size_t n, bool asks) {
   else turn(n, [&] { use(b->is_live() ? b->storage().address() : nullptr); });
 }
 
+// ---- workspaces -------------------------------------------------------------------------------------------
+
+/// As workspaces are where nothing is checked, whatever this program's configuration.
+template <bool Sweeps = true>
+using plain_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = Sweeps}>;
+
+/// How many elements, of which the compiler knows nothing.
+struct amounts {
+  std::size_t a = hidden(std::size_t{100}), b = hidden(std::size_t{200}), c = hidden(std::size_t{300});
+};
+
+template <std::size_t Number>
+struct other_element {
+  int value;
+};
+
+/// Types that have no list of their own, each with a slot.
+template <class Workspace, std::size_t... Numbers>
+void register_others(Workspace& ws, std::index_sequence<Numbers...>) {
+  typename Workspace::template scope<> scope{ws};
+  (use(scope.template acquire<other_element<Numbers>>(10).data()), ...);
+}
+
+template <class Scope>
+void acquire_three(Scope& scope, amounts const& n) {
+  use(scope.template acquire<double>(n.a).data());
+  use(scope.template acquire<double>(n.b).data());
+  use(scope.template acquire<double>(n.c).data());
+}
+
+/// A scope in which three arrays of double are acquired.
+template <class Workspace, class... Types>
+void workspace_scopes(std::size_t n, Workspace& ws) {
+  Workspace& hidden_ws = *hidden(&ws);
+  const amounts amount;
+  turn(n, [&] {
+    typename Workspace::template scope<Types...> scope{hidden_ws};
+    acquire_three(scope, amount);
+  });
+}
+
+/// A hundred acquisitions in a scope, beside which the scope is small.
+template <class... Types>
+void workspace_hundreds(std::size_t n) {
+  plain_workspace<> made;
+  plain_workspace<>& ws = *hidden(&made);
+  const amounts amount;
+  turn(n, [&] {
+    plain_workspace<>::scope<Types...> scope{ws};
+    for (int i = 0; i < 100; ++i) use(scope.template acquire<double>(amount.a).data());
+  });
+}
+
+/// Slots of one element type as they are written by hand where no library is at hand: the first `active` are in use,
+/// a scope is the number that were in use before it, and the size of what was asked for stands in the slot, so that
+/// memory that is too large can be found.
+struct hand_written_slots {
+  struct slot {
+    double* data;
+    std::size_t capacity, size;
+  };
+  static constexpr std::size_t room = 128;
+
+  double* acquire(std::size_t n) {
+    slot& next = slots[active];
+    if (n > next.capacity) [[unlikely]]
+      grow(next, n);
+    next.size = n;
+    ++active;
+    return next.data;
+  }
+  [[gnu::cold, gnu::noinline]] void grow(slot& small, std::size_t n) {
+    if (active == room) std::abort();
+    std::free(small.data);
+    small.data = static_cast<double*>(std::aligned_alloc(64, (n * sizeof(double) + 63) / 64 * 64));
+    small.capacity = n;
+  }
+
+  std::size_t active = 0;
+  slot* slots =
+      new slot[room + 1]();  // the last has no capacity; the program ends before they would be given back
+};
+
+void hand_written_scopes(std::size_t n) {
+  hand_written_slots made;
+  hand_written_slots& slots = *hidden(&made);
+  const amounts amount;
+  turn(n, [&] {
+    const std::size_t saved = slots.active;
+    use(slots.acquire(amount.a));
+    use(slots.acquire(amount.b));
+    use(slots.acquire(amount.c));
+    slots.active = saved;
+  });
+}
+
+void hand_written_hundreds(std::size_t n) {
+  hand_written_slots made;
+  hand_written_slots& slots = *hidden(&made);
+  const amounts amount;
+  turn(n, [&] {
+    const std::size_t saved = slots.active;
+    for (int i = 0; i < 100; ++i) use(slots.acquire(amount.a));
+    slots.active = saved;
+  });
+}
+
+/// By hand for eight element types, where a scope does not know which of them will be used: the first acquisition of a
+/// type in a scope notes how many of its slots are in use, and the end of the scope goes through its notes.
+struct hand_written_lists {
+  struct list {
+    hand_written_slots slots;
+    std::size_t scope = 0;  // the one that has noted slots.active
+  };
+  struct note {
+    list* of;
+    std::size_t active, scope;
+  };
+
+  double* acquire(std::size_t type, std::size_t n) {
+    list& of = lists[type];
+    if (of.scope != scope) {
+      if (end == limit) [[unlikely]]
+        std::abort();
+      *end++ = {&of, of.slots.active, of.scope};
+      of.scope = scope;
+    }
+    return of.slots.acquire(n);
+  }
+
+  std::size_t scope = 0, scopes = 0;
+  note* end = new note[64];
+  note* limit = end + 64;
+  std::array<list, 8> lists;
+};
+
+void hand_written_scopes_of_any_type(std::size_t n) {
+  hand_written_lists made;
+  hand_written_lists& lists = *hidden(&made);
+  const amounts amount;
+  turn(n, [&] {
+    hand_written_lists::note* const first = lists.end;
+    const std::size_t outer = lists.scope;
+    lists.scope = ++lists.scopes;
+    use(lists.acquire(0, amount.a));
+    use(lists.acquire(0, amount.b));
+    use(lists.acquire(0, amount.c));
+    while (lists.end != first) {
+      hand_written_lists::note const last = *--lists.end;
+      last.of->slots.active = last.active;
+      last.of->scope = last.scope;
+    }
+    lists.scope = outer;
+  });
+}
+
+/// Scopes of one type on a workspace that knows so many others.
+template <std::size_t Others>
+void workspace_scopes_beside(std::size_t n) {
+  plain_workspace<> ws;
+  register_others(ws, std::make_index_sequence<Others>{});
+  workspace_scopes(n, ws);
+}
+
+/// Every scope of a type that has no list of its own, and is looked up.
+void workspace_scopes_of_other_type(std::size_t n) {
+  plain_workspace<> made;
+  plain_workspace<>& ws = *hidden(&made);
+  turn(n, [&] {
+    plain_workspace<>::scope<> scope{ws};
+    use(scope.acquire<other_element<0>>(100).data());
+  });
+}
+
+template <class Workspace>
+void workspace_scopes_on_new(std::size_t n) {
+  Workspace ws;
+  workspace_scopes(n, ws);
+}
+
+template <class Workspace>
+void empty_workspace_scopes(std::size_t n) {
+  Workspace made;
+  Workspace& ws = *hidden(&made);
+  turn(n, [&] {
+    typename Workspace::template scope<> scope{ws};
+    use(&scope);
+  });
+}
+
+/// Four blocks in turn: an upstream that does next to nothing.
+class four_blocks final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t, std::size_t) override { return blocks_[next_++ % 4].data(); }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(64) std::array<std::array<std::byte, 4096>, 4> blocks_;
+  std::size_t next_ = 0;
+};
+
+/// Three arrays of double of a workspace that keeps nothing, and of its upstream.
+void unpooled_workspace_scopes(std::size_t n) {
+  using unpooled = basic_workspace<workspace_policy{.checks = 0, .pooling = false, .sweeps = false}>;
+  four_blocks upstream;
+  unpooled ws{&upstream};
+  workspace_scopes(n, ws);
+}
+void allocate_three(std::size_t n) {
+  four_blocks made;
+  std::pmr::memory_resource& upstream = *hidden<std::pmr::memory_resource>(&made);
+  const amounts amount;
+  turn(n, [&] {
+    std::array<void*, 3> blocks;
+    const std::array bytes{amount.a * sizeof(double), amount.b * sizeof(double), amount.c * sizeof(double)};
+    for (std::size_t i = 0; i < 3; ++i) use(blocks[i] = upstream.allocate(bytes[i], 64));
+    for (std::size_t i = 3; i-- > 0;) upstream.deallocate(blocks[i], bytes[i], 64);
+  });
+}
+
+/// Whether `what` is one of workspaces, which has been run then.
+bool run_workspaces(char const* what, std::size_t n) {
+  const auto is = [&](char const* name) { return std::strcmp(what, name) == 0; };
+  if (is("workspace_acquire")) workspace_scopes_on_new<plain_workspace<>>(n);
+  else if (is("workspace_acquire_typed")) {
+    plain_workspace<> ws;
+    workspace_scopes<plain_workspace<>, double>(n, ws);
+  } else if (is("workspace_plain_slots")) hand_written_scopes(n);
+  else if (is("workspace_plain_lists")) hand_written_scopes_of_any_type(n);
+  else if (is("workspace_100_acquires")) workspace_hundreds(n);
+  else if (is("workspace_100_acquires_typed")) workspace_hundreds<double>(n);
+  else if (is("workspace_plain_100_acquires")) hand_written_hundreds(n);
+  else if (is("workspace_checked_acquire")) workspace_scopes_on_new<checked_workspace>(n);
+  else if (is("workspace_empty_scope")) empty_workspace_scopes<plain_workspace<>>(n);
+  else if (is("workspace_empty_scope_sweeps_off")) empty_workspace_scopes<plain_workspace<false>>(n);
+  else if (is("workspace_acquire_sweeps_off")) workspace_scopes_on_new<plain_workspace<false>>(n);
+  else if (is("workspace_scope_of_one_type")) workspace_scopes_beside<0>(n);
+  else if (is("workspace_scope_of_one_type_of_201")) workspace_scopes_beside<200>(n);
+  else if (is("workspace_scope_of_other_type")) workspace_scopes_of_other_type(n);
+  else if (is("workspace_acquire_pooling_off")) unpooled_workspace_scopes(n);
+  else if (is("workspace_upstream_alone")) allocate_three(n);
+  else return false;
+  return true;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -181,6 +428,7 @@ int main(int count, char** arguments) {
     pairs(n, pool);
   } else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
+  else if (run_workspaces(what, n)) return 0;
 #if defined(TIDEMARK_PEER_LLVM)
   else if (is("llvm_bump_64")) {
     llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> bump;
