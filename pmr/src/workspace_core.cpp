@@ -242,12 +242,6 @@ slot_list& workspace_core::add_other(std::size_t i, element_info const& element)
   return *others_[i];
 }
 
-// Its entry may be gone, if another has ended it, and another's entry be in its place.
-bool workspace_core::is_open(opened scope) const noexcept {
-  saved_count const* const entry = at(scope.place);
-  return entry < log_end_ && entry->list == nullptr && entry->value == scope.frame;
-}
-
 bool workspace_core::ends_skipped(opened scope, std::source_location where) noexcept {
   if (!is_open(scope)) return false;
   const auto inside = std::count_if(at(scope.place) + 1, log_end_,

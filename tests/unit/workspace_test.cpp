@@ -236,6 +236,26 @@ TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_noth
   EXPECT_EQ(warnings.reports().size(), 1u);
 }
 
+TYPED_TEST(workspaces, ask_nothing_of_a_scope_that_another_has_ended) {
+  const warning_recorder warnings;
+  typename TestFixture::template scope<> outer{this->ws};
+  (void)take<float>(outer, 8);
+  typename TestFixture::template scope<> inner{this->ws};
+  (void)take<double>(inner, 8);
+  outer.end();
+  {
+    typename TestFixture::template scope<double, float, bool> next{
+        this->ws};  // has the log where the inner one was
+    auto view = take<double>(next, 8);
+    (void)take<bool>(next, 8);
+    EXPECT_NO_THROW((void)inner.returning(view.data())) << "which is not the inner one's";
+  }
+  this->ws.release();
+  EXPECT_EQ(inner.returning(5), 5);
+  inner.end();
+  EXPECT_EQ(this->ws.depth(), 0u);
+}
+
 TYPED_TEST(workspaces, say_nothing_when_all_scopes_end_in_order) {
   const warning_recorder warnings;
   nest(this->ws, 1);

@@ -90,7 +90,8 @@ class [[nodiscard]] basic_workspace_scope
   [[nodiscard]] T&& returning(T&& value,
                               [[maybe_unused]] std::source_location where = std::source_location::current()) {
     if constexpr (checked) {
-      if (workspace_ != nullptr) detail::require_no_escape(workspace_->core_, opened_.place, value, where);
+      if (workspace_ != nullptr && workspace_->core_.is_open(opened_))
+        detail::require_no_escape(workspace_->core_, opened_.place, value, where);
     }
     return std::forward<T>(value);
   }

@@ -132,6 +132,12 @@ class workspace_core {
   }
 
   [[nodiscard]] std::uint64_t frame() const noexcept { return frame_; }
+  /// Whether nobody has ended the scope. Another entry may be where its own was.
+  [[nodiscard]] bool is_open(opened scope) const noexcept {
+    if (scope.place >= place_of(log_end_)) return false;
+    saved_count const* const entry = at(scope.place);
+    return entry->list == nullptr && entry->value == scope.frame;
+  }
   /// Whether an outermost scope that is about to open has to `sweep` first.
   [[nodiscard]] bool is_to_sweep() const noexcept {
     return log_end_ == log_ && sweep_requests.load(std::memory_order_relaxed) != 0;
@@ -224,7 +230,6 @@ class workspace_core {
   TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
   TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;  // which nobody has seen
-  [[nodiscard]] bool is_open(opened scope) const noexcept;
   TIDEMARK_COLD bool ends_skipped(opened scope, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void make_room(slot_list& list) const;
