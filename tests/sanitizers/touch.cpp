@@ -1,15 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches memory of an arena as its argument says, so that a test can see what a sanitizer makes of it.
+// Touches memory of an arena or a workspace as its argument says, so that a test can see what a sanitizer makes of it.
 // Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
 #include <cstdio>
 #include <cstring>
+#include <memory_resource>
 
 #include <tidemark/arena.hpp>
+#include <tidemark/workspace.hpp>
+
+// Uses a workspace in all ways that move, keep or give back memory. @return whether all was as it must be.
+template <class Workspace>
+bool uses_rightly(Workspace& ws) {
+  using scope = typename Workspace::template scope<>;
+  for (int i = 1; i < 20; ++i) {
+    scope outer{ws};
+    auto numbers = outer.template zeros<double>(100 * i);  // grows
+    auto bits = outer.trues(10 * i);
+    auto* tensor = outer.template acquire_tensor<float>(i, 3);
+    {
+      scope inner{ws};
+      auto more = inner.template ones<double>(1000 / i);  // shrinks
+      numbers[0] += more[0];
+      (void)inner.template acquire<double>(0);
+      if (i % 5 == 0) (void)ws.trim();
+    }
+    static_cast<float*>(tensor->data)[3 * i - 1] = 1;
+    if (numbers[0] + numbers[100 * i - 1] != 1 || !bits.all()) return false;
+  }
+  (void)ws.compact({.factor = 1, .least_bytes = 1});
+  auto outside = ws.template ones<double>(50);
+  if (outside[49] != 1) return false;
+  ws.reset();
+  ws.release();
+  return ws.template zeros<double>(10)[9] == 0;
+}
 
 int main(int, char** arguments) {
   char const* what = arguments[1] != nullptr ? arguments[1] : "";
   const auto is = [&](char const* name) { return std::strcmp(what, name) == 0; };
   tidemark::arena step{{.reserve = 64 * tidemark::KiB, .name = "step"}};
+  tidemark::workspace ws;
   int volatile sink = 0;
   auto* kept = step.push<int>(41);
   if (is("clean")) {
@@ -36,6 +66,13 @@ int main(int, char** arguments) {
     }
     step.release();
     std::memset(step.allocate(10), 1, 10);
+    // Workspaces on the global pool, on an arena, on the heap, and one that fills what it takes back.
+    tidemark::workspace on_pool;
+    tidemark::workspace on_arena{&step};
+    tidemark::workspace on_heap{std::pmr::new_delete_resource()};
+    tidemark::checked_workspace checked{std::pmr::new_delete_resource()};
+    if (!uses_rightly(on_pool) || !uses_rightly(on_arena) || !uses_rightly(on_heap)) return 1;
+    if (!uses_rightly(checked) || !uses_rightly(on_pool.unpooled())) return 1;
     // Memory that was lent is its owner's again.
     static unsigned char lent[4096];
     {
@@ -75,6 +112,27 @@ int main(int, char** arguments) {
   } else if (is("uninitialized")) {
     auto* fresh = step.push<int>(tidemark::uninitialized);
     if (*fresh == 7) sink = 1;
+  } else if (is("workspace_ended")) {
+    int* late = nullptr;
+    {
+      tidemark::workspace::scope<> scope{ws};
+      late = scope.ones<int>(100).data();
+    }
+    sink = late[99];
+  } else if (is("workspace_beyond")) {
+    {
+      tidemark::workspace::scope<> scope{ws};
+      (void)scope.acquire<int>(100);
+    }
+    tidemark::workspace::scope<> scope{ws};
+    scope.acquire<int>(10).data()[10] = 1;  // the slot has room for more
+  } else if (is("workspace_uninitialized")) {
+    {
+      tidemark::workspace::scope<> scope{ws};
+      (void)scope.ones<int>(100);
+    }
+    tidemark::workspace::scope<> scope{ws};
+    if (scope.acquire<int>(100)[7] == 1) sink = 1;  // what the scope before has written is nobody's now
   } else {
     std::printf("unknown case\n");
     return 2;

@@ -14,6 +14,7 @@
 
 #include <tidemark/detail/extents.hpp>
 #include <tidemark/detail/view_life.hpp>
+#include <tidemark/macros.hpp>
 
 namespace tidemark {
 
@@ -41,7 +42,7 @@ namespace tidemark {
 /// @tparam Rank number of dimensions; a view of rank 0 is of one bit
 /// @tparam Life what knows whether the memory is still there
 template <std::size_t Rank = 1, detail::view_life Life = detail::unchecked_life>
-class bit_view {
+class TIDEMARK_POINTER bit_view {
  public:
   using value_type = bool;
   using size_type = std::size_t;

@@ -19,3 +19,11 @@
 #else
 #define TIDEMARK_LIFETIMEBOUND
 #endif
+
+/// Between `class` and its name: what it refers to is not its own, so that clang warns, as it does of std::span, where
+/// that is gone before it. Without, clang loses sight of a view's memory once the view is in a variable or a std::span.
+#if defined(__clang__)
+#define TIDEMARK_POINTER [[gsl::Pointer]]
+#else
+#define TIDEMARK_POINTER
+#endif

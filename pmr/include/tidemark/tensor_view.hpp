@@ -17,6 +17,7 @@
 #include <tidemark/detail/element_name.hpp>
 #include <tidemark/detail/extents.hpp>
 #include <tidemark/detail/view_life.hpp>
+#include <tidemark/macros.hpp>
 
 namespace tidemark {
 
@@ -99,7 +100,7 @@ struct column_major {
 /// @tparam Life what knows whether the memory is still there
 template <class T, std::size_t Rank, class Layout = row_major,
           detail::view_life Life = detail::unchecked_life>
-class tensor_view {
+class TIDEMARK_POINTER tensor_view {
   static_assert(std::is_object_v<T> && !std::is_array_v<T>, "a tensor_view is of objects that are no arrays");
   static_assert(std::same_as<Layout, row_major> || std::same_as<Layout, column_major>,
                 "the layout of a tensor_view is row_major or column_major");

@@ -251,8 +251,10 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
 
   template <class T>
   [[nodiscard]] detail::slot_list& list() {
-    static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+    static_assert(std::is_trivially_copyable_v<T>,
                   "a workspace hands memory out again as it is: its elements must be trivially copyable");
+    static_assert(!std::is_const_v<T>,
+                  "a workspace hands out memory that is still to be written: its elements cannot be const");
     if constexpr (detail::fixed_type<T> < detail::workspace_core::fixed_types) {
       return core_.fixed(detail::fixed_type<T>);
     } else {
