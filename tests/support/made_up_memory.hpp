@@ -16,6 +16,10 @@ namespace tidemark::test {
 /// next one of its size and alignment. Any thread.
 class made_up_memory final : public std::pmr::memory_resource {
  public:
+  /// @param device one of 256 ranges: memory of different devices has different addresses
+  explicit made_up_memory(unsigned char device = 0) noexcept
+      : next_{first_address + (std::uintptr_t{device} << 48)} {}
+
   [[nodiscard]] static bool is_made_up(void const* block) noexcept {
     return reinterpret_cast<std::uintptr_t>(block) >= first_address;
   }
@@ -41,7 +45,7 @@ class made_up_memory final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::mutex mutex_;
-  std::uintptr_t next_ = first_address;
+  std::uintptr_t next_;
   std::map<std::pair<std::size_t, std::size_t>, std::vector<std::uintptr_t>> free_;
 };
 

@@ -74,7 +74,7 @@ class [[nodiscard]] basic_workspace_scope
   }
   /// Ends it now, though work elsewhere still uses its memory: who needs a slot of it again before the fence is done
   /// waits for that. For work that a device's streams still have to do. Level 1 must not fill this memory, and does
-  /// not. Waits here if there is no memory to remember the fence.
+  /// not. Waits here if there is no memory to remember the fence, or if a scope around this one has ended it.
   void end_after(reuse_fence fence) noexcept {
     if (workspace_ == nullptr) return;
     workspace_->core_.put_behind(opened_, std::move(fence));
