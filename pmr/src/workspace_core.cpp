@@ -242,37 +242,43 @@ slot_list& workspace_core::add_other(std::size_t i, element_info const& element)
   return *others_[i];
 }
 
-bool workspace_core::ends_skipped(opened scope, std::source_location where) noexcept {
-  if (!is_open(scope)) return false;
-  const auto inside = std::count_if(at(scope.place) + 1, log_end_,
+// The entry that the scope begins with; null if it has been ended. O(log).
+saved_count* workspace_core::beginning_of(std::uint64_t frame) const noexcept {
+  for (saved_count* entry = log_end_; entry != log_;) {
+    --entry;
+    if (entry->list == nullptr && entry->value == frame) return entry;
+  }
+  return nullptr;
+}
+
+bool workspace_core::end_those_inside(std::uint64_t frame, std::source_location where) noexcept {
+  saved_count const* const begin = beginning_of(frame);
+  if (begin == nullptr) return false;
+  const auto inside = std::count_if(begin + 1, static_cast<saved_count const*>(log_end_),
                                     [](saved_count const& other) { return other.list == nullptr; });
-  char place[256] = "a scope";  // which one is known at level 1 only
+  char scope[256] = "a scope";  // which one is known at level 1 only
   if (where.line() != 0) {
-    std::snprintf(place, sizeof place, "the scope at %s:%u", where.file_name(),
+    std::snprintf(scope, sizeof scope, "the scope at %s:%u", where.file_name(),
                   static_cast<unsigned>(where.line()));
   }
   report_warning(
       warning_kind::skipped_rewind, options_.name,
       "workspace '%s': %s ended while %td scopes or checkpoints inside it were open; they ended with it",
-      options_.name, place, inside);
+      options_.name, scope, inside);
+  while (frame_ != frame) close<true>(frame_, where);
   return true;
 }
 
 void workspace_core::rewind(std::source_location where) noexcept {
-  saved_count* entry = log_end_;
-  while (entry != log_ && entry[-1].list != nullptr) --entry;
-  if (entry == log_) {
+  if (frame_ == 0) {
     retire_all(where);
-    return;
-  }
-  if (is_checkpoint(entry[-1])) {
-    close<true>({place_of(entry - 1), entry[-1].value}, where);
-    return;
-  }
-  // A scope goes on, until its object ends it. Its log stays: it may take types for saved that it was opened with.
-  for (; entry != log_end_; ++entry) {
-    retire(*entry->list, entry->value, where);
-    entry->list->active = entry->value;
+  } else if (is_checkpoint(*beginning_of(frame_))) {
+    close<true>(frame_, where);
+  } else {  // a scope goes on, and its log too: it may take types for saved that it was opened with
+    for (saved_count* entry = log_end_ - 1; entry->list != nullptr; --entry) {
+      retire(*entry->list, entry->value, where);
+      entry->list->active = entry->value;
+    }
   }
 }
 
@@ -451,10 +457,11 @@ void workspace_core::sweep() noexcept {
   if ((wanted & wants_compact) != 0) compact(sweep_compaction(), measure::largest);
 }
 
-void workspace_core::put_behind(opened scope, reuse_fence fence) noexcept {
+void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept {
   forget_fences_that_are_done();
   if (fence.done()) return;
-  if (!is_open(scope)) {
+  saved_count const* const begin = beginning_of(frame);
+  if (begin == nullptr) {
     fence.wait();
     return;
   }
@@ -466,7 +473,7 @@ void workspace_core::put_behind(opened scope, reuse_fence fence) noexcept {
   }
   fences_.back().fence = std::move(fence);
   ++last_fence_;
-  for (saved_count const* entry = at(scope.place) + 1; entry != log_end_; ++entry) {
+  for (saved_count const* entry = begin + 1; entry != log_end_; ++entry) {
     if (entry->list == nullptr) continue;
     for (std::size_t i = entry->value; i < entry->list->active; ++i) {
       slot& busy = entry->list->slots[i];
@@ -489,10 +496,12 @@ void workspace_core::forget_fences_that_are_done() noexcept {
   std::erase_if(fences_, [](numbered_fence const& one) { return one.fence.done(); });
 }
 
-workspace_core::overlap workspace_core::find_overlap(std::size_t place, void const* first,
+workspace_core::overlap workspace_core::find_overlap(std::uint64_t frame, void const* first,
                                                      std::size_t bytes) const noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(first);
-  for (saved_count const* entry = at(place) + 1; entry < log_end_; ++entry) {
+  saved_count const* const begin_of_scope = beginning_of(frame);
+  if (begin_of_scope == nullptr) return {nullptr, nullptr};
+  for (saved_count const* entry = begin_of_scope + 1; entry != log_end_; ++entry) {
     if (entry->list == nullptr) continue;
     for (std::size_t i = entry->value; i < entry->list->active; ++i) {
       slot const& taken = entry->list->slots[i];

@@ -3,6 +3,7 @@
 /// `workspace::scope`: what is acquired between its opening and its end is free again afterwards. Owns nothing.
 #pragma once
 
+#include <cstdint>
 #include <source_location>
 #include <stdexcept>
 #include <type_traits>
@@ -44,32 +45,24 @@ class [[nodiscard]] basic_workspace_scope
   [[gnu::always_inline]] explicit basic_workspace_scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
       [[maybe_unused]] std::source_location where = std::source_location::current())
-      : workspace_{&ws} {
-    ws.before_use("opening of a scope");
-    detail::workspace_core& core = ws.core_;
-    if constexpr (Policy.sweeps) {
-      if (core.is_to_sweep()) [[unlikely]]
-        core.sweep();
-    }
-    ((void)ws.template list<Types>(), ...);  // what may fail comes first
-    opened_ = core.open(0, sizeof...(Types));
+      : workspace_{&ws}, frame_{open(ws)} {
     if constexpr (checked) where_ = where;
-    (core.save(ws.template list<Types>()), ...);
+    (ws.core_.save_in_room(ws.template list<Types>()), ...);
   }
   basic_workspace_scope(basic_workspace_scope const&) = delete;
   basic_workspace_scope& operator=(basic_workspace_scope const&) = delete;
-  ~basic_workspace_scope() { end(); }
+  [[gnu::always_inline]] ~basic_workspace_scope() { end(); }
 
   /// Ends it now.
-  void end() noexcept {
+  [[gnu::always_inline]] void end() noexcept {
     if (workspace_ == nullptr) return;
     workspace_type& ws = *std::exchange(workspace_, nullptr);
     ws.before_use("end of a scope");
     constexpr bool always_retires = checked || detail::tools_are_told || !Policy.pooling;
     if (always_retires || !ws.core_.pooling()) [[unlikely]] {
-      ws.core_.template close<true>(opened_, where());
+      ws.core_.template close<true>(frame_, where());
     } else {
-      ws.core_.template close<false>(opened_, where());
+      ws.core_.template close<false>(frame_, where());
     }
   }
   /// Ends it now, though work elsewhere still uses its memory: who needs a slot of it again before the fence is done
@@ -77,7 +70,7 @@ class [[nodiscard]] basic_workspace_scope
   /// not. Waits here if there is no memory to remember the fence, or if a scope around this one has ended it.
   void end_after(reuse_fence fence) noexcept {
     if (workspace_ == nullptr) return;
-    workspace_->core_.put_behind(opened_, std::move(fence));
+    workspace_->core_.put_behind(frame_, std::move(fence));
     end();
   }
 
@@ -90,8 +83,7 @@ class [[nodiscard]] basic_workspace_scope
   [[nodiscard]] T&& returning(T&& value,
                               [[maybe_unused]] std::source_location where = std::source_location::current()) {
     if constexpr (checked) {
-      if (workspace_ != nullptr && workspace_->core_.is_open(opened_))
-        detail::require_no_escape(workspace_->core_, opened_.place, value, where);
+      if (workspace_ != nullptr) detail::require_no_escape(workspace_->core_, frame_, value, where);
     }
     return std::forward<T>(value);
   }
@@ -104,6 +96,16 @@ class [[nodiscard]] basic_workspace_scope
  private:
   friend detail::acquisition<basic_workspace_scope, checked>;
   struct nowhere {};
+
+  [[gnu::always_inline]] static std::uint64_t open(workspace_type& ws) {
+    ws.before_use("opening of a scope");
+    if constexpr (Policy.sweeps) {
+      if (ws.core_.is_to_sweep()) [[unlikely]]
+        ws.core_.sweep();
+    }
+    ((void)ws.template list<Types>(), ...);  // what may fail comes first
+    return ws.core_.open(0, sizeof...(Types));
+  }
 
   template <class T>
   [[nodiscard]] detail::slot_list& list() {
@@ -131,7 +133,7 @@ class [[nodiscard]] basic_workspace_scope
   }
   void require_innermost() const {
     require_open();
-    if (workspace_->core_.frame() == opened_.frame) return;
+    if (workspace_->core_.frame() == frame_) return;
     detail::report_violation(
         violation_kind::outer_scope_use, workspace_->name(),
         "workspace '%s': acquiring through an outer scope while a scope or checkpoint inside it is "
@@ -144,7 +146,7 @@ class [[nodiscard]] basic_workspace_scope
   }
 
   workspace_type* workspace_;  // null: it has ended
-  detail::workspace_core::opened opened_{};
+  std::uint64_t frame_;        // its number
   [[no_unique_address]] std::conditional_t<checked, std::source_location, nowhere>
       where_;  // where it was opened
 };

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -55,14 +56,14 @@ template <class T>
 concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_null_pointer_v<T> ||
                             std::is_member_pointer_v<T> || std::is_same_v<T, std::monostate>;
 
-/// Looks through one value for the scope whose entry is at `place`.
+/// Looks through one value for what one scope has handed out.
 ///
 /// A class of a user's own is looked through where a function that is found by its argument says what to look at:
 /// `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. The rest of classes
 /// that are none of the below are taken to refer to nothing.
 class escape_search {
  public:
-  escape_search(workspace_core const& core, std::size_t place) : core_{&core}, place_{place} {}
+  escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}
 
   template <class T>
   void operator()(T const& value) {
@@ -134,11 +135,11 @@ class escape_search {
 
   void look_at(void const* first, std::size_t bytes) {
     if (found_.taken == nullptr && first != nullptr && bytes > 0)
-      found_ = core_->find_overlap(place_, first, bytes);
+      found_ = core_->find_overlap(frame_, first, bytes);
   }
 
   workspace_core const* core_;
-  std::size_t place_;
+  std::uint64_t frame_;  // the scope's number
   workspace_core::overlap found_{nullptr, nullptr};
 };
 
@@ -146,11 +147,11 @@ class escape_search {
 [[noreturn]] TIDEMARK_COLD void throw_escape(workspace_core const& core, workspace_core::overlap escaping,
                                              std::source_location where);
 
-/// @throws workspace_escape if `value` refers to memory that was handed out since the log's entry at `place`.
+/// @throws workspace_escape if `value` refers to memory that was handed out since the scope of this number began.
 template <class T>
-void require_no_escape(workspace_core const& core, std::size_t place, T const& value,
+void require_no_escape(workspace_core const& core, std::uint64_t frame, T const& value,
                        std::source_location where) {
-  escape_search search{core, place};
+  escape_search search{core, frame};
   search(value);
   if (search.found().taken != nullptr) throw_escape(core, search.found(), where);
 }

@@ -68,21 +68,16 @@ class workspace_core {
 
   // The fast path.
 
-  /// A scope's number, and the place of its entry: bytes from the log's begin, because entries move as the log grows.
-  struct opened {
-    std::size_t place;
-    std::uint64_t frame;
-  };
-  /// Begins a scope. @param parity 0 for a scope, 1 for a checkpoint. @param counts how many it is to save at once, for
-  /// which there is room then. @throws std::bad_alloc if the log has to grow and cannot; nothing has changed then.
-  opened open(std::uint64_t parity, std::size_t counts) {
-    // NOLINTNEXTLINE(modernize-use-integer-sign-comparison): log_end_ <= log_limit_
-    if (static_cast<std::size_t>(log_limit_ - log_end_) <= counts) [[unlikely]]
+  /// Begins a scope, and returns its number. @param parity 0 for a scope, 1 for a checkpoint. @param counts how many it is
+  /// to save at once, for which there is room then. @throws std::bad_alloc if the log has to grow and cannot; nothing
+  /// has changed then.
+  std::uint64_t open(std::uint64_t parity, std::size_t counts) {
+    if (room_bytes() <= counts * sizeof(saved_count)) [[unlikely]]
       grow_log(counts);
     const std::uint64_t frame = (last_frame_ += 2) | parity;
-    *log_end_ = {.value = frame, .list = nullptr, .frame = frame_};
+    *log_end_++ = {.value = frame, .list = nullptr, .frame = frame_};
     frame_ = frame;
-    return {place_of(log_end_++), frame};
+    return frame;
   }
 
   /// Saves the list's count for the innermost scope, if that has not done so yet. @throws as `open`.
@@ -90,6 +85,11 @@ class workspace_core {
     if (list.frame == frame_) return;
     if (log_end_ == log_limit_) [[unlikely]]
       grow_log(0);
+    save_in_room(list);
+  }
+  /// The same, where there is room for it.
+  void save_in_room(slot_list& list) noexcept {
+    if (list.frame == frame_) return;
     *log_end_++ = {.value = list.active, .list = &list, .frame = list.frame};
     list.frame = frame_;
   }
@@ -111,36 +111,27 @@ class workspace_core {
     return next;
   }
 
-  /// Ends the scope whose entry is at `place`, and those inside it. Does nothing if it has been ended.
+  /// Ends the scope, and those inside it. Does nothing if it has been ended.
   /// @tparam Retire whether the memory is to be looked after: see `retire`.
   template <bool Retire>
-  void close(opened scope, std::source_location where) noexcept {
-    if (frame_ != scope.frame) [[unlikely]] {
-      if (!ends_skipped(scope, where)) return;
+  void close(std::uint64_t frame, std::source_location where) noexcept {
+    if (frame_ != frame) [[unlikely]] {
+      if (!end_those_inside(frame, where)) return;
     }
-    saved_count* const entry = at(scope.place);
     saved_count* last = log_end_;
-    while (--last != entry) {
-      slot_list* const list = last->list;
-      if (list == nullptr) continue;  // a scope inside, whose end was skipped
+    while (slot_list* const list = (--last)->list) {  // back to where this scope begins
       if constexpr (Retire) retire(*list, last->value, where);
       list->active = last->value;
       list->frame = last->frame;
     }
-    frame_ = entry->frame;
-    log_end_ = entry;
+    frame_ = last->frame;
+    log_end_ = last;
   }
 
   [[nodiscard]] std::uint64_t frame() const noexcept { return frame_; }
-  /// Whether nobody has ended the scope. Another entry may be where its own was.
-  [[nodiscard]] bool is_open(opened scope) const noexcept {
-    if (scope.place >= place_of(log_end_)) return false;
-    saved_count const* const entry = at(scope.place);
-    return entry->list == nullptr && entry->value == scope.frame;
-  }
   /// Whether an outermost scope that is about to open has to `sweep` first.
   [[nodiscard]] bool is_to_sweep() const noexcept {
-    return log_end_ == log_ && sweep_requests.load(std::memory_order_relaxed) != 0;
+    return sweep_requests.load(std::memory_order_relaxed) != 0 && log_end_ == log_;
   }
   [[nodiscard]] slot_list& fixed(std::size_t i) noexcept { return fixed_[i]; }
   /// The list of another type, made if there is none. @throws std::bad_alloc, with nothing changed.
@@ -165,7 +156,7 @@ class workspace_core {
   TIDEMARK_COLD void sweep() noexcept;
   /// From now on, slots that the scope handed out wait for the fence before they are used again. Waits for it here if
   /// there is no memory to remember it, or if the scope was ended by another, which has taken its slots back.
-  void put_behind(opened scope, reuse_fence fence) noexcept;
+  void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
   /// The header for the list's newest request. @throws std::bad_alloc if there is none and no memory for one; the slot
   /// is taken back then.
   dl_tensor& header(slot_list& list, slot& newest, std::size_t const* extents, std::size_t rank,
@@ -177,12 +168,13 @@ class workspace_core {
       throw;
     }
   }
-  /// The slot that was handed out since the entry at `place` and overlaps these bytes; null: there is none.
+  /// The slot that was handed out since the scope began and overlaps these bytes; null: there is none, or no such scope.
   struct overlap {
     slot_list const* list;
     slot const* taken;
   };
-  [[nodiscard]] overlap find_overlap(std::size_t place, void const* first, std::size_t bytes) const noexcept;
+  [[nodiscard]] overlap find_overlap(std::uint64_t frame, void const* first,
+                                     std::size_t bytes) const noexcept;
   /// Reports use by a thread that is not the owner; the first to use it becomes that.
   void require_thread(char const* doing) noexcept;
   void hand_over() noexcept { owner_thread_ = nullptr; }
@@ -219,18 +211,16 @@ class workspace_core {
   workspace_core** swept_link = nullptr;
 
  private:
-  [[nodiscard]] saved_count* at(std::size_t place) const noexcept {
-    return reinterpret_cast<saved_count*>(reinterpret_cast<std::byte*>(log_) + place);
+  [[nodiscard]] std::size_t room_bytes()
+      const noexcept {  // not as a number of entries, which takes a division
+    return reinterpret_cast<std::uintptr_t>(log_limit_) - reinterpret_cast<std::uintptr_t>(log_end_);
   }
-  [[nodiscard]] std::size_t place_of(saved_count const* entry) const noexcept {
-    return static_cast<std::size_t>(reinterpret_cast<std::byte const*>(entry) -
-                                    reinterpret_cast<std::byte const*>(log_));
-  }
+  [[nodiscard]] saved_count* beginning_of(std::uint64_t frame) const noexcept;
   TIDEMARK_COLD void grow_log(std::size_t counts);
   TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
   TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;  // which nobody has seen
-  TIDEMARK_COLD bool ends_skipped(opened scope, std::source_location where) noexcept;
+  TIDEMARK_COLD bool end_those_inside(std::uint64_t frame, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void make_room(slot_list& list) const;
   void grow_slot(slot_list const& list, slot& small, std::size_t n);
