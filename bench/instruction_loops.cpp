@@ -181,9 +181,9 @@ void workspace_hundreds(std::size_t n) {
   });
 }
 
-/// Slots of one element type as they are written by hand where no library is at hand: the first `active` are in use,
-/// a scope is the number that were in use before it, and the size of what was asked for stands in the slot, so that
-/// memory that is too large can be found.
+/// Slots of one element type as they are written by hand where no library is at hand: the first `active` are
+/// in use, a scope is the number that were in use before it, and the size of what was asked for stands in the
+/// slot, so that memory that is too large can be found.
 struct hand_written_slots {
   struct slot {
     double* data;
@@ -235,8 +235,9 @@ void hand_written_hundreds(std::size_t n) {
   });
 }
 
-/// By hand for eight element types, where a scope does not know which of them will be used: the first acquisition of a
-/// type in a scope notes how many of its slots are in use, and the end of the scope goes through its notes.
+/// By hand for eight element types, where a scope does not know which of them will be used: the first
+/// acquisition of a type in a scope notes how many of its slots are in use, and the end of the scope goes
+/// through its notes.
 struct hand_written_lists {
   struct list {
     hand_written_slots slots;

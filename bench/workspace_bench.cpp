@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic workspace: a function that is called again and again and wants arrays, which it has from a workspace, from the
-// heap, or from resources of the standard library. All levels of checking are 0, whatever the configuration. "nothing" is
-// the loop alone, beside which a workspace's own time is seen.
+// Topic workspace: a function that is called again and again and wants arrays, which it has from a workspace,
+// from the heap, or from resources of the standard library. All levels of checking are 0, whatever the
+// configuration. "nothing" is the loop alone, beside which a workspace's own time is seen.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -295,8 +295,8 @@ void product_on_workspace(benchmark::State& state) {
   });
 }
 
-/// `resource` is what a turn allocates from; `after` is done at its end. A std::vector writes zeros first, which a
-/// workspace does not: that is part of what its user pays.
+/// `resource` is what a turn allocates from; `after` is done at its end. A std::vector writes zeros first,
+/// which a workspace does not: that is part of what its user pays.
 template <std::size_t Size>
 void product_on_vectors(benchmark::State& state, counting_resource& heap, std::pmr::memory_resource& resource,
                         auto after) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // stencil: what temporaries cost, and where they can come from.
 //
-// The conjugate gradient method solves A x = b, where A is the 5-point Laplacian of a square grid. It is written the
-// way one likes to write it: small functions, each of which takes the arrays that it needs and forgets them. An
-// iteration asks for ten. Here they come from three places, and the functions are the same:
+// The conjugate gradient method solves A x = b, where A is the 5-point Laplacian of a square grid. It is
+// written the way one likes to write it: small functions, each of which takes the arrays that it needs and
+// forgets them. An iteration asks for ten. Here they come from three places, and the functions are the same:
 //
 //   workspace   a tidemark::workspace, a scope for each call: memory that is there again the next time
 //   vector      a std::vector for each array: memory from the heap, filled with zeros, given back
-//   monotonic   a std::pmr::vector for each, on a monotonic_buffer_resource that is released after each iteration
+//   monotonic   a std::pmr::vector for each, on a monotonic_buffer_resource that is released after each
+//   iteration
 //
-// It prints, for each of them, the time of an iteration (the median of all but the first), how often an iteration
-// called operator new after the first, and the norm of the last residual, which must be the same to the last digit.
-// The exit status is 1 if it is not, and 2 if an option makes no sense.
+// It prints, for each of them, the time of an iteration (the median of all but the first), how often an
+// iteration called operator new after the first, and the norm of the last residual, which must be the same to
+// the last digit. The exit status is 1 if it is not, and 2 if an option makes no sense.
 //
 //   stencil --size 512 --iterations 200
 //
@@ -50,7 +51,8 @@ void* counted(void* block) {
 
 }  // namespace
 
-// Every allocation of the program is counted: those of containers, and those of std::pmr::new_delete_resource().
+// Every allocation of the program is counted: those of containers, and those of
+// std::pmr::new_delete_resource().
 void* operator new(std::size_t bytes) { return counted(std::malloc(bytes)); }
 void* operator new(std::size_t bytes, std::align_val_t align) {
   const auto multiple = static_cast<std::size_t>(align);
@@ -128,7 +130,8 @@ void axpy(double a, known_numbers x, numbers y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] += a * x[i];
 }
 
-// y = A x. Around the grid all is 0: that is a row of zeros above and below, and one element more at both sides.
+// y = A x. Around the grid all is 0: that is a row of zeros above and below, and one element more at both
+// sides.
 template <class Memory>
 void apply(Memory& memory, std::size_t size, known_numbers x, numbers y) {
   typename Memory::frame here{memory};

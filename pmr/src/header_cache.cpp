@@ -26,8 +26,8 @@ bool has_shape(tensor_header const& header, header_key const& key) noexcept {
                     [](std::size_t extent, std::int64_t kept) { return std::cmp_equal(extent, kept); });
 }
 
-// Writes what depends on the shape: the strides count elements, as DLPack has them.
-void set_shape(tensor_header& header, header_key const& key, dl_device device) noexcept {
+// The strides count elements, as DLPack has them.
+void write_header(tensor_header& header, header_key const& key, dl_device device) noexcept {
   header.column_major = key.column_major;
   std::int64_t stride = 1;
   for (std::size_t i = 0; i < key.rank; ++i) {
@@ -36,7 +36,7 @@ void set_shape(tensor_header& header, header_key const& key, dl_device device) n
     header.strides[r] = stride;
     stride *= std::max<std::int64_t>(header.shape[r], 1);
   }
-  header.tensor = {.data = nullptr,
+  header.tensor = {.data = key.data,
                    .device = device,
                    .ndim = static_cast<int>(key.rank),
                    .dtype = key.type,
@@ -73,11 +73,9 @@ dl_tensor& find_header(header_chunk*& first, header_key const& key, header_sourc
         std::find_if(chunk->headers(), end, [&](auto& kept) { return has_shape(kept, key); });
     if (same != end) found = same;
   }
-  if (found == nullptr) {
-    found = &new_header(first, source);
-    set_shape(*found, key, source.device);
-  }
-  found->memory = found->tensor.data = key.data;  // anew each time, because the slot may have grown
+  if (found == nullptr) found = &new_header(first, source);
+  write_header(*found, key,
+               source.device);  // anew each time: the slot may have grown, and who had it changed it
   return found->tensor;
 }
 

@@ -47,7 +47,8 @@ workspace_options completed(workspace_options options) {
   return options;
 }
 
-// Copies the pattern once, then all that is there behind itself: memcpy does the work for patterns of any size.
+// Copies the pattern once, then all that is there behind itself: memcpy does the work for patterns of any
+// size.
 void fill_pattern(void* first, std::size_t bytes, void const* pattern, std::size_t pattern_bytes) noexcept {
   if (bytes == 0) return;
   auto* const begin = static_cast<std::byte*>(first);
@@ -160,8 +161,8 @@ void workspace_core::make_room(slot_list& list) const {
   list.room = room;
 }
 
-// A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the sum of
-// all its memories is about three times the last. Nothing is copied, because nothing in it is live.
+// A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the
+// sum of all its memories is about three times the last. Nothing is copied, because nothing in it is live.
 void workspace_core::grow_slot(slot_list const& list, slot& small, std::size_t n) {
   if (n == 0) return;
   if (small.capacity > 0) {
@@ -414,7 +415,8 @@ compact_summary workspace_core::compact(compact_options const& options, measure 
 
 void workspace_core::compact(slot_list& list, compact_options const& options, measure by,
                              compact_summary& summary) noexcept {
-  // In floating point, where factors of any size do no harm; what is no number compares as false, and changes nothing.
+  // In floating point, where factors of any size do no harm; what is no number compares as false, and changes
+  // nothing.
   for (std::size_t i = 0; i < list.count; ++i) {
     slot& wide = list.slots[i];
     const bool in_use = i < list.active;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: whatever a program does with a workspace it does once, and then again and again while four things are
-// counted: operator new, malloc, the upstream and the resource for records. None of them may be called. Each is at both
-// levels of checking; the first tests see to it that each of the four does count.
+// Strategy: whatever a program does with a workspace it does once, and then again and again while four things
+// are counted: operator new, malloc, the upstream and the resource for records. None of them may be called.
+// Each is at both levels of checking; the first tests see to it that each of the four does count.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches memory of an arena or a workspace as its argument says, so that a test can see what a sanitizer makes of it.
-// Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
+// Touches memory of an arena or a workspace as its argument says, so that a test can see what a sanitizer
+// makes of it. Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
 #include <cstdio>
 #include <cstring>
 #include <memory_resource>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the places of all members as DLPack's ABI has them, and the numbers of its specification. They hold
-// whether the structures are DLPack's own or ours: where they are DLPack's, own_dlpack.* is this file with ours.
+// Strategy: the places of all members as DLPack's ABI has them, and the numbers of its specification. They
+// hold whether the structures are DLPack's own or ours: where they are DLPack's, own_dlpack.* is this file
+// with ours.
 #include <tidemark/dlpack.hpp>
 
 #include <gtest/gtest.h>

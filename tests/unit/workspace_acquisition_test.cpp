@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each way to ask for memory, at both check levels: what it returns, which slot it takes, what it writes, and
-// that a request that cannot be served leaves no trace. Memory is used before, so that no zeros are there by chance.
+// Strategy: each way to ask for memory, at both check levels: what it returns, which slot it takes, what it
+// writes, and that a request that cannot be served leaves no trace. Memory is used before, so that no zeros
+// are there by chance.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a device whose addresses nobody can touch, so that a workspace that reads or writes one byte of its memory
-// crashes; what it asks of the device to write is recorded instead. Work that a device still has to do is a flag, which
-// is lowered by whoever waits.
+// Strategy: a device whose addresses nobody can touch, so that a workspace that reads or writes one byte of
+// its memory crashes; what it asks of the device to write is recorded instead. Work that a device still has
+// to do is a flag, which is lowered by whoever waits.
 #include <gtest/gtest.h>
 
 #include <algorithm>

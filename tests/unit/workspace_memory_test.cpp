@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: how a workspace gives memory back and what it does when there is none, at both check levels. An upstream
-// that knows each block counts what is taken and sees that each block goes back once; compaction is shown on addresses
-// that crash who touches them; failures are injected one by one into the upstream and into the memory of records.
+// Strategy: how a workspace gives memory back and what it does when there is none, at both check levels. An
+// upstream that knows each block counts what is taken and sees that each block goes back once; compaction is
+// shown on addresses that crash who touches them; failures are injected one by one into the upstream and into
+// the memory of records.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -603,7 +604,8 @@ TYPED_TEST(workspace_memory, of_one_slot_may_grow_to_the_limit) {
 
 // ---- failures ----
 
-/// Something of everything, in which each step may fail, leaves no trace then, and succeeds at once thereafter.
+/// Something of everything, in which each step may fail, leaves no trace then, and succeeds at once
+/// thereafter.
 template <class Workspace>
 class fallible_run {
  public:

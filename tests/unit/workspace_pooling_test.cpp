@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: workspaces that keep no memory, made so in each way there is, over an upstream that counts and wants
-// everything back; who asks the switch of the process, and who does not; and what a workspace whose memory is not the
-// host's says to who would write it. With the switches off at compile time there is tests/workspace.
+// Strategy: workspaces that keep no memory, made so in each way there is, over an upstream that counts and
+// wants everything back; who asks the switch of the process, and who does not; and what a workspace whose
+// memory is not the host's says to who would write it. With the switches off at compile time there is
+// tests/workspace.
 #include <gtest/gtest.h>
 
 #include <array>

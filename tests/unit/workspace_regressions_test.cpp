@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: defects that a package of the same idea once had, AdaptiveArrayPools.jl, each with the test that would have
-// seen it, named by the number of the change there (n19 is #19). The text of #36 is known; for the others the numbers
-// tell which part was changed and the defect is what that part's tests and notes suggest, so those tests stand for a
-// class of defects. All run at level 1, because its checks must not change what a workspace does.
+// Strategy: defects that a package of the same idea once had, AdaptiveArrayPools.jl, each with the test that
+// would have seen it, named by the number of the change there (n19 is #19). The text of #36 is known; for the
+// others the numbers tell which part was changed and the defect is what that part's tests and notes suggest,
+// so those tests stand for a class of defects. All run at level 1, because its checks must not change what a
+// workspace does.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,8 +76,8 @@ void helper(workspace_1& ws) {
   (void)ws.acquire<T>(3);
 }
 
-// #19 stands for: a type without a list of its own is given back by the first scope that uses it, when it is new, and
-// no more by those after it, if a second type was used without having been named.
+// #19 stands for: a type without a list of its own is given back by the first scope that uses it, when it is
+// new, and no more by those after it, if a second type was used without having been named.
 TEST(workspace_regressions, n19_fallback_types_are_rewound_from_the_second_scope_on) {
   workspace_1 ws;
   for (int i = 0; i < 5; ++i) {
@@ -131,8 +132,8 @@ TEST(workspace_regressions, n19_two_types_of_one_template_are_two) {
   expect_at_rest(ws);
 }
 
-// #31 stands for: checks in several levels, set at run time, of which an object made before knows nothing, or some come
-// without the others.
+// #31 stands for: checks in several levels, set at run time, of which an object made before knows nothing, or
+// some come without the others.
 TEST(workspace_regressions, n31_one_switch_has_all_checks_or_none) {
   const auto run = [](auto& ws) {
     std::array<bool, 4> seen{};
@@ -163,7 +164,8 @@ TEST(workspace_regressions, n31_one_switch_has_all_checks_or_none) {
   EXPECT_EQ(run(unchecked), (std::array{false, false, false, false}));
 }
 
-// The switch is part of the type, so that all of a type agree, and no view of one kind can pass for the other.
+// The switch is part of the type, so that all of a type agree, and no view of one kind can pass for the
+// other.
 static_assert(workspace_1::checked && !unchecked_workspace::checked);
 static_assert(!std::is_convertible_v<unchecked_workspace::view<double>, workspace_1::view<double>>);
 
@@ -204,7 +206,8 @@ TEST(workspace_regressions, n36_outer_memory_is_no_escape_and_inner_memory_is) {
   EXPECT_THROW((void)outer.returning(a), workspace_escape);
 }
 
-// #36 as well: inner scopes that had been left without their end were still counted when the result was looked at.
+// #36 as well: inner scopes that had been left without their end were still counted when the result was
+// looked at.
 TEST(workspace_regressions, n36_results_are_judged_by_their_own_scope_after_an_inner_one_was_left) {
   const warning_recorder recorder;
   workspace_1 ws;
@@ -242,8 +245,8 @@ T identity(T value) {
   return value;
 }
 
-// #38 stands for: escapes judged by names in the source, which forget what a function, a swap or a member passes on. Here
-// addresses are looked at, so names do not matter.
+// #38 stands for: escapes judged by names in the source, which forget what a function, a swap or a member
+// passes on. Here addresses are looked at, so names do not matter.
 TEST(workspace_regressions, n38_escapes_are_found_through_functions_swaps_and_members) {
   workspace_1 ws;
   scope_1 scope{ws};
@@ -292,8 +295,8 @@ class one_block final : public std::pmr::memory_resource {
   alignas(64) std::byte memory_[1024];
 };
 
-// #39 stands for: checks that allocate at the end of each scope, and records of what may escape that are not cut by every
-// kind of end, so that they accuse an innocent at the same address later.
+// #39 stands for: checks that allocate at the end of each scope, and records of what may escape that are not
+// cut by every kind of end, so that they accuse an innocent at the same address later.
 TEST(workspace_regressions, n39_checks_allocate_nothing_once_warm) {
   recording_resource records;
   recording_resource memory;
@@ -373,8 +376,8 @@ TEST(workspace_regressions, n39_owned_memory_at_an_address_that_was_a_slots_is_n
   EXPECT_NO_THROW((void)scope.returning(std::span{owned}));
 }
 
-// #45 stands for: compaction that measures a slot by a size it once had, shrinks it below a view that is in use, leaves
-// headers that point to the memory before, or overflows where options are extreme.
+// #45 stands for: compaction that measures a slot by a size it once had, shrinks it below a view that is in
+// use, leaves headers that point to the memory before, or overflows where options are extreme.
 TEST(workspace_regressions, n45_compaction_never_shrinks_below_a_view_in_use) {
   workspace_1 ws;
   with_workspace(ws, [](scope_1& scope) { (void)scope.acquire<double>(1'000'000); });
@@ -467,8 +470,9 @@ void make_compactable(workspace_1& ws) {
   ASSERT_EQ(ws.stats().held_bytes, 8'000'000u);
 }
 
-// #46 stands for: work for the background that is done where a scope ends, which an early return or an exception passes
-// by, or in inner scopes, whose outer ones are at work; and a failure of that work that reaches the user.
+// #46 stands for: work for the background that is done where a scope ends, which an early return or an
+// exception passes by, or in inner scopes, whose outer ones are at work; and a failure of that work that
+// reaches the user.
 TEST(workspace_regressions, n46_a_request_is_served_at_the_next_outermost_scope_however_the_last_one_ended) {
   const held_sweeper sweeper;
   const auto early = [](workspace_1& ws) {
@@ -543,8 +547,8 @@ TEST(workspace_regressions, n46_a_tick_passes_over_workspaces_that_are_gone) {
   EXPECT_EQ(last.stats().held_bytes, 150 * sizeof(double));
 }
 
-// #47 stands for: a trim that forgets a peak when a scope ends, leaves out types without a list of their own, or
-// changes results.
+// #47 stands for: a trim that forgets a peak when a scope ends, leaves out types without a list of their own,
+// or changes results.
 TEST(workspace_regressions, n47_a_trim_keeps_the_recent_peak_and_drops_types_that_were_not_used) {
   const held_sweeper sweeper{{.trim_every = 1}};
   workspace_1 ws;
@@ -636,8 +640,8 @@ TEST(workspace_regressions, n48_no_trim_where_there_is_to_be_none) {
   }
 }
 
-// #50 was not found, and stands, as a guess by what was changed around it, for: a scope that saves and restores all types
-// that there are, so that its cost grows with types it does not use.
+// #50 was not found, and stands, as a guess by what was changed around it, for: a scope that saves and
+// restores all types that there are, so that its cost grows with types it does not use.
 template <int... N>
 void register_types(workspace_1& ws, std::integer_sequence<int, N...>) {
   (helper<other<1000 + N>>(ws), ...);
@@ -677,8 +681,8 @@ TEST(workspace_regressions, n50_what_is_known_of_a_type_ends_with_release_and_su
   EXPECT_EQ(of_type<other<9>>(ws).active_slots, 1u);
 }
 
-// #53 stands for: an outer scope that takes the acquisitions of an inner one for its own, a scope whose last expression
-// is its memory by accident, and a list that is looked up once and used after it is gone.
+// #53 stands for: an outer scope that takes the acquisitions of an inner one for its own, a scope whose last
+// expression is its memory by accident, and a list that is looked up once and used after it is gone.
 TEST(workspace_regressions, n53_an_inner_scope_saves_its_own_types_and_not_the_outer_ones) {
   workspace_1 ws;
   const workspace_1::scope<double> outer{ws};

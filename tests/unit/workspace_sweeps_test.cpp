@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: ticks are made by hand, so that what each of them asks for is known; the sweeper's own thread is started
-// with an interval of an hour, but where a test is about its clock: that one waits until it has struck. Last, a thread
-// ticks while others work, and must not make a difference. The thread sanitizer runs it too.
+// Strategy: ticks are made by hand, so that what each of them asks for is known; the sweeper's own thread is
+// started with an interval of an hour, but where a test is about its clock: that one waits until it has
+// struck. Last, a thread ticks while others work, and must not make a difference. The thread sanitizer runs
+// it too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -42,7 +43,8 @@ void use(Workspace& ws, std::size_t arrays, std::size_t n = 100) {
   for (std::size_t i = 0; i < arrays; ++i) (void)outermost.template acquire<double>(n);
 }
 
-/// Each test begins without flags and leaves none. Its sweeper, if it has one, ticks by hand, and trims at each tick.
+/// Each test begins without flags and leaves none. Its sweeper, if it has one, ticks by hand, and trims at
+/// each tick.
 template <class Workspace>
 class sweeps : public testing::Test {
  protected:
@@ -437,7 +439,8 @@ TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_
 }
 
 TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
-  // Added to the time of day it would overflow, which a sanitizer reports, and otherwise the clock would run wild.
+  // Added to the time of day it would overflow, which a sanitizer reports, and otherwise the clock would run
+  // wild.
   enable_workspace_sweeps({.interval = std::chrono::nanoseconds::max(), .trim_every = 1});
   workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
   use(ws, 1);
@@ -473,8 +476,8 @@ TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
   EXPECT_EQ(ws.stats().slots, 0u);
 }
 
-/// A sum over temporaries of all widths, that depends on the order of every addition. From step 2000 to 2020 it waits
-/// for 3 `ticks` before each step, if there are any.
+/// A sum over temporaries of all widths, that depends on the order of every addition. From step 2000 to 2020
+/// it waits for 3 `ticks` before each step, if there are any.
 template <class Workspace>
 double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
   std::vector<double> state{0.5, 0.25, 0.125, 0.0625, 0.03125};

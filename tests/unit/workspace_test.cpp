@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what scopes and checkpoints take back and what they leave, at both check levels, by the counts and
-// addresses before and after; every way to open a scope is run through one computation and must agree.
+// Strategy: what scopes and checkpoints take back and what they leave, at both check levels, by the counts
+// and addresses before and after; every way to open a scope is run through one computation and must agree.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -168,7 +168,8 @@ TYPED_TEST(workspaces, take_back_nothing_more_when_a_scope_that_was_ended_is_des
 
 // ---- ends that were skipped ----
 
-/// What the handler is told of a scope that ends `inside` others. Where nothing is checked no scope knows its place.
+/// What the handler is told of a scope that ends `inside` others. Where nothing is checked no scope knows its
+/// place.
 template <class Workspace>
 std::string skipped(unsigned line, int inside) {
   const std::string where =

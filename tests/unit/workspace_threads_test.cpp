@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: first the ways to have a workspace without being given one, step by step; then threads that work at once,
-// and coroutines that take turns on one thread or move between several, each of which looks after its numbers. The
-// thread sanitizer runs it too.
+// Strategy: first the ways to have a workspace without being given one, step by step; then threads that work
+// at once, and coroutines that take turns on one thread or move between several, each of which looks after
+// its numbers. The thread sanitizer runs it too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -511,7 +511,8 @@ class task {
 };
 using pause = std::suspend_always;
 
-/// Opens scopes that stay open while others run, and looks after what is in them. @param wrong what it has found
+/// Opens scopes that stay open while others run, and looks after what is in them. @param wrong what it has
+/// found
 task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
   const auto number = static_cast<double>(id);
   const auto check = [&](std::span<double const> numbers, double value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source, compiled twice: as workspaces are, and with TIDEMARK_WORKSPACE_POOLING and TIDEMARK_WORKSPACE_SWEEPS off.
-// Prints what was computed and what was allocated, for check.py to compare.
+// One source, compiled twice: as workspaces are, and with TIDEMARK_WORKSPACE_POOLING and
+// TIDEMARK_WORKSPACE_SWEEPS off. Prints what was computed and what was allocated, for check.py to compare.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

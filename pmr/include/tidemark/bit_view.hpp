@@ -97,7 +97,8 @@ class TIDEMARK_POINTER bit_view {
   constexpr bit_view(word_type* words, std::array<std::size_t, Rank> const& extents,
                      Life life = {}) noexcept(std::is_nothrow_move_constructible_v<Life>)
       : words_{words}, extents_{extents}, life_{static_cast<Life&&>(life)} {}
-  /// The same bits, without a look at whether they are still there from now on. @throws what `OtherLife` throws.
+  /// The same bits, without a look at whether they are still there from now on. @throws what `OtherLife`
+  /// throws.
   template <class OtherLife>
     requires(OtherLife::checks && !Life::checks)
   constexpr bit_view(bit_view<Rank, OtherLife> const& other)

@@ -12,16 +12,17 @@
 #define TIDEMARK_COLD
 #endif
 
-/// After a parameter, or after the parameters for the object itself: what is returned must not outlive it. Clang
-/// warns where it sees that it does (-Wdangling, -Wreturn-stack-address).
+/// After a parameter, or after the parameters for the object itself: what is returned must not outlive it.
+/// Clang warns where it sees that it does (-Wdangling, -Wreturn-stack-address).
 #if defined(__clang__)
 #define TIDEMARK_LIFETIMEBOUND [[clang::lifetimebound]]
 #else
 #define TIDEMARK_LIFETIMEBOUND
 #endif
 
-/// Between `class` and its name: what it refers to is not its own, so that clang warns, as it does of std::span, where
-/// that is gone before it. Without, clang loses sight of a view's memory once the view is in a variable or a std::span.
+/// Between `class` and its name: what it refers to is not its own, so that clang warns, as it does of
+/// std::span, where that is gone before it. Without, clang loses sight of a view's memory once the view is in
+/// a variable or a std::span.
 #if defined(__clang__)
 #define TIDEMARK_POINTER [[gsl::Pointer]]
 #else

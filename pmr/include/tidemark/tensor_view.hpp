@@ -129,8 +129,8 @@ class TIDEMARK_POINTER tensor_view {
   constexpr tensor_view(tensor_view<Other, Rank, Layout, Life> const& other) noexcept(
       std::is_nothrow_copy_constructible_v<Life>)
       : first_{other.first_}, extents_{other.extents_}, life_{other.life_} {}
-  /// The same elements, without a look at whether they are still there from now on: so that a function that takes
-  /// `tensor_view<double, 2>` takes views of a checked workspace too. @throws what `OtherLife` throws.
+  /// The same elements, without a look at whether they are still there from now on: so that a function that
+  /// takes `tensor_view<double, 2>` takes views of a checked workspace too. @throws what `OtherLife` throws.
   template <class Other, class OtherLife>
     requires(OtherLife::checks && !Life::checks && std::is_convertible_v<Other (*)[], T (*)[]>)
   constexpr tensor_view(tensor_view<Other, Rank, Layout, OtherLife> const& other)

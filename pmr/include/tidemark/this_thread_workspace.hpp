@@ -18,8 +18,8 @@ inline constinit thread_local workspace* this_threads_workspace =
 }  // namespace detail
 
 /// The calling thread's workspace: the one that was bound last, else its own, which is made with
-/// `default_workspace_options()` at first need and given back when the thread ends, after the destructors of its
-/// thread_local objects. The same one at each call. Thread-safe, O(1).
+/// `default_workspace_options()` at first need and given back when the thread ends, after the destructors of
+/// its thread_local objects. The same one at each call. Thread-safe, O(1).
 /// @throws std::bad_alloc if it has to be made and cannot.
 [[nodiscard]] inline workspace& this_thread_workspace() {
   if (detail::this_threads_workspace == nullptr) [[unlikely]]
@@ -29,16 +29,17 @@ inline constinit thread_local workspace* this_threads_workspace =
 
 /// Makes a workspace that of the calling thread as long as the binding lives.
 ///
-/// For tasks that take turns on a thread, or move from one to another, as coroutines and fibers do: scopes of a
-/// workspace must end in the reverse order of their opening, so each task has its own, and whoever resumes the task
-/// binds it for that time.
+/// For tasks that take turns on a thread, or move from one to another, as coroutines and fibers do: scopes of
+/// a workspace must end in the reverse order of their opening, so each task has its own, and whoever resumes
+/// the task binds it for that time.
 /// ```cpp
 /// void resume(task& t) {
 ///   workspace_binding bound{*t.workspace};  // functions in the task that ask for this_thread_workspace() get it
 ///   t.handle.resume();
 /// }
 /// ```
-/// The workspace is handed over (`hand_over`) at both ends. Bindings nest. Made and destroyed by the same thread; O(1).
+/// The workspace is handed over (`hand_over`) at both ends. Bindings nest. Made and destroyed by the same
+/// thread; O(1).
 class [[nodiscard]] workspace_binding {
  public:
   explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
@@ -63,8 +64,9 @@ class [[nodiscard]] workspace_binding {
 /// ```cpp
 /// struct task { workspace_lease workspace = lease_workspace(); ... };
 /// ```
-/// Move-only; a moved-from one has none. At its end the workspace is reset and waits for the next lease, unless 64 wait
-/// already or a scope is open on it: then it is destroyed. Thread-safe: leases are taken and ended on any thread.
+/// Move-only; a moved-from one has none. At its end the workspace is reset and waits for the next lease,
+/// unless 64 wait already or a scope is open on it: then it is destroyed. Thread-safe: leases are taken and
+/// ended on any thread.
 class [[nodiscard]] workspace_lease {
  public:
   workspace_lease() noexcept = default;
@@ -82,7 +84,8 @@ class [[nodiscard]] workspace_lease {
   std::unique_ptr<workspace, give_back> leased_;
 };
 
-/// The workspace that was given back last, else a new one with `default_workspace_options()`. Thread-safe, O(1).
+/// The workspace that was given back last, else a new one with `default_workspace_options()`. Thread-safe,
+/// O(1).
 /// @throws std::bad_alloc.
 [[nodiscard]] workspace_lease lease_workspace();
 

@@ -25,8 +25,8 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 
 }  // namespace detail
 
-/// Runs `body`, as `body(scope)` or `body()`, in a scope and returns its result. The element types that are named have
-/// their counts saved at once, as in `workspace::scope<double, int>`.
+/// Runs `body`, as `body(scope)` or `body()`, in a scope and returns its result. The element types that are
+/// named have their counts saved at once, as in `workspace::scope<double, int>`.
 ///
 /// ```cpp
 /// double norm = with_workspace(ws, [&](auto& scope) {
@@ -35,10 +35,11 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 ///   return sum;
 /// });
 /// ```
-/// At level 1 the result is looked into, as by `scope::returning`: `where`, the place of this call, is the place of
-/// return in messages. A view that is the result itself is no error, because it guards itself: who discards it is right,
-/// and who uses it gets `stale_view`.
-/// @throws what `body` throws; workspace_escape at level 1. The scope has ended then. Thread-safety: the workspace's.
+/// At level 1 the result is looked into, as by `scope::returning`: `where`, the place of this call, is the
+/// place of return in messages. A view that is the result itself is no error, because it guards itself: who
+/// discards it is right, and who uses it gets `stale_view`.
+/// @throws what `body` throws; workspace_escape at level 1. The scope has ended then. Thread-safety: the
+/// workspace's.
 template <class... Types, workspace_policy Policy, class Body>
 decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
                               std::source_location where = std::source_location::current()) {
@@ -55,9 +56,9 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
   }
 }
 
-/// `with_workspace` where pooling is a question: without (`set_workspace_pooling(false)`), each acquisition through
-/// the scope, and through the workspace that the scope names, is one allocation of the upstream, given back when
-/// its scope ends. `with_workspace` itself does not ask.
+/// `with_workspace` where pooling is a question: without (`set_workspace_pooling(false)`), each acquisition
+/// through the scope, and through the workspace that the scope names, is one allocation of the upstream,
+/// given back when its scope ends. `with_workspace` itself does not ask.
 template <class... Types, workspace_policy Policy, class Body>
 decltype(auto) maybe_with_workspace(basic_workspace<Policy>& ws, Body&& body,
                                     std::source_location where = std::source_location::current());

@@ -64,10 +64,11 @@ inline constexpr std::array<element_info const*, workspace_core::fixed_types> fi
 template <workspace_policy Policy, class... Types>
 class basic_workspace_scope;
 
-/// Temporaries of a function that runs again and again: the first run allocates them, every later one finds them.
+/// Temporaries of a function that runs again: the first run allocates them, every later one finds them.
 ///
-/// Use it for arrays of numbers whose shapes repeat, or nearly, and whose lives nest as calls do. Where sizes differ
-/// each time an `arena` wastes less, and it takes objects of all types; where lives do not nest there is `pool`.
+/// Use it for arrays of numbers whose shapes repeat, or nearly, and whose lives nest as calls do. Where sizes
+/// differ each time an `arena` wastes less, and it takes objects of all types; where lives do not nest there
+/// is `pool`.
 ///
 /// ```cpp
 /// double residual(workspace& ws, std::span<double const> x) {
@@ -78,24 +79,25 @@ class basic_workspace_scope;
 ///   ...
 /// }                                                          // and here they are free again
 /// ```
-/// A workspace has a stack of *slots*, pieces of memory, for each element type. An acquisition hands out the next one
-/// of its type, after growing it if it is too small; the end of a scope takes those back that were handed out in it.
-/// float64, float32, int64, int32, complex64, complex128, bool and bits have their lists at fixed places; any other
-/// trivially copyable type gets one when it is first asked for. A scope costs nothing for types it does not use.
+/// A workspace has a stack of *slots*, pieces of memory, for each element type. An acquisition hands out the
+/// next one of its type, after growing it if it is too small; the end of a scope takes those back that were
+/// handed out in it. float64, float32, int64, int32, complex64, complex128, bool and bits have their lists at
+/// fixed places; any other trivially copyable type gets one when it is first asked for. A scope costs nothing
+/// for types it does not use.
 ///
-/// Slots grow, by half at least when they grow again, and never shrink by themselves: `trim` gives back those that are
-/// not handed out, `compact` makes those smaller that are much too large. What is acquired outside all scopes is there
-/// until `reset` or `release`.
+/// Slots grow, by half at least when they grow again, and never shrink by themselves: `trim` gives back those
+/// that are not handed out, `compact` makes those smaller that are much too large. What is acquired outside
+/// all scopes is there until `reset` or `release`.
 ///
-/// At `checks` 0 (`workspace_policy`) nothing is checked. At 1, `checked_workspace`, a view that outlives its scope
-/// throws `stale_view` when it is used, its memory reads as not-a-number until somebody else writes it,
+/// At `checks` 0 (`workspace_policy`) nothing is checked. At 1, `checked_workspace`, a view that outlives its
+/// scope throws `stale_view` when it is used, its memory reads as not-a-number until somebody else writes it,
 /// and `with_workspace` and `scope::returning` throw `workspace_escape`.
 ///
 /// Invariants, checked by `check_invariants()`: `detail/workspace_core.hpp`.
 ///
-/// Complexity: acquisition and the opening of a scope O(1); its end O(1) for each type used in it, and at level 1 for
-/// each byte. Thread-safety: one thread at a time, the first to use it until `hand_over()`; level 1 reports use by
-/// another. `this_thread_workspace()` gives each thread its own.
+/// Complexity: acquisition and the opening of a scope O(1); its end O(1) for each type used in it, and at
+/// level 1 for each byte. Thread-safety: one thread at a time, the first to use it until `hand_over()`; level
+/// 1 reports use by another. `this_thread_workspace()` gives each thread its own.
 template <workspace_policy Policy = workspace_policy{}>
 class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Policy.checks >= 1)> {
  public:
@@ -119,9 +121,9 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   /// Gives all memory back. Reports a violation if a scope is still open, whose end would touch what is gone.
   ~basic_workspace() = default;
 
-  /// Begins a scope by hand, for code in which no object can stand for it; `rewind` ends it. Types that are named are
-  /// saved now, others when they are first acquired. As with scopes, an outermost one first does what the background
-  /// sweeper has asked for. @throws std::bad_alloc if its record finds no memory.
+  /// Begins a scope by hand, for code in which no object can stand for it; `rewind` ends it. Types that are
+  /// named are saved now, others when they are first acquired. As with scopes, an outermost one first does
+  /// what the background sweeper has asked for. @throws std::bad_alloc if its record finds no memory.
   template <class... Types>
   void checkpoint() {
     before_use("checkpoint");
@@ -133,8 +135,8 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
     core_.open(1, sizeof...(Types));
     (core_.save_in_room(list<Types>()), ...);
   }
-  /// Ends the innermost checkpoint. Where none is open in the innermost scope, takes back what that scope handed
-  /// out, and where there is no scope either, everything.
+  /// Ends the innermost checkpoint. Where none is open in the innermost scope, takes back what that scope
+  /// handed out, and where there is no scope either, everything.
   void rewind(std::source_location where = std::source_location::current()) noexcept {
     before_use("rewind");
     core_.rewind(where);
@@ -176,8 +178,8 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
     before_use("trim");
     return core_.trim_to_recent_peak();
   }
-  /// Makes slots smaller that are much larger than their newest request. Those that are handed out stay, because
-  /// nobody can tell who knows their address; nothing is copied.
+  /// Makes slots smaller that are much larger than their newest request. Those that are handed out stay,
+  /// because nobody can tell who knows their address; nothing is copied.
   /// @param options any values will do: what makes no sense changes nothing.
   compact_summary compact(compact_options const& options = {}) noexcept {
     before_use("compact");
@@ -186,8 +188,8 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
 
   /// Whether memory is kept for the next time.
   [[nodiscard]] bool pooling_enabled() const noexcept { return core_.pooling(); }
-  /// A workspace of the same options that keeps no memory: each acquisition is one allocation of the upstream, given
-  /// back when its scope ends. Made at the first call. @throws std::bad_alloc.
+  /// A workspace of the same options that keeps no memory: each acquisition is one allocation of the
+  /// upstream, given back when its scope ends. Made at the first call. @throws std::bad_alloc.
   [[nodiscard]] basic_workspace& unpooled() {
     if (!pooling_enabled()) return *this;
     if (unpooled_ == nullptr) {
@@ -286,7 +288,8 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   std::unique_ptr<basic_workspace> unpooled_;
 };
 
-/// Names bits where an element type is asked for: `workspace::scope<double, packed_bits>`, `trim<packed_bits>()`.
+/// Names bits where an element type is asked for: `workspace::scope<double, packed_bits>`,
+/// `trim<packed_bits>()`.
 using packed_bits = detail::bit_word;
 
 /// A workspace as tidemark was configured: level 0, and level 1 where `check_level` is 2.

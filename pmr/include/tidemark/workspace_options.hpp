@@ -14,10 +14,10 @@ namespace tidemark {
 
 /// What a type of workspace does, fixed at compile time: `basic_workspace<{.checks = 1}>`.
 struct workspace_policy {
-  /// 0: none; the code is that of a hand-written stack of slots. 1: memory is filled with a value that is seen
-  /// when a scope ends; views know whether their memory was taken back; what escapes from a scope, a scope that
-  /// is used while one inside it is open, and use by a second thread are found. That costs time for each byte
-  /// that is taken back, hence not at the library's default level.
+  /// 0: none; the code is that of a hand-written stack of slots. 1: memory is filled with a value that is
+  /// seen when a scope ends; views know whether their memory was taken back; what escapes from a scope, a
+  /// scope that is used while one inside it is open, and use by a second thread are found. That costs time
+  /// for each byte that is taken back, hence not at the library's default level.
   int checks = check_level >= 2 ? 1 : 0;
   /// Whether memory is kept for the next time. Without, each acquisition is one allocation of the upstream,
   /// given back when its scope ends: to see what the workspace is worth, or to let a tool see each block.
@@ -42,11 +42,11 @@ struct device_fill {
 struct workspace_options {
   /// Of every slot, at least, in bytes: a power of two.
   std::size_t alignment = 64;
-  /// Most bytes that all slots may hold; 0: without limit. A request beyond gives back what is not in use, and
-  /// if that is not enough throws `out_of_memory`.
+  /// Most bytes that all slots may hold; 0: without limit. A request beyond gives back what is not in use,
+  /// and if that is not enough throws `out_of_memory`.
   std::size_t held_bytes_max = 0;
-  /// Tensor headers kept for each slot: 1 to 16, or `unlimited_cache_ways`. Anything else stands for 4, and is
-  /// warned of.
+  /// Tensor headers kept for each slot: 1 to 16, or `unlimited_cache_ways`. Anything else stands for 4, and
+  /// is warned of.
   unsigned cache_ways = TIDEMARK_WORKSPACE_CACHE_WAYS;
   /// Whether memory is kept; without, as `workspace_policy::pooling`.
   bool pooling = true;
@@ -70,8 +70,8 @@ struct workspace_options {
 /// The options of workspaces made without any: those set by `set_default_workspace_options`, else the ones
 /// above with what the environment says.
 ///
-/// `TIDEMARK_WORKSPACE_CACHE_WAYS` is 1 to 16 or "unlimited", `TIDEMARK_WORKSPACE_POOLING` 0 or 1. They are read
-/// once; a text that says anything else is warned of and ignored. Thread-safe.
+/// `TIDEMARK_WORKSPACE_CACHE_WAYS` is 1 to 16 or "unlimited", `TIDEMARK_WORKSPACE_POOLING` 0 or 1. They are
+/// read once; a text that says anything else is warned of and ignored. Thread-safe.
 [[nodiscard]] workspace_options default_workspace_options();
 
 /// Sets the options of workspaces that are made without any from now on. Thread-safe.

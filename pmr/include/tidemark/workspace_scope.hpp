@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `workspace::scope`: what is acquired between its opening and its end is free again afterwards. Owns nothing.
+/// `workspace::scope`: what is acquired between its opening and its end is free again afterwards. Owns
+/// nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +19,21 @@
 
 namespace tidemark {
 
-/// Takes back, when it is destroyed, what was acquired of its workspace since it was made: through it, or through the
-/// workspace by a function that was called.
+/// Takes back, when it is destroyed, what was acquired of its workspace since it was made: through it, or
+/// through the workspace by a function that was called.
 ///
 /// ```cpp
 /// workspace::scope scope{ws};                  // any types
 /// workspace::scope<double, int> scope{ws};     // the same, and the counts of these two are saved at once
 /// ```
-/// It has all forms of acquisition that the workspace has, and clang warns where what they return leaves the function
-/// of the scope. Scopes nest. One that ends while others inside it are open, or checkpoints, ends those too, and tells
-/// the warning handler; they do nothing at their own ends then. It stays where it is made: it is neither copied nor
-/// moved. Level 1 reports acquisition through a scope that is not the innermost, whose memory would vanish with that.
+/// It has all forms of acquisition that the workspace has, and clang warns where what they return leaves the
+/// function of the scope. Scopes nest. One that ends while others inside it are open, or checkpoints, ends
+/// those too, and tells the warning handler; they do nothing at their own ends then. It stays where it is
+/// made: it is neither copied nor moved. Level 1 reports acquisition through a scope that is not the
+/// innermost, whose memory would vanish with that.
 ///
-/// Complexity: opening O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the workspace's.
+/// Complexity: opening O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
+/// workspace's.
 template <workspace_policy Policy, class... Types>
 class [[nodiscard]] basic_workspace_scope
     : public detail::acquisition<basic_workspace_scope<Policy, Types...>, (Policy.checks >= 1)> {
@@ -40,7 +43,8 @@ class [[nodiscard]] basic_workspace_scope
   static constexpr bool checked = workspace_type::checked;
 
   /// Opens it. An outermost one first does what the background sweeper has asked for.
-  /// @throws std::bad_alloc if its record finds no memory, which happens at most while scopes nest deeper than ever.
+  /// @throws std::bad_alloc if its record finds no memory, which happens at most while scopes nest deeper
+  /// than ever.
   // Inlined whatever the compiler thinks of its size, which is that of its cold parts: measured, 3 ns of 10.
   [[gnu::always_inline]] explicit basic_workspace_scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
@@ -65,9 +69,10 @@ class [[nodiscard]] basic_workspace_scope
       ws.core_.template close<false>(frame_, where());
     }
   }
-  /// Ends it now, though work elsewhere still uses its memory: who needs a slot of it again before the fence is done
-  /// waits for that. For work that a device's streams still have to do. Level 1 must not fill this memory, and does
-  /// not. Waits here if there is no memory to remember the fence, or if a scope around this one has ended it.
+  /// Ends it now, though work elsewhere still uses its memory: who needs a slot of it again before the fence
+  /// is done waits for that. For work that a device's streams still have to do. Level 1 must not fill this
+  /// memory, and does not. Waits here if there is no memory to remember the fence, or if a scope around this
+  /// one has ended it.
   void end_after(reuse_fence fence) noexcept {
     if (workspace_ == nullptr) return;
     workspace_->core_.put_behind(frame_, std::move(fence));
@@ -76,8 +81,8 @@ class [[nodiscard]] basic_workspace_scope
 
   /// `value`, as it is; level 1 looks into it first. To be returned: `return scope.returning(sum);`
   ///
-  /// Looked into are pointers, spans and other contiguous ranges, views, tensor headers, and through tuples, optionals,
-  /// variants, unique pointers and ranges of such, at any depth; `detail/escape.hpp` has the list.
+  /// Looked into are pointers, spans and other contiguous ranges, views, tensor headers, and through tuples,
+  /// optionals, variants, unique pointers and ranges of such, at any depth; `detail/escape.hpp` has the list.
   /// @throws workspace_escape if it refers to memory that this scope will take back.
   template <class T>
   [[nodiscard]] T&& returning(T&& value,

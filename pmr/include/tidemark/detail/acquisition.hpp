@@ -53,18 +53,20 @@ template <std::size_t Rank>
   return count;
 }
 
-/// The forms of acquisition. Each returns memory of the next slot of its element type, uninitialised where it does
-/// not say otherwise, that is `Source`'s until its scope ends. `Source` has these members, which do the work:
+/// The forms of acquisition. Each returns memory of the next slot of its element type, uninitialised where it
+/// does not say otherwise, that is `Source`'s until its scope ends. `Source` has these members, which do the
+/// work:
 /// - `claim<T>(n, where) -> slot&`, `list<T>() -> slot_list&`, `core() -> workspace_core&`.
 ///
 /// For all of them:
-/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, … or one `std::array<std::size_t, Rank>`. None
-///   makes a view of rank 0, with one element. Any may be 0. `Layout` is `row_major` or `column_major`.
+/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, … or one `std::array<std::size_t, Rank>`.
+///   None makes a view of rank 0, with one element. Any may be 0. `Layout` is `row_major` or `column_major`.
 /// - `T` is trivially copyable.
-/// - @throws std::invalid_argument for a negative extent; out_of_memory where the product of extents or its bytes
-///   overflow, or the workspace's limit is reached; what the upstream throws. Nothing is handed out then.
-/// - Complexity: O(1) once the slot has memory for as many elements, plus what is written. Thread-safety: that of
-///   the workspace.
+/// - @throws std::invalid_argument for a negative extent; out_of_memory where the product of extents or its
+///   bytes overflow, or the workspace's limit is reached; what the upstream throws. Nothing is handed out
+///   then.
+/// - Complexity: O(1) once the slot has memory for as many elements, plus what is written. Thread-safety:
+///   that of the workspace.
 /// - They want an lvalue, because a temporary scope would have ended before its memory is used.
 template <class Source, bool Checked>
 class acquisition {
@@ -152,8 +154,9 @@ class acquisition {
     return filled<T, Layout>("fill", value, extents, where);
   }
 
-  /// `acquire`, and the elements in order are `std::uniform_real_distribution<T>{}(generator)`: from 0 up to, not
-  /// including, 1. The generator is asked for nothing else. @throws std::logic_error where memory is not the host's.
+  /// `acquire`, and the elements in order are `std::uniform_real_distribution<T>{}(generator)`: from 0 up to,
+  /// not including, 1. The generator is asked for nothing else. @throws std::logic_error where memory is not
+  /// the host's.
   template <std::floating_point T = double, class Layout = row_major,
             std::uniform_random_bit_generator Generator, std::integral... Extents>
   [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> rand(Generator& generator, located_extent first,
@@ -189,12 +192,14 @@ class acquisition {
     return filled_bits("falses", false, first, rest...);
   }
 
-  /// A tensor for code in C and other languages: DLPack's header, which stays where it is as long as the slot does,
-  /// and is the same one whenever the slot is asked for the same extents. At most 8 extents; DLPack's strides count
-  /// elements. The workspace owns it and its arrays: nobody has to free, and nobody may change them.
+  /// A tensor for code in C and other languages: DLPack's header, which stays where it is as long as the slot
+  /// does, and is the same one whenever the slot is asked for the same extents. At most 8 extents; DLPack's
+  /// strides count elements. The workspace owns it and its arrays: nobody has to free, and nobody may change
+  /// them.
   ///
-  /// Headers are kept for `workspace_options::cache_ways` shapes of each slot; a further one replaces the oldest, and
-  /// neither allocates once warm. O(headers of the slot). @throws std::bad_alloc also for memory for headers.
+  /// Headers are kept for `workspace_options::cache_ways` shapes of each slot; a further one replaces the
+  /// oldest, and neither allocates once warm. O(headers of the slot). @throws std::bad_alloc also for memory
+  /// for headers.
   template <class T, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] dl_tensor* acquire_tensor(located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return acquire_tensor<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finds whether a value refers to memory that a scope will take back: by address, whatever the value's type says.
+/// Finds whether a value refers to memory that a scope will take back: by address, whatever the value's type
+/// says.
 #pragma once
 
 #include <concepts>
@@ -58,9 +59,9 @@ concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std:
 
 /// Looks through one value for what one scope has handed out.
 ///
-/// A class of a user's own is looked through where a function that is found by its argument says what to look at:
-/// `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. The rest of classes
-/// that are none of the below are taken to refer to nothing.
+/// A class of a user's own is looked through where a function that is found by its argument says what to look
+/// at: `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. The rest
+/// of classes that are none of the below are taken to refer to nothing.
 class escape_search {
  public:
   escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}
@@ -147,7 +148,8 @@ class escape_search {
 [[noreturn]] TIDEMARK_COLD void throw_escape(workspace_core const& core, workspace_core::overlap escaping,
                                              std::source_location where);
 
-/// @throws workspace_escape if `value` refers to memory that was handed out since the scope of this number began.
+/// @throws workspace_escape if `value` refers to memory that was handed out since the scope of this number
+/// began.
 template <class T>
 void require_no_escape(workspace_core const& core, std::uint64_t frame, T const& value,
                        std::source_location where) {

@@ -17,14 +17,14 @@ inline constexpr std::size_t tensor_rank_max = 8;
 
 /// One header, with room for its extents.
 struct tensor_header {
-  dl_tensor tensor;        // set with the shape, before anybody sees it
-  void* memory = nullptr;  // what tensor.data is while the tensor is live
+  dl_tensor tensor;  // set with the shape, before anybody sees it
   bool column_major = false;
   std::array<std::int64_t, tensor_rank_max> shape{};
   std::array<std::int64_t, tensor_rank_max> strides{};
 };
 
-/// A few headers, which never move: a program in C may keep their addresses. With a limit a slot has one chunk.
+/// A few headers, which never move: a program in C may keep their addresses. With a limit a slot has one
+/// chunk.
 ///
 /// Invariant: `used <= capacity`; the headers follow the chunk in memory.
 struct header_chunk {
@@ -52,13 +52,13 @@ struct header_source {
   std::size_t made = 0;  // headers in use, by all slots
 };
 
-/// The header of these extents in the chunks that begin with `first`: one made before, the same address each time;
-/// else a new one, in the place of the oldest where there is a limit. O(headers of the slot).
+/// The header of these extents in the chunks that begin with `first`: one made before, the same address each
+/// time; else a new one, in the place of the oldest where there is a limit. O(headers of the slot).
 /// @throws std::bad_alloc, with nothing changed, where memory for a chunk is needed and cannot be had.
 dl_tensor& find_header(header_chunk*& first, header_key const& key, header_source& source);
 
-/// Takes the data from tensors that were handed out, so that who uses one late finds a null pointer. O(headers of
-/// the slot).
+/// Takes the data from tensors that were handed out, so that who uses one late finds a null pointer.
+/// O(headers of the slot).
 void withdraw_headers(header_chunk* first) noexcept;
 
 /// Gives the chunks back.

@@ -2,9 +2,9 @@
 /// @file
 /// Tells AddressSanitizer, MemorySanitizer and Valgrind which bytes of a chunk may be touched. Owns nothing.
 ///
-/// A chunk's bytes are withheld when memory comes behind them, handed out block by block, and withheld again as they
-/// are taken back. Which tools are told is fixed in config.hpp and not found out here, because part of the arena is
-/// inlined into the program and part is in the library: both must tell the same.
+/// A chunk's bytes are withheld when memory comes behind them, handed out block by block, and withheld again
+/// as they are taken back. Which tools are told is fixed in config.hpp and not found out here, because part
+/// of the arena is inlined into the program and part is in the library: both must tell the same.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@
 
 namespace tidemark::detail {
 
-/// Rewound bytes read as this at check level 2, so that a late read is seen: the pattern of MSVC's debug heap.
+/// Rewound bytes read as this at check level 2, so that a late read is seen: the pattern of MSVC's debug
+/// heap.
 inline constexpr unsigned char rewound_fill = 0xDD;
 
 /// Whether any tool is told; if not, the functions below are nothing.
@@ -43,7 +44,8 @@ inline void withhold([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std
 #endif
 }
 
-/// Bytes may be touched and hold nothing yet: they are handed out, leave tidemark, or are about to be filled by it.
+/// Bytes may be touched and hold nothing yet: they are handed out, leave tidemark, or are about to be filled
+/// by it.
 inline void hand_out([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if TIDEMARK_ASAN
   __asan_unpoison_memory_region(reinterpret_cast<void*>(first), bytes);

@@ -13,8 +13,8 @@ namespace tidemark::detail {
 
 /// What is known of the memory in one slot of a checked workspace.
 ///
-/// Views look here after their slot, and even their workspace, is gone: records are never freed, but used again
-/// by other slots, and a generation never comes back. Thread-safety: that of the workspace.
+/// Views look here after their slot, and even their workspace, is gone: records are never freed, but used
+/// again by other slots, and a generation never comes back. Thread-safety: that of the workspace.
 struct slot_life {
   std::uint64_t generation = 0;   // goes up each time the memory is taken back
   std::uint64_t first = 0;        // the generation in which it became the present slot's
@@ -32,7 +32,8 @@ void give_slot_life(slot_life* life) noexcept;
 
 /// A view's knowledge of its slot: `view_life` for checked workspaces.
 ///
-/// Invariant: live as long as `slot->generation` is the one that it was made in. One without slot is always live.
+/// Invariant: live as long as `slot->generation` is the one that it was made in. One without slot is always
+/// live.
 class checked_life {
  public:
   static constexpr bool checks = true;

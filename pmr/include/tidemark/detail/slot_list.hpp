@@ -72,8 +72,8 @@ struct alignas(64) slot {  // a cache line
 
 /// The slots of one element type, a stack: the first `active` of them are handed out.
 ///
-/// Invariants: `active <= count <= room`, and `slots[count]` can be read and has limit 0: so one comparison finds
-/// that there is no slot, that it is too small, and that something is to be done before it is used.
+/// Invariants: `active <= count <= room`, and `slots[count]` can be read and has limit 0: so one comparison
+/// finds that there is no slot, that it is too small, and that something is to be done before it is used.
 struct slot_list {
   static inline constinit slot nothing{};  // what a list without slots begins with; never written
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `workspace_core`: the slots of a workspace and the log that restores them; what of a workspace has no types.
+/// `workspace_core`: the slots of a workspace and the log that restores them; what of a workspace has no
+/// types.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@
 
 namespace tidemark::detail {
 
-/// Index in `workspace_core::others_` of an element type that has no list of its own, the same in all workspaces.
+/// Index in `workspace_core::others_` of an element type that has no list of its own, the same in all
+/// workspaces.
 [[nodiscard]] std::size_t next_other_type() noexcept;
 template <class T>
 [[nodiscard]] std::size_t other_type() noexcept {
@@ -32,8 +34,8 @@ template <class T>
 }
 
 /// One entry of a workspace's log: a count that a scope saved, or the scope itself.
-// The list stands between the numbers, so that no compiler reads both at once: they were written one by one just
-// before, and a processor would wait until both writes are in its cache.
+// The list stands between the numbers, so that no compiler reads both at once: they were written one by one
+// just before, and a processor would wait until both writes are in its cache.
 struct saved_count {
   std::size_t value;    // the count of active slots; or the number of the scope
   slot_list* list;      // null: a scope begins here
@@ -42,15 +44,16 @@ struct saved_count {
 
 /// A stack of slots for each element type, and a log of what scopes found.
 ///
-/// Each scope has a number that no other has, and begins with an entry in the log. The first acquisition of a type
-/// in a scope saves that type's count in the log; the scope's end restores what was saved since its entry. So a
-/// scope costs nothing for types it does not use, and one whose end was skipped is ended by that around it.
-/// Numbers of checkpoints, which have no object that ends them, are odd.
+/// Each scope has a number that no other has, and begins with an entry in the log. The first acquisition of a
+/// type in a scope saves that type's count in the log; the scope's end restores what was saved since its
+/// entry. So a scope costs nothing for types it does not use, and one whose end was skipped is ended by that
+/// around it. Numbers of checkpoints, which have no object that ends them, are odd.
 ///
 /// Invariants, checked by `broken_invariant()`:
 /// - those of each `slot_list` and its slots
 /// - `frame_` is the number of the last scope in the log; 0 if there is none
-/// - `held_bytes_ == sum over slots of capacity * bytes of an element`, `<= options_.held_bytes_max` if that is not 0
+/// - `held_bytes_ == sum over slots of capacity * bytes of an element`, `<= options_.held_bytes_max` if that
+///   is not 0
 ///
 /// Thread-safety: one thread at a time, but for `sweep_requests`.
 class workspace_core {
@@ -68,9 +71,9 @@ class workspace_core {
 
   // The fast path.
 
-  /// Begins a scope, and returns its number. @param parity 0 for a scope, 1 for a checkpoint. @param counts how many it is
-  /// to save at once, for which there is room then. @throws std::bad_alloc if the log has to grow and cannot; nothing
-  /// has changed then.
+  /// Begins a scope, and returns its number. @param parity 0 for a scope, 1 for a checkpoint. @param counts
+  /// how many it is to save at once, for which there is room then. @throws std::bad_alloc if the log has to
+  /// grow and cannot; nothing has changed then.
   std::uint64_t open(std::uint64_t parity, std::size_t counts) {
     if (room_bytes() <= counts * sizeof(saved_count)) [[unlikely]]
       grow_log(counts);
@@ -154,11 +157,12 @@ class workspace_core {
   enum class measure { newest, largest };
   compact_summary compact(compact_options const& options, measure by) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
-  /// From now on, slots that the scope handed out wait for the fence before they are used again. Waits for it here if
-  /// there is no memory to remember it, or if the scope was ended by another, which has taken its slots back.
+  /// From now on, slots that the scope handed out wait for the fence before they are used again. Waits for it
+  /// here if there is no memory to remember it, or if the scope was ended by another, which has taken its
+  /// slots back.
   void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
-  /// The header for the list's newest request. @throws std::bad_alloc if there is none and no memory for one; the slot
-  /// is taken back then.
+  /// The header for the list's newest request. @throws std::bad_alloc if there is none and no memory for one;
+  /// the slot is taken back then.
   dl_tensor& header(slot_list& list, slot& newest, std::size_t const* extents, std::size_t rank,
                     bool column_major, dl_data_type type) {
     try {
@@ -168,7 +172,8 @@ class workspace_core {
       throw;
     }
   }
-  /// The slot that was handed out since the scope began and overlaps these bytes; null: there is none, or no such scope.
+  /// The slot that was handed out since the scope began and overlaps these bytes; null: there is none, or no
+  /// such scope.
   struct overlap {
     slot_list const* list;
     slot const* taken;
@@ -182,8 +187,8 @@ class workspace_core {
   void require_fill(char const* call) const;
   /// @throws std::logic_error if the memory is not the host's.
   void require_host_memory(char const* call) const;
-  /// Writes an element's bytes to the whole of the list's newest request. @throws what `device_fill` throws; the slot is
-  /// taken back then.
+  /// Writes an element's bytes to the whole of the list's newest request. @throws what `device_fill` throws;
+  /// the slot is taken back then.
   void fill(slot_list& list, slot const& newest, void const* element, std::size_t element_bytes);
 
   [[nodiscard]] workspace_stats stats() const noexcept;
