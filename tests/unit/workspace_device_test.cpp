@@ -152,14 +152,8 @@ class device_workspace : public testing::Test {
   Workspace ws{gpu.options(&bookkeeping)};
 };
 
-struct level_names {
-  template <class Workspace>
-  static std::string GetName(int) {
-    return Workspace::checked ? "checked" : "unchecked";
-  }
-};
 using levels = testing::Types<unchecked_workspace, device_checked_workspace>;
-TYPED_TEST_SUITE(device_workspace, levels, level_names);
+TYPED_TEST_SUITE(device_workspace, levels, );
 
 // One for each device.
 

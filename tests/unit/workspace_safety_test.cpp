@@ -95,7 +95,7 @@ static_assert(std::is_same_v<unchecked_workspace::view<double, 3>, tensor_view<d
 static_assert(sizeof(unchecked_workspace::view<double, 3>) == sizeof(double*) + 3 * sizeof(std::size_t));
 static_assert(sizeof(unchecked_workspace::bits_view<2>) == sizeof(void*) + 2 * sizeof(std::size_t));
 static_assert(sizeof(checked_workspace::view<double>) > sizeof(unchecked_workspace::view<double>));
-static_assert(sizeof(unchecked_scope) == 3 * sizeof(void*), "a scope does not know where it was opened");
+static_assert(sizeof(unchecked_scope) == 2 * sizeof(void*), "a scope does not know where it was opened");
 static_assert(noexcept(std::declval<unchecked_workspace::view<double>>()[0]));
 static_assert(!noexcept(std::declval<checked_workspace::view<double>>()[0]));
 

@@ -72,14 +72,8 @@ class sweeps : public testing::Test {
   Workspace ws{&upstream};
 };
 
-struct level_names {
-  template <class Workspace>
-  static std::string GetName(int) {
-    return Workspace::checked ? "checked" : "unchecked";
-  }
-};
 using levels = testing::Types<unchecked_workspace, swept_checked_workspace>;
-TYPED_TEST_SUITE(sweeps, levels, level_names);
+TYPED_TEST_SUITE(sweeps, levels, );
 
 TYPED_TEST(sweeps, a_tick_changes_nothing_until_an_outermost_scope_opens) {
   this->use(3);

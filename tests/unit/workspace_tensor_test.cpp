@@ -89,6 +89,24 @@ TYPED_TEST(workspace_tensor, other_shapes_ranks_layouts_types_and_slots_have_hea
   EXPECT_EQ(headers.count(again.template acquire_tensor<double, column_major>(4, 4)), 0u);
 }
 
+TYPED_TEST(workspace_tensor, a_header_that_somebody_has_changed_is_right_again_at_its_next_use) {
+  dl_tensor* const changed = this->header(this->ws, 3, 4);
+  changed->strides[0] = 77;
+  changed->strides = nullptr;
+  changed->shape = nullptr;
+  changed->byte_offset = 8;
+  changed->dtype.bits = 1;
+  changed->data = nullptr;
+  typename TestFixture::scope scope{this->ws};
+  dl_tensor const* const again = scope.template acquire_tensor<double>(3, 4);
+  EXPECT_EQ(again, changed);
+  EXPECT_EQ(numbers(again->shape, 2), (extents_list{3, 4}));
+  EXPECT_EQ(numbers(again->strides, 2), (extents_list{4, 1}));
+  EXPECT_EQ(again->byte_offset, 0u);
+  EXPECT_EQ(again->dtype.bits, 64);
+  EXPECT_NE(again->data, nullptr);
+}
+
 TYPED_TEST(workspace_tensor, a_header_is_the_same_type_whether_it_was_kept_or_made) {
   using scope = typename TestFixture::scope;
   static_assert(

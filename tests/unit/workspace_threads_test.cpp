@@ -392,14 +392,8 @@ class workspace_forms : public testing::Test {
   recording_resource upstream;
   Workspace ws{&upstream};
 };
-struct level_names {
-  template <class Workspace>
-  static std::string GetName(int) {
-    return Workspace::checked ? "checked" : "unchecked";
-  }
-};
 using levels = testing::Types<unchecked_workspace, checked_workspace>;
-TYPED_TEST_SUITE(workspace_forms, levels, level_names);
+TYPED_TEST_SUITE(workspace_forms, levels, );
 
 template <class Workspace>
 double sum_of_squares(Workspace& ws, std::size_t n) {
