@@ -10,6 +10,7 @@ module;
 #include <tidemark/warning.hpp>
 #include <tidemark/with_workspace.hpp>
 #include <tidemark/workspace.hpp>
+#include <tidemark/workspace_acquisition.hpp>
 #include <tidemark/workspace_compaction.hpp>
 #include <tidemark/workspace_errors.hpp>
 #include <tidemark/workspace_options.hpp>
@@ -34,6 +35,7 @@ using tidemark::set_workspace_pooling;
 using tidemark::unlimited_cache_ways;
 using tidemark::with_workspace;
 using tidemark::workspace;
+using tidemark::workspace_acquisition;
 using tidemark::workspace_options;
 using tidemark::workspace_policy;
 using tidemark::workspace_pooling_enabled;

@@ -72,7 +72,7 @@ void misuse(workspace& ws, workspace::scope<>& scope, workspace_lease& lease) {
   workspace_binding first{ws};
   workspace_binding copy{first};
 #elif CASE == 27  // message: (protected|private|no matching|calling a)
-  detail::acquisition<workspace, false> alone;
+  workspace_acquisition<workspace, false> alone;
 #elif CASE == 28  // message: (private|no matching|inaccessible|no match)
   workspace_lease own{&ws};
 #endif

@@ -30,7 +30,7 @@ LAYERS = [
                "detail/keepable.hpp"]),
     ("workspace", ["tensor_view.hpp", "bit_view.hpp", "dlpack.hpp", "detail/element_name.hpp", "detail/extents.hpp",
                    "detail/view_life.hpp", "detail/slot_life.hpp", "detail/slot_list.hpp", "detail/header_cache.hpp",
-                   "detail/workspace_core.hpp", "detail/acquisition.hpp", "detail/escape.hpp",
+                   "detail/workspace_core.hpp", "workspace_acquisition.hpp", "detail/escape.hpp",
                    "workspace.hpp", "workspace_errors.hpp", "workspace_compaction.hpp", "workspace_options.hpp", "workspace_scope.hpp",
                    "workspace_stats.hpp", "workspace_sweeps.hpp", "with_workspace.hpp", "this_thread_workspace.hpp"]),
     ("telemetry", ["resource_stats.hpp", "trace_log.hpp", "trace_resource.hpp", "trace_slice.hpp",

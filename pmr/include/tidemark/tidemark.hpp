@@ -60,6 +60,7 @@
 #include <tidemark/with_epoch.hpp>
 #include <tidemark/with_workspace.hpp>
 #include <tidemark/workspace.hpp>
+#include <tidemark/workspace_acquisition.hpp>
 #include <tidemark/workspace_compaction.hpp>
 #include <tidemark/workspace_errors.hpp>
 #include <tidemark/workspace_options.hpp>

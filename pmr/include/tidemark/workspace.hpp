@@ -16,9 +16,9 @@
 #include <string>
 #include <type_traits>
 
-#include <tidemark/detail/acquisition.hpp>
 #include <tidemark/detail/slot_list.hpp>
 #include <tidemark/detail/workspace_core.hpp>
+#include <tidemark/workspace_acquisition.hpp>
 #include <tidemark/workspace_compaction.hpp>
 #include <tidemark/workspace_options.hpp>
 #include <tidemark/workspace_stats.hpp>
@@ -85,6 +85,9 @@ class basic_workspace_scope;
 /// fixed places; any other trivially copyable type gets one when it is first asked for. A scope costs nothing
 /// for types it does not use.
 ///
+/// `workspace_acquisition` has all forms of asking; a workspace and its scopes share them. Memory that is
+/// acquired of the workspace, by a function that knows no scope, belongs to the innermost scope that is open.
+///
 /// Slots grow, by half at least when they grow again, and never shrink by themselves: `trim` gives back those
 /// that are not handed out, `compact` makes those smaller that are much too large. What is acquired outside
 /// all scopes is there until `reset` or `release`.
@@ -99,7 +102,7 @@ class basic_workspace_scope;
 /// level 1 for each byte. Thread-safety: one thread at a time, the first to use it until `hand_over()`; level
 /// 1 reports use by another. `this_thread_workspace()` gives each thread its own.
 template <workspace_policy Policy = workspace_policy{}>
-class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Policy.checks >= 1)> {
+class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (Policy.checks >= 1)> {
  public:
   static constexpr workspace_policy policy = Policy;
   /// Whether level 1 holds.
@@ -241,7 +244,7 @@ class basic_workspace : public detail::acquisition<basic_workspace<Policy>, (Pol
   }
 
  private:
-  friend detail::acquisition<basic_workspace, checked>;
+  friend workspace_acquisition<basic_workspace, checked>;
   template <workspace_policy, class...>
   friend class basic_workspace_scope;
 

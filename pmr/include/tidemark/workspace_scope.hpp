@@ -10,12 +10,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/detail/acquisition.hpp>
 #include <tidemark/detail/escape.hpp>
 #include <tidemark/detail/sanitizers.hpp>
 #include <tidemark/reuse_fence.hpp>
 #include <tidemark/violation.hpp>
 #include <tidemark/workspace.hpp>
+#include <tidemark/workspace_acquisition.hpp>
 
 namespace tidemark {
 
@@ -36,7 +36,7 @@ namespace tidemark {
 /// workspace's.
 template <workspace_policy Policy, class... Types>
 class [[nodiscard]] basic_workspace_scope
-    : public detail::acquisition<basic_workspace_scope<Policy, Types...>, (Policy.checks >= 1)> {
+    : public workspace_acquisition<basic_workspace_scope<Policy, Types...>, (Policy.checks >= 1)> {
  public:
   using workspace_type = basic_workspace<Policy>;
   /// Whether level 1 holds.
@@ -99,7 +99,7 @@ class [[nodiscard]] basic_workspace_scope
   [[nodiscard]] workspace_type& workspace() const noexcept { return *workspace_; }
 
  private:
-  friend detail::acquisition<basic_workspace_scope, checked>;
+  friend workspace_acquisition<basic_workspace_scope, checked>;
   struct nowhere {};
 
   [[gnu::always_inline]] static std::uint64_t open(workspace_type& ws) {

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <limits>
+#include <source_location>
 #include <string>
 
 #include <tidemark/macros.hpp>
@@ -66,6 +67,23 @@ template <std::integral Integer, std::size_t Rank>
   }
   if (!fits) count = max;
   return fits;
+}
+
+/// An extent, and the place in the source where it was written: the place of the acquisition.
+struct located_extent {
+  std::size_t value;
+  std::source_location where;
+  template <std::integral Index>
+  constexpr located_extent(Index extent, std::source_location place = std::source_location::current())
+      : value{checked_extent(extent)}, where{place} {}
+};
+
+/// The product of extents: the largest number there is, of which no memory has room, where it overflows.
+template <std::size_t Rank>
+[[nodiscard]] constexpr std::size_t elements_of(std::array<std::size_t, Rank> const& extents) noexcept {
+  std::size_t count = 0;
+  (void)element_count(extents.data(), Rank, count);
+  return count;
 }
 
 /// A shape as messages give it: `float64[3, 4]`, and `float64[]` for a single element of rank 0.

@@ -56,6 +56,16 @@ template <class T>
 template <class T>
 inline constexpr element_info element_of = describe_element<T>();
 
+/// What a word of packed bits is to the list that it comes from, which is not that of std::uint64_t.
+struct bit_word {
+  std::uint64_t bits;
+};
+template <>
+inline constexpr bit_word poison_value<bit_word>{~std::uint64_t{0}};
+template <>
+inline constexpr element_info element_of<bit_word>{
+    "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
+
 /// One piece of memory.
 ///
 /// Invariants: `limit <= peak <= capacity`, and `size <= capacity` while it is handed out.

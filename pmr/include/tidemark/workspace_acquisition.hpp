@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `acquisition`: all the ways to ask a workspace for memory, once for the workspace and its scopes.
+/// `workspace_acquisition`: all the ways to ask a workspace or its scope for memory. Owns nothing.
 #pragma once
 
 #include <array>
@@ -24,40 +24,20 @@
 #include <tidemark/macros.hpp>
 #include <tidemark/tensor_view.hpp>
 
-namespace tidemark::detail {
+namespace tidemark {
 
-/// What a word of packed bits is to the list that it comes from, which is not that of std::uint64_t.
-struct bit_word {
-  std::uint64_t bits;
-};
-template <>
-inline constexpr bit_word poison_value<bit_word>{~std::uint64_t{0}};
-template <>
-inline constexpr element_info element_of<bit_word>{
-    "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
-
-/// An extent, and the place in the source where it was written: the place of the acquisition.
-struct located_extent {
-  std::size_t value;
-  std::source_location where;
-  template <std::integral Index>
-  constexpr located_extent(Index extent, std::source_location place = std::source_location::current())
-      : value{checked_extent(extent)}, where{place} {}
-};
-
-/// The product of extents: the largest number there is, of which no memory has room, where it overflows.
-template <std::size_t Rank>
-[[nodiscard]] constexpr std::size_t elements_of(std::array<std::size_t, Rank> const& extents) noexcept {
-  std::size_t count = 0;
-  (void)element_count(extents.data(), Rank, count);
-  return count;
-}
-
-/// The forms of acquisition. Each returns memory of the next slot of its element type, uninitialised where it
-/// does not say otherwise, that is `Source`'s until its scope ends. `Source` has these members, which do the
-/// work:
-/// - `claim<T>(n, where) -> slot&`, `list<T>() -> slot_list&`, `core() -> workspace_core&`.
+/// What `workspace` and `workspace::scope` have in common: the forms of asking for memory. Each returns
+/// memory of the next slot of its element type, uninitialised where it does not say otherwise, that is the
+/// caller's until the innermost scope ends.
 ///
+/// ```cpp
+/// auto x = scope.acquire<double>(n);                        // x[i]
+/// auto a = scope.zeros<float>(rows, columns);               // a(i, j)
+/// auto b = scope.acquire<float, column_major>(rows, columns);
+/// auto like_a = scope.acquire_like(a);
+/// auto mask = scope.falses(n);                              // packed bits: mask[i] = true
+/// DLTensor* t = scope.acquire_tensor<float>(rows, columns);
+/// ```
 /// For all of them:
 /// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, … or one `std::array<std::size_t, Rank>`.
 ///   None makes a view of rank 0, with one element. Any may be 0. `Layout` is `row_major` or `column_major`.
@@ -68,11 +48,14 @@ template <std::size_t Rank>
 /// - Complexity: O(1) once the slot has memory for as many elements, plus what is written. Thread-safety:
 ///   that of the workspace.
 /// - They want an lvalue, because a temporary scope would have ended before its memory is used.
+/// @tparam Source who derives from this, with `claim<T>(n, where)`, `list<T>()` and `core()`, which do the
+/// work
+/// @tparam Checked whether views know when their memory was taken back
 template <class Source, bool Checked>
-class acquisition {
+class workspace_acquisition {
  public:
   /// Whether a view's memory is still its own: known at level 1.
-  using life_type = std::conditional_t<Checked, checked_life, unchecked_life>;
+  using life_type = std::conditional_t<Checked, detail::checked_life, detail::unchecked_life>;
   /// What acquisitions return: converts to `std::span<T>` where it has one dimension.
   template <class T, std::size_t Rank = 1, class Layout = row_major>
   using view = tensor_view<T, Rank, Layout, life_type>;
@@ -84,14 +67,14 @@ class acquisition {
   template <class T, class Layout = row_major, std::integral... Extents>
   // These are inlined whatever the compiler thinks of the size of their cold parts: 1 ns each, measured.
   [[nodiscard, gnu::always_inline]] view<T, 1 + sizeof...(Extents), Layout> acquire(
-      located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return acquire<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);
+      detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return acquire<T, Layout>(std::array{first.value, detail::checked_extent(rest)...}, first.where);
   }
   template <class T, class Layout = row_major, std::size_t Rank>
   [[nodiscard, gnu::always_inline]] view<T, Rank, Layout> acquire(
       std::array<std::size_t, Rank> const& extents,
       std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
-    slot& memory = source().template claim<T>(elements_of(extents), where);
+    detail::slot& memory = source().template claim<T>(detail::elements_of(extents), where);
     return {static_cast<T*>(memory.data), extents, life_of(memory, where)};
   }
   template <class T>
@@ -119,9 +102,10 @@ class acquisition {
 
   /// `acquire`, and every element is 0.
   template <class T = double, class Layout = row_major, std::integral... Extents>
-  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> zeros(located_extent first,
+  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> zeros(detail::located_extent first,
                                                               Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("zeros", T{}, std::array{first.value, checked_extent(rest)...}, first.where);
+    return filled<T, Layout>("zeros", T{}, std::array{first.value, detail::checked_extent(rest)...},
+                             first.where);
   }
   template <class T = double, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] view<T, Rank, Layout> zeros(
@@ -131,9 +115,10 @@ class acquisition {
   }
   /// `acquire`, and every element is 1.
   template <class T = double, class Layout = row_major, std::integral... Extents>
-  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> ones(located_extent first,
+  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> ones(detail::located_extent first,
                                                              Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("ones", T(1), std::array{first.value, checked_extent(rest)...}, first.where);
+    return filled<T, Layout>("ones", T(1), std::array{first.value, detail::checked_extent(rest)...},
+                             first.where);
   }
   template <class T = double, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] view<T, Rank, Layout> ones(
@@ -143,9 +128,10 @@ class acquisition {
   }
   /// `acquire`, and every element is `value`.
   template <class T, class Layout = row_major, std::integral... Extents>
-  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> fill(T value, located_extent first,
+  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> fill(T value, detail::located_extent first,
                                                              Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("fill", value, std::array{first.value, checked_extent(rest)...}, first.where);
+    return filled<T, Layout>("fill", value, std::array{first.value, detail::checked_extent(rest)...},
+                             first.where);
   }
   template <class T, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] view<T, Rank, Layout> fill(
@@ -159,14 +145,16 @@ class acquisition {
   /// the host's.
   template <std::floating_point T = double, class Layout = row_major,
             std::uniform_random_bit_generator Generator, std::integral... Extents>
-  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> rand(Generator& generator, located_extent first,
+  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> rand(Generator& generator,
+                                                             detail::located_extent first,
                                                              Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return drawn<T, Layout>("rand", std::uniform_real_distribution<T>{}, generator, first, rest...);
   }
   /// The same of `std::normal_distribution<T>`: mean 0, standard deviation 1.
   template <std::floating_point T = double, class Layout = row_major,
             std::uniform_random_bit_generator Generator, std::integral... Extents>
-  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> randn(Generator& generator, located_extent first,
+  [[nodiscard]] view<T, 1 + sizeof...(Extents), Layout> randn(Generator& generator,
+                                                              detail::located_extent first,
                                                               Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return drawn<T, Layout>("randn", std::normal_distribution<T>{}, generator, first, rest...);
   }
@@ -174,20 +162,20 @@ class acquisition {
   /// Packed bits, 64 to a word, in row-major order.
   template <std::integral... Extents>
   [[nodiscard, gnu::always_inline]] bits_view<1 + sizeof...(Extents)> bits(
-      located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    const std::array extents{first.value, checked_extent(rest)...};
-    slot& memory = claim_words(extents, first.where);
-    return {reinterpret_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};
+      detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    const std::array extents{first.value, detail::checked_extent(rest)...};
+    detail::slot& memory = claim_words(extents, first.where);
+    return {static_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};
   }
   /// … all of them set.
   template <std::integral... Extents>
-  [[nodiscard]] bits_view<1 + sizeof...(Extents)> trues(located_extent first,
+  [[nodiscard]] bits_view<1 + sizeof...(Extents)> trues(detail::located_extent first,
                                                         Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled_bits("trues", true, first, rest...);
   }
   /// … none of them set.
   template <std::integral... Extents>
-  [[nodiscard]] bits_view<1 + sizeof...(Extents)> falses(located_extent first,
+  [[nodiscard]] bits_view<1 + sizeof...(Extents)> falses(detail::located_extent first,
                                                          Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled_bits("falses", false, first, rest...);
   }
@@ -201,26 +189,27 @@ class acquisition {
   /// oldest, and neither allocates once warm. O(headers of the slot). @throws std::bad_alloc also for memory
   /// for headers.
   template <class T, class Layout = row_major, std::integral... Extents>
-  [[nodiscard]] dl_tensor* acquire_tensor(located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return acquire_tensor<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);
+  [[nodiscard]] dl_tensor* acquire_tensor(detail::located_extent first,
+                                          Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return acquire_tensor<T, Layout>(std::array{first.value, detail::checked_extent(rest)...}, first.where);
   }
   template <class T, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] dl_tensor* acquire_tensor(
       std::array<std::size_t, Rank> const& extents,
       std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
-    static_assert(Rank <= tensor_rank_max, "a tensor header has room for 8 extents");
-    slot& memory = source().template claim<T>(elements_of(extents), where);
+    static_assert(Rank <= detail::tensor_rank_max, "a tensor header has room for 8 extents");
+    detail::slot& memory = source().template claim<T>(detail::elements_of(extents), where);
     return &source().core().header(source().template list<T>(), memory, extents.data(), Rank,
                                    std::is_same_v<Layout, column_major>, dl_data_type_of<T>);
   }
 
  private:
   friend Source;
-  acquisition() = default;  // only for who derives from it
+  workspace_acquisition() = default;  // only for who derives from it
 
   Source& source() noexcept { return static_cast<Source&>(*this); }
 
-  static life_type life_of(slot const& memory, std::source_location where) noexcept {
+  static life_type life_of(detail::slot const& memory, std::source_location where) noexcept {
     if constexpr (Checked) return {*memory.life, where};
     else return {};
   }
@@ -228,9 +217,9 @@ class acquisition {
   template <class T, class Layout, std::size_t Rank>
   view<T, Rank, Layout> filled(char const* call, T value, std::array<std::size_t, Rank> const& extents,
                                std::source_location where) & {
-    workspace_core& core = source().core();
+    detail::workspace_core& core = source().core();
     core.require_fill(call);
-    slot& memory = source().template claim<T>(elements_of(extents), where);
+    detail::slot& memory = source().template claim<T>(detail::elements_of(extents), where);
     view<T, Rank, Layout> result{static_cast<T*>(memory.data), extents, life_of(memory, where)};
     if (core.options().host_memory) std::ranges::fill(result.elements(), value);
     else core.fill(source().template list<T>(), memory, &value, sizeof value);
@@ -238,31 +227,31 @@ class acquisition {
   }
 
   template <class T, class Layout, class Distribution, class Generator, class... Extents>
-  auto drawn(char const* call, Distribution distribution, Generator& generator, located_extent first,
+  auto drawn(char const* call, Distribution distribution, Generator& generator, detail::located_extent first,
              Extents... rest) & {
     source().core().require_host_memory(call);
-    auto result = acquire<T, Layout>(std::array{first.value, checked_extent(rest)...}, first.where);
+    auto result = acquire<T, Layout>(std::array{first.value, detail::checked_extent(rest)...}, first.where);
     for (T& element : result.elements()) element = distribution(generator);
     return result;
   }
 
   template <std::size_t Rank>
-  slot& claim_words(std::array<std::size_t, Rank> const& extents, std::source_location where) {
-    const std::size_t n = elements_of(extents);
-    return source().template claim<bit_word>(n != SIZE_MAX ? bits_view<>::words_for(n) : n, where);
+  detail::slot& claim_words(std::array<std::size_t, Rank> const& extents, std::source_location where) {
+    const std::size_t n = detail::elements_of(extents);
+    return source().template claim<detail::bit_word>(n != SIZE_MAX ? bits_view<>::words_for(n) : n, where);
   }
 
   template <class... Extents>
-  bits_view<1 + sizeof...(Extents)> filled_bits(char const* call, bool value, located_extent first,
+  bits_view<1 + sizeof...(Extents)> filled_bits(char const* call, bool value, detail::located_extent first,
                                                 Extents... rest) & {
-    workspace_core& core = source().core();
+    detail::workspace_core& core = source().core();
     core.require_fill(call);
-    const std::array extents{first.value, checked_extent(rest)...};
-    slot& memory = claim_words(extents, first.where);
-    const bit_word pattern{value ? ~std::uint64_t{0} : 0};
-    core.fill(source().template list<bit_word>(), memory, &pattern, sizeof pattern);
-    return {reinterpret_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};
+    const std::array extents{first.value, detail::checked_extent(rest)...};
+    detail::slot& memory = claim_words(extents, first.where);
+    const detail::bit_word pattern{value ? ~std::uint64_t{0} : 0};
+    core.fill(source().template list<detail::bit_word>(), memory, &pattern, sizeof pattern);
+    return {static_cast<std::uint64_t*>(memory.data), extents, life_of(memory, first.where)};
   }
 };
 
-}  // namespace tidemark::detail
+}  // namespace tidemark
