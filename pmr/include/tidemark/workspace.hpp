@@ -136,7 +136,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
     }
     ((void)list<Types>(), ...);  // what may fail comes first
     core_.open(1, sizeof...(Types));
-    (core_.save_in_room(list<Types>()), ...);
+    core_.save_in_room(list<Types>()...);
   }
   /// Ends the innermost checkpoint. Where none is open in the innermost scope, takes back what that scope
   /// handed out, and where there is no scope either, everything.

@@ -51,7 +51,7 @@ class [[nodiscard]] basic_workspace_scope
       [[maybe_unused]] std::source_location where = std::source_location::current())
       : workspace_{&ws}, frame_{open(ws)} {
     if constexpr (checked) where_ = where;
-    (ws.core_.save_in_room(ws.template list<Types>()), ...);
+    ws.core_.save_in_room(ws.template list<Types>()...);
   }
   basic_workspace_scope(basic_workspace_scope const&) = delete;
   basic_workspace_scope& operator=(basic_workspace_scope const&) = delete;

@@ -88,13 +88,21 @@ class workspace_core {
     if (list.frame == frame_) return;
     if (log_end_ == log_limit_) [[unlikely]]
       grow_log(0);
-    save_in_room(list);
-  }
-  /// The same, where there is room for it.
-  void save_in_room(slot_list& list) noexcept {
-    if (list.frame == frame_) return;
     *log_end_++ = {.value = list.active, .list = &list, .frame = list.frame};
     list.frame = frame_;
+  }
+  /// The same of several, where there is room for them.
+  template <class... Lists>
+  void save_in_room(Lists&... lists) noexcept {
+    const std::uint64_t frame = frame_;
+    saved_count* end = log_end_;  // stays in a register, where each store might otherwise change log_end_
+    const auto save_one = [&](slot_list& list) {
+      if (list.frame == frame) return;
+      *end++ = {.value = list.active, .list = &list, .frame = list.frame};
+      list.frame = frame;
+    };
+    (save_one(lists), ...);
+    log_end_ = end;
   }
 
   /// The list's next slot, with memory for `n` elements.
