@@ -29,12 +29,13 @@ bool has_shape(tensor_header const& header, header_key const& key) noexcept {
 // The strides count elements, as DLPack has them.
 void write_header(tensor_header& header, header_key const& key, dl_device device) noexcept {
   header.column_major = key.column_major;
-  std::int64_t stride = 1;
+  std::uint64_t stride =
+      1;  // unsigned, because of a tensor without elements they may be too large for any number
   for (std::size_t i = 0; i < key.rank; ++i) {
     const std::size_t r = key.column_major ? i : key.rank - 1 - i;
     header.shape[r] = static_cast<std::int64_t>(key.extents[r]);
-    header.strides[r] = stride;
-    stride *= std::max<std::int64_t>(header.shape[r], 1);
+    header.strides[r] = static_cast<std::int64_t>(stride);
+    stride *= std::max<std::size_t>(key.extents[r], 1);
   }
   header.tensor = {.data = key.data,
                    .device = device,

@@ -5,14 +5,14 @@
 
 namespace tidemark::detail {
 
-void const* this_thread_token() noexcept {
-  thread_local const char token = 0;
-  return &token;
-}
-
 unsigned long long next_identity() noexcept {
   static std::atomic<unsigned long long> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+unsigned long long this_thread_number() noexcept {
+  thread_local const unsigned long long number = next_identity();
+  return number;
 }
 
 }  // namespace tidemark::detail

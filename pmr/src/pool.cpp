@@ -204,8 +204,8 @@ void pool::reset_stats() noexcept {
 // ---- level 2 ----------------------------------------------------------------------------------------------
 
 void pool::before_use(char const* operation) const noexcept {
-  void const* const thread = detail::this_thread_token();
-  if (owner_thread_ == nullptr) owner_thread_ = thread;
+  const unsigned long long thread = detail::this_thread_number();
+  if (owner_thread_ == 0) owner_thread_ = thread;
   if (owner_thread_ == thread) return;
   detail::report_violation(violation_kind::wrong_thread, name(),
                            "pool '%s': %s on a thread that does not own the pool; see hand_over()", name(),

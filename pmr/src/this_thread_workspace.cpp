@@ -63,4 +63,10 @@ void workspace_lease::give_back::operator()(workspace* ws) const noexcept {
   }
 }
 
+void release_waiting_workspaces() noexcept {
+  std::vector<std::unique_ptr<workspace>> leaving;  // destroyed without the lock
+  const std::scoped_lock lock{waiting().mutex};
+  leaving.swap(waiting().all);
+}
+
 }  // namespace tidemark

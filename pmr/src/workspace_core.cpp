@@ -101,7 +101,7 @@ workspace_core::~workspace_core() {
 void workspace_core::grow_log(std::size_t counts) {
   const auto used = static_cast<std::size_t>(log_end_ - log_);
   const auto before = static_cast<std::size_t>(log_limit_ - log_);
-  const std::size_t room = std::max(first_log_entries, 2 * before + counts);
+  const std::size_t room = std::max(first_log_entries, 2 * before + 1 + counts);
   std::pmr::polymorphic_allocator<saved_count> allocator{options_.bookkeeping};
   saved_count* const larger = allocator.allocate(room);
   std::uninitialized_copy_n(log_, used, larger);
@@ -221,6 +221,20 @@ std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
   return std::max(options_.alignment, list.element->align);
 }
 
+dl_tensor& workspace_core::header(slot_list& list, slot& newest, std::size_t const* extents, std::size_t rank,
+                                  bool column_major, dl_data_type type) {
+  try {
+    // DLPack's extents are signed.
+    if (std::any_of(extents, extents + rank, [](std::size_t n) { return n > INT64_MAX; })) {
+      throw_out_of_memory(list, SIZE_MAX);
+    }
+    return find_header(newest.headers, {newest.data, extents, rank, column_major, type}, headers_);
+  } catch (...) {
+    take_back_newest(list);
+    throw;
+  }
+}
+
 void workspace_core::take_back_newest(slot_list& list) noexcept {
   const std::size_t from = list.active - 1;
   retire(list, from, {});
@@ -296,8 +310,8 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
   for (std::size_t i = from; i < list.active; ++i) {
     slot const& taken = list.slots[i];
     if (checked_) {
-      ++taken.life->generation;
-      taken.life->ended = where;
+      taken.life->ended.store(where, std::memory_order_relaxed);
+      taken.life->generation.fetch_add(1, std::memory_order_relaxed);
       withdraw_headers(taken.headers);
     }
     if (taken.fence != 0) continue;  // work elsewhere still uses it
@@ -361,6 +375,7 @@ void workspace_core::release(std::source_location where) {
   others_room_ = 0;
   if (log_ != nullptr) allocator.deallocate_object(log_, static_cast<std::size_t>(log_limit_ - log_));
   log_ = log_end_ = log_limit_ = nullptr;
+  fences_.shrink_to_fit();
 }
 
 void workspace_core::free_list(slot_list& list) noexcept {
@@ -516,8 +531,8 @@ workspace_core::overlap workspace_core::find_overlap(std::uint64_t frame, void c
 }
 
 void workspace_core::require_thread(char const* doing) noexcept {
-  void const* const thread = this_thread_token();
-  if (owner_thread_ == nullptr) owner_thread_ = thread;
+  const unsigned long long thread = this_thread_number();
+  if (owner_thread_ == 0) owner_thread_ = thread;
   if (owner_thread_ == thread) return;
   report_violation(violation_kind::wrong_thread, options_.name,
                    "workspace '%s': %s on a thread that does not own the workspace; see hand_over()",

@@ -11,6 +11,8 @@
 #include <tidemark/warning.hpp>
 #include <tidemark/with_workspace.hpp>
 
+#include "require.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -70,6 +72,7 @@ workspace_options default_workspace_options() {
 }
 
 void set_default_workspace_options(workspace_options const& options) {
+  detail::require_power_of_two("workspace", options.name, options.alignment);
   const std::scoped_lock lock{defaults().mutex};
   defaults().set = options;
 }

@@ -264,7 +264,7 @@ class basic_arena final : public std::pmr::memory_resource {
   [[nodiscard]] bool owns(void const* address) const noexcept;
 
   /// Lets another thread be the one that uses the arena: the next one that does.
-  void hand_over() noexcept { owner_thread_ = nullptr; }
+  void hand_over() noexcept { owner_thread_ = 0; }
 
   /// The resource that chunks come from, where there is one.
   template <class Space = AddressSpace>
@@ -390,7 +390,7 @@ class basic_arena final : public std::pmr::memory_resource {
   std::size_t chunks_ = 0;                         // with memory
   std::uint64_t system_calls_ = 0;                 // calls to space_ but for granularity()
   std::uint64_t allocations_ = 0;                  // counted at level 2
-  mutable void const* owner_thread_ = nullptr;     // noted at level 2; null: the next user's
+  mutable unsigned long long owner_thread_ = 0;    // noted at level 2; 0: the next user's
   arena_options options_;
   AddressSpace space_;
 };

@@ -120,7 +120,7 @@ class pool final : public std::pmr::memory_resource {
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
 
   /// Lets another thread be the one that uses the pool: the next one that does.
-  void hand_over() noexcept { owner_thread_ = nullptr; }
+  void hand_over() noexcept { owner_thread_ = 0; }
 
   /// Reports a violation for every invariant of the class comment that does not hold. O(cached blocks).
   void check_invariants() const noexcept;
@@ -163,9 +163,9 @@ class pool final : public std::pmr::memory_resource {
   std::uint64_t misses_ = 0;
   counts at_reset_{};  // totals when counting began anew
   std::size_t peak_cached_bytes_ = 0;
-  std::size_t live_at_trim_ = 0;                // in blocks of the classes, after the last trim
-  mutable void const* owner_thread_ = nullptr;  // level 2 only
-  detail::block_ledger ledger_;                 // level 2 only
+  std::size_t live_at_trim_ = 0;                 // in blocks of the classes, after the last trim
+  mutable unsigned long long owner_thread_ = 0;  // level 2 only
+  detail::block_ledger ledger_;                  // level 2 only
   pressure_subscription pressure_;
 };
 

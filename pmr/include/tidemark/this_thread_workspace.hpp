@@ -65,7 +65,8 @@ class [[nodiscard]] workspace_binding {
 /// struct task { workspace_lease workspace = lease_workspace(); ... };
 /// ```
 /// Move-only; a moved-from one has none. At its end the workspace is reset and waits for the next lease,
-/// unless 64 wait already or a scope is open on it: then it is destroyed. Thread-safe: leases are taken and
+/// unless 64 wait already or a scope is open on it: then it is destroyed. What waits keeps its memory until
+/// `release_waiting_workspaces`. Thread-safe: leases are taken and
 /// ended on any thread.
 class [[nodiscard]] workspace_lease {
  public:
@@ -88,6 +89,9 @@ class [[nodiscard]] workspace_lease {
 /// O(1).
 /// @throws std::bad_alloc.
 [[nodiscard]] workspace_lease lease_workspace();
+
+/// Destroys the workspaces that wait for a lease, whose memory goes to their upstreams. Thread-safe.
+void release_waiting_workspaces() noexcept;
 
 static_assert(!std::is_copy_constructible_v<workspace_lease> &&
               std::is_nothrow_move_constructible_v<workspace_lease>);

@@ -12,6 +12,7 @@
 
 #include <tidemark/detail/escape.hpp>
 #include <tidemark/workspace.hpp>
+#include <tidemark/workspace_errors.hpp>
 #include <tidemark/workspace_scope.hpp>
 
 namespace tidemark {
@@ -37,7 +38,7 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 /// ```
 /// At level 1 the result is looked into, as by `scope::returning`: `where`, the place of this call, is the
 /// place of return in messages. A view that is the result itself is no error, because it guards itself: who
-/// discards it is right, and who uses it gets `stale_view`.
+/// discards it is right, and who uses it gets `stale_view`. A result that cannot be moved is not looked into.
 /// @throws what `body` throws; workspace_escape at level 1. The scope has ended then. Thread-safety: the
 /// workspace's.
 template <class... Types, workspace_policy Policy, class Body>
@@ -46,6 +47,7 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
   basic_workspace_scope<Policy, Types...> scope{ws, where};
   using result_type = decltype(detail::call_in_scope(scope, std::forward<Body>(body)));
   constexpr bool looked_into = basic_workspace<Policy>::checked && !std::is_void_v<result_type> &&
+                               (std::is_reference_v<result_type> || std::move_constructible<result_type>) &&
                                !detail::guards_itself<std::remove_cvref_t<result_type>>;
   if constexpr (looked_into) {
     result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
@@ -58,7 +60,8 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
 
 /// `with_workspace` where pooling is a question: without (`set_workspace_pooling(false)`), each acquisition
 /// through the scope, and through the workspace that the scope names, is one allocation of the upstream,
-/// given back when its scope ends. `with_workspace` itself does not ask.
+/// given back when its scope ends. What functions acquire of `ws` itself is pooled as ever, and taken back at
+/// the end too. `with_workspace` itself does not ask.
 template <class... Types, workspace_policy Policy, class Body>
 decltype(auto) maybe_with_workspace(basic_workspace<Policy>& ws, Body&& body,
                                     std::source_location where = std::source_location::current());
@@ -70,8 +73,9 @@ void set_workspace_pooling(bool enabled) noexcept;
 
 template <class... Types, workspace_policy Policy, class Body>
 decltype(auto) maybe_with_workspace(basic_workspace<Policy>& ws, Body&& body, std::source_location where) {
-  return with_workspace<Types...>(workspace_pooling_enabled() ? ws : ws.unpooled(), std::forward<Body>(body),
-                                  where);
+  if (workspace_pooling_enabled()) return with_workspace<Types...>(ws, std::forward<Body>(body), where);
+  basic_workspace_scope<Policy> of_who_knows_only_ws{ws, where};
+  return with_workspace<Types...>(ws.unpooled(), std::forward<Body>(body), where);
 }
 
 }  // namespace tidemark

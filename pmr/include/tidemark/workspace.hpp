@@ -96,6 +96,10 @@ class basic_workspace_scope;
 /// scope throws `stale_view` when it is used, its memory reads as not-a-number until somebody else writes it,
 /// and `with_workspace` and `scope::returning` throw `workspace_escape`.
 ///
+/// What is no misuse but worth a word goes to the warning handler, which is nobody until
+/// `set_warning_handler`: scopes whose end was skipped, and 512, 1024, … slots of a type, which is what a
+/// loop without a scope makes.
+///
 /// Invariants, checked by `check_invariants()`: `detail/workspace_core.hpp`.
 ///
 /// Complexity: acquisition and the opening of a scope O(1); its end O(1) for each type used in it, and at
@@ -149,6 +153,8 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
   /// @throws std::logic_error if a scope is open; nothing has changed then.
   void reset(std::source_location where = std::source_location::current()) {
     before_use("reset");
+    core_.require_closed("reset");
+    if (unpooled_ != nullptr) unpooled_->reset(where);
     core_.reset(where);
   }
   /// The same for one type. @throws std::logic_error also if a checkpoint is open.
@@ -161,6 +167,9 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
   /// @throws std::logic_error if a scope is open; nothing has changed then.
   void release(std::source_location where = std::source_location::current()) {
     before_use("release");
+    core_.require_closed("release");
+    if (unpooled_ != nullptr) unpooled_->release(where);
+    unpooled_ = nullptr;
     core_.release(where);
   }
 
@@ -183,7 +192,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
   }
   /// Makes slots smaller that are much larger than their newest request. Those that are handed out stay,
   /// because nobody can tell who knows their address; nothing is copied.
-  /// @param options any values will do: what makes no sense changes nothing.
+  /// @param options any values will do: no slot gets smaller than its newest request
   compact_summary compact(compact_options const& options = {}) noexcept {
     before_use("compact");
     return core_.compact(options, detail::workspace_core::measure::newest);

@@ -39,8 +39,9 @@ namespace tidemark {
 /// DLTensor* t = scope.acquire_tensor<float>(rows, columns);
 /// ```
 /// For all of them:
-/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, … or one `std::array<std::size_t, Rank>`.
-///   None makes a view of rank 0, with one element. Any may be 0. `Layout` is `row_major` or `column_major`.
+/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …; where an overload takes it, also one
+///   `std::array<std::size_t, Rank>`, of which an empty one makes a view of rank 0, with one element. Any may
+///   be 0. `Layout` is `row_major` or `column_major`.
 /// - `T` is trivially copyable.
 /// - @throws std::invalid_argument for a negative extent; out_of_memory where the product of extents or its
 ///   bytes overflow, or the workspace's limit is reached; what the upstream throws. Nothing is handed out
@@ -182,8 +183,8 @@ class workspace_acquisition {
 
   /// A tensor for code in C and other languages: DLPack's header, which stays where it is as long as the slot
   /// does, and is the same one whenever the slot is asked for the same extents. At most 8 extents; DLPack's
-  /// strides count elements. The workspace owns it and its arrays: nobody has to free, and nobody may change
-  /// them.
+  /// strides count elements, and its data is aligned as the options say, to 64 bytes unless they say less.
+  /// The workspace owns it and its arrays: nobody has to free, and nobody may change them.
   ///
   /// Headers are kept for `workspace_options::cache_ways` shapes of each slot; a further one replaces the
   /// oldest, and neither allocates once warm. O(headers of the slot). @throws std::bad_alloc also for memory

@@ -14,10 +14,10 @@ namespace tidemark {
 
 /// What a type of workspace does, fixed at compile time: `basic_workspace<{.checks = 1}>`.
 struct workspace_policy {
-  /// 0: none; the code is that of a hand-written stack of slots. 1: memory is filled with a value that is
-  /// seen when a scope ends; views know whether their memory was taken back; what escapes from a scope, a
-  /// scope that is used while one inside it is open, and use by a second thread are found. That costs time
-  /// for each byte that is taken back, hence not at the library's default level.
+  /// 0: none; the code is that of a stack of slots and of the log that restores it (decision 15). 1: memory
+  /// is filled with a value that is seen when a scope ends; views know whether their memory was taken back;
+  /// what escapes from a scope, a scope that is used while one inside it is open, and use by a second thread
+  /// are found. That costs time for each byte that is taken back, hence not at the library's default level.
   int checks = check_level >= 2 ? 1 : 0;
   /// Whether memory is kept for the next time. Without, each acquisition is one allocation of the upstream,
   /// given back when its scope ends: to see what the workspace is worth, or to let a tool see each block.
@@ -43,7 +43,8 @@ struct workspace_options {
   /// Of every slot, at least, in bytes: a power of two.
   std::size_t alignment = 64;
   /// Most bytes that all slots may hold; 0: without limit. A request beyond gives back what is not in use,
-  /// and if that is not enough throws `out_of_memory`.
+  /// and if that is not enough throws `out_of_memory`. Compaction has a slot twice for a moment. `unpooled()`
+  /// has a limit of its own.
   std::size_t held_bytes_max = 0;
   /// Tensor headers kept for each slot: 1 to 16, or `unlimited_cache_ways`. Anything else stands for 4, and
   /// is warned of.
@@ -75,6 +76,7 @@ struct workspace_options {
 [[nodiscard]] workspace_options default_workspace_options();
 
 /// Sets the options of workspaces that are made without any from now on. Thread-safe.
+/// @throws std::invalid_argument if the alignment is not a power of two; those that held hold on then.
 void set_default_workspace_options(workspace_options const& options);
 
 }  // namespace tidemark

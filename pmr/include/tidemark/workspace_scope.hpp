@@ -16,6 +16,7 @@
 #include <tidemark/violation.hpp>
 #include <tidemark/workspace.hpp>
 #include <tidemark/workspace_acquisition.hpp>
+#include <tidemark/workspace_errors.hpp>
 
 namespace tidemark {
 
@@ -30,7 +31,8 @@ namespace tidemark {
 /// function of the scope. Scopes nest. One that ends while others inside it are open, or checkpoints, ends
 /// those too, and tells the warning handler; they do nothing at their own ends then. It stays where it is
 /// made: it is neither copied nor moved. Level 1 reports acquisition through a scope that is not the
-/// innermost, whose memory would vanish with that.
+/// innermost, or inside which a checkpoint is open: the memory would vanish with that; at level 0 it vanishes
+/// with either.
 ///
 /// Complexity: opening O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
 /// workspace's.
@@ -43,8 +45,8 @@ class [[nodiscard]] basic_workspace_scope
   static constexpr bool checked = workspace_type::checked;
 
   /// Opens it. An outermost one first does what the background sweeper has asked for.
-  /// @throws std::bad_alloc if its record finds no memory, which happens at most while scopes nest deeper
-  /// than ever.
+  /// @throws std::bad_alloc if its record finds no memory, which can happen only while scopes nest deeper, or
+  /// save more counts, than ever since `release`; or a named type's list. Nothing is open then.
   // Inlined whatever the compiler thinks of its size, which is that of its cold parts: measured, 3 ns of 10.
   [[gnu::always_inline]] explicit basic_workspace_scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
@@ -71,10 +73,15 @@ class [[nodiscard]] basic_workspace_scope
   }
   /// Ends it now, though work elsewhere still uses its memory: who needs a slot of it again before the fence
   /// is done waits for that. For work that a device's streams still have to do. Level 1 must not fill this
-  /// memory, and does not. Waits here if there is no memory to remember the fence, or if a scope around this
-  /// one has ended it.
+  /// memory, and does not. Who gives such a slot back waits too: trims, compactions and sweeps, releases.
+  /// Waits here if there is no memory to remember the fence, if memory is not kept, or if the scope has
+  /// ended.
   void end_after(reuse_fence fence) noexcept {
-    if (workspace_ == nullptr) return;
+    if (workspace_ == nullptr) {
+      fence.wait();
+      return;
+    }
+    workspace_->before_use("end of a scope");
     workspace_->core_.put_behind(frame_, std::move(fence));
     end();
   }
@@ -83,6 +90,11 @@ class [[nodiscard]] basic_workspace_scope
   ///
   /// Looked into are pointers, spans and other contiguous ranges, views, tensor headers, and through tuples,
   /// optionals, variants, unique pointers and ranges of such, at any depth; `detail/escape.hpp` has the list.
+  /// A class of your own, and what a lambda has captured, is not looked through, unless a function says how:
+  /// ```cpp
+  /// template <class Visit>
+  /// void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }  // found by its argument
+  /// ```
   /// @throws workspace_escape if it refers to memory that this scope will take back.
   template <class T>
   [[nodiscard]] T&& returning(T&& value,

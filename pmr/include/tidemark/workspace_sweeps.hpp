@@ -20,7 +20,7 @@ struct sweep_options {
 ///
 /// A thread of the process that only raises flags, in every workspace that has `workspace_options::sweeps`.
 /// The workspace's own thread acts on them when it next opens an outermost scope: so nothing moves while it
-/// is in use, no lock is taken, and results are the same to the last bit. To trim is then to give back slots
+/// is in use, and results are the same to the last bit. To trim is then to give back slots
 /// that were not used since the last trim (`trim_to_recent_peak`); to compact, to make those smaller that are
 /// much larger than anything asked of them since the last compaction, and than the last request before it. A
 /// smaller slot that cannot be had is left as it is.

@@ -44,8 +44,8 @@ bool basic_arena<AddressSpace>::owns(void const* address) const noexcept {
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::before_use(char const* operation) const noexcept {
-  void const* const thread = detail::this_thread_token();
-  if (owner_thread_ == nullptr) owner_thread_ = thread;
+  const unsigned long long thread = detail::this_thread_number();
+  if (owner_thread_ == 0) owner_thread_ = thread;
   if (owner_thread_ == thread) return;
   detail::report_violation(violation_kind::wrong_thread, name(),
                            "arena '%s': %s on a thread that does not own the arena; see hand_over()", name(),

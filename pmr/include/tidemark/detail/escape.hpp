@@ -129,7 +129,9 @@ class escape_search {
       look_at(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
     }
     // A path is a range of paths, and one of a single name a range of itself.
-    if constexpr (!refers_to_nothing<element> && !std::is_same_v<element, Range>) {
+    // What can be gone through once only is left to who gets it.
+    if constexpr (std::ranges::forward_range<Range const> && !refers_to_nothing<element> &&
+                  !std::is_same_v<element, Range>) {
       for (auto const& one : range) (*this)(one);
     }
   }

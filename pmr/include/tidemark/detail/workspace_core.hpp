@@ -154,6 +154,8 @@ class workspace_core {
 
   // What is done seldom. `workspace.hpp` documents what these do.
 
+  /// @throws std::logic_error if a scope is open.
+  void require_closed(char const* doing) const;
   void rewind(std::source_location where) noexcept;
   void reset(std::source_location where);
   void reset(slot_list& list, std::source_location where);
@@ -172,14 +174,7 @@ class workspace_core {
   /// The header for the list's newest request. @throws std::bad_alloc if there is none and no memory for one;
   /// the slot is taken back then.
   dl_tensor& header(slot_list& list, slot& newest, std::size_t const* extents, std::size_t rank,
-                    bool column_major, dl_data_type type) {
-    try {
-      return find_header(newest.headers, {newest.data, extents, rank, column_major, type}, headers_);
-    } catch (...) {
-      take_back_newest(list);
-      throw;
-    }
-  }
+                    bool column_major, dl_data_type type);
   /// The slot that was handed out since the scope began and overlaps these bytes; null: there is none, or no
   /// such scope.
   struct overlap {
@@ -190,7 +185,7 @@ class workspace_core {
                                      std::size_t bytes) const noexcept;
   /// Reports use by a thread that is not the owner; the first to use it becomes that.
   void require_thread(char const* doing) noexcept;
-  void hand_over() noexcept { owner_thread_ = nullptr; }
+  void hand_over() noexcept { owner_thread_ = 0; }
   /// @throws std::logic_error if the memory is not the host's and nobody has said how to fill it.
   void require_fill(char const* call) const;
   /// @throws std::logic_error if the memory is not the host's.
@@ -246,7 +241,6 @@ class workspace_core {
   void write(slot_list const& list, slot const& of, void const* element, std::size_t element_bytes) const;
   void poison(slot_list const& list, slot const& taken) const noexcept;
   void retire_all(std::source_location where) noexcept;
-  void require_closed(char const* doing) const;
   void await(slot& of) noexcept;
   void forget_fences_that_are_done() noexcept;
   void compact(slot_list& list, compact_options const& options, measure by,
@@ -278,7 +272,7 @@ class workspace_core {
   std::size_t held_bytes_ = 0;
   bool checked_;
   bool pooling_;  // whether memory is kept; otherwise every slot loses its memory when it is taken back
-  void const* owner_thread_ = nullptr;  // null: the next user's
+  unsigned long long owner_thread_ = 0;  // 0: the next user's
 
   struct numbered_fence {
     std::uint64_t number;
