@@ -17,9 +17,9 @@ namespace tidemark::detail {
 /// Views look here after their slot, and even their workspace, is gone: records are never freed, but used
 /// again by other slots, and a generation never comes back. Thread-safety: a view may look from any thread.
 struct slot_life {
-  std::atomic<std::uint64_t> generation{0};   // goes up each time the memory is taken back
-  std::atomic<std::source_location> ended{};  // where the scope was opened that ended the generation before
-  std::source_location acquired;              // where the newest view was asked for
+  std::atomic<std::uint64_t> generation{0};  // goes up each time the memory is taken back
+  std::atomic<std::source_location> ended;   // where the scope was opened that ended the generation before
+  std::source_location acquired;             // where the newest view was asked for
   // What follows is read and written under one lock for all records.
   std::uint64_t first = 0;  // the generation in which it became the present slot's
   char workspace[32] = "";  // its name, cut short; a copy, because views may outlive the text
