@@ -29,8 +29,7 @@ bool has_shape(tensor_header const& header, header_key const& key) noexcept {
 // The strides count elements, as DLPack has them.
 void write_header(tensor_header& header, header_key const& key, dl_device device) noexcept {
   header.column_major = key.column_major;
-  std::uint64_t stride =
-      1;  // unsigned, because of a tensor without elements they may be too large for any number
+  std::uint64_t stride = 1;  // may go round, of a tensor without elements
   for (std::size_t i = 0; i < key.rank; ++i) {
     const std::size_t r = key.column_major ? i : key.rank - 1 - i;
     header.shape[r] = static_cast<std::int64_t>(key.extents[r]);
@@ -75,8 +74,8 @@ dl_tensor& find_header(header_chunk*& first, header_key const& key, header_sourc
     if (same != end) found = same;
   }
   if (found == nullptr) found = &new_header(first, source);
-  write_header(*found, key,
-               source.device);  // anew each time: the slot may have grown, and who had it changed it
+  // Anew each time: the slot may have grown, and who had the header may have changed it.
+  write_header(*found, key, source.device);
   return found->tensor;
 }
 

@@ -28,7 +28,6 @@ constexpr std::size_t first_log_entries = 32;
 constexpr std::size_t first_slots = 4;
 constexpr std::size_t first_warning_slots = 512;
 constexpr unsigned default_cache_ways = 4;
-constexpr unsigned cache_ways_max = 16;
 
 unsigned valid_cache_ways(workspace_options const& options) {
   const unsigned ways = options.cache_ways;

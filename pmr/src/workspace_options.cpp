@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include <tidemark/detail/header_cache.hpp>
 #include <tidemark/warning.hpp>
 #include <tidemark/with_workspace.hpp>
 
@@ -16,13 +17,11 @@
 namespace tidemark {
 namespace {
 
-constexpr unsigned cache_ways_max = 16;
-
 std::optional<unsigned> parse_ways(std::string_view text) {
   if (text == "unlimited") return unlimited_cache_ways;
   unsigned ways = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ways);
-  if (error != std::errc{} || end != text.data() + text.size() || ways < 1 || ways > cache_ways_max)
+  if (error != std::errc{} || end != text.data() + text.size() || ways < 1 || ways > detail::cache_ways_max)
     return {};
   return ways;
 }

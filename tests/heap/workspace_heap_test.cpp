@@ -30,9 +30,13 @@
 #include <tidemark/workspace_options.hpp>
 
 #include "counting_new.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark {
 namespace {
+
+using test::both_levels;
+using test::unchecked_workspace;
 
 /// The heap, whose calls by a workspace are counted.
 class counting_resource final : public std::pmr::memory_resource {
@@ -61,9 +65,6 @@ struct counts {
   }
 };
 
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0}>;
-using levels = testing::Types<unchecked_workspace, checked_workspace>;
-
 template <class Workspace>
 class workspace_heap : public testing::Test {
  protected:
@@ -89,7 +90,7 @@ class workspace_heap : public testing::Test {
   counting_resource upstream, bookkeeping;
   Workspace ws{options()};
 };
-TYPED_TEST_SUITE(workspace_heap, levels, );
+TYPED_TEST_SUITE(workspace_heap, both_levels, );
 
 // ---- the counters count -----------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@
 
 namespace tidemark::test {
 
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0}>;
+// Said in full, so that a build with other switches tests the same.
+using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = true}>;
 using both_levels = testing::Types<unchecked_workspace, checked_workspace>;
 
 /// `TYPED_TEST_SUITE(workspaces, both_levels, )` in a file's own class of this name that derives from it.

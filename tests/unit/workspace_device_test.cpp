@@ -27,11 +27,11 @@
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark::test {
 namespace {
 
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = true}>;
 using device_checked_workspace =
     basic_workspace<workspace_policy{.checks = 1, .pooling = true, .sweeps = true}>;
 

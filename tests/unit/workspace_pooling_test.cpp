@@ -25,6 +25,7 @@
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -139,7 +140,6 @@ std::vector<unsigned char> bytes_of(T value) {
   return bytes;
 }
 
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true}>;
 using pooling_checked_workspace = basic_workspace<workspace_policy{.checks = 1, .pooling = true}>;
 using levels = testing::Types<unchecked_workspace, pooling_checked_workspace>;
 

@@ -34,12 +34,12 @@
 #include "recording_supply.hpp"
 #include "unseen_write.hpp"
 #include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark::test {
 namespace {
 
 // Named in full, because builds may have other defaults.
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = true}>;
 using workspace_1 = basic_workspace<workspace_policy{.checks = 1, .pooling = true, .sweeps = true}>;
 using scope_1 = workspace_1::scope<>;
 

@@ -38,11 +38,11 @@
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark::test {
 namespace {
 
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0}>;
 using checked_scope = checked_workspace::scope<>;
 using unchecked_scope = unchecked_workspace::scope<>;
 
@@ -941,8 +941,7 @@ class workspace_scope_order : public testing::Test {
   using scope = typename Workspace::template scope<>;
   Workspace ws{named("steps")};
 };
-using levels = testing::Types<unchecked_workspace, checked_workspace>;
-TYPED_TEST_SUITE(workspace_scope_order, levels, );
+TYPED_TEST_SUITE(workspace_scope_order, both_levels, );
 
 TYPED_TEST(workspace_scope_order, does_not_mind_an_end_before_the_destructor_or_twice) {
   const warning_recorder recorder;

@@ -23,11 +23,11 @@
 
 #include "recording_supply.hpp"
 #include "thread_storm.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark::test {
 namespace {
 
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = true}>;
 using swept_checked_workspace =
     basic_workspace<workspace_policy{.checks = 1, .pooling = true, .sweeps = true}>;
 

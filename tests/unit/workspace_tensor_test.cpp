@@ -25,6 +25,7 @@
 
 #include "made_up_memory.hpp"
 #include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
 
 #if defined(TIDEMARK_DLPACK_CONSUMER)
 extern "C" {
@@ -35,9 +36,6 @@ std::int64_t consume_offset(DLTensor const* tensor, std::int64_t const* index);
 
 namespace tidemark::test {
 namespace {
-
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0}>;
-using levels = testing::Types<unchecked_workspace, checked_workspace>;
 
 template <class Workspace>
 class workspace_tensor : public testing::Test {
@@ -53,7 +51,7 @@ class workspace_tensor : public testing::Test {
 
   Workspace ws{workspace_options{.cache_ways = 4}};
 };
-TYPED_TEST_SUITE(workspace_tensor, levels, );
+TYPED_TEST_SUITE(workspace_tensor, both_levels, );
 
 template <class Number>
 std::vector<std::int64_t> numbers(Number const* first, int n) {

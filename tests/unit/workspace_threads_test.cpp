@@ -30,11 +30,10 @@
 #include "recording_supply.hpp"
 #include "thread_storm.hpp"
 #include "violation_recorder.hpp"
+#include "workspace_levels.hpp"
 
 namespace tidemark::test {
 namespace {
-
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0}>;
 
 /// Runs to its end before the caller goes on.
 template <class Body>
@@ -392,8 +391,7 @@ class workspace_forms : public testing::Test {
   recording_resource upstream;
   Workspace ws{&upstream};
 };
-using levels = testing::Types<unchecked_workspace, checked_workspace>;
-TYPED_TEST_SUITE(workspace_forms, levels, );
+TYPED_TEST_SUITE(workspace_forms, both_levels, );
 
 template <class Workspace>
 double sum_of_squares(Workspace& ws, std::size_t n) {

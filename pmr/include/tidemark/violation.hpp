@@ -15,9 +15,9 @@ inline constexpr int check_level = TIDEMARK_CHECKS;
 enum class violation_kind {
   scope_order,      ///< a scope was ended while a scope inside it was still open
   scope_outlived,   ///< a resource was destroyed while a scope on it was still open
-  outer_scope_use,  ///< memory was asked of an outer scope while an inner one was open (level 2)
+  outer_scope_use,  ///< memory was asked of an outer scope with an inner one open (level 2; workspaces 1)
   bad_deallocate,   ///< a pointer was given back that the resource does not hold, or as another size
-  wrong_thread,     ///< a one-thread resource was used by a second thread (level 2)
+  wrong_thread,     ///< a one-thread resource was used by a second thread (level 2; workspaces 1)
   bad_argument,     ///< an argument breaks a precondition that only level 2 checks
   invariant,        ///< a data structure's invariant does not hold (level 2)
   exhausted,        ///< memory ran out in a resource whose policy is to abort

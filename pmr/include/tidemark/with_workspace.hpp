@@ -46,9 +46,9 @@ decltype(auto) with_workspace(basic_workspace<Policy>& ws, Body&& body,
                               std::source_location where = std::source_location::current()) {
   basic_workspace_scope<Policy, Types...> scope{ws, where};
   using result_type = decltype(detail::call_in_scope(scope, std::forward<Body>(body)));
-  constexpr bool looked_into = basic_workspace<Policy>::checked && !std::is_void_v<result_type> &&
-                               (std::is_reference_v<result_type> || std::move_constructible<result_type>) &&
-                               !detail::guards_itself<std::remove_cvref_t<result_type>>;
+  constexpr bool arrives = std::is_reference_v<result_type> || std::move_constructible<result_type>;
+  constexpr bool looked_into =
+      basic_workspace<Policy>::checked && arrives && !detail::guards_itself<std::remove_cvref_t<result_type>>;
   if constexpr (looked_into) {
     result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
     if constexpr (std::is_reference_v<result_type>) (void)scope.returning(std::addressof(result), where);

@@ -133,14 +133,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
   /// what the background sweeper has asked for. @throws std::bad_alloc if its record finds no memory.
   template <class... Types>
   void checkpoint() {
-    before_use("checkpoint");
-    if constexpr (Policy.sweeps) {
-      if (core_.is_to_sweep()) [[unlikely]]
-        core_.sweep();
-    }
-    ((void)list<Types>(), ...);  // what may fail comes first
-    core_.open(1, sizeof...(Types));
-    core_.save_in_room(list<Types>()...);
+    (void)open<Types...>(1, "checkpoint");
   }
   /// Ends the innermost checkpoint. Where none is open in the innermost scope, takes back what that scope
   /// handed out, and where there is no scope either, everything.
@@ -212,7 +205,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
     return *unpooled_;
   }
 
-  /// Number of scopes and checkpoints that are open. O(their saved counts).
+  /// Number of scopes and checkpoints that are open. O(slots and saved counts).
   [[nodiscard]] std::size_t depth() const noexcept { return stats().depth; }
   /// A snapshot in numbers. O(slots).
   [[nodiscard]] workspace_stats stats() const noexcept { return core_.stats(); }
@@ -284,6 +277,19 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Policy>, (P
     }
   }
 
+  // Begins a scope (parity 0) or a checkpoint (1) that saves the counts of these types; returns its number.
+  template <class... Types>
+  [[gnu::always_inline]] std::uint64_t open(std::uint64_t parity, char const* doing) {
+    before_use(doing);
+    if constexpr (Policy.sweeps) {
+      if (core_.is_to_sweep()) [[unlikely]]
+        core_.sweep();
+    }
+    ((void)list<Types>(), ...);  // what may fail comes first
+    const std::uint64_t frame = core_.open(parity, sizeof...(Types));
+    core_.save_in_room(list<Types>()...);
+    return frame;
+  }
   template <class T>
   detail::slot& claim(std::size_t n, [[maybe_unused]] std::source_location where) {
     before_use("acquisition");

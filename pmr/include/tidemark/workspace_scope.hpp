@@ -51,9 +51,8 @@ class [[nodiscard]] basic_workspace_scope
   [[gnu::always_inline]] explicit basic_workspace_scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
       [[maybe_unused]] std::source_location where = std::source_location::current())
-      : workspace_{&ws}, frame_{open(ws)} {
+      : workspace_{&ws}, frame_{ws.template open<Types...>(0, "opening of a scope")} {
     if constexpr (checked) where_ = where;
-    ws.core_.save_in_room(ws.template list<Types>()...);
   }
   basic_workspace_scope(basic_workspace_scope const&) = delete;
   basic_workspace_scope& operator=(basic_workspace_scope const&) = delete;
@@ -113,16 +112,6 @@ class [[nodiscard]] basic_workspace_scope
  private:
   friend workspace_acquisition<basic_workspace_scope, checked>;
   struct nowhere {};
-
-  [[gnu::always_inline]] static std::uint64_t open(workspace_type& ws) {
-    ws.before_use("opening of a scope");
-    if constexpr (Policy.sweeps) {
-      if (ws.core_.is_to_sweep()) [[unlikely]]
-        ws.core_.sweep();
-    }
-    ((void)ws.template list<Types>(), ...);  // what may fail comes first
-    return ws.core_.open(0, sizeof...(Types));
-  }
 
   template <class T>
   [[nodiscard]] detail::slot_list& list() {

@@ -15,6 +15,9 @@ namespace tidemark::detail {
 /// Most extents of a tensor that has a header.
 inline constexpr std::size_t tensor_rank_max = 8;
 
+/// Most headers of a slot, where their number has a limit.
+inline constexpr unsigned cache_ways_max = 16;
+
 /// One header, with room for its extents.
 struct tensor_header {
   dl_tensor tensor;  // set with the shape, before anybody sees it

@@ -219,8 +219,8 @@ class workspace_core {
   workspace_core** swept_link = nullptr;
 
  private:
-  [[nodiscard]] std::size_t room_bytes()
-      const noexcept {  // not as a number of entries, which takes a division
+  // Not as a number of entries, which takes a division.
+  [[nodiscard]] std::size_t room_bytes() const noexcept {
     return reinterpret_cast<std::uintptr_t>(log_limit_) - reinterpret_cast<std::uintptr_t>(log_end_);
   }
   [[nodiscard]] saved_count* beginning_of(std::uint64_t frame) const noexcept;
