@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The two libraries of the host part:
+# The two libraries of the host part, and the two of the device part:
 #   tidemark::headers   the headers and the compiled code behind them, for those who include (nvcc among them)
 #   tidemark::tidemark  the modules on top, for those who import
+#   tidemark::cuda_headers, tidemark::cuda  the same for devices
 
 # Writes <tidemark/config.hpp> below a folder.
 function(tidemark_write_config directory checks asan msan valgrind)
@@ -35,6 +36,9 @@ tidemark_write_config(${TIDEMARK_GENERATED_INCLUDE} ${TIDEMARK_CHECKS} ${asan} $
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/include/*.hpp)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
 file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/modules/*.cppm)
+set(cuda_modules ${modules})
+list(FILTER cuda_modules INCLUDE REGEX "tidemark\\.cuda\\.cppm$")
+list(REMOVE_ITEM modules ${cuda_modules})
 
 find_package(Threads REQUIRED)
 
@@ -51,6 +55,27 @@ target_compile_features(tidemark_headers PUBLIC cxx_std_20)
 target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 
+# The device part knows no type of the toolkit, but for the real driver and the annotations for its tools.
+set(cuda_root ${PROJECT_SOURCE_DIR}/thrust_adapters)
+file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS ${cuda_root}/include/*.hpp)
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_root}/src/*.cpp)
+if(TIDEMARK_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/absent_driver.cpp)
+else()
+  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/system_driver.cpp)
+endif()
+add_library(tidemark_cuda_headers STATIC ${cuda_sources})
+add_library(tidemark::cuda_headers ALIAS tidemark_cuda_headers)
+set_target_properties(tidemark_cuda_headers PROPERTIES
+  EXPORT_NAME cuda_headers OUTPUT_NAME tidemark_cuda POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
+target_sources(tidemark_cuda_headers PUBLIC
+  FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
+target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+if(TIDEMARK_CUDA)
+  target_link_libraries(tidemark_cuda_headers PRIVATE CUDA::cudart_static)
+endif()
+
 if(NOT TIDEMARK_MODULES)
   return()
 endif()
@@ -64,4 +89,14 @@ target_sources(tidemark PUBLIC
 target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 # CMake compiles an importer's copy of our interfaces with -c and --precompile; clang warns about the first.
 target_compile_options(tidemark INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+
+add_library(tidemark_cuda STATIC)
+add_library(tidemark::cuda ALIAS tidemark_cuda)
+set_target_properties(tidemark_cuda PROPERTIES
+  EXPORT_NAME cuda OUTPUT_NAME tidemark_cuda_modules POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES ON)
+target_sources(tidemark_cuda PUBLIC
+  FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${cuda_modules})
+target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+target_compile_options(tidemark_cuda INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda_error`: the exception of a call that the CUDA driver refused.
+#pragma once
+
+#include <exception>
+
+#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/status.hpp>
+
+namespace tidemark {
+
+/// Thrown where the driver refuses a call and memory is not what it lacks (that is `out_of_memory`). What the
+/// throwing function leaves behind is in its own comment.
+class cuda_error final : public std::exception {
+ public:
+  /// @param call what was called, as the driver calls it, with its arguments where they tell something; cut at
+  /// 127 characters
+  cuda_error(cuda::driver& driver, char const* call, cuda::status result) noexcept;
+
+  /// One sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due to ...)`.
+  [[nodiscard]] char const* what() const noexcept override { return message_; }
+  /// The call, as it was given.
+  [[nodiscard]] char const* call() const noexcept { return call_; }
+  /// The driver's result.
+  [[nodiscard]] cuda::status status() const noexcept { return status_; }
+  /// Its name, as "CUDA_ERROR_INVALID_VALUE". As long-lived as the driver.
+  [[nodiscard]] char const* name() const noexcept { return name_; }
+  /// What the driver says of it. As long-lived as the driver.
+  [[nodiscard]] char const* string() const noexcept { return string_; }
+
+ private:
+  cuda::status status_;
+  char const* name_;
+  char const* string_;
+  char call_[128];
+  char message_[384];  // inside the object: what is thrown must not need memory
+};
+
+namespace cuda {
+
+/// Throws `cuda_error` unless `result` is success.
+inline void require(driver& driver, char const* call, status result) {
+  if (result != status::success) [[unlikely]]
+    throw cuda_error{driver, call, result};
+}
+
+}  // namespace cuda
+}  // namespace tidemark
