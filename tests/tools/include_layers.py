@@ -37,6 +37,10 @@ LAYERS = [
                    "detail/trace_file.hpp", "detail/trace_track.hpp", "live_block.hpp", "allocation_site.hpp",
                    "statistics_resource.hpp", "limit_resource.hpp", "expect_no_upstream.hpp", "tracking_resource.hpp", "test_resource.hpp",
                    "detail/usage_counter.hpp", "detail/resource_adaptor.hpp", "detail/block_report.hpp"]),
+    ("graph", ["graph_layout.hpp", "detail/monotone_layout.hpp", "graph_arena.hpp", "graph_arena_options.hpp",
+               "graph_arena_stats.hpp", "graph_errors.hpp", "rehearse.hpp", "unique_block.hpp", "baked_blocks.hpp",
+               "capture_switch.hpp", "capture_switch_options.hpp", "capture_switch_stats.hpp", "graph_backend.hpp",
+               "captured_graph.hpp", "capture.hpp"]),
     ("all", ["tidemark.hpp"]),
 ]
 

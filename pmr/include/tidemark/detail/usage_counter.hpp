@@ -64,6 +64,13 @@ class usage_counter {
     return now;
   }
 
+  /// All counts begin anew. @pre nothing is handed out, and no other thread counts.
+  void restart() noexcept {
+    for (auto* const count : {&peak_bytes_, &peak_blocks_}) count->store(0, std::memory_order_relaxed);
+    for (auto* const count : {&freed_bytes_, &deallocations_, &refused_})
+      count->store(0, std::memory_order_relaxed);
+  }
+
   /// The two peaks, in a type of their own because they are set aside and joined together.
   struct peaks {
     std::size_t bytes, blocks;
