@@ -3,6 +3,8 @@
 /// CUDA: where device memory comes from, arenas and pools of it, streams and events, and the driver's calls.
 module;
 
+#include <tidemark/cuda/capture.hpp>
+#include <tidemark/cuda/capture_backend.hpp>
 #include <tidemark/cuda/cuda_error.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/event.hpp>
@@ -15,6 +17,10 @@ export namespace tidemark {
 
 // Errors
 using tidemark::cuda_error;
+
+// Captures
+using tidemark::capture;
+using tidemark::stream_capture_options;
 
 namespace cuda {
 
@@ -34,6 +40,9 @@ using tidemark::cuda::set_default_driver;
 using tidemark::cuda::status;
 using tidemark::cuda::stream_handle;
 using tidemark::cuda::system_driver;
+
+// Captures
+using tidemark::cuda::capture_backend;
 
 // Streams and events
 using tidemark::cuda::event;
