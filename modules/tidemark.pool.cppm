@@ -32,15 +32,20 @@ using tidemark::pooled_free;
 using tidemark::synchronized_pool;
 
 // Reuse by exact size
+using tidemark::eviction_order;
 using tidemark::reuse_cache;
 using tidemark::reuse_cache_options;
 using tidemark::reuse_cache_stats;
 using tidemark::reuse_fence;
+using tidemark::reuse_order;
+using tidemark::reuse_relief;
 
 // Limits that users set
 using tidemark::byte_cap;
 using tidemark::byte_cap_from_environment;
+using tidemark::mib_cap_from_environment;
 using tidemark::parse_byte_cap;
+using tidemark::parse_mib_cap;
 
 // Size classes that fit
 using tidemark::bucket_histogram;

@@ -3,9 +3,28 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <system_error>
 
+#include <tidemark/units.hpp>
+
 namespace tidemark {
+namespace {
+
+using parse_cap = std::optional<std::size_t>(std::string_view) noexcept;
+
+byte_cap cap_from_environment(char const* name, std::size_t fallback_bytes, parse_cap* parse,
+                              char const* allowed) {
+  char const* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as documented
+  if (text == nullptr || *text == '\0') return {.bytes = fallback_bytes, .warning = {}};
+  if (const std::optional<std::size_t> bytes = parse(text)) return {.bytes = *bytes, .warning = {}};
+  return {.bytes = fallback_bytes,
+          .warning = std::string{name} + " is '" + text + "', which is not " + allowed + "; " +
+                     (fallback_bytes == 0 ? std::string{"no limit is set"}
+                                          : "the limit stays " + std::to_string(fallback_bytes) + " bytes")};
+}
+
+}  // namespace
 
 std::optional<std::size_t> parse_byte_cap(std::string_view text) noexcept {
   std::size_t bytes = 0;
@@ -16,15 +35,21 @@ std::optional<std::size_t> parse_byte_cap(std::string_view text) noexcept {
   return bytes;
 }
 
+std::optional<std::size_t> parse_mib_cap(std::string_view text) noexcept {
+  constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+  if (const std::optional<std::size_t> number = parse_byte_cap(text))
+    return *number <= largest / MiB ? *number * MiB : largest;
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  return largest;  // a number all the same, of more digits than fit
+}
+
 byte_cap byte_cap_from_environment(char const* name, std::size_t fallback_bytes) {
-  char const* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as documented
-  if (text == nullptr || *text == '\0') return {.bytes = fallback_bytes, .warning = {}};
-  if (const std::optional<std::size_t> bytes = parse_byte_cap(text)) return {.bytes = *bytes, .warning = {}};
-  return {.bytes = fallback_bytes,
-          .warning = std::string{name} + " is '" + text +
-                     "', which is not a number of bytes in digits alone, or too large; " +
-                     (fallback_bytes == 0 ? std::string{"no limit is set"}
-                                          : "the limit stays " + std::to_string(fallback_bytes) + " bytes")};
+  return cap_from_environment(name, fallback_bytes, parse_byte_cap,
+                              "a number of bytes in digits alone, or too large");
+}
+
+byte_cap mib_cap_from_environment(char const* name, std::size_t fallback_bytes) {
+  return cap_from_environment(name, fallback_bytes, parse_mib_cap, "a number of MiB in digits alone");
 }
 
 }  // namespace tidemark

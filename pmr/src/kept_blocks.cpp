@@ -6,31 +6,46 @@
 
 namespace tidemark::detail {
 
-kept_blocks::kept_blocks(std::size_t cached_bytes_max, std::size_t bucket_blocks_max,
-                         std::pmr::memory_resource* bookkeeping)
-    : cached_bytes_max_{cached_bytes_max},
-      bucket_blocks_max_{bucket_blocks_max},
-      records_{bookkeeping},
-      buckets_{bookkeeping} {}
+kept_blocks::kept_blocks(reuse_cache_options const& options)
+    : cached_bytes_max_{options.cached_bytes_max},
+      bucket_blocks_max_{options.bucket_blocks_max},
+      oldest_first_{options.reuse == reuse_order::oldest},
+      largest_first_{options.eviction == eviction_order::largest},
+      records_{options.bookkeeping},
+      buckets_{options.bookkeeping},
+      index_{options.bookkeeping} {}
 
 // Twice as many as were left are let in before the next sweep, so that sweeps cost O(1) for each new size.
-kept_bucket& kept_blocks::bucket_of(key wanted) {
+kept_bucket& kept_blocks::bucket_of(kept_size wanted) {
   const auto found = buckets_.find(wanted);
   if (found != buckets_.end()) return found->second;
   if (buckets_.size() >= buckets_max_) {
-    std::erase_if(buckets_, [](buckets::value_type const& entry) { return entry.second.empty(); });
+    std::erase_if(buckets_, [this](buckets::value_type const& entry) {
+      if (!entry.second.empty()) return false;
+      index_.erase(entry.first);
+      return true;
+    });
     buckets_max_ = std::max(empty_buckets_max, 2 * buckets_.size());
   }
-  return buckets_.try_emplace(wanted).first->second;
+  const auto made = buckets_.try_emplace(wanted).first;
+  if (largest_first_) {
+    try {
+      index_.emplace(wanted, &made->second);
+    } catch (...) {
+      buckets_.erase(made);
+      throw;
+    }
+  }
+  return made->second;
 }
 
 kept_block* kept_blocks::take(std::size_t bytes, std::size_t align) noexcept {
   const auto found = buckets_.find({bytes, align});
   if (found == buckets_.end()) return nullptr;
   kept_bucket& bucket = found->second;
-  if (kept_block* const newest = bucket.ready.back()) {
-    remove_ready(*newest);
-    return newest;
+  if (kept_block* const next = oldest_first_ ? bucket.ready.front() : bucket.ready.back()) {
+    remove_ready(*next);
+    return next;
   }
   for (std::size_t looks = std::min(looks_max, bucket.pending.size()); looks > 0; --looks) {
     kept_block& first = *bucket.pending.front();
@@ -102,12 +117,13 @@ void kept_blocks::add_ready(kept_block& block, kept_chain& leaving) noexcept {
     return;
   }
   kept_bucket& bucket = *block.bucket;
+  if (!bucket.unlisted.empty()) index_.insert(std::move(bucket.unlisted));
   ready_.push_back(block);
   bucket.ready.push_back(block);
   ready_bytes_ += block.bytes;
   if (bucket_blocks_max_ != 0 && bucket.ready.size() > bucket_blocks_max_)
     evict(*bucket.ready.front(), leaving);
-  while (cached_bytes_max_ != 0 && ready_bytes_ > cached_bytes_max_) evict(*ready_.front(), leaving);
+  while (cached_bytes_max_ != 0 && ready_bytes_ > cached_bytes_max_) evict(next_to_leave(), leaving);
   peak_ready_bytes_ = std::max(peak_ready_bytes_, ready_bytes_);
 }
 
@@ -128,6 +144,33 @@ void kept_blocks::evict(kept_block& block, kept_chain& leaving) noexcept {
   leaving.push_back(block);
 }
 
+// Buckets that hits have emptied are taken out of the index only here, so that hits need not look there. Each
+// pays for this once, when a block of it becomes ready again.
+kept_block& kept_blocks::next_to_leave() noexcept {
+  if (!largest_first_) return *ready_.front();
+  while (index_.begin()->second->ready.empty()) {
+    kept_bucket& emptied = *index_.begin()->second;
+    emptied.unlisted = index_.extract(index_.begin());
+  }
+  return *index_.begin()->second->ready.front();
+}
+
+char const* kept_blocks::broken_index() const noexcept {
+  std::size_t unlisted = 0;
+  for (auto const& [size, bucket] : buckets_) {
+    unlisted += bucket.unlisted.empty() ? 0 : 1;
+    if (!bucket.unlisted.empty() && !bucket.ready.empty())
+      return "a bucket with a ready block is in the index";
+  }
+  for (auto const& [size, bucket] : index_) {
+    const auto found = buckets_.find(size);
+    if (found == buckets_.end() || &found->second != bucket) return "the index knows the bucket of each size";
+  }
+  if (unlisted + index_.size() != (largest_first_ ? buckets_.size() : 0))
+    return "each bucket is in the index or has its entry";
+  return nullptr;
+}
+
 char const* kept_blocks::broken_invariant() const noexcept {
   std::size_t ready_bytes = 0, pending_bytes = 0;
   for (kept_block const* block = ready_.front(); block != nullptr; block = kept_chain::after(*block)) {
@@ -143,7 +186,7 @@ char const* kept_blocks::broken_invariant() const noexcept {
     using list_of_bucket = kept_list<&kept_block::in_bucket>;
     for (list_of_bucket const* list : {&bucket.ready, &bucket.pending}) {
       for (kept_block const* block = list->front(); block != nullptr; block = list_of_bucket::after(*block)) {
-        if (key{block->bytes, block->align} != size || block->bucket != &bucket)
+        if (kept_size{block->bytes, block->align} != size || block->bucket != &bucket)
           return "a bucket lists blocks of its size and alignment";
       }
     }
@@ -158,7 +201,7 @@ char const* kept_blocks::broken_invariant() const noexcept {
   if (ready + pending + spare_.size() > records_.size()) return "a record is in one list";
   if (cached_bytes_max_ != 0 && ready_bytes_ > cached_bytes_max_) return "bytes_cached <= cached_bytes_max";
   if (ready_bytes_ > peak_ready_bytes_) return "bytes_cached <= peak_cached_bytes";
-  return nullptr;
+  return broken_index();
 }
 
 }  // namespace tidemark::detail

@@ -29,8 +29,7 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 }  // namespace
 
 reuse_cache::reuse_cache(reuse_cache_options const& options)
-    : options_{completed(options)},
-      kept_{options_.cached_bytes_max, options_.bucket_blocks_max, options_.bookkeeping} {}
+    : options_{completed(options)}, kept_{options_} {}
 
 reuse_cache::~reuse_cache() {
   if constexpr (check_level >= 2) detail::report_leak("reuse_cache", name(), ledger_);
@@ -73,18 +72,24 @@ void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
   }
 }
 
-// What is kept may be what the upstream lacks: first what costs no wait, then all of it.
 void* reuse_cache::ask_upstream(std::size_t bytes, std::size_t align) {
   // No resource has so much; asked all the same, one would be flushed for nothing.
   if (bytes > std::size_t{std::numeric_limits<std::ptrdiff_t>::max()}) throw std::bad_alloc{};
-  for (const bool force : {false, true}) {
+  for (int refusals = 1;; ++refusals) {
     try {
       return options_.upstream->allocate(bytes, align);
     } catch (std::bad_alloc const&) {
-      (void)collect(force);
+      if (!make_room(refusals)) throw;
     }
   }
-  return options_.upstream->allocate(bytes, align);
+}
+
+// What is kept may be what the upstream lacks: first what costs no wait, then all of it.
+bool reuse_cache::make_room(int refusals) noexcept {
+  if (options_.relief.call != nullptr) return refusals == 1 && options_.relief.call(options_.relief.context);
+  if (refusals > 2) return false;
+  (void)collect(refusals == 2);
+  return true;
 }
 
 void reuse_cache::count_handed_out(std::size_t bytes) noexcept {

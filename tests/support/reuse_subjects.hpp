@@ -109,6 +109,18 @@ struct tight_reuse_subject : reuse_subject {
       : reuse_subject{{.cached_bytes_max = 8 * KiB, .bucket_blocks_max = 2, .upstream = &upstream}} {}
 };
 
+/// The same with the other orders of reuse and of eviction.
+struct ordered_reuse_subject : reuse_subject {
+  static constexpr std::size_t reused_bytes_max = 0;
+  static constexpr std::size_t reused_align_max = 0;
+  explicit ordered_reuse_subject(supply_type& upstream)
+      : reuse_subject{{.cached_bytes_max = 8 * KiB,
+                       .bucket_blocks_max = 2,
+                       .reuse = reuse_order::oldest,
+                       .eviction = eviction_order::largest,
+                       .upstream = &upstream}} {}
+};
+
 /// Each block is given back behind a fence that is done some calls later.
 class fenced_reuse_subject : public reuse_subject {
  public:

@@ -80,5 +80,39 @@ TEST(byte_cap, a_warning_names_the_fallback) {
   EXPECT_NE(cap.warning.find("the limit stays 4096 bytes"), std::string::npos) << cap.warning;
 }
 
+TEST(byte_cap, digits_may_be_a_number_of_mib) {
+  EXPECT_EQ(parse_mib_cap("0"), 0u);
+  EXPECT_EQ(parse_mib_cap("1"), 1 * MiB);
+  EXPECT_EQ(parse_mib_cap("2048"), 2 * GiB);
+}
+
+TEST(byte_cap, more_mib_than_fit_are_as_much_as_fits) {
+  EXPECT_EQ(parse_mib_cap("17592186044415"), 17592186044415u * MiB);  // 2^44 - 1
+  EXPECT_EQ(parse_mib_cap("17592186044416"), size_max);
+  EXPECT_EQ(parse_mib_cap(std::to_string(size_max)), size_max);
+  EXPECT_EQ(parse_mib_cap("99999999999999999999999"), size_max);
+}
+
+TEST(byte_cap, anything_but_digits_is_no_number_of_mib) {
+  for (char const* text :
+       {"1MiB", "-1", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "", "99999999999999999999999x"})
+    EXPECT_EQ(parse_mib_cap(text), std::nullopt) << '\'' << text << '\'';
+}
+
+TEST(byte_cap, the_environment_sets_it_in_mib) {
+  {
+    const variable set{"3"};
+    EXPECT_EQ(mib_cap_from_environment(variable::name, 5).bytes, 3 * MiB);
+    EXPECT_EQ(mib_cap_from_environment(variable::name, 5).warning, "");
+  }
+  const variable set{"3 MiB"};
+  const byte_cap cap = mib_cap_from_environment(variable::name, 4096);
+  EXPECT_EQ(cap.bytes, 4096u);
+  EXPECT_EQ(
+      cap.warning,
+      "TIDEMARK_TEST_BYTES_MAX is '3 MiB', which is not a number of MiB in digits alone; the limit stays "
+      "4096 bytes");
+}
+
 }  // namespace
 }  // namespace tidemark

@@ -34,4 +34,12 @@ struct byte_cap {
 /// no thread changes the environment.
 [[nodiscard]] byte_cap byte_cap_from_environment(char const* name, std::size_t fallback_bytes = 0);
 
+/// The number of bytes in so many MiB as `text` says, written as above. More than fits is SIZE_MAX, which is
+/// as good: nobody has so much.
+/// @return nothing if it says anything else, or nothing at all. O(length). Thread-safe.
+[[nodiscard]] std::optional<std::size_t> parse_mib_cap(std::string_view text) noexcept;
+
+/// `byte_cap_from_environment` of a variable that says MiB, by `parse_mib_cap`.
+[[nodiscard]] byte_cap mib_cap_from_environment(char const* name, std::size_t fallback_bytes = 0);
+
 }  // namespace tidemark

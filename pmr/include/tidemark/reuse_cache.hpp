@@ -35,16 +35,18 @@ namespace tidemark {
 /// void* next = tensors.allocate(4096, 256);              // and not before, this may be `gradient`
 /// ```
 /// A block that is *ready*, given back without a fence or behind one that was seen to be done, goes to the
-/// next request of its size, the last one first. A block that is *pending*, behind a fence not seen to be
-/// done, goes to nobody, the upstream included. Fences are asked when a request finds no ready block (those
-/// of its size, at most 32), in `collect` (all), and, where there is a limit, in each deallocation (2 of
-/// any size); each time others, so that none is passed over for long, in whatever order they become done.
+/// next request of its size: the last one first, or with `reuse_order::oldest` the first one. A block that is
+/// *pending*, behind a fence not seen to be done, goes to nobody, the upstream included. Fences are asked
+/// when a request finds no ready block (those of its size, at most 32), in `collect` (all), and, where there
+/// is a limit, in each deallocation (2 of any size); each time others, so that none is passed over for long,
+/// in whatever order they become done.
 ///
 /// Ready blocks are kept up to `cached_bytes_max` bytes and `bucket_blocks_max` blocks of a size. Beyond,
-/// those that have been ready for longest go to the upstream, and no more than need be; a block that alone
-/// exceeds the limit goes itself. Pending blocks do not count and stay; one that is seen to be done counts
-/// from then on. Where the upstream throws std::bad_alloc, `collect()`, and then `collect(true)`, make
-/// room, and it is asked again each time.
+/// those that have been ready for longest go to the upstream, or with `eviction_order::largest` the largest
+/// ones, and no more than need be; of a size always the oldest. A block that alone exceeds the limit goes
+/// itself. Pending blocks do not count and stay; one that is seen to be done counts from then on. Where the
+/// upstream throws std::bad_alloc, `collect()`, and then `collect(true)`, make room, and it is asked again
+/// each time; or `reuse_cache_options::relief` does, and it is asked once more.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache_stats`, and
 /// - `bytes_cached == sum over ready blocks`, `bytes_pending == sum over pending blocks`
@@ -52,7 +54,8 @@ namespace tidemark {
 ///   not 0
 ///
 /// Complexity: allocate and deallocate O(1) expected above the upstream's and at most 32 fences', plus what
-/// goes to the upstream; records are allocated as more blocks are kept than ever before, none once warm.
+/// goes to the upstream, O(1) each, or O(log(sizes)) amortised with `eviction_order::largest`; records are
+/// allocated as more blocks are kept than ever before, none once warm.
 /// Thread-safety: any thread, any function, but for construction, destruction and `check_invariants()`. One
 /// lock guards the records, and is held while `reuse_fence::done` and the bookkeeping resource are called.
 /// The upstream, and what may take long of fences, are called without it: threads hit while one waits, both
@@ -80,9 +83,9 @@ class reuse_cache final : public std::pmr::memory_resource {
   /// A block: one that is kept, or else of the upstream.
   /// @param bytes exactly so many, also 0.
   /// @param align a power of two.
-  /// @throws what the upstream throws, if it is std::bad_alloc after `collect()` and `collect(true)` and
-  /// asking again each time; std::bad_alloc for sizes beyond PTRDIFF_MAX. Nothing is handed out then, and the
-  /// cache can be used as before.
+  /// @throws what the upstream throws, if it is std::bad_alloc after room was made and the upstream asked
+  /// again, as the class comment says; std::bad_alloc for sizes beyond PTRDIFF_MAX. Nothing is handed out
+  /// then, and the cache can be used as before.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment);
 
@@ -120,6 +123,7 @@ class reuse_cache final : public std::pmr::memory_resource {
   [[nodiscard]] void* take_kept(std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* take_new(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* ask_upstream(std::size_t bytes, std::size_t align);
+  [[nodiscard]] bool make_room(int refusals) noexcept;
   void give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
   std::size_t return_to_upstream(detail::kept_chain& leaving) noexcept;
   void return_to_upstream(void* block, std::size_t bytes, std::size_t align,

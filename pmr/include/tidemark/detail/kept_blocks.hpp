@@ -3,13 +3,17 @@
 /// Which blocks a reuse cache keeps, and in what order they leave. Owns its records, not the blocks.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory_resource>
 #include <span>
 #include <unordered_map>
 
+#include <tidemark/reuse_cache_options.hpp>
 #include <tidemark/reuse_fence.hpp>
 
 namespace tidemark::detail {
@@ -81,10 +85,20 @@ class kept_list {
 /// Blocks in the order in which they came, or leave.
 using kept_chain = kept_list<&kept_block::in_all>;
 
+/// What the blocks of a bucket have in common; ordered by bytes first.
+struct kept_size {
+  std::size_t bytes, align;
+  friend auto operator<=>(kept_size const&, kept_size const&) = default;
+};
+
+/// Buckets, those of the largest blocks first.
+using kept_index = std::pmr::map<kept_size, kept_bucket*, std::greater<>>;
+
 /// The kept blocks of one size and alignment.
 struct kept_bucket {
-  kept_list<&kept_block::in_bucket> ready;    // the oldest first; the newest is the next to be handed out
+  kept_list<&kept_block::in_bucket> ready;    // the oldest first
   kept_list<&kept_block::in_bucket> pending;  // the first is the next whose fence is asked
+  kept_index::node_type unlisted;  // its entry in the index while it is not there, and nothing is ready
 
   [[nodiscard]] bool empty() const noexcept { return ready.empty() && pending.empty(); }
 };
@@ -95,9 +109,12 @@ struct kept_bucket {
 ///
 /// Invariants: each record is in exactly one of the lists ready, pending, spare, or a chain of the caller's;
 /// `ready_bytes() == sum over ready <= cached_bytes_max`, `pending_bytes() == sum over pending`; a ready
-/// block's fence is empty, a pending one's is not; each bucket lists the blocks of its size in both lists.
+/// block's fence is empty, a pending one's is not; each bucket lists the blocks of its size in both lists;
+/// with `eviction_order::largest` each bucket is in the index or has its entry, and is there if a block is
+/// ready.
 ///
-/// Complexity: O(1) expected where not said otherwise. One thread at a time.
+/// Complexity: O(1) expected where not said otherwise; with `eviction_order::largest` besides O(log(sizes))
+/// for each block that leaves and for each size that is new, amortised. One thread at a time.
 class kept_blocks {
  public:
   /// At most so many fences are asked for one request.
@@ -106,14 +123,13 @@ class kept_blocks {
   /// time.
   static constexpr std::size_t empty_buckets_max = 4096;
 
-  /// @param cached_bytes_max, bucket_blocks_max of ready blocks; 0: without limit
-  kept_blocks(std::size_t cached_bytes_max, std::size_t bucket_blocks_max,
-              std::pmr::memory_resource* bookkeeping);
+  /// @param options limits, orders and the bookkeeping resource, which is not null
+  explicit kept_blocks(reuse_cache_options const& options);
   kept_blocks(kept_blocks const&) = delete;
   kept_blocks& operator=(kept_blocks const&) = delete;
 
-  /// A block of exactly this size and alignment, the newest of those that are ready, or the first of those
-  /// whose fence turns out to be done; asks `looks_max` fences at most, other ones each time.
+  /// A block of exactly this size and alignment, of those that are ready the one whose turn it is, or else
+  /// the first whose fence turns out to be done; asks `looks_max` fences at most, other ones each time.
   /// @return its record, to be given to `recycle`, or null.
   [[nodiscard]] kept_block* take(std::size_t bytes, std::size_t align) noexcept;
 
@@ -143,31 +159,32 @@ class kept_blocks {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  struct key {
-    std::size_t bytes, align;
-    friend bool operator==(key const&, key const&) = default;
-  };
-  struct key_hash {
-    std::size_t operator()(key const& of) const noexcept {
+  struct size_hash {
+    std::size_t operator()(kept_size const& of) const noexcept {
       return static_cast<std::size_t>((of.bytes ^ of.align << 48) *
                                       0x9E3779B97F4A7C15u);  // 2^64 / golden ratio
     }
   };
-  using buckets = std::pmr::unordered_map<key, kept_bucket, key_hash>;
+  using buckets = std::pmr::unordered_map<kept_size, kept_bucket, size_hash>;
 
-  [[nodiscard]] kept_bucket& bucket_of(key wanted);
+  [[nodiscard]] kept_bucket& bucket_of(kept_size wanted);
   void add_ready(kept_block& block, kept_chain& leaving) noexcept;
   void remove_ready(kept_block& block) noexcept;
   void remove_pending(kept_block& block) noexcept;
   void evict(kept_block& block, kept_chain& leaving) noexcept;
+  [[nodiscard]] kept_block& next_to_leave() noexcept;
+  [[nodiscard]] char const* broken_index() const noexcept;
 
   std::size_t cached_bytes_max_;
   std::size_t bucket_blocks_max_;
+  bool oldest_first_;                    // of those of a size that are ready, which one `take` takes
+  bool largest_first_;                   // of all that are ready, which one leaves where they are too much
   std::pmr::deque<kept_block> records_;  // a deque, because it grows without moving them
   kept_chain spare_;
   kept_chain ready_;    // became ready first: first
   kept_chain pending_;  // the first is the next whose fence is asked
   buckets buckets_;
+  kept_index index_;  // for largest_first_, else empty; hits leave buckets there that they have emptied
   std::size_t buckets_max_ = empty_buckets_max;  // at so many, empty ones are forgotten
   std::size_t ready_bytes_ = 0;
   std::size_t peak_ready_bytes_ = 0;
