@@ -51,7 +51,8 @@ class graph_gpu : public gpu_test {
     };
   }
   static void put(std::vector<float> const& values, unique_block const& to, cudaStream_t stream) {
-    check(cudaMemcpyAsync(to.data(), values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice, stream));
+    check(cudaMemcpyAsync(to.data(), values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice,
+                          stream));
   }
   static std::vector<float> get(unique_block const& from, cudaStream_t stream) {
     std::vector<float> values(from.bytes() / sizeof(float));
@@ -114,7 +115,8 @@ TEST_F(graph_gpu, a_body_that_throws_leaves_the_stream_usable) {
   cuda::stream stream;
   EXPECT_THROW((void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
                              [&](std::pmr::memory_resource& memory, int&, int&) {
-                               fill<<<1, 64, 0, stream>>>(64, 1.0f, static_cast<float*>(memory.allocate(256)));
+                               fill<<<1, 64, 0, stream>>>(64, 1.0f,
+                                                          static_cast<float*>(memory.allocate(256)));
                                throw std::runtime_error{"body"};
                              }),
                std::runtime_error);
@@ -146,8 +148,8 @@ TEST_F(graph_gpu, a_call_that_a_capture_refuses_ends_it_with_the_drivers_words) 
 
 TEST_F(graph_gpu, the_default_stream_cannot_be_captured) {
   cuda::device_resource device;
-  EXPECT_THROW((void)capture(cuda::stream_handle{nullptr}, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
-                             [](std::pmr::memory_resource&, int&, int&) {}),
+  EXPECT_THROW((void)capture(cuda::stream_handle{nullptr}, std::make_unique<graph_arena>(4 * KiB, &device), 0,
+                             0, [](std::pmr::memory_resource&, int&, int&) {}),
                cuda_error);
 }
 
@@ -160,8 +162,8 @@ TEST_F(graph_gpu, code_that_allocates_through_a_switch_is_captured_unchanged) {
   };
   unique_block in{&memory, 16}, out{&memory, 16};
   const capture_switch_stats before = memory.stats();
-  auto graph =
-      capture(stream, memory, std::make_unique<graph_arena>(4 * KiB, &device), std::move(in), std::move(out), body);
+  auto graph = capture(stream, memory, std::make_unique<graph_arena>(4 * KiB, &device), std::move(in),
+                       std::move(out), body);
   EXPECT_EQ(graph.arena().stats().allocations, 2u);
   EXPECT_EQ(memory.stats().used_blocks, before.used_blocks);
   put({1, 2, 3, 4}, graph.inputs(), stream);
@@ -173,11 +175,12 @@ TEST_F(graph_gpu, another_thread_allocates_while_a_stream_captures) {
   cuda::device_resource device;
   capture_switch memory{&device};
   cuda::stream stream;
-  auto graph = capture(stream, memory, std::make_unique<graph_arena>(4 * KiB, &device), unique_block{&memory, 16},
-                       unique_block{&memory, 16}, [&](auto& arena, unique_block& in, unique_block& out) {
-                         step(stream)(arena, in, out);
-                         std::thread{[&] { const unique_block other{&memory, 1 * MiB}; }}.join();
-                       });
+  auto graph =
+      capture(stream, memory, std::make_unique<graph_arena>(4 * KiB, &device), unique_block{&memory, 16},
+              unique_block{&memory, 16}, [&](auto& arena, unique_block& in, unique_block& out) {
+                step(stream)(arena, in, out);
+                std::thread{[&] { const unique_block other{&memory, 1 * MiB}; }}.join();
+              });
   put({1, 2, 3, 4}, graph.inputs(), stream);
   graph.launch();
   EXPECT_EQ(get(graph.outputs(), stream), (std::vector<float>{11, 22, 33, 44}));

@@ -28,11 +28,12 @@ inline bool found_device(char const* program) {
   int driver = 0, runtime = 0;
   if (cudaGetDeviceProperties(&device, 0) != cudaSuccess || cudaDriverGetVersion(&driver) != cudaSuccess ||
       cudaRuntimeGetVersion(&runtime) != cudaSuccess) {
-    std::printf("%s: the device does not say what it is: %s\n", program, cudaGetErrorString(cudaGetLastError()));
+    std::printf("%s: the device does not say what it is: %s\n", program,
+                cudaGetErrorString(cudaGetLastError()));
     return false;
   }
-  std::printf("%s on %s, driver %d.%d, runtime %d.%d\n\n", program, device.name, driver / 1000, driver % 1000 / 10,
-              runtime / 1000, runtime % 1000 / 10);
+  std::printf("%s on %s, driver %d.%d, runtime %d.%d\n\n", program, device.name, driver / 1000,
+              driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   return true;
 }
 

@@ -155,11 +155,13 @@ std::string answer_in_capture(question const& asked, cuda::capture_mode mode, bo
 
 void which_calls_each_mode_refuses() {
   std::puts("## Calls while a stream captures\n");
-  std::puts("| call | global | global, another thread | thread-local | thread-local, another thread | relaxed |");
+  std::puts(
+      "| call | global | global, another thread | thread-local | thread-local, another thread | relaxed |");
   std::puts("|---|---|---|---|---|---|");
   using enum cuda::capture_mode;
   for (question const& asked : questions) {
-    std::printf("| `%s` | %s | %s | %s | %s | %s |\n", asked.call, answer_in_capture(asked, global, false).c_str(),
+    std::printf("| `%s` | %s | %s | %s | %s | %s |\n", asked.call,
+                answer_in_capture(asked, global, false).c_str(),
                 answer_in_capture(asked, global, true).c_str(),
                 answer_in_capture(asked, thread_local_, false).c_str(),
                 answer_in_capture(asked, thread_local_, true).c_str(),
@@ -207,8 +209,9 @@ float replayed(captured_graph<unique_block, unique_block>& graph, cuda::stream c
   float result = 0;
   write_value<<<1, 1, 0, stream.get()>>>(graph.inputs().as<float>().data(), input);
   graph.launch(stream);
-  require(cudaMemcpyAsync(&result, graph.outputs().data(), sizeof result, cudaMemcpyDeviceToHost, stream.get()),
-          "cudaMemcpyAsync");
+  require(
+      cudaMemcpyAsync(&result, graph.outputs().data(), sizeof result, cudaMemcpyDeviceToHost, stream.get()),
+      "cudaMemcpyAsync");
   stream.synchronize();
   return result;
 }
@@ -218,8 +221,9 @@ void whether_a_graph_survives_suspension() {
   cuda::stream stream;
   cuda::device_resource device;
   device_arena memory{cuda::virtual_memory{{.stream = stream}}, {.reserve = 64 * MiB, .name = "suspended"}};
-  auto graph = capture(stream, std::make_unique<graph_arena>(1 * MiB, &memory), unique_block{&device, sizeof(float)},
-                       unique_block{&device, sizeof(float)}, two_kernels(stream));
+  auto graph =
+      capture(stream, std::make_unique<graph_arena>(1 * MiB, &memory), unique_block{&device, sizeof(float)},
+              unique_block{&device, sizeof(float)}, two_kernels(stream));
   const float before = replayed(graph, stream, 1.0f);
   memory.suspend();
   memory.resume();
@@ -245,8 +249,8 @@ cudaGraph_t raw_graph(cudaStream_t stream, float* in, float* temporary, float* o
 }
 
 /// Of `rounds` launches of both, how many gave a wrong result.
-int wrong_results(int rounds, cudaGraphExec_t one, cudaGraphExec_t other, cudaStream_t first, cudaStream_t second,
-                  float* in, float* out) {
+int wrong_results(int rounds, cudaGraphExec_t one, cudaGraphExec_t other, cudaStream_t first,
+                  cudaStream_t second, float* in, float* out) {
   int wrong = 0;
   for (int i = 0; i < rounds; ++i) {
     float result = 0;
@@ -277,21 +281,26 @@ void whether_clones_share_the_arena_safely() {
   require(cudaGraphInstantiate(&original, graph, 0), "cudaGraphInstantiate");
   require(cudaGraphInstantiate(&cloned, clone, 0), "cudaGraphInstantiate");
   constexpr int rounds = 2000;
-  std::printf("a clone, behind the original on one stream: %d of %d wrong; on two streams at once: %d of %d wrong.\n",
-              wrong_results(rounds, original, cloned, one, one, in, out), rounds,
-              wrong_results(rounds, original, cloned, one, other, in, out), rounds);
+  std::printf(
+      "a clone, behind the original on one stream: %d of %d wrong; on two streams at once: %d of %d wrong.\n",
+      wrong_results(rounds, original, cloned, one, one, in, out), rounds,
+      wrong_results(rounds, original, cloned, one, other, in, out), rounds);
 
-  require(cudaGraphInstantiate(&on_device, graph, cudaGraphInstantiateFlagDeviceLaunch), "cudaGraphInstantiate");
+  require(cudaGraphInstantiate(&on_device, graph, cudaGraphInstantiateFlagDeviceLaunch),
+          "cudaGraphInstantiate");
   require(cudaGraphUpload(on_device, one.get()), "cudaGraphUpload");
   cudaGraph_t launcher{};
   require(cudaStreamBeginCapture(one.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   launch_graph<<<1, 1, 0, one.get()>>>(on_device);
   require(cudaStreamEndCapture(one.get(), &launcher), "cudaStreamEndCapture");
   require(cudaGraphInstantiate(&outer, launcher, 0), "cudaGraphInstantiate");
-  std::printf("launched by the device, behind the original on one stream: %d of %d wrong; at once: %d of %d wrong.\n\n",
-              wrong_results(rounds, original, outer, one, one, in, out), rounds,
-              wrong_results(rounds, original, outer, one, other, in, out), rounds);
-  for (const cudaGraphExec_t executable : {original, cloned, on_device, outer}) (void)cudaGraphExecDestroy(executable);
+  std::printf(
+      "launched by the device, behind the original on one stream: %d of %d wrong; at once: %d of %d "
+      "wrong.\n\n",
+      wrong_results(rounds, original, outer, one, one, in, out), rounds,
+      wrong_results(rounds, original, outer, one, other, in, out), rounds);
+  for (const cudaGraphExec_t executable : {original, cloned, on_device, outer})
+    (void)cudaGraphExecDestroy(executable);
   for (const cudaGraph_t owned : {graph, clone, launcher}) (void)cudaGraphDestroy(owned);
 }
 

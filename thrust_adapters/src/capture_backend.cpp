@@ -60,6 +60,10 @@ class executable_graph final : public graph_instance {
 }  // namespace
 
 void capture_backend::begin() {
+  // Asked first, because a call that a capturing stream refuses could end the capture that goes on.
+  bool captures_already = false;
+  require(*driver_, "cuStreamIsCapturing", driver_->is_capturing(stream_, captures_already));
+  if (captures_already) throw cuda_error{*driver_, "cuStreamBeginCapture", status::illegal_state};
   require(*driver_, "cuStreamBeginCapture", driver_->begin_capture(stream_, mode_));
 }
 
