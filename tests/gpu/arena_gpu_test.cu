@@ -4,8 +4,6 @@
 // there is none.
 #include <gtest/gtest.h>
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
