@@ -20,6 +20,10 @@ namespace {
 
 constexpr std::size_t granule_bytes = graph_arena::default_alignment;
 
+constexpr std::size_t at_least_a_granule(std::size_t align) noexcept {
+  return std::max(align, granule_bytes);
+}
+
 // The part of a range that blocks can lie in. Not at address 0, which would look like no block; and as much as
 // one block may take.
 detail::monotone_layout layout_in(byte_range range) noexcept {
@@ -32,16 +36,24 @@ detail::monotone_layout layout_in(byte_range range) noexcept {
   return {begin, begin + std::min(detail::align_down(end - begin, granule_bytes), graph_arena::bytes_max)};
 }
 
-byte_range take(std::pmr::memory_resource* upstream, std::size_t bytes, std::size_t align) {
-  // What would wrap when it is rounded up is more than any resource has.
-  if (bytes > std::numeric_limits<std::size_t>::max() - granule_bytes) throw std::bad_alloc{};
-  const std::size_t size = detail::align_up(bytes, granule_bytes);
-  return {reinterpret_cast<std::uintptr_t>(upstream->allocate(size, align)), size};
-}
-
 graph_arena_options completed(graph_arena_options options) noexcept {
   if (options.name == nullptr) options.name = graph_arena_options{}.name;
   return options;
+}
+
+byte_range take(std::pmr::memory_resource* upstream, std::size_t bytes, std::size_t align, char const* name) {
+  detail::require_power_of_two("graph_arena", name, align);
+  if (bytes > graph_arena::bytes_max) {
+    throw out_of_memory{{.resource = name,
+                         .requested_bytes = bytes,
+                         .alignment = align,
+                         .used_bytes = 0,
+                         .committed_bytes = 0,
+                         .reserved_bytes = 0,
+                         .largest_bytes = graph_arena::bytes_max}};
+  }
+  const std::size_t size = detail::align_up(bytes, granule_bytes);
+  return {reinterpret_cast<std::uintptr_t>(upstream->allocate(size, at_least_a_granule(align))), size};
 }
 
 }  // namespace
@@ -67,13 +79,14 @@ graph_arena::graph_arena(byte_range range, std::pmr::memory_resource* upstream, 
 
 graph_arena::graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
                          graph_arena_options const& options)
-    : graph_arena{take(detail::or_default(upstream), bytes, granule_bytes), detail::or_default(upstream),
-                  granule_bytes, options} {}
+    : graph_arena{take(detail::or_default(upstream), bytes, granule_bytes, completed(options).name),
+                  detail::or_default(upstream), granule_bytes, options} {}
 
 graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
                          graph_arena_options const& options)
-    : graph_arena{take(detail::or_default(upstream), rehearsed.bytes, rehearsed.alignment),
-                  detail::or_default(upstream), rehearsed.alignment, options} {
+    : graph_arena{
+          take(detail::or_default(upstream), rehearsed.bytes, rehearsed.alignment, completed(options).name),
+          detail::or_default(upstream), at_least_a_granule(rehearsed.alignment), options} {
   expected_ = rehearsed;
 }
 
@@ -84,20 +97,19 @@ graph_arena::~graph_arena() {
 
 void graph_arena::make_room(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two("graph_arena", name(), align);
-  if (layout_.align_next(bytes, std::max(align, default_alignment))) return;
-  const std::uintptr_t begin = layout_.begin() + layout_.high_water_bytes();
-  const std::uintptr_t aligned = detail::align_up(begin, std::max(align, default_alignment));
-  throw out_of_memory{
-      {.resource = name(),
-       .requested_bytes = bytes,
-       .alignment = align,
-       .used_bytes = layout_.high_water_bytes(),
-       .committed_bytes = range().size,
-       .reserved_bytes = range().size,
-       .largest_bytes = aligned >= begin && aligned < layout_.end() ? layout_.end() - aligned : 0}};
+  const std::size_t block_align = at_least_a_granule(align);
+  if (layout_.align_next(bytes, block_align)) return;
+  throw out_of_memory{{.resource = name(),
+                       .requested_bytes = bytes,
+                       .alignment = align,
+                       .used_bytes = layout_.high_water_bytes(),
+                       .committed_bytes = range().size,
+                       .reserved_bytes = range().size,
+                       .largest_bytes = layout_.largest_bytes(block_align)}};
 }
 
 void graph_arena::refuse(void* block, std::size_t bytes) noexcept {
+  if (block == nullptr) return;
   ++bad_deallocations_;
   if (options_.bad_deallocate == bad_deallocate_policy::ignore) return;
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(block) - layout_.begin();

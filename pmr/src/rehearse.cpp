@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include <tidemark/graph_arena.hpp>
 #include <tidemark/out_of_memory.hpp>
 
 #include "require.hpp"
@@ -15,7 +14,7 @@ constexpr char const* kind = "rehearsal";
 constexpr char const* name = "body";
 
 constexpr std::size_t at_least_a_granule(std::size_t align) noexcept {
-  return std::max(align, graph_arena::default_alignment);
+  return std::max(align, detail::monotone_layout::granule_bytes);
 }
 
 }  // namespace
@@ -29,26 +28,24 @@ rehearsal::~rehearsal() {
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two(kind, name, align);
+  const std::size_t block_align = at_least_a_granule(align);
   detail::monotone_layout next = layout_;
-  const bool fits = bytes <= graph_arena::bytes_max &&
-                    next.high_water_bytes() <= graph_arena::bytes_max - bytes &&
-                    next.align_next(bytes, at_least_a_granule(align));
-  if (!fits) {
+  if (!next.align_next(bytes, block_align)) {
     throw out_of_memory{{.resource = kind,
                          .requested_bytes = bytes,
                          .alignment = align,
-                         .used_bytes = next.high_water_bytes(),
-                         .committed_bytes = graph_arena::bytes_max,
-                         .reserved_bytes = graph_arena::bytes_max,
-                         .largest_bytes = graph_arena::bytes_max - next.high_water_bytes()}};
+                         .used_bytes = layout_.high_water_bytes(),
+                         .committed_bytes = detail::monotone_layout::bytes_max,
+                         .reserved_bytes = detail::monotone_layout::bytes_max,
+                         .largest_bytes = layout_.largest_bytes(block_align)}};
   }
   const std::uintptr_t address = next.place(bytes);
   void* block = reinterpret_cast<void*>(address);
-  if (memory_ != nullptr) block = memory_->allocate(bytes, at_least_a_granule(align));
+  if (memory_ != nullptr) block = memory_->allocate(bytes, block_align);
   try {
     blocks_.add(block, {.bytes = bytes, .align = align});
   } catch (...) {
-    if (memory_ != nullptr) memory_->deallocate(block, bytes, at_least_a_granule(align));
+    if (memory_ != nullptr) memory_->deallocate(block, bytes, block_align);
     throw;
   }
   layout_ = next;

@@ -26,11 +26,11 @@ class capture_switch;
 
 /// A bump arena over one range that never hands out an address twice.
 ///
-/// A graph that a device replays, such as a CUDA graph, has the addresses of its memory baked in: every replay
-/// reads and writes where the capture did. Ordinary allocators reuse a temporary's memory as soon as it is
-/// freed, maybe for something that is alive outside the graph, and the next replay overwrites that. Here
-/// nothing is reused: the high water never goes down, `deallocate` is bookkeeping only, and the whole range
-/// belongs to the graph for as long as the graph lives.
+/// A graph that a device replays, such as a CUDA graph, has the addresses of its memory baked in: every
+/// replay reads and writes where the capture did. Ordinary allocators reuse a temporary's memory as soon as
+/// it is freed, maybe for something that is alive outside the graph, and the next replay overwrites that.
+/// Here nothing is reused: the high water never goes down, `deallocate` is bookkeeping only, and the whole
+/// range belongs to the graph for as long as the graph lives.
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse(body);          // how much memory does it need?
@@ -38,8 +38,8 @@ class capture_switch;
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
 /// It makes no call to its upstream or to a device between its construction and its destruction, and never
-/// touches the range: an address that means nothing to the host will do. Blocks are multiples of 256 bytes, and
-/// so are their addresses.
+/// touches the range: an address that means nothing to the host will do. Blocks are multiples of 256 bytes,
+/// and so are their addresses.
 ///
 /// Invariants, with `g = 256`, checked by `check_invariants()`:
 /// - `begin <= high water <= end`, all multiples of `g`
@@ -56,16 +56,18 @@ class graph_arena final : public std::pmr::memory_resource {
   static constexpr std::size_t default_alignment = detail::monotone_layout::granule_bytes;
 
   /// So many bytes of its range are used at most: just below 1 TiB, more than any device has.
-  static constexpr std::size_t bytes_max = default_alignment * 0xFFFF'FFFFu;
+  static constexpr std::size_t bytes_max = detail::monotone_layout::bytes_max;
 
   /// An arena on a range that the caller keeps alive. Its ends are rounded inwards to multiples of 256.
   /// @throws std::bad_alloc if there is no host memory for the bookkeeping.
   explicit graph_arena(byte_range range, graph_arena_options const& options = {});
   /// An arena on `bytes` bytes, rounded up to a multiple of 256, of `upstream`; null: the default resource.
-  /// @throws what the upstream throws, or std::bad_alloc.
+  /// @throws what the upstream throws; out_of_memory if `bytes` is more than `bytes_max`; std::bad_alloc as
+  /// above. The upstream has everything back then.
   graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
-  /// An arena of exactly what was rehearsed, which expects just that: see `expected`. @throws as above.
+  /// An arena of exactly what was rehearsed, which expects just that: see `expected`. @throws as above, and
+  /// std::invalid_argument if the layout's alignment is no power of two.
   graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 
@@ -77,8 +79,8 @@ class graph_arena final : public std::pmr::memory_resource {
   /// A block that no block before it shares a byte with.
   /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
   /// @param align a power of two; blocks are aligned to 256 at least.
-  /// @throws out_of_memory; std::invalid_argument if `align` is found not to be a power of two, which only level
-  /// 2 looks at where it is below 256. Nothing has changed then.
+  /// @throws out_of_memory; std::invalid_argument if `align` is found not to be a power of two, which only
+  /// level 2 looks at where it is below 256. Nothing has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]] {
@@ -94,7 +96,8 @@ class graph_arena final : public std::pmr::memory_resource {
   }
 
   /// Notes that a block is not in use any more. Its address is not given out again. What the arena does not
-  /// hold as a block of that size is refused as the options say, with nothing changed.
+  /// hold as a block of that size, rounded up to a multiple of 256, is refused as the options say, with
+  /// nothing changed but the count of that. Null is no block, and there is nothing to do.
   void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     if (!is_block_in_use(address, bytes)) [[unlikely]]

@@ -21,6 +21,8 @@ class monotone_layout {
   /// Blocks begin at multiples of this: what CUDA's own allocators give, and its widest loads and its copies
   /// between devices want (CUDA C++ Programming Guide, "Device Memory Accesses").
   static constexpr std::size_t granule_bytes = 256;
+  /// No layout is larger: its granules are counted in 32 bits. Just below 1 TiB, more than any device has.
+  static constexpr std::size_t bytes_max = granule_bytes * 0xFFFF'FFFFu;
 
   /// Blocks will lie in [begin, end). @pre both are multiples of the granule, and begin <= end.
   constexpr monotone_layout(std::uintptr_t begin, std::uintptr_t end) noexcept
@@ -46,12 +48,17 @@ class monotone_layout {
     hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
     return block;
   }
+  /// Bytes of the largest block that fits at a multiple of `align`; 0: none does. @pre align is a power of two.
+  [[nodiscard]] constexpr std::size_t largest_bytes(std::size_t align) const noexcept {
+    const std::uintptr_t block = align_up(cursor_, align);
+    return block >= cursor_ && block < end_ ? end_ - block : 0;  // less than the cursor where it has wrapped
+  }
   /// Leaves room so that the next block begins at a multiple of `align`. @return false, with nothing changed,
   /// if a block of `bytes` bytes does not fit there. @pre align is a power of two.
   [[nodiscard]] constexpr bool align_next(std::size_t bytes, std::size_t align) noexcept {
-    const std::uintptr_t block = align_up(cursor_, align);
-    if (block < cursor_ || block >= end_ || bytes > end_ - block) return false;
-    cursor_ = block;
+    const std::size_t largest = largest_bytes(align);
+    if (largest == 0 || bytes > largest) return false;
+    cursor_ = end_ - largest;
     if (align > align_) align_ = align;
     return true;
   }
