@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/capture.hpp>
 
+#include <stdexcept>
 #include <string>
 
 namespace tidemark {
@@ -13,6 +14,11 @@ class host_instance final : public graph_instance {
 };
 
 }  // namespace
+
+std::unique_ptr<graph_instance> detail::require_instance(std::unique_ptr<graph_instance> ended) {
+  if (ended == nullptr) throw std::logic_error{"capture: the backend's end() returned null, and no graph"};
+  return ended;
+}
 
 std::unique_ptr<graph_instance> host_backend::end() { return std::make_unique<host_instance>(); }
 

@@ -43,8 +43,10 @@ capture_switch::capture_switch(capture_switch_options const& options) : options_
 
 capture_switch::~capture_switch() {
   bool was_frozen = false;
+  std::size_t of_captures = 0;  // of the baked sets; the others are of graphs
   for (detail::capture_record const& record : records_) {
     was_frozen = was_frozen || record.frozen;
+    of_captures += record.baked != nullptr ? 1 : 0;
     give_back(*options_.upstream, record.deferred);
   }
   for (switched_blocks const& of_one_capture : baked_) give_back(*options_.upstream, of_one_capture);
@@ -52,7 +54,12 @@ capture_switch::~capture_switch() {
     detail::report_violation(violation_kind::scope_outlived, name(),
                              "capture_switch '%s' is destroyed while a thread has frozen it", name());
   }
-  for (graph_arena* arena : arenas_) arena->known_to_ = nullptr;
+  if (baked_.size() != of_captures) {
+    detail::report_violation(violation_kind::scope_outlived, name(),
+                             "capture_switch '%s' is destroyed while %zu graphs hold blocks of it",
+                             name(), baked_.size() - of_captures);
+  }
+  for (detail::known_arena const& known : arenas_) known.arena->known_to_ = nullptr;
 }
 
 // ---- blocks -----------------------------------------------------------------------------------------------
@@ -70,34 +77,37 @@ void* capture_switch::take(std::size_t bytes, std::size_t align) {
 
 void* capture_switch::allocate_specially(std::size_t bytes, std::size_t align) {
   detail::capture_record* record = nullptr;
-  {
-    const std::scoped_lock lock{mutex_};
-    record = record_of_this_thread();
-    if (record == nullptr || !record->frozen) {
-      record = nullptr;
-    } else if (record->arena != nullptr) {
-      try {
+  try {
+    {
+      const std::scoped_lock lock{mutex_};
+      record = record_of_this_thread();
+      if (record != nullptr && !record->frozen) record = nullptr;
+      if (record != nullptr && record->arena != nullptr) {
         void* const block = record->arena->allocate(bytes, align);
+        detail::known_arena& of = *known(*record->arena);
+        ++of.blocks;
+        of.bytes += bytes;
         counter_.handed_out(bytes);
         return block;
-      } catch (...) {
-        counter_.refused();
-        throw;
       }
     }
-  }
-  if (record == nullptr) return take(bytes, align);
-  if (options_.without_arena == frozen_policy::refuse) {
+    if (record != nullptr) return take_baked(*record, bytes, align);
+  } catch (...) {
     counter_.refused();
-    throw allocator_frozen{
-        message(*this, "frozen for a capture, and no graph arena is installed: cannot allocate ") +
-        std::to_string(bytes) + " bytes"};
+    throw;
   }
-  return take_baked(*record, bytes, align);
+  void* const block = take(bytes, align);
+  if (check_level >= 2) look_at_new(block);
+  return block;
 }
 
 // The record is the calling thread's, which is here: nobody else ends it.
 void* capture_switch::take_baked(detail::capture_record& record, std::size_t bytes, std::size_t align) {
+  if (options_.without_arena == frozen_policy::refuse) {
+    throw allocator_frozen{
+        message(*this, "frozen for a capture, and no graph arena is installed: cannot allocate ") +
+        std::to_string(bytes) + " bytes"};
+  }
   switched_blocks noted;
   auto node = noted.extract(noted.emplace(0, detail::switched_block{bytes, align}).first);
   if (record.baked == nullptr) {
@@ -105,30 +115,67 @@ void* capture_switch::take_baked(detail::capture_record& record, std::size_t byt
     record.baked = &baked_.emplace_back();
     count_special();
   }
-  void* const block = take(bytes, align);
+  void* const block = options_.upstream->allocate(bytes, align);
+  counter_.handed_out(bytes);
+  if (check_level >= 2) look_at_new(block);
   node.key() = address_of(block);
   const std::scoped_lock lock{mutex_};
   record.baked->insert(std::move(node));
   return block;
 }
 
-bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noexcept {
+void capture_switch::look_at_new(void const* block) const noexcept {
   const std::scoped_lock lock{mutex_};
-  if (graph_arena* const arena = arena_of(block)) {
-    arena->deallocate(block, bytes, align);
-    return true;
+  const std::uintptr_t address = address_of(block);
+  const bool is_deferred =
+      std::any_of(records_.begin(), records_.end(),
+                  [&](detail::capture_record const& record) { return record.deferred.contains(address); });
+  if (!is_deferred && !is_baked(address) && !lies_in_an_arena(address)) return;
+  detail::report_violation(
+      violation_kind::bad_deallocate, name(),
+      "capture_switch '%s': the upstream hands out %p, which is kept from it for a graph: "
+      "it was given back past the switch",
+      name(), block);
+}
+
+void capture_switch::deallocate_specially(void* block, std::size_t bytes, std::size_t align) {
+  const fate decided = keep(block, bytes, align);
+  if (decided == fate::refused) return;
+  counter_.given_back(bytes);
+  if (decided == fate::upstreams) options_.upstream->deallocate(block, bytes, align);
+}
+
+capture_switch::fate capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noexcept {
+  const auto given_back_before = [&] {
+    detail::report_violation(
+        violation_kind::bad_deallocate, name(),
+        "capture_switch '%s': %zu bytes at %p are given back, which were given back already", name(), bytes,
+        block);
+    return fate::refused;
+  };
+  const std::scoped_lock lock{mutex_};
+  if (detail::known_arena* const known = arena_of(block)) {
+    const std::uint64_t refused = known->arena->bad_deallocations_;
+    known->arena->deallocate(block, bytes, align);
+    if (known->arena->bad_deallocations_ != refused) return fate::refused;
+    // Saturating, because a block may be from before the arena was installed.
+    known->blocks -= std::min<std::size_t>(known->blocks, 1);
+    known->bytes -= std::min(known->bytes, bytes);
+    return fate::kept;
   }
   const std::uintptr_t address = address_of(block);
   for (switched_blocks& of_one_capture : baked_) {
     const auto found = of_one_capture.find(address);
     if (found == of_one_capture.end()) continue;
+    if (!found->second.in_use) return given_back_before();
     found->second.in_use = false;
-    return true;
+    return fate::kept;
   }
   detail::capture_record* const record = record_of_this_thread();
-  if (record == nullptr || !record->frozen) return false;
+  if (record == nullptr || !record->frozen) return fate::upstreams;
   try {
-    record->deferred.emplace(address, detail::switched_block{bytes, align, false});
+    if (!record->deferred.emplace(address, detail::switched_block{bytes, align, false}).second)
+      return given_back_before();
   } catch (...) {
     detail::report_violation(
         violation_kind::exhausted, name(),
@@ -136,7 +183,7 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
         "ends; they are lost",
         name(), bytes, block);
   }
-  return true;
+  return fate::kept;
 }
 
 void capture_switch::release(switched_blocks& baked) noexcept {
@@ -213,7 +260,7 @@ void capture_switch::install_arena(graph_arena& arena) {
   }
   if (arena.known_to_ == nullptr) arenas_.reserve(arenas_.size() + 1);
   (record != nullptr ? *record : begin_record()).arena = &arena;
-  if (std::exchange(arena.known_to_, this) == nullptr) arenas_.push_back(&arena);
+  if (std::exchange(arena.known_to_, this) == nullptr) arenas_.push_back({.arena = &arena});
   count_special();
 }
 
@@ -234,7 +281,12 @@ bool capture_switch::has_arena() const noexcept {
 
 void capture_switch::forget(graph_arena& arena) noexcept {
   const std::scoped_lock lock{mutex_};
-  std::erase(arenas_, &arena);
+  const auto gone = std::find_if(arenas_.begin(), arenas_.end(),
+                                 [&](detail::known_arena const& known) { return known.arena == &arena; });
+  if (gone != arenas_.end()) {
+    counter_.given_back(gone->bytes, gone->blocks);
+    arenas_.erase(gone);
+  }
   for (auto record = records_.begin(); record != records_.end();) {
     const auto current = record++;
     if (current->arena != &arena) continue;
@@ -271,10 +323,26 @@ void capture_switch::end_record_if_idle(detail::capture_record& record) noexcept
   count_special();
 }
 
-graph_arena* capture_switch::arena_of(void const* block) const noexcept {
+detail::known_arena* capture_switch::known(graph_arena const& arena) noexcept {
   const auto found = std::find_if(arenas_.begin(), arenas_.end(),
-                                  [&](graph_arena const* arena) { return arena->owns(block); });
-  return found != arenas_.end() ? *found : nullptr;
+                                  [&](detail::known_arena const& one) { return one.arena == &arena; });
+  return found != arenas_.end() ? &*found : nullptr;
+}
+
+detail::known_arena* capture_switch::arena_of(void const* block) noexcept {
+  const auto found = std::find_if(arenas_.begin(), arenas_.end(),
+                                  [&](detail::known_arena const& one) { return one.arena->owns(block); });
+  return found != arenas_.end() ? &*found : nullptr;
+}
+
+bool capture_switch::lies_in_an_arena(std::uintptr_t address) const noexcept {
+  return std::any_of(arenas_.begin(), arenas_.end(),
+                     [&](detail::known_arena const& one) { return one.arena->range().contains(address); });
+}
+
+bool capture_switch::is_baked(std::uintptr_t address) const noexcept {
+  return std::any_of(baked_.begin(), baked_.end(),
+                     [&](switched_blocks const& of_one_capture) { return of_one_capture.contains(address); });
 }
 
 void capture_switch::count_special() noexcept {
@@ -318,14 +386,7 @@ capture_switch_stats capture_switch::stats() const noexcept {
 }
 
 char const* capture_switch::broken_invariant() const noexcept {
-  const auto in_an_arena = [this](auto const& entry) {
-    return arena_of(reinterpret_cast<void const*>(entry.first)) != nullptr;
-  };
-  const auto is_baked = [this](auto const& entry) {
-    return std::any_of(baked_.begin(), baked_.end(), [&](switched_blocks const& of_one_capture) {
-      return of_one_capture.contains(entry.first);
-    });
-  };
+  const auto in_an_arena = [this](auto const& entry) { return lies_in_an_arena(entry.first); };
   for (auto record = records_.begin(); record != records_.end(); ++record) {
     if (!record->frozen && record->arena == nullptr) return "a record is frozen or has an arena";
     if (!record->frozen && !record->deferred.empty()) return "blocks are deferred while frozen";
@@ -334,12 +395,16 @@ char const* capture_switch::broken_invariant() const noexcept {
     }
     if (std::any_of(record->deferred.begin(), record->deferred.end(), in_an_arena))
       return "what is deferred lies in no arena";
-    if (std::any_of(record->deferred.begin(), record->deferred.end(), is_baked))
+    if (std::any_of(record->deferred.begin(), record->deferred.end(),
+                    [this](auto const& entry) { return is_baked(entry.first); }))
       return "what is deferred is not baked";
   }
   for (switched_blocks const& of_one_capture : baked_) {
     if (std::any_of(of_one_capture.begin(), of_one_capture.end(), in_an_arena))
       return "what is baked lies in no arena";
+  }
+  for (detail::known_arena const& known : arenas_) {
+    if (known.blocks > known.arena->used_blocks_) return "blocks handed out of an arena <= its blocks in use";
   }
   if (special_.load() != records_.size() + baked_.size() + arenas_.size())
     return "special == records + baked sets + arenas";

@@ -51,6 +51,9 @@ class frozen_scope {
 /// @throws layout_mismatch if the arena was made of a rehearsal and has another layout now.
 void require_expected_layout(graph_arena const& arena);
 
+/// @return what a backend's `end` gave. @throws std::logic_error if it is null.
+std::unique_ptr<graph_instance> require_instance(std::unique_ptr<graph_instance> ended);
+
 /// A capture that has begun, and is abandoned unless it is ended.
 class backend_scope {
  public:
@@ -68,32 +71,42 @@ class backend_scope {
 
 }  // namespace detail
 
-/// Runs `body(arena, inputs, outputs)` once while `backend` records it, and returns the graph with all that it
-/// refers to. For CUDA, and for the host, there are shorter forms below and in cuda/capture.hpp.
+/// Runs `body(memory, inputs, outputs)` once while `backend` records it, and returns the graph with all that
+/// it refers to. For CUDA, and for the host, there are shorter forms below and in cuda/capture.hpp.
 ///
-/// @param memory the switch that the body allocates through besides: frozen, with the arena installed, while
-/// the body runs. It must outlive the graph. Null: the body uses the arena it is handed, and no other.
-/// @param arena for the body's temporaries, and its alone. Made of a `rehearse`d layout it must get just that.
-/// @param inputs, outputs what the body reads and writes: moved into the graph
+/// @param memory the switch that the body allocates through: frozen, with the arena installed, while the body
+/// runs, and what the body is handed. It must outlive the graph. Null: the body is handed the arena itself.
+/// @param arena for the body's temporaries, and its alone. Made of a `rehearse`d layout it must get just
+/// that.
+/// @param inputs, outputs what the body reads and writes: moved into the graph. No move of them may throw.
 /// @param stream where `captured_graph::launch()` launches
 /// @throws what the body throws; what the backend throws, where it cannot capture or has recorded nothing;
-/// layout_mismatch; std::logic_error of the switch, where it is frozen already or has an arena; and
-/// std::invalid_argument if `arena` is null. In each case nothing is captured any more, the switch is as it was,
-/// and inputs, outputs and arena are gone, in this order.
+/// layout_mismatch; std::bad_alloc; std::logic_error of the switch, where it is frozen already or has an
+/// arena; and std::invalid_argument if `arena` is null. In each case nothing is captured any more, the switch
+/// is as it was, and inputs, outputs and arena are gone, in this order.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_with(graph_backend& backend, capture_switch* memory,
                                                            std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                            Outputs outputs, Body&& body,
                                                            graph_stream stream) {
-  if (arena == nullptr) throw std::invalid_argument{"capture: the arena is null"};
-  // Together from the beginning, so that they end in their order whatever throws; what is frozen ends before them.
+  // Variables, and then members, so that all ends in its order whatever throws: it is the caller's compiler
+  // that decides in which order arguments end.
+  auto memory_of_graph = std::move(arena);
+  Outputs written(std::move(outputs));
+  Inputs read(std::move(inputs));
+  if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
   using parts = typename captured_graph<Inputs, Outputs>::parts;
-  auto made = std::make_unique<parts>(std::move(arena), std::move(outputs), std::move(inputs), stream);
+  auto made =
+      std::make_unique<parts>(std::move(memory_of_graph), std::move(written), std::move(read), stream);
   detail::frozen_scope frozen{memory, *made->arena};
   detail::backend_scope recording{backend};
-  body(static_cast<std::pmr::memory_resource&>(*made->arena), made->inputs, made->outputs);
+  // Not the arena where there is a switch: other threads may give blocks of it back meanwhile, which the
+  // switch has a lock for.
+  std::pmr::memory_resource& temporaries =
+      memory != nullptr ? static_cast<std::pmr::memory_resource&>(*memory) : *made->arena;
+  body(temporaries, made->inputs, made->outputs);
   detail::require_expected_layout(*made->arena);
-  made->graph = recording.end();
+  made->graph = detail::require_instance(recording.end());
   made->baked = frozen.end();
   return captured_graph<Inputs, Outputs>{std::move(made)};
 }

@@ -34,6 +34,12 @@ struct capture_record {
   switched_blocks* baked = nullptr;  // of the upstream, handed out while frozen; null: none yet
 };
 
+/// An arena that is installed in a switch, or was, and lives.
+struct known_arena {
+  graph_arena* arena = nullptr;
+  std::size_t blocks = 0, bytes = 0;  // handed out of it by the switch, and not given back
+};
+
 }  // namespace detail
 
 /// Forwards to its upstream, and during a capture to a graph arena: so that a program that allocates through
@@ -53,17 +59,18 @@ struct capture_record {
 /// - one from before that its thread gives back inside goes to the upstream at the end: a device's memory
 ///   cannot be freed while a stream captures
 /// - one of an arena that is given back after the capture is recognised by its address, for as long as the
-///   arena lives, and goes to no free list
+///   arena lives, and goes to no free list; those that are in use when the arena ends are gone with it, and
+///   must not be given back any more
 /// - one of the upstream that was handed out during a capture, because no arena was installed, is in the
 ///   graph, too: see `baked_blocks`
 ///
-/// Invariants, checked by `check_invariants()`: a thread has one record at most,
-/// and it is frozen or has an arena; no address that is deferred or baked lies in an arena known; no address
-/// is deferred and baked.
+/// Invariants, checked by `check_invariants()`: a thread has one record at most, and it is frozen or has an
+/// arena; no address that is deferred or baked lies in an arena known; no address is deferred and baked; an
+/// arena known has at least as many blocks in use as the switch has handed out of it.
 ///
-/// Complexity: O(1) above the upstream's while no capture goes on and no captured arena lives; else O(captures
-/// + arenas), and under a lock that the upstream is not called under. Thread-safety: any thread; an arena is
-/// used through the switch only, from its installation to its end.
+/// Complexity: O(1) above the upstream's while no capture goes on and no captured arena lives; else
+/// O(captures + arenas), and under a lock that the upstream is not called under. Thread-safety: any thread;
+/// an arena is used through the switch only, from its installation to its end.
 class capture_switch final : public std::pmr::memory_resource {
  public:
   /// @param upstream where memory comes from outside captures; null: the default resource.
@@ -73,7 +80,8 @@ class capture_switch final : public std::pmr::memory_resource {
   explicit capture_switch(capture_switch_options const& options);
   capture_switch(capture_switch const&) = delete;
   capture_switch& operator=(capture_switch const&) = delete;
-  /// Gives the upstream what was kept from it. Reports a violation if a thread has frozen it still.
+  /// Gives the upstream what was kept from it. Reports a violation if a thread has frozen it still, or if a
+  /// `baked_blocks` holds on to blocks of it.
   ~capture_switch() override;
 
   /// Memory of the upstream, or of the calling thread's arena if that thread has frozen the switch.
@@ -88,11 +96,12 @@ class capture_switch final : public std::pmr::memory_resource {
 
   /// Gives a block back: to whom it is of, and at a time when that can be. A block that must wait, and for
   /// which there is no memory to note that it does, is reported as a violation (`violation_kind::exhausted`)
-  /// and lost to its upstream.
+  /// and lost to its upstream. One that waits already, or that an arena refuses, was given back before: that
+  /// is reported (`violation_kind::bad_deallocate`; by the arena as its options say), and not counted.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    if (special_.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return deallocate_specially(block, bytes, align);
     counter_.given_back(bytes);
-    if (special_.load(std::memory_order_acquire) != 0 && keep(block, bytes, align)) [[unlikely]]
-      return;
     options_.upstream->deallocate(block, bytes, align);
   }
 
@@ -117,8 +126,8 @@ class capture_switch final : public std::pmr::memory_resource {
   /// Whether the calling thread has one installed.
   [[nodiscard]] bool has_arena() const noexcept;
 
-  /// Counts and peaks start anew. @throws allocator_busy if blocks are in use, with nothing changed. Whether it
-  /// is frozen stays as it is. @pre no other thread is using it.
+  /// Counts and peaks start anew. @throws allocator_busy if blocks are in use, with nothing changed. Whether
+  /// it is frozen stays as it is. @pre no other thread is using it.
   void reset();
 
   /// A snapshot in numbers.
@@ -138,8 +147,16 @@ class capture_switch final : public std::pmr::memory_resource {
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align);
   [[nodiscard]] TIDEMARK_COLD void* allocate_specially(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_baked(detail::capture_record& record, std::size_t bytes, std::size_t align);
-  // Whether a block that is given back must not go to the upstream now.
-  [[nodiscard]] TIDEMARK_COLD bool keep(void* block, std::size_t bytes, std::size_t align) noexcept;
+  TIDEMARK_COLD void deallocate_specially(void* block, std::size_t bytes, std::size_t align);
+  // What becomes of a block that is given back.
+  enum class fate {
+    upstreams,  // goes to the upstream now
+    kept,       // waits, or was an arena's
+    refused,    // was given back before
+  };
+  [[nodiscard]] fate keep(void* block, std::size_t bytes, std::size_t align) noexcept;
+  // Level 2: reports that the upstream hands out what is kept from it.
+  void look_at_new(void const* block) const noexcept;
   // The arena has ended.
   void forget(graph_arena& arena) noexcept;
   // The graph that has the addresses has ended.
@@ -150,7 +167,10 @@ class capture_switch final : public std::pmr::memory_resource {
   [[nodiscard]] detail::capture_record const* record_of_this_thread() const noexcept;
   [[nodiscard]] detail::capture_record& begin_record();
   void end_record_if_idle(detail::capture_record& record) noexcept;
-  [[nodiscard]] graph_arena* arena_of(void const* block) const noexcept;
+  [[nodiscard]] detail::known_arena* known(graph_arena const& arena) noexcept;
+  [[nodiscard]] detail::known_arena* arena_of(void const* block) noexcept;
+  [[nodiscard]] bool lies_in_an_arena(std::uintptr_t address) const noexcept;
+  [[nodiscard]] bool is_baked(std::uintptr_t address) const noexcept;
   void count_special() noexcept;
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
@@ -163,12 +183,12 @@ class capture_switch final : public std::pmr::memory_resource {
   capture_switch_options options_;
   detail::usage_counter counter_;
   std::atomic<std::size_t> special_{0};  // records, baked sets and arenas known; 0: nothing to look for
-  // For what follows, and for the arenas known. Recursive, because an arena may call the violation handler, which may
-  // look at the switch.
+  // For what follows, and for the arenas known. Recursive, because an arena may call the violation handler,
+  // which may look at the switch.
   mutable std::recursive_mutex mutex_;
   std::list<detail::capture_record> records_;
   std::list<detail::switched_blocks> baked_;  // of captures that go on, and of graphs
-  std::vector<graph_arena*> arenas_;          // installed now or before, and alive
+  std::vector<detail::known_arena> arenas_;
 };
 
 static_assert(std::is_base_of_v<std::pmr::memory_resource, capture_switch>);
