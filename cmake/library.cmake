@@ -10,7 +10,7 @@ function(tidemark_write_config directory checks asan msan valgrind)
   set(TIDEMARK_ASAN_VALUE ${asan})
   set(TIDEMARK_MSAN_VALUE ${msan})
   set(TIDEMARK_VALGRIND_VALUE ${valgrind})
-  foreach(switch TIDEMARK_WORKSPACE_POOLING TIDEMARK_WORKSPACE_SWEEPS)
+  foreach(switch TIDEMARK_WORKSPACE_POOLING TIDEMARK_WORKSPACE_SWEEPS TIDEMARK_NVTX)
     set(${switch}_VALUE 0)
     if(${switch})
       set(${switch}_VALUE 1)
@@ -54,6 +54,10 @@ target_compile_features(tidemark_headers PUBLIC cxx_std_20)
 # The package looks for it again, because where it is here says nothing of where it is there.
 target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+if(TIDEMARK_NVTX)
+  target_include_directories(tidemark_headers SYSTEM PRIVATE ${TIDEMARK_NVTX_INCLUDE_DIR})
+  target_link_libraries(tidemark_headers PRIVATE ${CMAKE_DL_LIBS})  # it loads the tool
+endif()
 
 # The device part knows no type of the toolkit, but for the real driver and the annotations for its tools.
 set(cuda_root ${PROJECT_SOURCE_DIR}/thrust_adapters)

@@ -112,10 +112,11 @@ class basic_arena final : public std::pmr::memory_resource {
     if ((bytes | align) <= fast_request_max) [[likely]] {
       const std::uintptr_t block = aligned_cursor(align);
       const std::uintptr_t next = block + block_bytes(bytes);
-      if (next <= end_) [[likely]] {
+      if (next <= end_ && (AddressSpace::host_accessible || chunk_->marks.has_room())) [[likely]] {
         cursor_ = next;
         if constexpr (check_level >= 2) ++allocations_;
         if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
+        else chunk_->marks.hand_out(block, bytes);
         return reinterpret_cast<void*>(block);
       }
     }
@@ -302,6 +303,7 @@ class basic_arena final : public std::pmr::memory_resource {
   void lower_cursor(std::uintptr_t cursor) noexcept {
     if (cursor_ > high_) high_ = cursor_;
     if constexpr (AddressSpace::host_accessible) reclaim(cursor, cursor_);
+    else chunk_->marks.take_back(cursor);
     cursor_ = cursor;
   }
   // What was handed out in [first, last) may not be touched any more.

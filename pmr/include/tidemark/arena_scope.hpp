@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tidemark/arena.hpp>
+#include <tidemark/detail/named_range.hpp>
 
 namespace tidemark {
 
@@ -61,6 +62,7 @@ class [[nodiscard]] basic_arena_scope {
   /// Ends the scope now. Does nothing to an inert one.
   void end() noexcept {
     if (arena_ != nullptr) std::exchange(arena_, nullptr)->close_scope(*this);
+    range_ = {};
   }
 
   /// Whether it is open.
@@ -109,6 +111,7 @@ class [[nodiscard]] basic_arena_scope {
     outer_floor_ = arena.floor_;
     arena.innermost_ = this;
     arena.floor_ = begin_;
+    range_ = {detail::range_kind::arena_scope, arena.name()};
   }
 
   void take(basic_arena_scope& other) noexcept {
@@ -117,6 +120,7 @@ class [[nodiscard]] basic_arena_scope {
     chunk_ = other.chunk_;
     begin_ = other.begin_;
     outer_floor_ = other.outer_floor_;
+    range_ = std::move(other.range_);
     if (arena_ == nullptr) return;
     basic_arena_scope** link = &arena_->innermost_;
     while (*link != &other) link = &(*link)->outer_;
@@ -143,6 +147,7 @@ class [[nodiscard]] basic_arena_scope {
   std::uintptr_t begin_ = 0;              // the arena's cursor at the opening
   detail::arena_chunk* chunk_ = nullptr;  // the chunk that begin_ is in
   std::uintptr_t outer_floor_ = 0;        // the arena's floor at the opening
+  [[no_unique_address]] detail::named_range range_;
 };
 
 /// A scope on an `arena`.

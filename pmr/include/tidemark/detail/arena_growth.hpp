@@ -138,6 +138,7 @@ void* basic_arena<AddressSpace>::bump(std::uintptr_t block, std::size_t bytes) n
   cursor_ = block + block_bytes(bytes);
   end_ = chunk_->committed;
   if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
+  else chunk_->marks.hand_out(block, bytes);
   return reinterpret_cast<void*>(block);
 }
 
@@ -150,6 +151,9 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
   if (!is_first) {
     record.reset(new (std::nothrow) detail::arena_chunk{});
     if (record == nullptr) return nullptr;
+  }
+  if constexpr (!AddressSpace::host_accessible && !AddressSpace::commits) {
+    if (!(is_first ? first_ : *record).marks.reserve_heap()) return nullptr;
   }
   ++system_calls_;
   const byte_range range = space_.reserve(least_bytes, std::max(least_bytes, next_chunk_bytes_));
@@ -177,13 +181,17 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
   reserved_bytes_ += range.size;
   committed_bytes_ += chunk.committed - chunk.begin;
   if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.begin, chunk.committed - chunk.begin);
+  else if constexpr (!AddressSpace::commits) chunk.marks.memory_came(range.begin, range.end(), name());
   return &chunk;
 }
 
-// Commits in steps until `last` has memory behind it; false if there is none. Where a whole step is refused, what
-// is needed may still be had.
+// Commits in steps until `last` has memory behind it; false if there is none, also none to remember it by. Where a
+// whole step is refused, what is needed may still be had.
 template <class AddressSpace>
 bool basic_arena<AddressSpace>::commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept {
+  if constexpr (!AddressSpace::host_accessible) {
+    if (!(last <= chunk.committed ? chunk.marks.reserve_block() : chunk.marks.reserve_heap())) return false;
+  }
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
   const std::size_t amortised = detail::round_up(committed_bytes_ / 8, step);
@@ -200,6 +208,7 @@ bool basic_arena<AddressSpace>::commit_up_to(detail::arena_chunk& chunk, std::ui
     if (!space_.commit({chunk.committed, target - chunk.committed})) return false;
   }
   if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.committed, target - chunk.committed);
+  else chunk.marks.memory_came(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
   return true;
@@ -232,6 +241,7 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::drop(detail::arena_chunk& chunk) noexcept {
   if (chunk.range.empty()) return;
   if constexpr (AddressSpace::host_accessible) detail::hand_out(chunk.begin, chunk.committed - chunk.begin);
+  else chunk.marks.memory_goes(0);
   ++system_calls_;
   space_.release(chunk.range);
   next_chunk_bytes_ /= AddressSpace::chunk_growth;
@@ -273,8 +283,10 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
       const std::size_t bytes = chunk_->committed - first;
       // Who takes memory back may touch it.
       if constexpr (AddressSpace::host_accessible) detail::hand_out(first, bytes);
+      else chunk_->marks.memory_goes(first);
       if (!space_.decommit({first, bytes})) {
         if constexpr (AddressSpace::host_accessible) detail::withhold(first, bytes);
+        else chunk_->marks.memory_came(first, chunk_->committed, name());
       } else {
         committed_bytes_ -= bytes;
         chunk_->committed = end_ = first;
@@ -301,6 +313,8 @@ bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
   end_ = chunk_->committed;
   if constexpr (AddressSpace::host_accessible) {
     if (new_bytes > old_bytes) detail::hand_out(address + old_bytes, new_bytes - old_bytes);
+  } else {
+    chunk_->marks.resize(address, new_bytes);
   }
   return true;
 }
