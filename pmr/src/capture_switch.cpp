@@ -56,8 +56,8 @@ capture_switch::~capture_switch() {
   }
   if (baked_.size() != of_captures) {
     detail::report_violation(violation_kind::scope_outlived, name(),
-                             "capture_switch '%s' is destroyed while %zu graphs hold blocks of it",
-                             name(), baked_.size() - of_captures);
+                             "capture_switch '%s' is destroyed while %zu graphs hold blocks of it", name(),
+                             baked_.size() - of_captures);
   }
   for (detail::known_arena const& known : arenas_) known.arena->known_to_ = nullptr;
 }
@@ -192,6 +192,12 @@ void capture_switch::release(switched_blocks& baked) noexcept {
     const std::scoped_lock lock{mutex_};
     leaving.swap(baked);
     baked_.remove_if([&](switched_blocks const& of_one_capture) { return &of_one_capture == &baked; });
+    // On a thread that captures now, they wait for the end of that.
+    detail::capture_record* const record = record_of_this_thread();
+    if (record != nullptr && record->frozen) {
+      std::erase_if(leaving, [](auto const& entry) { return entry.second.in_use; });
+      record->deferred.merge(leaving);
+    }
     count_special();
   }
   give_back(*options_.upstream, leaving);

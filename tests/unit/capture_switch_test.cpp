@@ -645,6 +645,24 @@ TEST_F(capture_switches, give_baked_blocks_to_one_holder) {
   expect_sound();
 }
 
+TEST_F(capture_switches, let_blocks_of_a_graph_that_ends_in_a_capture_wait_for_its_end) {
+  memory.freeze();
+  void* const freed = memory.allocate(100);
+  void* const kept = memory.allocate(200);
+  memory.deallocate(freed, 100);
+  baked_blocks graph = memory.unfreeze();
+  memory.freeze();
+  graph.release();
+  EXPECT_TRUE(upstream.holds(freed)) << "this thread captures, and a device cannot free it now";
+  EXPECT_EQ(memory.stats().deferred_blocks, 1u);
+  memory.deallocate(kept, 200);
+  EXPECT_EQ(memory.stats().deferred_blocks, 2u) << "of no graph any more, and so of this capture";
+  expect_sound();
+  memory.unfreeze().release();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expect_no_report();
+}
+
 TEST_F(capture_switches, whose_upstream_fails_in_a_capture_pass_that_on_with_nothing_changed) {
   memory.freeze();
   upstream.fail_from = upstream.calls;

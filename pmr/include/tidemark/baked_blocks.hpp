@@ -28,7 +28,8 @@ using switched_blocks = std::map<std::uintptr_t, switched_block>;
 /// What `capture_switch::unfreeze` leaves to whoever owns the graph: the blocks that the switch took of its
 /// upstream during the capture, for want of a graph arena. The graph has their addresses. As long as this
 /// object lives, the upstream gets none of them back, and so can hand out none of them; when it ends, it gets
-/// those that were given back meanwhile, and the others when their users are done with them.
+/// those that were given back meanwhile, and the others when their users are done with them. On a thread that
+/// has frozen the switch it gets them when that capture ends.
 ///
 /// Move-only; a moved-from object holds nothing. The switch must outlive it. Thread-safety: one thread at a
 /// time.
