@@ -65,6 +65,19 @@ class [[nodiscard]] basic_arena_scope {
     range_ = {};
   }
 
+  /// Ends the scope now, though work elsewhere still uses its memory: its memory is used again only after
+  /// `event`. That is for device memory, where the stream of the arena waits for the event, and with it all
+  /// later work that may use the memory. Does nothing to an inert scope.
+  /// @param event behind that work, as `cudaEvent_t`
+  template <class Event, class Space = AddressSpace>
+    requires requires(Space& space, Event const& event) { space.wait_before_reuse(event); }
+  void end_after(Event const& event) noexcept {
+    if (arena_ == nullptr) return;
+    if constexpr (check_level >= 2) arena_->before_use("end of a scope");
+    arena_->space_.wait_before_reuse(event);
+    end();
+  }
+
   /// Whether it is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
   /// The arena, to be handed to `std::pmr` containers. @pre it is open.

@@ -52,7 +52,7 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
   options_.commit_step = detail::round_up(options_.commit_step, granularity);
   if constexpr (AddressSpace::reserves_at_once) {
     detail::arena_chunk* chunk = add_chunk(default_alignment);
-    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, false);
+    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
     enter(*chunk);
   }
 }
@@ -72,20 +72,20 @@ basic_arena<AddressSpace>::~basic_arena() {
 
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
-  bool commit_refused = false;
-  if (void* block = grow(bytes, align, commit_refused)) {
+  refusal refused{};
+  if (void* block = grow(bytes, align, refused)) {
     if constexpr (check_level >= 2) ++allocations_;
     return block;
   }
-  throw_out_of_memory(bytes, align, commit_refused);
+  throw_out_of_memory(bytes, align, refused);
 }
 
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t align) noexcept {
   try {
     if constexpr (check_level >= 2) before_allocate(bytes, align);
-    bool commit_refused = false;
-    void* const block = grow(bytes, align, commit_refused);
+    refusal refused{};
+    void* const block = grow(bytes, align, refused);
     if constexpr (check_level >= 2) allocations_ += block != nullptr ? 1 : 0;
     return block;
   } catch (...) {  // the upstream's exception, or an alignment that is none
@@ -96,7 +96,7 @@ void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t ali
 // A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed. Where the
 // system gives no memory for a chunk, one behind it may have some still.
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool& commit_refused) {
+void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
   if (!std::has_single_bit(align)) {
     throw std::invalid_argument("arena '" + std::string(name()) + "': alignment " + std::to_string(align) +
                                 " is not a power of two");
@@ -106,7 +106,7 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool
 
   if (const std::uintptr_t block = detail::place(*chunk_, cursor_, size, align)) {
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
-    commit_refused = true;
+    refused = refusal::memory;
   }
   int untried = detail::kept_chunks_tried_max;
   for (detail::arena_chunk* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
@@ -116,16 +116,19 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool
       enter(*kept);
       return bump(block, bytes);
     }
-    commit_refused = true;
+    refused = refusal::memory;
   }
-  if (commit_refused) return nullptr;
+  if (refused == refusal::memory) return nullptr;
   if (!options_.growable && chunks_ != 0) return nullptr;
   detail::arena_chunk* added = add_chunk(size + (align > default_alignment ? align - default_alignment : 0));
-  if (added == nullptr) return nullptr;
+  if (added == nullptr) {
+    refused = refusal::addresses;
+    return nullptr;
+  }
   const std::uintptr_t block = detail::place(*added, added->begin, size, align);
   if (block == 0 || !commit_up_to(*added, block + size)) {
     drop(*added);
-    commit_refused = true;
+    refused = refusal::memory;
     return nullptr;
   }
   enter(*added);
@@ -321,10 +324,10 @@ bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
 
 // The largest block that held memory has room for; only committed memory, if the system just refused to commit.
 template <class AddressSpace>
-std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, bool commit_refused) const noexcept {
+std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, refusal refused) const noexcept {
   const auto room = [=](detail::arena_chunk const& chunk, std::uintptr_t from) -> std::size_t {
     const std::uintptr_t block = detail::place(chunk, from, 0, align);
-    const std::uintptr_t end = commit_refused ? chunk.committed : chunk.end;
+    const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
     return block != 0 && block < end ? end - block : 0;
   };
   std::size_t largest = room(*chunk_, cursor_);
@@ -337,9 +340,19 @@ std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, bool commi
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
-                                                    bool commit_refused) const {
-  const out_of_memory error{{name(), bytes, align, position(), committed_bytes_, reserved_bytes_,
-                             largest_fit(align, commit_refused)}};
+                                                    refusal refused) const {
+  const arena_stats now = stats();
+  exhaustion_report report{.resource = name(),
+                           .requested_bytes = bytes,
+                           .alignment = align,
+                           .used_bytes = now.used_bytes,
+                           .committed_bytes = now.committed_bytes,
+                           .reserved_bytes = now.reserved_bytes,
+                           .largest_bytes = largest_fit(align, refused)};
+  if constexpr (requires { space_.refusal(); }) {
+    if (refused != refusal::none) report.because = space_.refusal();
+  }
+  const out_of_memory error{report};
   if (options_.exhaustion == exhaustion_policy::abort) {
     detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());
   }
