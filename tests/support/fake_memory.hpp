@@ -44,8 +44,8 @@ struct fake_device_options {
 };
 
 /// Addresses are reservations of the host without memory behind them, so that touching one crashes. Memory
-/// that may be touched holds junk when it is given, never zeros; what was in it ends with its mapping, also
-/// where the driver would keep it with the handle.
+/// that may be touched holds junk when it is given, never zeros. What was in it ends with its mapping, where
+/// the driver would keep it with the handle; two mappings of one handle do not share it.
 class fake_memory {
  public:
   using status = cuda::status;
@@ -66,9 +66,9 @@ class fake_memory {
     std::size_t unreleased = 0;
     for (auto const& [handle, memory] : physical_) unreleased += memory.released ? 0 : 1;
     EXPECT_EQ(unreleased, 0u) << "handles of physical memory were not released";
-    for (auto const& [first, block] : blocks_) {
-      ADD_FAILURE() << "a " << name_of(block.kind) << " block of " << block.bytes << " bytes was not freed";
-      system_memory().release(block.pages.data(), block.pages.size);
+    for (auto const& [first, left] : blocks_) {
+      ADD_FAILURE() << "a " << name_of(left.kind) << " block of " << left.bytes << " bytes was not freed";
+      system_memory().release(left.pages.data(), left.pages.size);
     }
     for (auto const& [first, bytes] : reservations_)
       system_memory().release(reinterpret_cast<void*>(first), bytes);
@@ -226,8 +226,8 @@ class fake_memory {
   /// granted.
   [[nodiscard]] bool accessible(byte_range range, cuda::device_number device) const {
     if (const auto after = blocks_.upper_bound(range.begin); after != blocks_.begin()) {
-      auto const& [first, block] = *std::prev(after);
-      if (range.end() <= first + block.bytes) return true;
+      auto const& [first, held] = *std::prev(after);
+      if (range.end() <= first + held.bytes) return true;
     }
     std::uintptr_t next = range.begin;
     while (next < range.end()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses: each
-// documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses goes
-// through all modes and both sides of a thread.
+// Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses:
+// each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
+// goes through all modes and both sides of a thread.
 #include "fake_device.hpp"
 
 #include <gtest/gtest-spi.h>
@@ -224,6 +224,19 @@ TEST_F(fake_addresses, all_of_a_handle_is_mapped_at_a_granule_inside_one_reserva
   EXPECT_EQ(device.unmap({range.begin + 2 * grain, 2 * grain}), status::success);
   EXPECT_EQ(device.release(handle), status::success);
   EXPECT_EQ(device.map({range.begin, 2 * grain}, handle), status::invalid_value);
+  EXPECT_EQ(device.free_reservation(range), status::success);
+}
+
+TEST_F(fake_addresses, a_released_handle_is_mapped_no_more_though_its_memory_is_there) {
+  const byte_range range = reserved(2 * grain);
+  const byte_range first{range.begin, grain}, second{range.begin + grain, grain};
+  const cuda::physical_handle handle = created(grain);
+  EXPECT_EQ(device.map(first, handle), status::success);
+  EXPECT_EQ(device.map(second, handle), status::success) << "twice, as long as it is there";
+  EXPECT_EQ(device.unmap(second), status::success);
+  EXPECT_EQ(device.release(handle), status::success);
+  EXPECT_EQ(device.map(second, handle), status::invalid_value);
+  EXPECT_EQ(device.unmap(first), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
@@ -1005,10 +1018,16 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
     EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
     EXPECT_EQ(device.record(fork, queue), status::success);
     EXPECT_EQ(device.wait(forked, fork), status::success);
-    if (joined == 1) EXPECT_EQ(device.record(join, forked), status::success);
+    if (joined == 1) {
+      EXPECT_EQ(device.record(join, forked), status::success);
+    }
     EXPECT_EQ(device.launch_on_host(forked, &count_up, &runs), status::success);
-    if (joined == 2) EXPECT_EQ(device.record(join, forked), status::success);
-    if (joined != 0) EXPECT_EQ(device.wait(queue, join), status::success);
+    if (joined == 2) {
+      EXPECT_EQ(device.record(join, forked), status::success);
+    }
+    if (joined != 0) {
+      EXPECT_EQ(device.wait(queue, join), status::success);
+    }
     EXPECT_EQ(device.end_capture(queue, graph), joined == 2 ? status::success : status::capture_unjoined)
         << joined;
     bool capturing = true;
