@@ -56,6 +56,7 @@ void device_marks::memory_came(std::uintptr_t first, std::uintptr_t last, char c
   if (first >= last) return;
   const piece heap{first, last, current_tool().open_heap(first, last - first, name)};
   if (heap.id == 0) return;
+  heard_ = true;
   heaps_.push_back(heap);
   const auto in_it = std::ranges::upper_bound(blocks_, first, {},
                                               [](block const& known) { return known.first + known.bytes; });

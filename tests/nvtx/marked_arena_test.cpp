@@ -9,6 +9,7 @@
 #include <new>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include <tidemark/arena.hpp>
@@ -220,6 +221,41 @@ TEST_F(marked_stepwise_arena, opens_heaps_again_whose_memory_could_not_be_trimme
   EXPECT_EQ(tool.regions(), (regions_type{{first, 30'000}}));
 }
 
+TEST_F(marked_stepwise_arena, closes_heaps_before_it_is_suspended_and_opens_them_when_it_resumes) {
+  std::vector<std::uintptr_t> blocks;
+  for (int i = 0; i < 20; ++i) blocks.push_back(address(arena.allocate(10'000)));
+  ASSERT_GT(arena.stats().chunks, 1u);
+  const regions_type before = tool.reachable();
+  arena.suspend();
+  EXPECT_TRUE(tool.heaps().empty());
+  arena.resume();
+  EXPECT_EQ(tool.reachable(), before);
+  EXPECT_EQ(tool.heaps().size(), arena.stats().chunks) << "each chunk's memory comes at once";
+  arena.resume();
+  EXPECT_EQ(tool.heaps().size(), arena.stats().chunks);
+}
+
+TEST_F(marked_stepwise_arena, tells_of_blocks_that_changed_while_it_was_suspended_when_it_resumes) {
+  const std::uintptr_t first = address(arena.allocate(1000));
+  const arena_mark mark = arena.mark();
+  (void)arena.allocate(10'000);
+  arena.suspend();
+  arena.rewind(mark);
+  const std::uintptr_t second = address(arena.allocate(500));
+  EXPECT_TRUE(tool.regions().empty());
+  arena.resume();
+  EXPECT_EQ(tool.regions(), (regions_type{{first, 1000}, {second, 500}}));
+}
+
+TEST_F(marked_stepwise_arena, opens_heaps_again_where_it_could_not_be_suspended) {
+  (void)arena.allocate(1000);
+  (void)arena.allocate(10'000);
+  const regions_type before = tool.reachable();
+  supply.suspends = false;
+  EXPECT_THROW(arena.suspend(), std::runtime_error);
+  EXPECT_EQ(tool.reachable(), before);
+}
+
 TEST_F(marked_stepwise_arena, tells_of_nothing_where_no_memory_comes) {
   supply.commits = false;
   EXPECT_EQ(arena.try_allocate(100), nullptr);
@@ -257,6 +293,7 @@ class marks_model {
       case 6:
         if (draw(20) == 0) arena_.reset();
         else if (draw(40) == 0) arena_.release();
+        else if (draw(10) == 0) while_suspended();
         break;
       case 7:
         in_a_scope();
@@ -329,6 +366,19 @@ class marks_model {
       check_contents();
     }
     EXPECT_EQ(arena_.position(), before);
+  }
+  void while_suspended() {
+    arena_.suspend();
+    if (draw(2) == 0) rewind();
+    forget();
+    if (!blocks_.empty()) give_back();
+    forget();
+    const std::size_t bytes = draw(1000);
+    if (void* const made = arena_.try_allocate(bytes)) {  // where it has memory for it
+      blocks_.insert_or_assign(arena_.position() - rounded(bytes), block{address(made), bytes});
+    }
+    EXPECT_TRUE(tool_.regions().empty());
+    arena_.resume();
   }
   void forget() {
     blocks_.erase(blocks_.lower_bound(arena_.position()), blocks_.end());

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 #include <tidemark/address_space.hpp>
@@ -24,6 +25,7 @@ struct stepwise_supply {
   strict_tool const& tool;
   bool commits = true;    ///< otherwise commit is refused
   bool decommits = true;  ///< otherwise decommit is refused
+  bool suspends = true;   ///< otherwise suspend is refused
   std::uintptr_t next = std::uintptr_t{1} << 62;
   std::map<std::uintptr_t, std::size_t> committed;  // bytes from the beginning of each reservation
 };
@@ -48,7 +50,7 @@ class stepwise_memory {
     return {first, bytes};
   }
   [[nodiscard]] bool commit(byte_range part) noexcept {
-    if (!supply_->commits) return false;
+    if (!supply_->commits || suspended_) return false;
     auto const reservation = around(part);
     EXPECT_EQ(reservation->first + reservation->second, part.begin) << "there is memory already, or a gap";
     reservation->second += part.size;
@@ -71,6 +73,15 @@ class stepwise_memory {
     EXPECT_FALSE(supply_->tool.has_heap_in(range.begin, range.size)) << "the memory of a heap goes";
     EXPECT_EQ(supply_->committed.erase(range.begin), 1u);
   }
+  void suspend() {
+    for (auto const& [first, bytes] : supply_->committed) {
+      EXPECT_FALSE(supply_->tool.has_heap_in(first, bytes)) << "the memory of a heap goes";
+    }
+    if (!supply_->suspends) throw std::runtime_error{"told to refuse"};
+    suspended_ = true;
+  }
+  void resume() { suspended_ = false; }
+  [[nodiscard]] bool is_suspended() const noexcept { return suspended_; }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return 16 * step_bytes; }
   [[nodiscard]] std::size_t granularity() const noexcept { return step_bytes; }
 
@@ -80,6 +91,7 @@ class stepwise_memory {
   }
 
   stepwise_supply* supply_;
+  bool suspended_ = false;
 };
 
 static_assert(address_space<stepwise_memory>);

@@ -267,7 +267,13 @@ class basic_arena final : public std::pmr::memory_resource {
     requires(!Space::host_accessible) && requires(Space& space) { space.suspend(); }
   void suspend() {
     if constexpr (check_level >= 2) before_use("suspend");
-    space_.suspend();
+    memory_goes();
+    try {
+      space_.suspend();
+    } catch (...) {
+      if (!space_.is_suspended()) memory_came();
+      throw;
+    }
   }
   /// Puts memory behind the same addresses again, as much as before or as trims have left; it is
   /// uninitialised. Does nothing if the arena is not suspended. @throws what the address space throws; it is
@@ -276,7 +282,9 @@ class basic_arena final : public std::pmr::memory_resource {
     requires requires(Space& space) { space.resume(); }
   void resume() {
     if constexpr (check_level >= 2) before_use("resume");
+    const bool returns = space_.is_suspended();
     space_.resume();
+    if (returns) memory_came();
   }
   /// Whether it is suspended.
   template <class Space = AddressSpace>
@@ -382,6 +390,8 @@ class basic_arena final : public std::pmr::memory_resource {
   void enter(detail::arena_chunk& chunk) noexcept;
   void drop(detail::arena_chunk& chunk) noexcept;
   void drop_beyond_retain() noexcept;
+  void memory_goes() noexcept;
+  void memory_came() noexcept;
   void return_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void leave_empty_chunk() noexcept;
   TIDEMARK_COLD void rewind_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;

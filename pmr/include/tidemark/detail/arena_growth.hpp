@@ -262,6 +262,21 @@ void basic_arena<AddressSpace>::drop(detail::arena_chunk& chunk) noexcept {
   delete &chunk;
 }
 
+// Tells tools that the memory of all chunks is about to go.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::memory_goes() noexcept {
+  for (detail::arena_chunk* chunk = &first_; chunk != nullptr; chunk = chunk->next)
+    chunk->marks.memory_goes(0);
+}
+
+// Tells tools that it is there again, with the blocks that lie in it.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::memory_came() noexcept {
+  for (detail::arena_chunk* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
+    chunk->marks.memory_came(chunk->begin, chunk->committed, name());
+  }
+}
+
 template <class AddressSpace>
 std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
   if constexpr (check_level >= 2) before_use("trim");

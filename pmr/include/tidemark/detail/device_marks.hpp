@@ -21,7 +21,7 @@ namespace tidemark::detail {
 /// block is a region of each heap that it lies in. Blocks come in ascending order and go from the top, as an
 /// arena's do; they are remembered to be found again when memory is taken back, and not in it.
 ///
-/// Invariants: heaps ascend and are disjoint; so do blocks. `blocks.empty()` where no tool listens.
+/// Invariants: heaps ascend and are disjoint; so do blocks. `blocks.empty()` where no tool has ever taken a heap.
 ///
 /// Complexity: `hand_out` O(log heaps), others O(what they take back). Thread-safety: one thread at a time.
 class device_marks {
@@ -37,14 +37,12 @@ class device_marks {
   void memory_goes(std::uintptr_t from) noexcept;
 
   /// Whether `reserve_block` has nothing to do.
-  [[nodiscard]] bool has_room() const noexcept {
-    return heaps_.empty() || blocks_.size() < blocks_.capacity();
-  }
+  [[nodiscard]] bool has_room() const noexcept { return !heard_ || blocks_.size() < blocks_.capacity(); }
   /// Room for one more block. @return false: there is no memory.
   [[nodiscard]] bool reserve_block() noexcept;
   /// A block is handed out. @param bytes may be 0. @pre `has_room()`; it lies above all others.
   void hand_out(std::uintptr_t block, std::size_t bytes) noexcept {
-    if (!heaps_.empty() && bytes != 0) note(block, bytes);
+    if (heard_ && bytes != 0) note(block, bytes);
   }
   /// The newest block has another size now; what it held it holds. @param bytes may be 0. @pre `has_room()`.
   void resize(std::uintptr_t block, std::size_t bytes) noexcept;
@@ -68,6 +66,7 @@ class device_marks {
   void change(block& known, std::size_t bytes) noexcept;
   [[nodiscard]] std::vector<piece>::const_iterator first_heap_above(std::uintptr_t address) const noexcept;
 
+  bool heard_ = false;  // a tool has taken a heap: also while the memory is away blocks are remembered
   std::vector<piece> heaps_;
   std::vector<block> blocks_;
 };
