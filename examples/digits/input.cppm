@@ -23,11 +23,13 @@ export struct options {
   bool help = false;
 };
 
-export options parse_options(int argc, char** argv) {
-  static constexpr option known[] = {{"allocator", 1, nullptr, 'a'}, {"optimizer", 1, nullptr, 'o'},
-                                     {"epochs", 1, nullptr, 'e'},    {"batch", 1, nullptr, 'b'},
-                                     {"seed", 1, nullptr, 's'},      {"data", 1, nullptr, 'd'},
-                                     {"help", 0, nullptr, 'h'},      {nullptr, 0, nullptr, 0}};
+// What there is to choose from. A program that has fewer options gives `parse_options` its own list of them.
+export inline constexpr option digits_options[] = {
+    {"allocator", 1, nullptr, 'a'}, {"optimizer", 1, nullptr, 'o'}, {"epochs", 1, nullptr, 'e'},
+    {"batch", 1, nullptr, 'b'},     {"seed", 1, nullptr, 's'},      {"data", 1, nullptr, 'd'},
+    {"help", 0, nullptr, 'h'},      {nullptr, 0, nullptr, 0}};
+
+export options parse_options(int argc, char** argv, option const* known = digits_options) {
   int index = 0;  // of the option in `known`; optarg is its value
   const auto refuse = [&](std::string const& wanted) {
     throw input_error{std::string{"--"} + known[index].name + " needs " + wanted + ", not '" + optarg + "'."};

@@ -17,6 +17,8 @@ void shuffle(std::span<std::size_t> x, std::mt19937_64& random) {
   }
 }
 
+export inline constexpr std::size_t hidden_count = 128;  // values between the two layers
+
 class network {
  public:
   network(bool adam, std::mt19937_64& random, std::pmr::memory_resource* permanent)
@@ -51,6 +53,15 @@ class network {
     }));
   }
 
+  // What it has learned: both layers' weights and bias, one behind the other.
+  std::vector<float> parameters() const {
+    std::vector<float> all;
+    for (tensor const* parameter : {&weights1_, &bias1_, &weights2_, &bias2_}) {
+      all.insert(all.end(), parameter->values.begin(), parameter->values.end());
+    }
+    return all;
+  }
+
   // Moves the parameters against their gradients, and sets these to zero. Adam: Kingma and Ba 2015.
   void update() {
     const float rate = 0.0002F / (1 - std::pow(0.9F, ++updates_));
@@ -67,15 +78,16 @@ class network {
   }
 
  private:
-  static constexpr std::size_t hidden = 128;  // values between the two layers
-  static constexpr std::size_t parameter_count = (pixels_per_image + 1) * hidden + (hidden + 1) * label_count;
+  static constexpr std::size_t parameter_count =
+      (pixels_per_image + 1) * hidden_count + (hidden_count + 1) * label_count;
 
   bool adam_;  // or else SGD with momentum
   float updates_ = 0;
   std::pmr::memory_resource* permanent_;
   // Weights are inputs x outputs: a batch, one image a row, is multiplied by them from the right.
-  tensor weights1_{pixels_per_image, hidden, true, permanent_}, bias1_{1, hidden, true, permanent_};
-  tensor weights2_{hidden, label_count, true, permanent_}, bias2_{1, label_count, true, permanent_};
+  tensor weights1_{pixels_per_image, hidden_count, true, permanent_},
+      bias1_{1, hidden_count, true, permanent_};
+  tensor weights2_{hidden_count, label_count, true, permanent_}, bias2_{1, label_count, true, permanent_};
   std::pmr::vector<float> means_{parameter_count, permanent_};    // of the gradients, running
   std::pmr::vector<float> squares_{parameter_count, permanent_};  // of the gradients, running, for Adam
 };
@@ -153,6 +165,8 @@ export struct training_result {
   std::vector<tidemark::arena_stats> warm, end;  // the arenas after the first epoch and after the last
   std::optional<tidemark::epoch_stats> epochs;   // of all steps, if they are epochs
   std::vector<recorder::block> blocks;           // allocations of one step
+  std::vector<float> parameters;                 // of both layers: weights and bias, row by row
+  std::vector<std::size_t> tests;                // the images that were tested
 };
 
 // Trains a network from the beginning. Calls after_epoch(number, result so far).
@@ -199,6 +213,8 @@ export training_result train(options const& chosen, allocator_kind kind, dataset
   model.loss(step, data, batch(images, std::size_t{0}));
   step.play_backwards();
   result.blocks = record.blocks;
+  result.parameters = model.parameters();
+  result.tests.assign(tests.begin(), tests.end());
   return result;
 }
 

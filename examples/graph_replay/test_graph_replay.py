@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the graph_replay example and looks at what it prints: test_graph_replay.py PROGRAM CASE. Each case is one fact.
+
+With a GPU it is the device that runs, without one the host: what differs is told by is_replay_capable()."""
+
+import os
+import re
+import subprocess
+import sys
+
+PROGRAM, CASE = sys.argv[1:3]
+TIMEOUT_SECONDS = 240
+TESTED = 360  # images of the data
+ROUNDS = 5    # through all batches
+
+
+def run(*arguments, **more):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, **more)
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
+
+
+def expect_match(pattern, text):
+    found = re.search(pattern, text, re.MULTILINE)
+    if not found:
+        sys.exit(f"nothing matches {pattern!r} in:\n{text}")
+    return found
+
+
+def output_of(*arguments, **more):
+    status, output, errors = run(*arguments, **more)
+    expect(f"exit status and errors of {arguments}", (status, errors), (0, ""))
+    return output
+
+
+def number(name, output):
+    return int(expect_match(rf"^{name} +(\d+)", output)[1])
+
+
+def replays(output):
+    return expect_match(r"^is_replay_capable\(\): (true|false),", output)[1] == "true"
+
+
+def replay_recognises_what_the_trained_network_does():
+    output = output_of()
+    trained = float(expect_match(r"recognises ([\d.]+) % of 360 others\.$", output)[1])
+    replayed = float(expect_match(r"^same results, to the last bit; test accuracy: ([\d.]+) %$", output)[1])
+    expect(f"{trained} >= 95", trained >= 95, True)
+    # The training adds up in another order, so that an image or two between two digits may change sides.
+    expect(f"{replayed} is nearly {trained}", abs(replayed - trained) < 0.6, True)
+
+
+def the_footprint_is_what_was_rehearsed():
+    for batch in (1, 7, 32, 50):
+        output = output_of("--epochs", "1", "--batch", str(batch))
+        wide, narrow = 4 * 128 * batch, 4 * 10 * batch  # bytes of the values between the layers, and of the scores
+        in_arena = [(size + 255) // 256 * 256 for size in (wide, narrow)]
+        rehearsed = 3 * in_arena[0] + 2 * in_arena[1]
+        expect("rehearsed", number("rehearsed", output), rehearsed)
+        arena = expect_match(r"^graph arena +(\d+), used up to (\d+)$", output)
+        expect("graph arena, and what of it is used", tuple(map(int, arena.groups())), (rehearsed, rehearsed))
+        # The wide ones of both sides of the activation live until the end, and of the others one pair at once.
+        expect("live at once", number("live at once, at most", output), 2 * in_arena[0] + 2 * in_arena[1])
+        expect("held by the cache", number("held by the cache of eager", output), 2 * wide + 2 * narrow)
+
+
+def a_step_has_5_temporaries_and_a_replay_none():
+    output = output_of("--epochs", "1")
+    expect_match(r"^memory of the 5 temporaries in bytes$", output)
+    rows = re.findall(r"^(\w+) +([\d.]+) us +([\d.]+)$", output, re.MULTILINE)
+    expect("temporaries", [(name, n) for name, _, n in rows],
+           [("eager", "5.00"), ("replay", "0.00" if replays(output) else "5.00")])
+    for name, microseconds, _ in rows:
+        expect(f"{name} takes some time", 0 < float(microseconds) < 1e7, True)
+    expect("blocks taken from upstream", expect_match(r"upstream meanwhile: (\d+)$", output)[1], "0")
+
+
+def any_batch_will_do():
+    for batch in (1, 7, 32, 36, 360, 361, 1000):
+        output = output_of("--epochs", "1", "--batch", str(batch))
+        batches = (TESTED + batch - 1) // batch
+        expect_match(rf"^batches: {batches} of {batch} images; "
+                     rf"blank ones that fill the last batch up: {batches * batch - TESTED}$", output)
+        expect_match(rf"launch_count\(\): {batches * ROUNDS},", output)
+        expect_match(r"^same results, to the last bit", output)
+
+
+def it_says_where_it_runs():
+    output = output_of("--epochs", "1")
+    captured = r"^The step is captured into a CUDA graph, and replayed on the device\.$"
+    alone = r"^There is no CUDA device to use \(.+\): the step runs on the host backend\.$"
+    expect_match(captured if replays(output) else alone, output)
+    hidden = output_of("--epochs", "1", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    expect_match(alone, hidden)
+    expect("capable of replay where there is no device", replays(hidden), False)
+    # What the device has calculated is what the host has, but for an image or two between two digits.
+    accuracies = [float(expect_match(r"test accuracy: ([\d.]+) %$", text)[1]) for text in (output, hidden)]
+    expect(f"accuracies {accuracies} are nearly the same", abs(accuracies[0] - accuracies[1]) < 0.6, True)
+
+
+def full_disk_is_an_error():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "--epochs", "1"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=TIMEOUT_SECONDS)
+    expect("exit status and errors", (done.returncode, done.stderr), (1, "graph_replay: cannot write the output.\n"))
+
+
+def bad_option_is_one_sentence():
+    cases = {
+        ("--batch", "0"): "--batch needs a whole number from 1 to 10000, not '0'.",
+        ("--batch=10001",): "--batch needs a whole number from 1 to 10000, not '10001'.",
+        ("--epochs", "3x"): "--epochs needs a whole number from 1 to 1000, not '3x'.",
+        ("--seed", "-1"): f"--seed needs a whole number from 0 to {2**64 - 1}, not '-1'.",
+        ("--seed",): "--seed needs a value; see --help.",
+        ("--data", "nowhere.csv"): "cannot read nowhere.csv: No such file or directory.",
+        ("--allocator", "arena"): "there is no option '--allocator'; see --help.",
+        ("32",): "there is no option '32'; see --help."}
+    for arguments, sentence in cases.items():
+        status, output, errors = run(*arguments)
+        expect(f"stderr of {arguments}", errors, f"graph_replay: {sentence}\n")
+        expect(f"stdout and exit status of {arguments}", (output, status), ("", 2))
+
+
+def help_lists_every_option():
+    output = output_of("--help")
+    expect("first line", output.splitlines()[0], "usage: graph_replay [options]")
+    expect("options", re.findall(r"^  (--\w+)", output, re.MULTILINE),
+           ["--epochs", "--batch", "--seed", "--data", "--help"])
+
+
+globals()[CASE]()
