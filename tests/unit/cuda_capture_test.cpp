@@ -244,9 +244,13 @@ TEST_F(cuda_capture, the_default_stream_cannot_be_captured) {
 
 TEST_F(cuda_capture, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_less_does_not) {
   unique_block in = a_block(), out = a_block();
-  const graph_layout layout =
-      rehearse([&](std::pmr::memory_resource& memory) { step()(memory, in, out); }, &host_);
-  device_.run_all();  // the rehearsal's memory is gone by now, but it was the work's own
+  graph_layout layout;
+  {
+    std::pmr::monotonic_buffer_resource until_the_work_has_run{&host_};
+    layout = rehearse([&](std::pmr::memory_resource& memory) { step()(memory, in, out); },
+                      &until_the_work_has_run);
+    device_.run_all();
+  }
   in.reset(), out.reset();
   EXPECT_THROW((void)capture_of(an_arena(layout.bytes - 256), a_block(), a_block(), step()), out_of_memory);
   expect_as_before();

@@ -114,8 +114,8 @@ class driver {
   [[nodiscard]] virtual status create_pool(device_number device, pool_handle& pool) noexcept = 0;
   /// `cuMemPoolDestroy`.
   [[nodiscard]] virtual status destroy_pool(pool_handle pool) noexcept = 0;
-  /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: more than so many free bytes go back to the
-  /// system at a synchronisation.
+  /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: at a synchronisation, free memory goes back to
+  /// the system until the pool holds so many bytes, in use or free.
   [[nodiscard]] virtual status set_release_threshold(pool_handle pool, std::size_t bytes) noexcept = 0;
   /// `cuMemPoolTrimTo`: free memory goes back to the system until `keep_bytes` are left.
   [[nodiscard]] virtual status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept = 0;
