@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream capture on the fake device: what becomes of a capture, and the graphs that come out. Under the lock
+// of fake_device.hpp.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/cuda/driver.hpp>
+
+#include "fake_memory.hpp"
+#include "fake_streams.hpp"
+
+namespace tidemark::test {
+
+/// Memory that a graph's node allocates. Its address is the graph's for as long as that lives; it takes from
+/// the capacity all the while.
+struct fake_graph_block {
+  fake_graph_block(fake_memory& of, std::uintptr_t at) : memory{of}, first{at} {}
+  fake_graph_block(fake_graph_block const&) = delete;
+  fake_graph_block& operator=(fake_graph_block const&) = delete;
+  ~fake_graph_block() { memory.deallocate(fake_memory::block_kind::graph, first); }
+
+  fake_memory& memory;
+  std::uintptr_t first;
+};
+
+struct fake_graph;
+
+/// A graph that can be launched.
+struct fake_executable {
+  std::shared_ptr<fake_graph const> graph;
+  std::shared_ptr<fake_moment> last;  ///< end of the launch before, which the next one waits for
+};
+
+struct fake_node {
+  enum class kind { host_function, allocation, free, child };
+
+  kind what;
+  void (*function)(void*) = nullptr;
+  void* argument = nullptr;
+  std::shared_ptr<fake_graph_block> block;  ///< that is allocated or freed
+  std::shared_ptr<fake_graph const> child;
+};
+
+struct fake_graph {
+  std::vector<fake_node> nodes;               ///< in the order of the capture, which fits their dependencies
+  std::weak_ptr<fake_executable> executable;  ///< one of it, if there is any
+
+  [[nodiscard]] bool allocates() const {
+    for (fake_node const& node : nodes)
+      if (node.block != nullptr) return true;
+    return false;
+  }
+};
+
+struct fake_capture {
+  enum class condition { active, invalidated, ended };
+
+  std::shared_ptr<fake_stream> origin;
+  std::thread::id thread;
+  cuda::capture_mode mode{};
+  condition now = condition::active;
+  std::shared_ptr<fake_graph> graph = std::make_shared<fake_graph>();
+  std::size_t places = 0;                                            ///< given so far
+  std::vector<std::shared_ptr<fake_stream>> streams;                 ///< that it drew in, the origin too
+  std::map<std::uintptr_t, std::shared_ptr<fake_graph_block>> live;  ///< blocks allocated and not freed in it
+};
+
+/// The state machine, by the programming guide: an invalid operation invalidates every capture that it
+/// touches; then all use of its streams and events is refused until it is ended, which gives no graph.
+class fake_captures {
+ public:
+  using status = cuda::status;
+  using condition = fake_capture::condition;
+
+  explicit fake_captures(fake_memory& memory) : memory_{memory} {}
+  fake_captures(fake_captures const&) = delete;
+  fake_captures& operator=(fake_captures const&) = delete;
+  ~fake_captures() {
+    EXPECT_TRUE(captures_.empty()) << captures_.size() << " captures were not ended";
+    while (!captures_.empty()) close(captures_.front());
+    EXPECT_TRUE(graphs_.empty()) << graphs_.size() << " graphs were not destroyed";
+    EXPECT_TRUE(executables_.empty()) << executables_.size() << " executable graphs were not destroyed";
+    EXPECT_TRUE(live_.empty()) << live_.size() << " blocks that a graph allocated were not freed";
+  }
+
+  // ---- captures ----
+
+  status begin(std::shared_ptr<fake_stream> const& on, cuda::capture_mode mode) {
+    if (on->handle == nullptr) return status::capture_unsupported;
+    if (on->capture != nullptr) return violate(*on->capture, status::illegal_state);
+    auto begun = std::make_shared<fake_capture>();
+    begun->origin = on;
+    begun->thread = std::this_thread::get_id();
+    begun->mode = mode;
+    draw_in(begun, on, {});
+    captures_.push_back(std::move(begun));
+    return status::success;
+  }
+  status end(fake_stream& on, cuda::graph_handle& graph) {
+    if (on.capture == nullptr) return status::illegal_state;
+    std::shared_ptr<fake_capture> const capture = on.capture;
+    if (capture->origin.get() != &on) return violate(*capture, status::capture_unmatched);
+    if (capture->mode != cuda::capture_mode::relaxed && capture->thread != std::this_thread::get_id())
+      return violate(*capture, status::capture_wrong_thread);
+    const bool valid = capture->now == condition::active;
+    const bool joined = on.behind.size() == capture->places;
+    std::shared_ptr<fake_graph> made = capture->graph;
+    close(capture);
+    if (!valid) return status::capture_invalidated;
+    if (!joined) return status::capture_unjoined;
+    graph = reinterpret_cast<cuda::graph_handle>(next_fake_handle());
+    graphs_.emplace(graph, std::move(made));
+    return status::success;
+  }
+  /// Ends the capture that the stream belongs to, and drops its graph.
+  void abandon(fake_stream& of) {
+    if (of.capture != nullptr) close(std::shared_ptr<fake_capture>{of.capture});
+  }
+  /// The stream is destroyed: so is the capture that it began; another that it belongs to has lost work.
+  void lose(fake_stream& gone) {
+    if (gone.capture == nullptr) return;
+    if (gone.capture->origin.get() == &gone) return abandon(gone);
+    (void)violate(*gone.capture, status::capture_invalidated);
+  }
+  /// Invalidates a capture. @return `result`; that it is invalid, where it was so before.
+  static status violate(fake_capture& capture, status result) {
+    if (capture.now == condition::invalidated) return status::capture_invalidated;
+    capture.now = condition::invalidated;
+    return result;
+  }
+  /// What the modes of captures say of an unsafe call by this thread.
+  status refuse_unsafe() {
+    status result = status::success;
+    for (auto const& each : captures_) {
+      const bool ours = each->thread == std::this_thread::get_id();
+      const bool concerned =
+          ours ? each->mode != cuda::capture_mode::relaxed : each->mode == cuda::capture_mode::global;
+      if (!concerned) continue;
+      const status here = violate(*each, status::capture_unsupported);
+      if (result != status::capture_unsupported) result = here;
+    }
+    return result;
+  }
+  /// Refuses to synchronise a device of which a stream is capturing, whatever the mode.
+  status refuse_synchronization(cuda::device_number device) {
+    status result = status::success;
+    for (auto const& each : captures_) {
+      bool touched = false;
+      for (auto const& stream : each->streams) touched = touched || stream->device == device;
+      if (!touched) continue;
+      const status here = violate(*each, status::capture_unsupported);
+      if (result != status::capture_unsupported) result = here;
+    }
+    return result;
+  }
+  /// Refuses to look at an event that was last recorded in a capture, which is no work that ever runs.
+  static status refuse_captured(fake_event const& event) {
+    if (event.capture == nullptr) return status::success;
+    if (event.capture->now == condition::ended) return status::captured_event;
+    return violate(*event.capture, status::captured_event);
+  }
+  /// Whether this thread has begun a capture that has not ended.
+  [[nodiscard]] bool captures_here() const {
+    for (auto const& each : captures_)
+      if (each->thread == std::this_thread::get_id()) return true;
+    return false;
+  }
+
+  /// Records an event in the stream's capture. @pre the stream captures.
+  static status record(fake_event& event, fake_stream const& on) {
+    if (on.capture->now == condition::invalidated) return status::capture_invalidated;
+    event.last = nullptr;
+    event.capture = on.capture;
+    event.behind = on.behind;
+    return status::success;
+  }
+  /// Lets a stream wait for an event, where one of the two belongs to a capture.
+  static status wait(std::shared_ptr<fake_stream> const& on, fake_event const& event) {
+    fake_capture* const waiting = on->capture.get();
+    if (waiting != nullptr && waiting->now == condition::invalidated) return status::capture_invalidated;
+    if (event.capture == nullptr) return violate(*waiting, status::capture_isolation);
+    if (event.capture->now == condition::ended)
+      return waiting == nullptr ? status::captured_event : violate(*waiting, status::capture_isolation);
+    if (waiting != nullptr && event.capture.get() != waiting) {
+      (void)violate(*event.capture, status::capture_merge);
+      return violate(*waiting, status::capture_merge);
+    }
+    if (event.capture->now == condition::invalidated) return status::invalid_value;
+    if (on->handle == nullptr) return violate(*event.capture, status::capture_implicit);
+    if (waiting == nullptr) {
+      draw_in(event.capture, on, event.behind);
+    } else {
+      on->behind.insert(event.behind.begin(), event.behind.end());
+    }
+    return status::success;
+  }
+  /// Puts a node behind what the stream has captured. @pre the stream captures.
+  static status add(fake_stream& on, fake_node node) {
+    fake_capture& capture = *on.capture;
+    if (capture.now == condition::invalidated) return status::capture_invalidated;
+    capture.graph->nodes.push_back(std::move(node));
+    on.behind.insert(capture.places++);
+    return status::success;
+  }
+  /// Puts an allocation there.
+  status allocate(fake_stream& on, cuda::device_number device, std::size_t bytes, std::uintptr_t& first) {
+    if (on.capture->now == condition::invalidated) return status::capture_invalidated;
+    std::uintptr_t address = 0;
+    const status result = memory_.allocate(fake_memory::block_kind::graph, device, bytes, address);
+    if (result != status::success) return violate(*on.capture, result);
+    first = address;
+    auto made = std::make_shared<fake_graph_block>(memory_, address);
+    on.capture->live.emplace(address, made);
+    return add(on, {.what = fake_node::kind::allocation, .block = std::move(made), .child = {}});
+  }
+  /// Puts a free there, of a block that a graph allocates: this one, or one that was launched.
+  status deallocate(fake_stream& on, std::uintptr_t first) {
+    if (on.capture->now == condition::invalidated) return status::capture_invalidated;
+    std::shared_ptr<fake_graph_block> block;
+    if (const auto own = on.capture->live.find(first); own != on.capture->live.end()) {
+      block = own->second;
+      on.capture->live.erase(own);
+    } else if (const auto other = live_.find(first); other != live_.end()) {
+      block = other->second;
+    }
+    if (block == nullptr) return violate(*on.capture, status::invalid_value);
+    return add(on, {.what = fake_node::kind::free, .block = std::move(block), .child = {}});
+  }
+
+  // ---- graphs ----
+
+  /// The graph; null if there is none.
+  std::shared_ptr<fake_graph> graph(cuda::graph_handle handle) const {
+    const auto found = graphs_.find(handle);
+    return found == graphs_.end() ? nullptr : found->second;
+  }
+  bool destroy(cuda::graph_handle handle) { return graphs_.erase(handle) == 1; }
+  bool destroy(cuda::executable_handle handle) { return executables_.erase(handle) == 1; }
+  status instantiate(cuda::graph_handle handle, cuda::executable_handle& executable) {
+    std::shared_ptr<fake_graph> const of = graph(handle);
+    if (of == nullptr) return status::invalid_value;
+    // One at a time of a graph that allocates: both would own the same addresses.
+    if (of->allocates() && !of->executable.expired()) return status::invalid_value;
+    auto made = std::make_shared<fake_executable>(fake_executable{.graph = of, .last = {}});
+    of->executable = made;
+    executable = reinterpret_cast<cuda::executable_handle>(next_fake_handle());
+    executables_.emplace(executable, std::move(made));
+    return status::success;
+  }
+  status launch(cuda::executable_handle handle, std::shared_ptr<fake_stream> const& on) {
+    const auto found = executables_.find(handle);
+    if (found == executables_.end()) return status::invalid_value;
+    std::shared_ptr<fake_executable> const executable = found->second;
+    if (on->capture != nullptr) {
+      if (executable->graph->allocates()) return violate(*on->capture, status::not_supported);
+      return add(*on, {.what = fake_node::kind::child, .block = {}, .child = executable->graph});
+    }
+    if (!launch_memory(*executable->graph)) return status::invalid_value;
+    if (executable->last != nullptr) fake_streams::wait(*on, executable->last);
+    launch_nodes(*executable->graph, *on, executable);
+    executable->last = fake_streams::record(on);
+    return status::success;
+  }
+  /// Frees a block that a launched graph allocated; false if there is none.
+  bool free_block(std::uintptr_t first) { return live_.erase(first) == 1; }
+
+ private:
+  // Its own place is what joining it again means, also where it captured nothing.
+  static void draw_in(std::shared_ptr<fake_capture> const& to, std::shared_ptr<fake_stream> const& on,
+                      fake_places behind) {
+    on->capture = to;
+    on->behind = std::move(behind);
+    on->behind.insert(to->places++);
+    to->streams.push_back(on);
+  }
+  void close(std::shared_ptr<fake_capture> const& capture) {
+    std::shared_ptr<fake_capture> const kept = capture;
+    kept->now = condition::ended;
+    for (auto const& stream : kept->streams) {
+      stream->capture = nullptr;
+      stream->behind.clear();
+    }
+    kept->streams.clear();
+    kept->origin = nullptr;
+    kept->graph = nullptr;  // an event may hold the capture for long
+    kept->live.clear();
+    std::erase(captures_, kept);
+  }
+  // Allocates and frees by a graph's nodes, in order; nothing where one of them cannot.
+  bool launch_memory(fake_graph const& graph) {
+    auto live = live_;
+    for (fake_node const& node : graph.nodes) {
+      if (node.what == fake_node::kind::allocation && !live.emplace(node.block->first, node.block).second)
+        return false;
+      if (node.what == fake_node::kind::free && live.erase(node.block->first) == 0) return false;
+    }
+    live_ = std::move(live);
+    return true;
+  }
+  static void launch_nodes(fake_graph const& graph, fake_stream& on,
+                           std::shared_ptr<void const> const& keeps) {
+    for (fake_node const& node : graph.nodes) {
+      if (node.what == fake_node::kind::child) launch_nodes(*node.child, on, keeps);
+      if (node.what != fake_node::kind::host_function) continue;
+      on.queue.push_back({.what = fake_work::kind::host_function,
+                          .function = node.function,
+                          .argument = node.argument,
+                          .moment = {},
+                          .done = {},
+                          .keeps = keeps});
+    }
+  }
+
+  fake_memory& memory_;
+  std::vector<std::shared_ptr<fake_capture>> captures_;  // that have not ended
+  std::map<cuda::graph_handle, std::shared_ptr<fake_graph>> graphs_;
+  std::map<cuda::executable_handle, std::shared_ptr<fake_executable>> executables_;
+  std::map<std::uintptr_t, std::shared_ptr<fake_graph_block>> live_;  // that launches allocated
+};
+
+}  // namespace tidemark::test

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device for tests where there is none: every call of the driver's table, with the rules that CUDA
+// documents. Where the documentation leaves a rule open, the stricter reading holds, so that what passes here
+// has the best chance there; each such place has a comment.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+
+#include <tidemark/cuda/driver.hpp>
+
+#include "fake_calls.hpp"
+#include "fake_captures.hpp"
+#include "fake_memory.hpp"
+#include "fake_pools.hpp"
+#include "fake_streams.hpp"
+
+namespace tidemark::test {
+
+/// A machine with fake devices.
+///
+/// ```cpp
+/// fake_device device{{.granularity_bytes = 64 * KiB}};
+/// device.fail_in("cuMemMap", 1);                        // the second call of it
+/// EXPECT_THROW(grow_twice(device), out_of_memory);
+/// EXPECT_EQ(device.count("cuMemRelease"), 1u);
+/// ```
+/// Work on streams runs by `run`, `run_all` and the calls that wait for it, in the thread that makes them,
+/// and otherwise never. A function of the host that makes a call to the driver gets `not_permitted`.
+///
+/// Failure: `fail_from` and `fail_count` count all calls but those that give something back (frees, releases,
+/// unmapping, destroying), so that a test which fails each call in turn still expects that nothing is left.
+/// `fail_in` fails any. A call that is made to fail does nothing else, but for `cuStreamEndCapture`, which
+/// ends the capture without a graph.
+///
+/// `outstanding`: bytes of physical memory and blocks that are given and not given back; addresses are not
+/// among them (`reserved_bytes`).
+///
+/// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,
+/// which are for when no other thread calls.
+class fake_device final : public cuda::driver, public fake_calls {
+ public:
+  using status = cuda::status;
+
+  explicit fake_device(fake_device_options const& options = {})
+      : options_{options}, memory_{options}, pools_{memory_}, captures_{memory_}, streams_{options.devices} {}
+
+  // ---- what tests ask ----
+
+  /// Runs what is on a stream, and what that waits for. Null: the default stream of the current device.
+  void run(cuda::stream_handle stream) {
+    fake_streams::lock held{mutex_};
+    const auto on = streams_.stream(stream, current());
+    ASSERT_NE(on, nullptr) << "there is no such stream";
+    streams_.run(held, on);
+    settle();
+  }
+  /// Runs what is on all streams of all devices.
+  void run_all() {
+    fake_streams::lock held{mutex_};
+    streams_.run_all(held);
+    settle();
+  }
+  /// Works on a stream that have not run: functions of the host, records, waits, frees.
+  [[nodiscard]] std::size_t pending(cuda::stream_handle stream) {
+    const std::scoped_lock held{mutex_};
+    const auto on = streams_.stream(stream, current());
+    return on == nullptr ? 0 : on->queue.size();
+  }
+
+  /// Bytes that a pool of the driver's holds of the device, in blocks and free.
+  [[nodiscard]] std::size_t pool_reserved_bytes(cuda::pool_handle pool) const {
+    const std::scoped_lock held{mutex_};
+    return pools_.reserved_bytes(pool);
+  }
+  [[nodiscard]] std::size_t release_threshold(cuda::pool_handle pool) const {
+    const std::scoped_lock held{mutex_};
+    return pools_.threshold_bytes(pool);
+  }
+  /// Bytes of addresses that are reserved.
+  [[nodiscard]] std::size_t reserved_bytes() const {
+    const std::scoped_lock held{mutex_};
+    return memory_.reserved_bytes();
+  }
+  /// Bytes of physical memory, mapped or not.
+  [[nodiscard]] std::size_t physical_bytes() const {
+    const std::scoped_lock held{mutex_};
+    return memory_.physical_bytes();
+  }
+  /// Bytes of addresses with memory behind them.
+  [[nodiscard]] std::size_t mapped_bytes() const {
+    const std::scoped_lock held{mutex_};
+    return memory_.mapped_bytes();
+  }
+  /// Whether work on a device may touch all of these bytes.
+  [[nodiscard]] bool accessible(void const* first, std::size_t bytes, cuda::device_number device = 0) const {
+    const std::scoped_lock held{mutex_};
+    return memory_.accessible({reinterpret_cast<std::uintptr_t>(first), bytes}, device);
+  }
+
+  // ---- devices ----
+
+  status device_count(int& count) noexcept override {
+    return call("cuDeviceGetCount", [&] {
+      count = options_.devices;
+      return status::success;
+    });
+  }
+  status make_current(cuda::device_number device) noexcept override {
+    return call("cudaSetDevice", [&] {
+      if (!exists(device)) return status::invalid_device;
+      current_[std::this_thread::get_id()] = device;
+      return status::success;
+    });
+  }
+  status current_device(cuda::device_number& device) noexcept override {
+    return call("cuCtxGetDevice", [&] {
+      device = current();
+      return status::success;
+    });
+  }
+  status synchronize() noexcept override {
+    return call("cuCtxSynchronize", [&](fake_streams::lock& held) {
+      const status refused = captures_.refuse_synchronization(current());
+      if (refused != status::success) return refused;
+      streams_.run_all(held, current());
+      return synchronized();
+    });
+  }
+  status memory(cuda::memory_info& info) noexcept override {
+    return call("cuMemGetInfo", [&] {
+      info = {.free_bytes = memory_.capacity() - memory_.used(current()), .total_bytes = memory_.capacity()};
+      return status::success;
+    });
+  }
+
+  // ---- addresses and the memory behind them ----
+
+  status granularity(cuda::device_number device, std::size_t& bytes) noexcept override {
+    return call("cuMemGetAllocationGranularity", [&] {
+      if (!exists(device)) return status::invalid_device;
+      bytes = memory_.granularity();
+      return status::success;
+    });
+  }
+  status reserve(std::size_t bytes, std::size_t align, byte_range& range) noexcept override {
+    return call("cuMemAddressReserve", [&] { return memory_.reserve(bytes, align, range); });
+  }
+  status free_reservation(byte_range range) noexcept override {
+    return give_back("cuMemAddressFree", [&] { return memory_.free_reservation(range); });
+  }
+  status create(cuda::device_number device, std::size_t bytes,
+                cuda::physical_handle& handle) noexcept override {
+    return call("cuMemCreate", [&] {
+      return exists(device) ? memory_.create(device, bytes, handle) : status::invalid_device;
+    });
+  }
+  status release(cuda::physical_handle handle) noexcept override {
+    return give_back("cuMemRelease", [&] { return memory_.release(handle); });
+  }
+  status map(byte_range range, cuda::physical_handle handle) noexcept override {
+    return call("cuMemMap", [&] { return memory_.map(range, handle); });
+  }
+  status unmap(byte_range range) noexcept override {
+    return give_back("cuMemUnmap", [&] { return memory_.unmap(range); });
+  }
+  status allow_access(byte_range range, cuda::device_number device) noexcept override {
+    return call("cuMemSetAccess", [&] {
+      return exists(device) ? memory_.allow_access(range, device) : status::invalid_device;
+    });
+  }
+
+  // ---- blocks ----
+
+  status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    return call("cuMemAlloc", [&] { return memory_.allocate(block_kind::device, current(), bytes, block); });
+  }
+  status free(std::uintptr_t block) noexcept override {
+    return give_back("cuMemFree", [&](fake_streams::lock& held) {
+      if (block == 0) return status::success;
+      if (pools_.deallocate(block, nullptr) || captures_.free_block(block)) return status::success;
+      if (pools_.freeing_plain(block)) return status::invalid_value;
+      if (!memory_.holds(block_kind::device, block) && !memory_.holds(block_kind::managed, block))
+        return status::invalid_value;
+      streams_.run_all(held, current());  // waits for the device
+      const bool freed =
+          memory_.deallocate(block_kind::device, block) || memory_.deallocate(block_kind::managed, block);
+      return freed ? status::success : status::invalid_value;
+    });
+  }
+  status allocate_managed(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    return call("cuMemAllocManaged",
+                [&] { return memory_.allocate(block_kind::managed, current(), bytes, block); });
+  }
+  status allocate_pinned(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    return call("cuMemHostAlloc",
+                [&] { return memory_.allocate(block_kind::pinned, current(), bytes, block); });
+  }
+  status free_pinned(std::uintptr_t block) noexcept override {
+    return give_back("cuMemFreeHost", [&] {
+      if (block == 0) return status::success;
+      return memory_.deallocate(block_kind::pinned, block) ? status::success : status::invalid_value;
+    });
+  }
+
+  // ---- the driver's stream-ordered allocator ----
+
+  status create_pool(cuda::device_number device, cuda::pool_handle& pool) noexcept override {
+    return call("cuMemPoolCreate", [&] {
+      if (!exists(device)) return status::invalid_device;
+      pool = pools_.create(device);
+      return status::success;
+    });
+  }
+  status destroy_pool(cuda::pool_handle pool) noexcept override {
+    return give_back("cuMemPoolDestroy", [&] { return value(pools_.destroy(pool)); });
+  }
+  status set_release_threshold(cuda::pool_handle pool, std::size_t bytes) noexcept override {
+    return call("cuMemPoolSetAttribute", [&] { return value(pools_.set_threshold(pool, bytes)); });
+  }
+  status trim_pool(cuda::pool_handle pool, std::size_t keep_bytes) noexcept override {
+    return call("cuMemPoolTrimTo", [&] { return value(pools_.trim(pool, keep_bytes)); });
+  }
+  status allocate_async(std::size_t bytes, cuda::pool_handle pool, cuda::stream_handle stream,
+                        std::uintptr_t& block) noexcept override {
+    return call("cuMemAllocFromPoolAsync", [&] {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      if (!pools_.exists(pool)) return refused_on(*on, status::invalid_value);
+      if (on->capture != nullptr) return captures_.allocate(*on, pools_.device(pool), bytes, block);
+      return pools_.allocate(bytes, pool, *on, block);
+    });
+  }
+  status free_async(std::uintptr_t block, cuda::stream_handle stream) noexcept override {
+    return give_back("cuMemFreeAsync", [&] {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      if (on->capture != nullptr) return captures_.deallocate(*on, block);
+      if (pools_.deallocate(block, on.get()) || captures_.free_block(block)) return status::success;
+      if (!memory_.holds(block_kind::device, block) || pools_.freeing_plain(block))
+        return status::invalid_value;
+      pools_.deallocate_plain(block, *on);
+      return status::success;
+    });
+  }
+
+  // ---- streams and events ----
+
+  status create_stream(cuda::stream_handle& stream) noexcept override {
+    return call("cuStreamCreate", [&] {
+      stream = streams_.create_stream(current());
+      return status::success;
+    });
+  }
+  status destroy_stream(cuda::stream_handle stream) noexcept override {
+    return give_back("cuStreamDestroy", [&] {
+      const auto gone = stream == nullptr ? nullptr : streams_.stream(stream, current());
+      if (gone == nullptr) return status::invalid_handle;
+      captures_.lose(*gone);
+      streams_.destroy_stream(stream);
+      return status::success;
+    });
+  }
+  status synchronize(cuda::stream_handle stream) noexcept override {
+    return call("cuStreamSynchronize", [&](fake_streams::lock& held) {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      if (on->capture != nullptr) return fake_captures::violate(*on->capture, status::capture_unsupported);
+      const status refused = refused_as_unsafe("cuStreamSynchronize");
+      if (refused != status::success) return refused;
+      streams_.run(held, on);
+      return synchronized();
+    });
+  }
+  status wait(cuda::stream_handle stream, cuda::event_handle event) noexcept override {
+    return call("cuStreamWaitEvent", [&] {
+      const auto on = streams_.stream(stream, current());
+      fake_event const* const behind = streams_.event(event);
+      if (on == nullptr || behind == nullptr) return status::invalid_handle;
+      if (on->capture != nullptr || behind->capture != nullptr) return fake_captures::wait(on, *behind);
+      if (behind->last != nullptr) fake_streams::wait(*on, behind->last);
+      return status::success;
+    });
+  }
+  status create_event(cuda::event_handle& event) noexcept override {
+    return call("cuEventCreate", [&] {
+      event = streams_.create_event(current());
+      return status::success;
+    });
+  }
+  status destroy_event(cuda::event_handle event) noexcept override {
+    return give_back("cuEventDestroy", [&] {
+      return streams_.destroy_event(event) ? status::success : status::invalid_handle;
+    });
+  }
+  status record(cuda::event_handle event, cuda::stream_handle stream) noexcept override {
+    return call("cuEventRecord", [&] {
+      const auto on = streams_.stream(stream, current());
+      fake_event* const recorded = streams_.event(event);
+      if (on == nullptr || recorded == nullptr || on->device != recorded->device)
+        return status::invalid_handle;
+      if (on->capture != nullptr) return fake_captures::record(*recorded, *on);
+      recorded->capture = nullptr;
+      recorded->last = fake_streams::record(on);
+      return status::success;
+    });
+  }
+  status query(cuda::event_handle event) noexcept override {
+    return call("cuEventQuery", [&] {
+      fake_event const* const asked = streams_.event(event);
+      const status refused = refused_event(asked, "cuEventQuery");
+      if (refused != status::success) return refused;
+      return asked->last == nullptr || asked->last->reached ? status::success : status::not_ready;
+    });
+  }
+  status synchronize(cuda::event_handle event) noexcept override {
+    return call("cuEventSynchronize", [&](fake_streams::lock& held) {
+      fake_event const* const asked = streams_.event(event);
+      const status refused = refused_event(asked, "cuEventSynchronize");
+      if (refused != status::success) return refused;
+      if (const auto moment = asked->last; moment != nullptr) streams_.run(held, moment);
+      return synchronized();
+    });
+  }
+  status launch_on_host(cuda::stream_handle stream, void (*function)(void*),
+                        void* argument) noexcept override {
+    return call("cuLaunchHostFunc", [&] {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      if (function == nullptr) return refused_on(*on, status::invalid_value);
+      if (on->capture != nullptr)
+        return fake_captures::add(*on, {.what = fake_node::kind::host_function,
+                                        .function = function,
+                                        .argument = argument,
+                                        .block = {},
+                                        .child = {}});
+      on->queue.push_back({.what = fake_work::kind::host_function,
+                           .function = function,
+                           .argument = argument,
+                           .moment = {},
+                           .done = {},
+                           .keeps = {}});
+      return status::success;
+    });
+  }
+
+  // ---- graphs ----
+
+  status begin_capture(cuda::stream_handle stream, cuda::capture_mode mode) noexcept override {
+    return call("cuStreamBeginCapture", [&] {
+      const auto on = streams_.stream(stream, current());
+      return on == nullptr ? status::invalid_handle : captures_.begin(on, mode);
+    });
+  }
+  status end_capture(cuda::stream_handle stream, cuda::graph_handle& graph) noexcept override {
+    return call("cuStreamEndCapture", [&](fake_streams::lock&, status failing) {
+      const auto on = options_.devices == 0 ? nullptr : streams_.stream(stream, current());
+      if (failing != status::success) {
+        if (on != nullptr) captures_.abandon(*on);
+        return failing;
+      }
+      return on == nullptr ? status::invalid_handle : captures_.end(*on, graph);
+    });
+  }
+  status is_capturing(cuda::stream_handle stream, bool& capturing) noexcept override {
+    return call("cuStreamIsCapturing", [&] {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      capturing = on->capture != nullptr;
+      return status::success;
+    });
+  }
+  status node_count(cuda::graph_handle graph, std::size_t& nodes) noexcept override {
+    return call("cuGraphGetNodes", [&] {
+      const auto asked = captures_.graph(graph);
+      if (asked == nullptr) return status::invalid_value;
+      nodes = asked->nodes.size();
+      return status::success;
+    });
+  }
+  status instantiate(cuda::graph_handle graph, cuda::executable_handle& executable) noexcept override {
+    return call("cuGraphInstantiate", [&] { return captures_.instantiate(graph, executable); });
+  }
+  status launch(cuda::executable_handle executable, cuda::stream_handle stream) noexcept override {
+    return call("cuGraphLaunch", [&] {
+      const auto on = streams_.stream(stream, current());
+      return on == nullptr ? status::invalid_handle : captures_.launch(executable, on);
+    });
+  }
+  status destroy_executable(cuda::executable_handle executable) noexcept override {
+    return give_back("cuGraphExecDestroy", [&] { return value(captures_.destroy(executable)); });
+  }
+  status destroy_graph(cuda::graph_handle graph) noexcept override {
+    return give_back("cuGraphDestroy", [&] { return value(captures_.destroy(graph)); });
+  }
+
+  // ---- errors: no work of the device, and not counted ----
+
+  char const* error_name(status result) noexcept override { return cuda::system_driver().error_name(result); }
+  char const* error_string(status result) noexcept override {
+    return cuda::system_driver().error_string(result);
+  }
+
+ private:
+  using block_kind = fake_memory::block_kind;
+
+  [[nodiscard]] bool exists(cuda::device_number device) const {
+    return device >= 0 && device < options_.devices;
+  }
+  [[nodiscard]] cuda::device_number current() const {
+    const auto found = current_.find(std::this_thread::get_id());
+    return found == current_.end() ? 0 : found->second;
+  }
+  static status value(bool known) { return known ? status::success : status::invalid_value; }
+
+  // One call of the driver: noted, made to fail, refused, or carried out by the body.
+  template <class Body>
+  status call(char const* name, Body body) noexcept {
+    return carry_out(name, true, body);
+  }
+  template <class Body>
+  status give_back(char const* name, Body body) noexcept {
+    return carry_out(name, false, body);
+  }
+  template <class Body>
+  status carry_out(char const* name, bool can_fail, Body body) noexcept {
+    fake_streams::lock held{mutex_};
+    status result = note(name, can_fail, captures_.captures_here());
+    if (fake_streams::inside_host_function()) result = status::not_permitted;
+    if (options_.devices == 0) result = status::no_device;
+    if constexpr (std::is_invocable_v<Body, fake_streams::lock&, status>) {
+      result = body(held, result);
+    } else {
+      if (result == status::success && !looks_itself(name)) result = refused_as_unsafe(name);
+      if (result == status::success) {
+        if constexpr (std::is_invocable_v<Body, fake_streams::lock&>) {
+          result = body(held);
+        } else {
+          result = body();
+        }
+      }
+    }
+    settle();
+    return result;
+  }
+  // Those that say more where what they are given belongs to a capture.
+  static bool looks_itself(std::string_view name) {
+    return name == "cuStreamSynchronize" || name == "cuEventQuery" || name == "cuEventSynchronize";
+  }
+  status refused_as_unsafe(std::string_view name) {
+    return std::ranges::find(options_.unsafe_calls, name) == options_.unsafe_calls.end()
+               ? status::success
+               : captures_.refuse_unsafe();
+  }
+  status refused_event(fake_event const* event, std::string_view name) {
+    if (event == nullptr) return status::invalid_handle;
+    const status refused = fake_captures::refuse_captured(*event);
+    return refused != status::success ? refused : refused_as_unsafe(name);
+  }
+  // An invalid operation on a capturing stream invalidates the capture.
+  static status refused_on(fake_stream& on, status result) {
+    return on.capture == nullptr ? result : fake_captures::violate(*on.capture, result);
+  }
+  status synchronized() {
+    pools_.release_surplus();
+    return status::success;
+  }
+  // What each call and each run of work ends with.
+  void settle() {
+    pools_.collect();
+    outstanding = memory_.physical_bytes() + memory_.block_bytes(block_kind::device) +
+                  memory_.block_bytes(block_kind::managed) + memory_.block_bytes(block_kind::pinned) +
+                  memory_.block_bytes(block_kind::graph) + pools_.live_bytes();
+  }
+
+  fake_device_options options_;
+  std::map<std::thread::id, cuda::device_number> current_;
+  fake_memory memory_;
+  fake_pools pools_;        // over the memory
+  fake_captures captures_;  // over the memory
+  fake_streams streams_;    // whose work holds graphs and their memory
+};
+
+}  // namespace tidemark::test

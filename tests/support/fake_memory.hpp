@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. No lock of its
+// own: fake_device.hpp has it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <tidemark/byte_range.hpp>
+#include <tidemark/cuda/driver.hpp>
+#include <tidemark/os_memory.hpp>
+
+namespace tidemark::test {
+
+/// What a fake device is like.
+struct fake_device_options {
+  std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
+  std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
+  bool touchable = false;  ///< device memory is there on the host, where it is mapped and access was granted
+  cuda::device_number devices = 1;  ///< 0: every call returns no_device
+
+  /// Calls that a capture which goes on refuses by its mode, and that invalidate it. CUDA's documentation
+  /// names hardly any of them, so this is the strictest that can be: only a device tells. NCCL and PyTorch
+  /// met the queries and waits, CCCL the attributes of pools.
+  std::vector<std::string> unsafe_calls = {
+      "cuMemAlloc",        "cuMemFree",           "cuMemAllocManaged",
+      "cuMemHostAlloc",    "cuMemFreeHost",       "cuMemAddressReserve",
+      "cuMemAddressFree",  "cuMemCreate",         "cuMemRelease",
+      "cuMemMap",          "cuMemUnmap",          "cuMemSetAccess",
+      "cuMemPoolCreate",   "cuMemPoolDestroy",    "cuMemPoolSetAttribute",
+      "cuMemPoolTrimTo",   "cuStreamSynchronize", "cuEventQuery",
+      "cuEventSynchronize"};
+};
+
+/// Addresses are reservations of the host without memory behind them, so that touching one crashes. Memory
+/// that may be touched holds junk when it is given, never zeros; what was in it ends with its mapping, also
+/// where the driver would keep it with the handle.
+class fake_memory {
+ public:
+  using status = cuda::status;
+
+  /// What a block is, and so which call takes it back.
+  enum class block_kind { device, managed, pinned, pooled, graph };
+
+  explicit fake_memory(fake_device_options const& options)
+      : options_{options}, used_bytes_(static_cast<std::size_t>(options.devices)) {
+    EXPECT_TRUE(std::has_single_bit(options.granularity_bytes));
+    EXPECT_GE(options.granularity_bytes, system_memory().page_size());
+  }
+  fake_memory(fake_memory const&) = delete;
+  fake_memory& operator=(fake_memory const&) = delete;
+  ~fake_memory() {
+    EXPECT_TRUE(mappings_.empty()) << mappings_.size() << " mappings were not unmapped";
+    EXPECT_TRUE(reservations_.empty()) << reservations_.size() << " reservations of addresses were not freed";
+    std::size_t unreleased = 0;
+    for (auto const& [handle, memory] : physical_) unreleased += memory.released ? 0 : 1;
+    EXPECT_EQ(unreleased, 0u) << "handles of physical memory were not released";
+    for (auto const& [first, block] : blocks_) {
+      ADD_FAILURE() << "a " << name_of(block.kind) << " block of " << block.bytes << " bytes was not freed";
+      system_memory().release(block.pages.data(), block.pages.size);
+    }
+    for (auto const& [first, bytes] : reservations_)
+      system_memory().release(reinterpret_cast<void*>(first), bytes);
+  }
+
+  // ---- addresses and the memory behind them ----
+
+  status reserve(std::size_t bytes, std::size_t align, byte_range& range) {
+    if (!whole(bytes) || (align != 0 && !std::has_single_bit(align))) return status::invalid_value;
+    void* const first = system_memory().reserve(bytes, std::max(align, options_.granularity_bytes));
+    if (first == nullptr) return status::out_of_memory;
+    range = {reinterpret_cast<std::uintptr_t>(first), bytes};
+    reservations_.emplace(range.begin, bytes);
+    return status::success;
+  }
+  status free_reservation(byte_range range) {
+    const auto found = reservations_.find(range.begin);
+    if (found == reservations_.end() || found->second != range.size) return status::invalid_value;
+    if (!mappings_in(range).empty()) return status::invalid_value;
+    reservations_.erase(found);
+    system_memory().release(range.data(), range.size);
+    return status::success;
+  }
+  status create(cuda::device_number device, std::size_t bytes, cuda::physical_handle& handle) {
+    if (!whole(bytes)) return status::invalid_value;
+    if (!take(device, bytes)) return status::out_of_memory;
+    handle = ++last_handle_;
+    physical_.emplace(handle, physical{.device = device, .bytes = bytes});
+    physical_bytes_ += bytes;
+    return status::success;
+  }
+  status release(cuda::physical_handle handle) {
+    const auto found = physical_.find(handle);
+    if (found == physical_.end() || found->second.released) return status::invalid_value;
+    found->second.released = true;
+    end_if_unused(found);
+    return status::success;
+  }
+  status map(byte_range range, cuda::physical_handle handle) {
+    const auto found = physical_.find(handle);
+    if (found == physical_.end() || found->second.released) return status::invalid_value;
+    if (range.size != found->second.bytes || range.begin % options_.granularity_bytes != 0 ||
+        !reserved(range) || !mappings_in(range).empty())
+      return status::invalid_value;
+    ++found->second.mappings;
+    mappings_.emplace(range.begin, mapping{.bytes = range.size, .handle = handle, .devices = {}});
+    return status::success;
+  }
+  status unmap(byte_range range) {
+    const auto found = mappings_.find(range.begin);
+    if (found == mappings_.end() || found->second.bytes != range.size) return status::invalid_value;
+    if (!found->second.devices.empty() && options_.touchable) {
+      spoil(range);
+      EXPECT_TRUE(system_memory().decommit(range.data(), range.size));
+    }
+    const auto memory = physical_.find(found->second.handle);
+    --memory->second.mappings;
+    mappings_.erase(found);
+    end_if_unused(memory);
+    return status::success;
+  }
+  /// @pre the device exists.
+  status allow_access(byte_range range, cuda::device_number device) {
+    if (!whole(range.size) || !reserved(range)) return status::invalid_value;
+    std::vector<std::uintptr_t> const parts = mappings_in(range);
+    std::uintptr_t next = range.begin;  // whole mappings, one behind the other
+    for (std::uintptr_t first : parts) {
+      if (first != next) return status::invalid_value;
+      next = first + mappings_.at(first).bytes;
+    }
+    if (next != range.end()) return status::invalid_value;
+    for (std::uintptr_t first : parts) {
+      mapping& part = mappings_.at(first);
+      const bool fresh = part.devices.empty();
+      part.devices.insert(device);
+      if (!fresh || !options_.touchable) continue;
+      if (!system_memory().commit(reinterpret_cast<void*>(first), part.bytes)) return status::out_of_memory;
+      spoil({first, part.bytes});
+    }
+    return status::success;
+  }
+
+  // ---- blocks ----
+
+  /// A block, at a multiple of 256 and of nothing larger, since the driver promises no more.
+  status allocate(block_kind kind, cuda::device_number device, std::size_t bytes, std::uintptr_t& first) {
+    if (bytes == 0) return status::invalid_value;
+    const std::size_t page = system_memory().page_size();
+    const std::size_t pages = bytes > SIZE_MAX / 2 ? 0 : (bytes + 512 + page - 1) / page * page;
+    if (pages == 0) return status::out_of_memory;
+    if (kind != block_kind::pinned && !take(device, bytes)) return status::out_of_memory;
+    // A page behind it is never touchable, so that writing far beyond a block crashes.
+    void* const reserved = system_memory().reserve(pages + page, page);
+    if (reserved == nullptr) {
+      if (kind != block_kind::pinned) give(device, bytes);
+      return status::out_of_memory;
+    }
+    const byte_range range{reinterpret_cast<std::uintptr_t>(reserved), pages + page};
+    const std::uintptr_t latest = (range.begin + pages - bytes) / 256 * 256;
+    first = latest % 512 == 0 ? latest - 256 : latest;
+    if (options_.touchable || kind == block_kind::pinned || kind == block_kind::managed) {
+      EXPECT_TRUE(system_memory().commit(reserved, pages));
+      spoil({first, bytes});
+    }
+    blocks_.emplace(first, block{.kind = kind, .device = device, .bytes = bytes, .pages = range});
+    block_bytes_[static_cast<std::size_t>(kind)] += bytes;
+    return status::success;
+  }
+  /// Takes back a block of that kind; false if there is none.
+  bool deallocate(block_kind kind, std::uintptr_t first) {
+    const auto found = blocks_.find(first);
+    if (found == blocks_.end() || found->second.kind != kind) return false;
+    block const& gone = found->second;
+    if (options_.touchable || kind == block_kind::pinned || kind == block_kind::managed)
+      spoil({first, gone.bytes});
+    if (kind != block_kind::pinned) give(gone.device, gone.bytes);
+    system_memory().release(gone.pages.data(), gone.pages.size);
+    block_bytes_[static_cast<std::size_t>(kind)] -= gone.bytes;
+    blocks_.erase(found);
+    return true;
+  }
+
+  // ---- what tests ask ----
+
+  [[nodiscard]] std::size_t granularity() const { return options_.granularity_bytes; }
+  [[nodiscard]] std::size_t capacity() const { return options_.capacity_bytes; }
+  /// Bytes of a device's capacity that are taken.
+  [[nodiscard]] std::size_t used(cuda::device_number device) const {
+    return used_bytes_.at(static_cast<std::size_t>(device));
+  }
+  /// Bytes of addresses that are reserved.
+  [[nodiscard]] std::size_t reserved_bytes() const {
+    std::size_t sum = 0;
+    for (auto const& [first, bytes] : reservations_) sum += bytes;
+    return sum;
+  }
+  /// Bytes of physical memory, mapped or not.
+  [[nodiscard]] std::size_t physical_bytes() const { return physical_bytes_; }
+  /// Bytes of addresses with memory behind them.
+  [[nodiscard]] std::size_t mapped_bytes() const {
+    std::size_t sum = 0;
+    for (auto const& [first, part] : mappings_) sum += part.bytes;
+    return sum;
+  }
+  /// Bytes in blocks of that kind.
+  [[nodiscard]] std::size_t block_bytes(block_kind kind) const {
+    return block_bytes_[static_cast<std::size_t>(kind)];
+  }
+  /// Whether a block of that kind begins there.
+  [[nodiscard]] bool holds(block_kind kind, std::uintptr_t first) const {
+    const auto found = blocks_.find(first);
+    return found != blocks_.end() && found->second.kind == kind;
+  }
+  /// Whether work on the device may touch the bytes: they lie in one block, or in mappings with access
+  /// granted.
+  [[nodiscard]] bool accessible(byte_range range, cuda::device_number device) const {
+    if (const auto after = blocks_.upper_bound(range.begin); after != blocks_.begin()) {
+      auto const& [first, block] = *std::prev(after);
+      if (range.end() <= first + block.bytes) return true;
+    }
+    std::uintptr_t next = range.begin;
+    while (next < range.end()) {
+      const auto after = mappings_.upper_bound(next);
+      if (after == mappings_.begin()) return false;
+      auto const& [first, part] = *std::prev(after);
+      if (next >= first + part.bytes || !part.devices.contains(device)) return false;
+      next = first + part.bytes;
+    }
+    return true;
+  }
+
+ private:
+  struct physical {
+    cuda::device_number device = 0;
+    std::size_t bytes = 0;
+    std::size_t mappings = 0;
+    bool released = false;
+  };
+  struct mapping {
+    std::size_t bytes = 0;
+    cuda::physical_handle handle = 0;
+    std::set<cuda::device_number> devices;  // that may touch it
+  };
+  struct block {
+    block_kind kind;
+    cuda::device_number device;
+    std::size_t bytes;
+    byte_range pages;  // of the host
+  };
+
+  static char const* name_of(block_kind kind) {
+    constexpr char const* names[] = {"device", "managed", "pinned", "pool's", "graph's"};
+    return names[static_cast<std::size_t>(kind)];
+  }
+
+  [[nodiscard]] bool whole(std::size_t bytes) const {
+    return bytes != 0 && bytes % options_.granularity_bytes == 0;
+  }
+  [[nodiscard]] bool reserved(byte_range range) const {
+    const auto after = reservations_.upper_bound(range.begin);
+    if (after == reservations_.begin()) return false;
+    auto const& [first, bytes] = *std::prev(after);
+    return range.begin - first <= bytes && range.size <= bytes - (range.begin - first);
+  }
+  /// The first addresses of all mappings of which a byte lies in the range.
+  [[nodiscard]] std::vector<std::uintptr_t> mappings_in(byte_range range) const {
+    std::vector<std::uintptr_t> found;
+    auto at = mappings_.upper_bound(range.begin);
+    if (at != mappings_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > range.begin) --at;
+    for (; at != mappings_.end() && at->first < range.end(); ++at) found.push_back(at->first);
+    return found;
+  }
+  bool take(cuda::device_number device, std::size_t bytes) {
+    std::size_t& used_here = used_bytes_.at(static_cast<std::size_t>(device));
+    if (bytes > options_.capacity_bytes - used_here) return false;
+    used_here += bytes;
+    return true;
+  }
+  void give(cuda::device_number device, std::size_t bytes) {
+    used_bytes_.at(static_cast<std::size_t>(device)) -= bytes;
+  }
+  void end_if_unused(std::map<cuda::physical_handle, physical>::iterator at) {
+    if (!at->second.released || at->second.mappings != 0) return;
+    give(at->second.device, at->second.bytes);
+    physical_bytes_ -= at->second.bytes;
+    physical_.erase(at);
+  }
+  // Who gives and takes memory may touch it. Not all of it: a large block would become the host's memory.
+  static void spoil(byte_range range) {
+    std::memset(range.data(), 0xEE, std::min(range.size, std::size_t{1} << 20));
+  }
+
+  fake_device_options options_;
+  std::vector<std::size_t> used_bytes_;  // of each device
+  std::map<std::uintptr_t, std::size_t> reservations_;
+  std::map<cuda::physical_handle, physical> physical_;
+  std::map<std::uintptr_t, mapping> mappings_;
+  std::map<std::uintptr_t, block> blocks_;
+  std::size_t physical_bytes_ = 0;
+  std::array<std::size_t, 5> block_bytes_{};  // of each kind
+  cuda::physical_handle last_handle_ = 0;
+};
+
+}  // namespace tidemark::test

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The streams and events of the fake device: queues of work that run when somebody asks. Under the lock of
+// fake_device.hpp, which is let go while a function of the host runs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <tidemark/cuda/driver.hpp>
+
+namespace tidemark::test {
+
+struct fake_capture;
+struct fake_stream;
+
+/// A handle of any kind: an address that nothing has, and that no other handle had before.
+inline std::uintptr_t next_fake_handle() {
+  static std::atomic<std::uintptr_t> last{0xFA4E'0000};
+  return last += 16;
+}
+
+/// A place in a stream's work: one record of an event.
+struct fake_moment {
+  std::shared_ptr<fake_stream> on;
+  bool reached = false;
+};
+
+/// Something that is queued on a stream.
+struct fake_work {
+  enum class kind { host_function, record, wait, other };
+
+  kind what = kind::other;
+  void (*function)(void*) = nullptr;    ///< of a host function
+  void* argument = nullptr;             ///< of a host function
+  std::shared_ptr<fake_moment> moment;  ///< that a record reaches, or a wait waits for
+  std::shared_ptr<bool> done;           ///< of another kind: set when it has run
+  std::shared_ptr<void const> keeps;    ///< lives until the work has run
+};
+
+/// Places in a capture: what a stream's next node comes behind.
+using fake_places = std::set<std::size_t>;
+
+struct fake_stream {
+  std::uintptr_t identity = next_fake_handle();
+  cuda::stream_handle handle = nullptr;  ///< null: a default stream
+  cuda::device_number device = 0;
+  std::deque<fake_work> queue;
+  bool busy = false;  ///< a host function of it runs, in some thread
+  std::shared_ptr<fake_capture> capture;
+  fake_places behind;  ///< in that capture
+};
+
+struct fake_event {
+  cuda::device_number device = 0;
+  std::shared_ptr<fake_moment> last;      ///< null: recorded nowhere, or in a capture
+  std::shared_ptr<fake_capture> capture;  ///< that it was last recorded in
+  fake_places behind;                     ///< in that capture
+};
+
+/// The queues. What waits for an event runs the event's stream up to there first; since a record is queued
+/// before whatever waits for it, no wait is for ever.
+class fake_streams {
+ public:
+  using lock = std::unique_lock<std::mutex>;
+
+  explicit fake_streams(cuda::device_number devices) {
+    for (cuda::device_number device = 0; device < devices; ++device) {
+      defaults_.push_back(std::make_shared<fake_stream>());
+      defaults_.back()->device = device;
+    }
+  }
+  fake_streams(fake_streams const&) = delete;
+  fake_streams& operator=(fake_streams const&) = delete;
+  ~fake_streams() {
+    EXPECT_TRUE(streams_.empty()) << streams_.size() << " streams were not destroyed";
+    EXPECT_TRUE(events_.empty()) << events_.size() << " events were not destroyed";
+    std::size_t functions = 0;
+    for (auto const& each : all()) {
+      for (fake_work const& work : each->queue) functions += work.function != nullptr ? 1 : 0;
+      each->queue.clear();  // its works hold streams
+    }
+    EXPECT_EQ(functions, 0u) << "functions of the host were queued and have not run";
+  }
+
+  cuda::stream_handle create_stream(cuda::device_number device) {
+    auto made = std::make_shared<fake_stream>();
+    made->handle = reinterpret_cast<cuda::stream_handle>(next_fake_handle());
+    made->device = device;
+    streams_.emplace(made->handle, made);
+    return made->handle;
+  }
+  /// The stream; null if there is none. A null handle is the default stream of the device.
+  std::shared_ptr<fake_stream> stream(cuda::stream_handle handle, cuda::device_number device) {
+    if (handle == nullptr) return defaults_.at(static_cast<std::size_t>(device));
+    const auto found = streams_.find(handle);
+    return found == streams_.end() ? nullptr : found->second;
+  }
+  /// Its work goes on without it.
+  void destroy_stream(cuda::stream_handle handle) {
+    const auto found = streams_.find(handle);
+    if (!found->second->queue.empty()) destroyed_.push_back(found->second);
+    streams_.erase(found);
+  }
+
+  cuda::event_handle create_event(cuda::device_number device) {
+    auto* const handle = reinterpret_cast<cuda::event_handle>(next_fake_handle());
+    events_.emplace(handle, fake_event{.device = device, .last = {}, .capture = {}, .behind = {}});
+    return handle;
+  }
+  /// The event; null if there is none.
+  fake_event* event(cuda::event_handle handle) {
+    const auto found = events_.find(handle);
+    return found == events_.end() ? nullptr : &found->second;
+  }
+  bool destroy_event(cuda::event_handle handle) { return events_.erase(handle) == 1; }
+
+  /// A record on the stream.
+  static std::shared_ptr<fake_moment> record(std::shared_ptr<fake_stream> const& on) {
+    auto moment = std::make_shared<fake_moment>(fake_moment{.on = on, .reached = false});
+    on->queue.push_back({.what = fake_work::kind::record, .moment = moment, .done = {}, .keeps = {}});
+    return moment;
+  }
+  static void wait(fake_stream& on, std::shared_ptr<fake_moment> moment) {
+    on.queue.push_back({.what = fake_work::kind::wait, .moment = std::move(moment), .done = {}, .keeps = {}});
+  }
+
+  /// Runs the stream's work and what that waits for: all of it, or up to a moment.
+  void run(lock& held, std::shared_ptr<fake_stream> const& on, fake_moment const* until = nullptr) {
+    while (!on->queue.empty() && (until == nullptr || !until->reached)) {
+      if (on->busy) {  // in another thread
+        changed_.wait(held);
+        continue;
+      }
+      fake_work const& next = on->queue.front();
+      if (next.what == fake_work::kind::wait && !next.moment->reached) {
+        std::shared_ptr<fake_moment> const moment = next.moment;
+        run(held, moment->on, moment.get());
+        continue;
+      }
+      if (next.what == fake_work::kind::record) next.moment->reached = true;
+      if (next.done != nullptr) *next.done = true;
+      if (next.what == fake_work::kind::host_function) call(held, *on, next);
+      on->queue.pop_front();
+    }
+  }
+  void run(lock& held, std::shared_ptr<fake_moment> const& until) { run(held, until->on, until.get()); }
+  /// Runs what is on all streams of a device; of all devices where it is below 0.
+  void run_all(lock& held, cuda::device_number device = -1) {
+    for (auto const& each : all())
+      if (device < 0 || each->device == device) run(held, each);
+    std::erase_if(destroyed_, [](auto const& each) { return each->queue.empty(); });
+  }
+
+  /// All streams, also destroyed ones whose work goes on.
+  [[nodiscard]] std::vector<std::shared_ptr<fake_stream>> all() const {
+    std::vector<std::shared_ptr<fake_stream>> found{defaults_};
+    for (auto const& [handle, each] : streams_) found.push_back(each);
+    found.insert(found.end(), destroyed_.begin(), destroyed_.end());
+    return found;
+  }
+
+  /// Whether this thread is inside a function of the host, which must make no call to the driver.
+  static bool& inside_host_function() {
+    thread_local bool inside = false;
+    return inside;
+  }
+
+ private:
+  // The work stays in front meanwhile: what waits for the stream must not see it as done.
+  void call(lock& held, fake_stream& on, fake_work const& work) {
+    on.busy = true;
+    held.unlock();
+    inside_host_function() = true;
+    work.function(work.argument);
+    inside_host_function() = false;
+    held.lock();
+    on.busy = false;
+    changed_.notify_all();
+  }
+
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<fake_stream>> defaults_;  // of each device
+  std::map<cuda::stream_handle, std::shared_ptr<fake_stream>> streams_;
+  std::vector<std::shared_ptr<fake_stream>> destroyed_;  // while they have work
+  std::map<cuda::event_handle, fake_event> events_;
+};
+
+}  // namespace tidemark::test
