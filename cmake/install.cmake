@@ -8,11 +8,11 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark)
-install(TARGETS tidemark_headers EXPORT tidemark_targets
+install(TARGETS tidemark_headers tidemark_cuda_headers EXPORT tidemark_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TIDEMARK_MODULES)
-  install(TARGETS tidemark EXPORT tidemark_targets
+  install(TARGETS tidemark tidemark_cuda EXPORT tidemark_targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
   set(export_modules CXX_MODULES_DIRECTORY modules)

@@ -27,6 +27,7 @@ if(NOT TIDEMARK_WORKSPACE_CACHE_WAYS MATCHES "^([1-9]|1[0-6])$")
   message(FATAL_ERROR "TIDEMARK_WORKSPACE_CACHE_WAYS is '${TIDEMARK_WORKSPACE_CACHE_WAYS}'; it must be 1 to 16")
 endif()
 option(TIDEMARK_VALGRIND "Announce memory to Valgrind (needs its headers)" OFF)
+option(TIDEMARK_NVTX "Announce device memory and named ranges to tools that listen to NVTX (needs its headers)" OFF)
 set(TIDEMARK_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=")
 option(TIDEMARK_CUDA "Build the device part (needs nvcc)" OFF)
 option(TIDEMARK_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
@@ -65,6 +66,17 @@ if(TIDEMARK_DLPACK)
   if(NOT TIDEMARK_DLPACK_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
     set(dlpack_include ${TIDEMARK_DLPACK_INCLUDE_DIR})
   endif()
+endif()
+
+# NVTX comes with the CUDA toolkit, wherever that is, and is headers only. Tests want to know too whether it is there.
+get_filename_component(nvcc_folder "$ENV{CUDACXX}" DIRECTORY)
+find_path(TIDEMARK_NVTX_INCLUDE_DIR nvtx3/nvToolsExtMem.h
+  HINTS ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ${nvcc_folder}/.. ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda
+  PATH_SUFFIXES include DOC "Folder that has nvtx3/nvToolsExtMem.h in it")
+mark_as_advanced(TIDEMARK_NVTX_INCLUDE_DIR)
+if(TIDEMARK_NVTX AND NOT TIDEMARK_NVTX_INCLUDE_DIR)
+  message(FATAL_ERROR "TIDEMARK_NVTX is on, and there is no nvtx3/nvToolsExtMem.h: install the CUDA toolkit, which has it, "
+    "set TIDEMARK_NVTX_INCLUDE_DIR to the folder that nvtx3 is in, or leave the option off")
 endif()
 
 # One dialect for every target, because a module's interface and its importers must agree. Inside another project

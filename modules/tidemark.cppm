@@ -5,6 +5,7 @@ export module tidemark;
 
 export import tidemark.arena;
 export import tidemark.epoch;
+export import tidemark.graph;
 export import tidemark.pool;
 export import tidemark.telemetry;
 export import tidemark.workspace;

@@ -3,18 +3,34 @@
 /// CUDA: where device memory comes from, arenas and pools of it, streams and events, and the driver's calls.
 module;
 
+#include <tidemark/cuda/block_kind.hpp>
+#include <tidemark/cuda/block_memory.hpp>
+#include <tidemark/cuda/block_resource.hpp>
+#include <tidemark/cuda/capture.hpp>
+#include <tidemark/cuda/capture_backend.hpp>
 #include <tidemark/cuda/cuda_error.hpp>
+#include <tidemark/cuda/device_arena.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/event.hpp>
 #include <tidemark/cuda/status.hpp>
 #include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/virtual_memory.hpp>
 
 export module tidemark.cuda;
 
 export namespace tidemark {
 
+// Arenas
+using tidemark::device_arena;
+using tidemark::managed_arena;
+using tidemark::pinned_arena;
+
 // Errors
 using tidemark::cuda_error;
+
+// Captures
+using tidemark::capture;
+using tidemark::stream_capture_options;
 
 namespace cuda {
 
@@ -34,6 +50,24 @@ using tidemark::cuda::set_default_driver;
 using tidemark::cuda::status;
 using tidemark::cuda::stream_handle;
 using tidemark::cuda::system_driver;
+
+// Captures
+using tidemark::cuda::capture_backend;
+
+// Where memory comes from
+using tidemark::cuda::basic_block_memory;
+using tidemark::cuda::block_kind;
+using tidemark::cuda::block_resource;
+using tidemark::cuda::block_resource_options;
+using tidemark::cuda::device_memory;
+using tidemark::cuda::device_resource;
+using tidemark::cuda::driver_block_alignment;
+using tidemark::cuda::managed_memory;
+using tidemark::cuda::managed_resource;
+using tidemark::cuda::pinned_memory;
+using tidemark::cuda::pinned_resource;
+using tidemark::cuda::virtual_memory;
+using tidemark::cuda::virtual_memory_options;
 
 // Streams and events
 using tidemark::cuda::event;

@@ -10,6 +10,7 @@ namespace tidemark {
 void epoch::open() {
   try {
     number_ = group_.open(name_);
+    range_ = {detail::range_kind::epoch, name_};
   } catch (...) {
     if (group_.depth() == 0) resource_.leave_group_of_this_thread(group_);
     throw;
@@ -18,6 +19,7 @@ void epoch::open() {
 
 epoch_summary epoch::end() noexcept {
   const std::uint64_t number = std::exchange(number_, 0);
+  [[maybe_unused]] const detail::named_range to_the_end_of_this = std::move(range_);
   if (number == 0) {
     if constexpr (check_level >= 2) {
       detail::report_violation(violation_kind::scope_order, resource_.name(),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/out_of_memory.hpp>
 
+#include <cstddef>
 #include <cstdio>
+#include <limits>
 
 namespace tidemark {
 
@@ -14,12 +16,16 @@ out_of_memory::out_of_memory(exhaustion_report const& report) noexcept : report_
                   report.requested_bytes, report.alignment, report.used_bytes);
     return;
   }
-  std::snprintf(
-      message_, sizeof message_,
-      "%s: out of memory: %zu bytes aligned to %zu requested, %zu used of %zu committed and %zu reserved; "
-      "the largest that would fit is %zu bytes",
-      report.resource, report.requested_bytes, report.alignment, report.used_bytes, report.committed_bytes,
-      report.reserved_bytes, report.largest_bytes);
+  char largest[64] = "";
+  if (report.largest_bytes != std::numeric_limits<std::size_t>::max()) {
+    std::snprintf(largest, sizeof largest, "; the largest that would fit is %zu bytes", report.largest_bytes);
+  }
+  std::snprintf(message_, sizeof message_,
+                "%s: out of memory: %zu bytes aligned to %zu requested, %zu used of %zu committed and %zu "
+                "reserved%s%s%s",
+                report.resource, report.requested_bytes, report.alignment, report.used_bytes,
+                report.committed_bytes, report.reserved_bytes, largest, report.because[0] != '\0' ? "; " : "",
+                report.because);
 }
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 //   static constexpr std::size_t largest;     the largest block it is asked for here
 //   static constexpr std::size_t capacity;    bytes after which it is exhausted; 0: it grows as long as its supply does
 //   static constexpr std::size_t reused_bytes_max, reused_align_max;  if larger requests pass through to the supply
+//   static constexpr std::size_t failing_rounds;  if calls to the supply are so dear that fewer must do to fail each
 // and joins the suite with
 //   INSTANTIATE_TYPED_TEST_SUITE_P(name_of_subject, conformance, subject);
 // The model test of tests/model/resource_model.hpp takes the same subjects.
@@ -238,6 +239,8 @@ TYPED_TEST_P(conformance, the_supply_gets_back_exactly_what_it_gave) {
 }
 
 TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmless) {
+  std::size_t rounds = 500;
+  if constexpr (requires { TypeParam::failing_rounds; }) rounds = TypeParam::failing_rounds;
   typename TypeParam::supply_type probe{};
   const std::size_t constructor_calls = [&] {
     TypeParam subject{probe};
@@ -251,7 +254,7 @@ TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmles
     bool all_served = false;
     try {
       TypeParam subject{failing};
-      all_served = run_mixture(subject, 500);
+      all_served = run_mixture(subject, rounds);
       failing.fail_from = supply::never;
       EXPECT_TRUE(run_mixture(subject, 100)) << "usable once the supply works again";
     } catch (std::bad_alloc const&) {

@@ -4,8 +4,6 @@
 // there is none.
 #include <gtest/gtest.h>
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +13,7 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "gpu_test.hpp"
 #include "importing_side.hpp"
 
 namespace {
@@ -43,20 +42,7 @@ TEST(arena_nvcc, includer_and_importer_share_types_and_exceptions) {
   EXPECT_THROW(importing::throw_out_of_memory(), out_of_memory);
 }
 
-/// Skips, with the driver's own words, where there is no device.
-class arena_gpu : public ::testing::Test {
- protected:
-  void SetUp() override {
-    int devices = 0;
-    const cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status != cudaSuccess || devices == 0) {
-      GTEST_SKIP() << "no CUDA device: "
-                   << (status != cudaSuccess ? cudaGetErrorString(status) : "the count is 0");
-    }
-  }
-
-  static void check(cudaError_t status) { ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status); }
-};
+class arena_gpu : public test::gpu_test {};
 
 __global__ void axpy(std::size_t n, float a, float const* x, float* y) {
   const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;

@@ -91,17 +91,19 @@ class resource_model {
 };
 
 template <class Subject>
-void run_resource_model() {
+void run_resource_model(std::uint64_t steps = 100'000) {
   std::size_t allocated = 0, freed = 0, recycled = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    typename Subject::supply_type supply{};
-    Subject subject{supply};
-    resource_model<Subject> model{subject, seed};
-    run(model);
-    allocated += model.allocated;
-    freed += model.freed;
-    recycled += model.recycled + model.refused;
-  });
+  run_for_seeds(
+      [&](std::uint64_t seed, auto run) {
+        typename Subject::supply_type supply{};
+        Subject subject{supply};
+        resource_model<Subject> model{subject, seed};
+        run(model);
+        allocated += model.allocated;
+        freed += model.freed;
+        recycled += model.recycled + model.refused;
+      },
+      steps);
   // A sequence that never did these things would show nothing about them.
   EXPECT_GT(allocated, 1000u);
   EXPECT_GT(freed, 1000u);

@@ -19,9 +19,9 @@ inline std::uint64_t number_from_environment(char const* name, std::uint64_t oth
 /// Five seeds. `make_model(seed, run)` makes what the model needs and calls `run(model)`, which calls `model.step()`
 /// as often as wanted, `model.check_contents()` now and then, and stops at the first failure.
 template <class MakeModel>
-void run_for_seeds(MakeModel make_model) {
+void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = 100'000) {
   const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);
-  const std::uint64_t steps = number_from_environment("TIDEMARK_STEPS", 100'000);
+  const std::uint64_t steps = number_from_environment("TIDEMARK_STEPS", default_steps);
   for (std::uint64_t seed = first_seed; seed < first_seed + 5; ++seed) {
     SCOPED_TRACE("repeat with TIDEMARK_SEED=" + std::to_string(seed));
     make_model(seed, [&](auto& model) {

@@ -103,7 +103,8 @@ class fake_device final : public cuda::driver, public fake_calls {
   /// Whether work on a device may touch all of these bytes.
   [[nodiscard]] bool accessible(void const* first, std::size_t bytes, cuda::device_number device = 0) const {
     const std::scoped_lock held{mutex_};
-    return memory_.accessible({reinterpret_cast<std::uintptr_t>(first), bytes}, device);
+    const auto begin = reinterpret_cast<std::uintptr_t>(first);
+    return memory_.accessible({begin, bytes}, device) && !pools_.freed(begin);
   }
 
   // ---- devices ----

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <vector>
@@ -148,6 +149,16 @@ class fake_pools {
   }
   [[nodiscard]] std::size_t threshold_bytes(cuda::pool_handle handle) const {
     return exists(handle) ? pools_.at(handle).threshold_bytes : 0;
+  }
+  /// Whether the bytes begin in a block that was freed.
+  [[nodiscard]] bool freed(std::uintptr_t address) const {
+    for (auto const& [handle, each] : pools_) {
+      const auto after = each.blocks.upper_bound(address);
+      if (after == each.blocks.begin()) continue;
+      auto const& [first, held] = *std::prev(after);
+      if (address - first < held.bytes) return held.freed_on != 0;
+    }
+    return false;
   }
   /// Bytes in the blocks of all pools that are not freed.
   [[nodiscard]] std::size_t live_bytes() const { return live_bytes_; }

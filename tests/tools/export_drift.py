@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every public name of the headers is exported by a module, and by no more than one.
+"""Every public name of the headers is exported by a module of its part, and by no more than one.
 
-The names come from clang's syntax tree of <tidemark/tidemark.hpp>: what is declared in namespace tidemark itself, in
-one of our headers. The exports come from the using-declarations of modules/*.cppm, which the compiler checks.
+The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part, <tidemark/cuda.hpp>: what is
+declared in namespace tidemark itself or in tidemark::cuda, in one of our headers. The exports come from the
+using-declarations of modules/*.cppm, which the compiler checks.
 """
+import collections
 import json
 import pathlib
 import re
@@ -12,31 +14,61 @@ import sys
 
 root, compiler, *flags = sys.argv[1:]
 root = pathlib.Path(root)
-dump = subprocess.run([compiler, *flags, "-fsyntax-only", "-x", "c++", "-Xclang", "-ast-dump=json",
-                       "-Xclang", "-ast-dump-filter=tidemark", "-include", "tidemark/tidemark.hpp", "/dev/null"],
-                      capture_output=True, text=True, check=True).stdout
 
+# The modules of the device part; all others are the host's, and `import tidemark;` brings those.
+DEVICE_MODULES = {"tidemark.cuda.cppm"}
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
-public = set()
-decoder, position = json.JSONDecoder(), 0
-while (start := dump.find("{", position)) >= 0:
-    tree, position = decoder.raw_decode(dump, start)
-    if tree.get("kind") == "NamespaceDecl" and tree.get("name") == "tidemark":
-        public |= {node["name"] for node in tree.get("inner", [])
-                   if node.get("kind") in KINDS and node.get("name") and not node.get("isImplicit")
-                   and "parentDeclContextId" not in node}  # a member that is defined outside its class
 
-exports = {}
-for module in sorted((root / "modules").glob("*.cppm")):
-    for name in re.findall(r"using tidemark::(\w+);", module.read_text()):
-        exports.setdefault(name, []).append(module.name)
 
-failures = [f"{name} is public in the headers and exported by no module" for name in sorted(public - exports.keys())]
-failures += [f"{name} is exported and not public in the headers" for name in sorted(exports.keys() - public)]
-failures += [f"{name} is exported by {', '.join(where)}" for name, where in exports.items() if len(where) > 1]
+def names_in(namespace, prefix=""):
+    for node in namespace.get("inner", []):
+        if node.get("kind") == "NamespaceDecl" and node.get("name") == "cuda":
+            yield from names_in(node, "cuda::")
+        elif (node.get("kind") in KINDS and node.get("name") and not node.get("isImplicit")
+              and "parentDeclContextId" not in node):  # a member that is defined outside its class
+            yield prefix + node["name"]
+
+
+def declarations(*headers):
+    """How often each public name is declared."""
+    includes = [word for header in headers for word in ("-include", header)]
+    dump = subprocess.run([compiler, *flags, "-fsyntax-only", "-x", "c++", "-Xclang", "-ast-dump=json",
+                           "-Xclang", "-ast-dump-filter=tidemark", *includes, "/dev/null"],
+                          capture_output=True, text=True, check=True).stdout
+    names = collections.Counter()
+    decoder, position = json.JSONDecoder(), 0
+    while (start := dump.find("{", position)) >= 0:
+        tree, position = decoder.raw_decode(dump, start)
+        if tree.get("kind") == "NamespaceDecl" and tree.get("name") == "tidemark":
+            names.update(names_in(tree))
+    return names
+
+
+def exports_of(modules):
+    exports = {}
+    for module in modules:
+        for name in re.findall(r"using tidemark::((?:cuda::)?\w+);", module.read_text()):
+            exports.setdefault(name, []).append(module.name)
+    return exports
+
+
+modules = sorted((root / "modules").glob("*.cppm"))
+host = declarations("tidemark/tidemark.hpp")
+device = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp") - host  # also the functions that it adds to a name
+failures = []
+parts = [("host", set(host), [module for module in modules if module.name not in DEVICE_MODULES]),
+         ("device", set(device), [module for module in modules if module.name in DEVICE_MODULES])]
+for part, public, its_modules in parts:
+    exports = exports_of(its_modules)
+    failures += [f"{name} is public in the {part} part's headers and exported by no module"
+                 for name in sorted(public - exports.keys())]
+    failures += [f"{name} is exported and not public in the {part} part's headers"
+                 for name in sorted(exports.keys() - public)]
+    failures += [f"{name} is exported by {', '.join(where)}" for name, where in exports.items() if len(where) > 1]
+    failures += [f"no public names of the {part} part were found"] * (not public)
 umbrella = (root / "modules/tidemark.cppm").read_text()
-failures += [f"tidemark.cppm does not re-export {module.stem}" for module in (root / "modules").glob("tidemark.*.cppm")
-             if f"export import {module.stem};" not in umbrella]
-print(f"{len(public)} public names, {len(failures)} failures", *failures, sep="\n")
-sys.exit(1 if failures or not public else 0)
+failures += [f"tidemark.cppm does not re-export {module.stem}" for module in parts[0][2]
+             if module.stem != "tidemark" and f"export import {module.stem};" not in umbrella]
+print(f"{sum(len(public) for _, public, _ in parts)} public names, {len(failures)} failures", *failures, sep="\n")
+sys.exit(1 if failures else 0)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A header includes only headers of its own or a lower layer: the rule of docs/design.md, checked.
 
-A layer is a list of headers; a header that is in none is an error, so that a new one must be placed.
+A layer is a list of headers; a header that is in none is an error, so that a new one must be placed. The device part
+lies in a folder of its own, on top of all of the host's, whose headers therefore include none of its.
 """
 import pathlib
 import re
@@ -10,7 +11,8 @@ import sys
 # From the bottom up. Within a layer any header may include any other.
 LAYERS = [
     ("configuration", ["config.hpp", "macros.hpp", "units.hpp"]),
-    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp",
+    ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp", "detail/listening_tool.hpp",
+                "detail/device_marks.hpp", "detail/named_range.hpp",
                 "detail/leads_to_memory.hpp", "detail/shared_steps.hpp", "detail/single_writer.hpp", "detail/thread_owned.hpp"]),
     ("memory", ["byte_range.hpp", "violation.hpp", "warning.hpp", "out_of_memory.hpp", "detail/block_ledger.hpp",
                 "os_memory.hpp", "address_space.hpp", "virtual_memory.hpp",
@@ -37,21 +39,43 @@ LAYERS = [
                    "detail/trace_file.hpp", "detail/trace_track.hpp", "live_block.hpp", "allocation_site.hpp",
                    "statistics_resource.hpp", "limit_resource.hpp", "expect_no_upstream.hpp", "tracking_resource.hpp", "test_resource.hpp",
                    "detail/usage_counter.hpp", "detail/resource_adaptor.hpp", "detail/block_report.hpp"]),
+    ("graph", ["graph_layout.hpp", "detail/monotone_layout.hpp", "graph_arena.hpp", "graph_arena_options.hpp",
+               "graph_arena_stats.hpp", "graph_errors.hpp", "rehearse.hpp", "unique_block.hpp", "baked_blocks.hpp",
+               "capture_switch.hpp", "capture_switch_options.hpp", "capture_switch_stats.hpp", "graph_backend.hpp",
+               "captured_graph.hpp", "capture.hpp"]),
     ("all", ["tidemark.hpp"]),
+    ("driver", ["cuda/status.hpp",
+                "cuda/driver.hpp",
+                "cuda/cuda_error.hpp",
+                "cuda/event.hpp",
+                "cuda/stream.hpp",
+                "cuda/capture_backend.hpp",
+                "cuda/capture.hpp",
+                "cuda/detail/on_device.hpp"]),
+    ("device memory", ["cuda/block_kind.hpp",
+                       "cuda/block_memory.hpp",
+                       "cuda/block_resource.hpp",
+                       "cuda/detail/mapped_range.hpp",
+                       "cuda/virtual_memory.hpp"]),
+    ("device resources", ["cuda/device_arena.hpp"]),
+    ("all of the device part", ["cuda.hpp"]),
 ]
+# Headers that include all public ones of their part, and how the names of the part's headers begin.
+UMBRELLAS = {"tidemark.hpp": "", "cuda.hpp": "cuda/"}
 
-root = pathlib.Path(sys.argv[1]) / "pmr/include/tidemark"
+roots = [pathlib.Path(sys.argv[1]) / part / "include/tidemark" for part in ("pmr", "thrust_adapters")]
 level = {header: i for i, (_, headers) in enumerate(LAYERS) for header in headers}
 name = [layer for layer, _ in LAYERS]
 failures = []
-found = sorted(str(path.relative_to(root)) for path in root.rglob("*.hpp")) + ["config.hpp"]
+path_of = {str(path.relative_to(root)): path for root in roots for path in sorted(root.rglob("*.hpp"))}
+found = [*path_of, "config.hpp"]
 for header in found:
     if header not in level:
         failures.append(f"{header}: in no layer; add it to LAYERS in {__file__}")
         continue
     if header == "config.hpp":
         continue  # generated
-    text = (root / header).read_text()
+    text = path_of[header].read_text()
     for included in re.findall(r'#include <tidemark/([^>]+)>', text):
         if included not in level:
             failures.append(f"{header}: includes <tidemark/{included}>, which does not exist")
@@ -61,8 +85,11 @@ for header in found:
     if re.search(r'#include "', text):
         failures.append(f"{header}: includes with quotes; public headers are found by <tidemark/...>")
 failures += [f"{header}: in LAYERS but not in the tree" for header in level if header not in found]
-everything = set(re.findall(r'#include <tidemark/([^>]+)>', (root / "tidemark.hpp").read_text()))
-failures += [f"tidemark.hpp does not include {header}" for header in level
-             if not header.startswith("detail/") and header != "tidemark.hpp" and header not in everything]
+part_of = {header: "cuda/" if header.startswith("cuda/") else "" for header in level}
+for umbrella, part in UMBRELLAS.items():
+    everything = set(re.findall(r'#include <tidemark/([^>]+)>', path_of[umbrella].read_text()))
+    failures += [f"{umbrella} does not include {header}" for header in level
+                 if part_of[header] == part and "detail/" not in header and header not in UMBRELLAS
+                 and header not in everything]
 print(f"{len(found)} headers, {len(failures)} failures", *failures, sep="\n")
 sys.exit(1 if failures else 0)

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -19,6 +21,27 @@ TEST(out_of_memory, says_everything_in_one_sentence) {
       error.what(),
       "step: out of memory: 1000 bytes aligned to 64 requested, 10 used of 20 committed and 30 reserved; the "
       "largest that would fit is 5 bytes");
+}
+
+TEST(out_of_memory, says_why_memory_was_refused_where_that_is_not_for_want_of_it) {
+  const out_of_memory error{{.resource = "step",
+                             .requested_bytes = 1000,
+                             .alignment = 64,
+                             .largest_bytes = 5,
+                             .because = "it is suspended"}};
+  EXPECT_STREQ(error.what(),
+               "step: out of memory: 1000 bytes aligned to 64 requested, 0 used of 0 committed and 0 "
+               "reserved; the largest that would fit is 5 bytes; it is suspended");
+}
+
+TEST(out_of_memory, says_nothing_of_what_would_fit_where_nobody_knows) {
+  const out_of_memory error{{.resource = "pinned",
+                             .requested_bytes = 1000,
+                             .alignment = 64,
+                             .largest_bytes = std::numeric_limits<std::size_t>::max()}};
+  EXPECT_STREQ(error.what(),
+               "pinned: out of memory: 1000 bytes aligned to 64 requested, 0 used of 0 committed and 0 "
+               "reserved");
 }
 
 TEST(out_of_memory, is_a_bad_alloc_that_copies_without_throwing) {

@@ -93,6 +93,13 @@ class basic_arena final : public std::pmr::memory_resource {
       : basic_arena(AddressSpace(std::forward<Arguments>(arguments)...), arena_options{}) {}
   /// An arena on `space`, whose own options for huge pages and prefaulting hold. @throws as above.
   basic_arena(AddressSpace space, arena_options options);
+  /// An arena on `AddressSpace(memory...)`: `device_arena{{.reserve = 1 * GiB, .name = "step"}, stream}`.
+  /// @throws as above.
+  template <class Options = arena_options, class... Memory>
+    requires std::same_as<Options, arena_options> && (!std::same_as<AddressSpace, virtual_memory>) &&
+             std::constructible_from<AddressSpace, Memory...>
+  explicit basic_arena(Options options, Memory&&... memory)
+      : basic_arena(AddressSpace(std::forward<Memory>(memory)...), options) {}
 
   basic_arena(basic_arena const&) = delete;
   basic_arena& operator=(basic_arena const&) = delete;
@@ -112,10 +119,11 @@ class basic_arena final : public std::pmr::memory_resource {
     if ((bytes | align) <= fast_request_max) [[likely]] {
       const std::uintptr_t block = aligned_cursor(align);
       const std::uintptr_t next = block + block_bytes(bytes);
-      if (next <= end_) [[likely]] {
+      if (next <= end_ && (AddressSpace::host_accessible || chunk_->marks.has_room())) [[likely]] {
         cursor_ = next;
         if constexpr (check_level >= 2) ++allocations_;
         if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
+        else chunk_->marks.hand_out(block, bytes);
         return reinterpret_cast<void*>(block);
       }
     }
@@ -251,6 +259,32 @@ class basic_arena final : public std::pmr::memory_resource {
   /// open. @return bytes given back. O(chunks).
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
+  /// Gives all memory back to the system and keeps everything else: addresses, marks, scopes, the position.
+  /// What lies in the memory is lost. The arena can be used meanwhile as far as it needs no more memory than
+  /// it had: whoever touches its blocks faults. Device memory only. Does nothing if it is suspended.
+  /// @throws what the address space throws; nothing has changed then.
+  template <class Space = AddressSpace>
+    requires(!Space::host_accessible) && requires(Space& space) { space.suspend(); }
+  void suspend() {
+    if constexpr (check_level >= 2) before_use("suspend");
+    space_.suspend();
+  }
+  /// Puts memory behind the same addresses again, as much as before or as trims have left; it is
+  /// uninitialised. Does nothing if the arena is not suspended. @throws what the address space throws; it is
+  /// suspended then.
+  template <class Space = AddressSpace>
+    requires requires(Space& space) { space.resume(); }
+  void resume() {
+    if constexpr (check_level >= 2) before_use("resume");
+    space_.resume();
+  }
+  /// Whether it is suspended.
+  template <class Space = AddressSpace>
+    requires requires(Space const& space) { space.is_suspended(); }
+  [[nodiscard]] bool is_suspended() const noexcept {
+    return space_.is_suspended();
+  }
+
   /// Bytes handed out, padding included: one offset through all chunks.
   [[nodiscard]] std::size_t position() const noexcept { return chunk_->base + (cursor_ - chunk_->begin); }
 
@@ -302,6 +336,7 @@ class basic_arena final : public std::pmr::memory_resource {
   void lower_cursor(std::uintptr_t cursor) noexcept {
     if (cursor_ > high_) high_ = cursor_;
     if constexpr (AddressSpace::host_accessible) reclaim(cursor, cursor_);
+    else chunk_->marks.take_back(cursor);
     cursor_ = cursor;
   }
   // What was handed out in [first, last) may not be touched any more.
@@ -338,8 +373,9 @@ class basic_arena final : public std::pmr::memory_resource {
 
   // Slow paths: detail/arena_growth.hpp, detail/arena_rewind.hpp, detail/arena_checks.hpp
   class rollback;
+  enum class refusal { none, addresses, memory };  // by the address space: none was asked, or it gave
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  void* grow(std::size_t bytes, std::size_t align, bool& commit_refused);
+  void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept;
   detail::arena_chunk* add_chunk(std::size_t least_bytes);
   bool commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept;
@@ -355,8 +391,8 @@ class basic_arena final : public std::pmr::memory_resource {
   std::uintptr_t highest_mark_in(detail::arena_chunk const& chunk) const noexcept;
   detail::arena_chunk& deepest_chunk() noexcept;
   std::size_t scope_floor() const noexcept;
-  std::size_t largest_fit(std::size_t align, bool commit_refused) const noexcept;
-  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, bool commit_refused) const;
+  std::size_t largest_fit(std::size_t align, refusal refused) const noexcept;
+  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, refusal refused) const;
   void refuse_open_scope(char const* operation) const;
   void before_use(char const* operation) const noexcept;
   void before_allocate(std::size_t bytes, std::size_t align);

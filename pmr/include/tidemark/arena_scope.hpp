@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tidemark/arena.hpp>
+#include <tidemark/detail/named_range.hpp>
 
 namespace tidemark {
 
@@ -61,6 +62,20 @@ class [[nodiscard]] basic_arena_scope {
   /// Ends the scope now. Does nothing to an inert one.
   void end() noexcept {
     if (arena_ != nullptr) std::exchange(arena_, nullptr)->close_scope(*this);
+    range_ = {};
+  }
+
+  /// Ends the scope now, though work elsewhere still uses its memory: its memory is used again only after
+  /// `event`. That is for device memory, where the stream of the arena waits for the event, and with it all
+  /// later work that may use the memory. Does nothing to an inert scope.
+  /// @param event behind that work, as `cudaEvent_t`
+  template <class Event, class Space = AddressSpace>
+    requires requires(Space& space, Event const& event) { space.wait_before_reuse(event); }
+  void end_after(Event const& event) noexcept {
+    if (arena_ == nullptr) return;
+    if constexpr (check_level >= 2) arena_->before_use("end of a scope");
+    arena_->space_.wait_before_reuse(event);
+    end();
   }
 
   /// Whether it is open.
@@ -109,6 +124,7 @@ class [[nodiscard]] basic_arena_scope {
     outer_floor_ = arena.floor_;
     arena.innermost_ = this;
     arena.floor_ = begin_;
+    range_ = {detail::range_kind::arena_scope, arena.name()};
   }
 
   void take(basic_arena_scope& other) noexcept {
@@ -117,6 +133,7 @@ class [[nodiscard]] basic_arena_scope {
     chunk_ = other.chunk_;
     begin_ = other.begin_;
     outer_floor_ = other.outer_floor_;
+    range_ = std::move(other.range_);
     if (arena_ == nullptr) return;
     basic_arena_scope** link = &arena_->innermost_;
     while (*link != &other) link = &(*link)->outer_;
@@ -143,6 +160,7 @@ class [[nodiscard]] basic_arena_scope {
   std::uintptr_t begin_ = 0;              // the arena's cursor at the opening
   detail::arena_chunk* chunk_ = nullptr;  // the chunk that begin_ is in
   std::uintptr_t outer_floor_ = 0;        // the arena's floor at the opening
+  [[no_unique_address]] detail::named_range range_;
 };
 
 /// A scope on an `arena`.

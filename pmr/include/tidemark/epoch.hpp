@@ -8,6 +8,7 @@
 
 #include <tidemark/detail/block_group.hpp>
 #include <tidemark/detail/keepable.hpp>
+#include <tidemark/detail/named_range.hpp>
 #include <tidemark/detail/storage.hpp>
 #include <tidemark/epoch_resource.hpp>
 #include <tidemark/epoch_stats.hpp>
@@ -81,6 +82,7 @@ class [[nodiscard]] epoch {
   detail::block_group& group_;
   char const* name_;
   std::uint64_t number_ = 0;  // of the group's frame; 0: ended
+  [[no_unique_address]] detail::named_range range_;
 };
 
 }  // namespace tidemark

@@ -17,8 +17,11 @@ struct exhaustion_report {
   std::size_t used_bytes = 0;       ///< handed out at that moment
   std::size_t committed_bytes = 0;  ///< backed by memory
   std::size_t reserved_bytes = 0;   ///< address space held
-  std::size_t largest_bytes = 0;    ///< the largest request of that alignment that held memory could serve
+  /// the largest request of that alignment that held memory could serve; SIZE_MAX where nobody knows
+  std::size_t largest_bytes = 0;
   std::uint64_t told_to_fail = 0;  ///< number of the request that a `test_resource` was told to fail; 0: none
+  /// why memory was refused, where that is not for want of it; must outlive the exception
+  char const* because = "";
 };
 
 /// Thrown when memory is exhausted. The resource is as it was before the call.
@@ -35,7 +38,7 @@ class out_of_memory final : public std::bad_alloc {
 
  private:
   exhaustion_report report_;
-  char message_[320];  // inside the object, because a failed allocation must not allocate to say so
+  char message_[384];  // inside the object, because a failed allocation must not allocate to say so
 };
 
 }  // namespace tidemark

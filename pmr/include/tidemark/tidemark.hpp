@@ -10,6 +10,7 @@
 #include <tidemark/arena_options.hpp>
 #include <tidemark/arena_scope.hpp>
 #include <tidemark/arena_stats.hpp>
+#include <tidemark/baked_blocks.hpp>
 #include <tidemark/bit_view.hpp>
 #include <tidemark/borrowed_memory.hpp>
 #include <tidemark/bucket_histogram.hpp>
@@ -17,6 +18,11 @@
 #include <tidemark/buffer_view.hpp>
 #include <tidemark/byte_cap.hpp>
 #include <tidemark/byte_range.hpp>
+#include <tidemark/capture.hpp>
+#include <tidemark/capture_switch.hpp>
+#include <tidemark/capture_switch_options.hpp>
+#include <tidemark/capture_switch_stats.hpp>
+#include <tidemark/captured_graph.hpp>
 #include <tidemark/config.hpp>
 #include <tidemark/dlpack.hpp>
 #include <tidemark/epoch.hpp>
@@ -25,6 +31,12 @@
 #include <tidemark/epoch_stats.hpp>
 #include <tidemark/expect_no_upstream.hpp>
 #include <tidemark/global_pool.hpp>
+#include <tidemark/graph_arena.hpp>
+#include <tidemark/graph_arena_options.hpp>
+#include <tidemark/graph_arena_stats.hpp>
+#include <tidemark/graph_backend.hpp>
+#include <tidemark/graph_errors.hpp>
+#include <tidemark/graph_layout.hpp>
 #include <tidemark/limit_resource.hpp>
 #include <tidemark/live_block.hpp>
 #include <tidemark/macros.hpp>
@@ -36,6 +48,7 @@
 #include <tidemark/pool_options.hpp>
 #include <tidemark/pool_stats.hpp>
 #include <tidemark/pressure_monitor.hpp>
+#include <tidemark/rehearse.hpp>
 #include <tidemark/resource_stats.hpp>
 #include <tidemark/reuse_cache.hpp>
 #include <tidemark/reuse_cache_options.hpp>
@@ -51,6 +64,7 @@
 #include <tidemark/trace_resource.hpp>
 #include <tidemark/trace_slice.hpp>
 #include <tidemark/tracking_resource.hpp>
+#include <tidemark/unique_block.hpp>
 #include <tidemark/units.hpp>
 #include <tidemark/upstream_memory.hpp>
 #include <tidemark/use_after_epoch.hpp>

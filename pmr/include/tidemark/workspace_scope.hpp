@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tidemark/detail/escape.hpp>
+#include <tidemark/detail/named_range.hpp>
 #include <tidemark/detail/sanitizers.hpp>
 #include <tidemark/reuse_fence.hpp>
 #include <tidemark/violation.hpp>
@@ -51,7 +52,9 @@ class [[nodiscard]] basic_workspace_scope
   [[gnu::always_inline]] explicit basic_workspace_scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
       [[maybe_unused]] std::source_location where = std::source_location::current())
-      : workspace_{&ws}, frame_{ws.template open<Types...>(0, "opening of a scope")} {
+      : workspace_{&ws},
+        frame_{ws.template open<Types...>(0, "opening of a scope")},
+        range_{detail::range_kind::workspace_scope, ws.name()} {
     if constexpr (checked) where_ = where;
   }
   basic_workspace_scope(basic_workspace_scope const&) = delete;
@@ -69,6 +72,7 @@ class [[nodiscard]] basic_workspace_scope
     } else {
       ws.core_.template close<false>(frame_, where());
     }
+    range_ = {};
   }
   /// Ends it now, though work elsewhere still uses its memory: who needs a slot of it again before the fence
   /// is done waits for that. For work that a device's streams still have to do. Level 1 must not fill this
@@ -155,6 +159,7 @@ class [[nodiscard]] basic_workspace_scope
   std::uint64_t frame_;        // its number
   [[no_unique_address]] std::conditional_t<checked, std::source_location, nowhere>
       where_;  // where it was opened
+  [[no_unique_address]] detail::named_range range_;
 };
 
 }  // namespace tidemark

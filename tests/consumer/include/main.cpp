@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <tidemark/cuda/driver.hpp>
 #include <tidemark/tidemark.hpp>
 
 int main() {
@@ -14,6 +15,9 @@ int main() {
     tidemark::arena small{{.reserve = 4096, .growable = false, .name = "small"}};
     (void)small.allocate(4097);
   } catch (tidemark::out_of_memory const& error) {
-    std::printf("%s, %s, %d\n", error.report().resource, v[0].substr(0, 8).c_str(), step.owns(v.data()));
+    tidemark::cuda::driver& driver = tidemark::cuda::system_driver();
+    int devices = 0;
+    std::printf("%s, %s, %d, %s\n", error.report().resource, v[0].substr(0, 8).c_str(), step.owns(v.data()),
+                driver.error_name(driver.device_count(devices)));
   }
 }

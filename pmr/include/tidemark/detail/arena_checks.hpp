@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include <tidemark/arena.hpp>
 #include <tidemark/detail/identity.hpp>
@@ -19,6 +20,9 @@ arena_stats basic_arena<AddressSpace>::stats() const noexcept {
   stats.used_bytes = position();
   stats.peak_bytes = peak();
   stats.committed_bytes = committed_bytes_;
+  if constexpr (requires { space_.is_suspended(); }) {
+    if (space_.is_suspended()) std::swap(stats.committed_bytes, stats.suspended_bytes);
+  }
   stats.reserved_bytes = reserved_bytes_;
   stats.chunks = chunks_;
   stats.system_calls = system_calls_;
@@ -56,8 +60,8 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::before_allocate(std::size_t bytes, std::size_t align) {
   before_use("allocate");
   if (std::has_single_bit(align)) return;
-  bool commit_refused = false;
-  grow(bytes, align, commit_refused);  // throws the sentence about it
+  refusal refused{};
+  grow(bytes, align, refused);  // throws the sentence about it
 }
 
 template <class AddressSpace>

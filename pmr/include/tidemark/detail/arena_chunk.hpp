@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <tidemark/byte_range.hpp>
+#include <tidemark/detail/device_marks.hpp>
 
 namespace tidemark::detail {
 
@@ -22,6 +23,7 @@ struct arena_chunk {
   std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
   arena_chunk* previous = nullptr;
   arena_chunk* next = nullptr;
+  [[no_unique_address]] device_marks marks;  // where the host must not touch the memory
 };
 
 /// A destructor that runs when the arena is rewound to below `end_position`. It lies in the arena itself.

@@ -52,7 +52,7 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
   options_.commit_step = detail::round_up(options_.commit_step, granularity);
   if constexpr (AddressSpace::reserves_at_once) {
     detail::arena_chunk* chunk = add_chunk(default_alignment);
-    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, false);
+    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
     enter(*chunk);
   }
 }
@@ -72,20 +72,20 @@ basic_arena<AddressSpace>::~basic_arena() {
 
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
-  bool commit_refused = false;
-  if (void* block = grow(bytes, align, commit_refused)) {
+  refusal refused{};
+  if (void* block = grow(bytes, align, refused)) {
     if constexpr (check_level >= 2) ++allocations_;
     return block;
   }
-  throw_out_of_memory(bytes, align, commit_refused);
+  throw_out_of_memory(bytes, align, refused);
 }
 
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t align) noexcept {
   try {
     if constexpr (check_level >= 2) before_allocate(bytes, align);
-    bool commit_refused = false;
-    void* const block = grow(bytes, align, commit_refused);
+    refusal refused{};
+    void* const block = grow(bytes, align, refused);
     if constexpr (check_level >= 2) allocations_ += block != nullptr ? 1 : 0;
     return block;
   } catch (...) {  // the upstream's exception, or an alignment that is none
@@ -96,7 +96,7 @@ void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t ali
 // A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed. Where the
 // system gives no memory for a chunk, one behind it may have some still.
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool& commit_refused) {
+void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
   if (!std::has_single_bit(align)) {
     throw std::invalid_argument("arena '" + std::string(name()) + "': alignment " + std::to_string(align) +
                                 " is not a power of two");
@@ -106,7 +106,7 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool
 
   if (const std::uintptr_t block = detail::place(*chunk_, cursor_, size, align)) {
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
-    commit_refused = true;
+    refused = refusal::memory;
   }
   int untried = detail::kept_chunks_tried_max;
   for (detail::arena_chunk* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
@@ -116,16 +116,19 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, bool
       enter(*kept);
       return bump(block, bytes);
     }
-    commit_refused = true;
+    refused = refusal::memory;
   }
-  if (commit_refused) return nullptr;
+  if (refused == refusal::memory) return nullptr;
   if (!options_.growable && chunks_ != 0) return nullptr;
   detail::arena_chunk* added = add_chunk(size + (align > default_alignment ? align - default_alignment : 0));
-  if (added == nullptr) return nullptr;
+  if (added == nullptr) {
+    refused = refusal::addresses;
+    return nullptr;
+  }
   const std::uintptr_t block = detail::place(*added, added->begin, size, align);
   if (block == 0 || !commit_up_to(*added, block + size)) {
     drop(*added);
-    commit_refused = true;
+    refused = refusal::memory;
     return nullptr;
   }
   enter(*added);
@@ -138,6 +141,7 @@ void* basic_arena<AddressSpace>::bump(std::uintptr_t block, std::size_t bytes) n
   cursor_ = block + block_bytes(bytes);
   end_ = chunk_->committed;
   if constexpr (AddressSpace::host_accessible) detail::hand_out(block, bytes);
+  else chunk_->marks.hand_out(block, bytes);
   return reinterpret_cast<void*>(block);
 }
 
@@ -150,6 +154,9 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
   if (!is_first) {
     record.reset(new (std::nothrow) detail::arena_chunk{});
     if (record == nullptr) return nullptr;
+  }
+  if constexpr (!AddressSpace::host_accessible && !AddressSpace::commits) {
+    if (!(is_first ? first_ : *record).marks.reserve_heap()) return nullptr;
   }
   ++system_calls_;
   const byte_range range = space_.reserve(least_bytes, std::max(least_bytes, next_chunk_bytes_));
@@ -177,13 +184,17 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
   reserved_bytes_ += range.size;
   committed_bytes_ += chunk.committed - chunk.begin;
   if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.begin, chunk.committed - chunk.begin);
+  else if constexpr (!AddressSpace::commits) chunk.marks.memory_came(range.begin, range.end(), name());
   return &chunk;
 }
 
-// Commits in steps until `last` has memory behind it; false if there is none. Where a whole step is refused, what
-// is needed may still be had.
+// Commits in steps until `last` has memory behind it; false if there is none, also none to remember it by. Where a
+// whole step is refused, what is needed may still be had.
 template <class AddressSpace>
 bool basic_arena<AddressSpace>::commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept {
+  if constexpr (!AddressSpace::host_accessible) {
+    if (!(last <= chunk.committed ? chunk.marks.reserve_block() : chunk.marks.reserve_heap())) return false;
+  }
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
   const std::size_t amortised = detail::round_up(committed_bytes_ / 8, step);
@@ -200,6 +211,7 @@ bool basic_arena<AddressSpace>::commit_up_to(detail::arena_chunk& chunk, std::ui
     if (!space_.commit({chunk.committed, target - chunk.committed})) return false;
   }
   if constexpr (AddressSpace::host_accessible) detail::withhold(chunk.committed, target - chunk.committed);
+  else chunk.marks.memory_came(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
   return true;
@@ -232,6 +244,7 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::drop(detail::arena_chunk& chunk) noexcept {
   if (chunk.range.empty()) return;
   if constexpr (AddressSpace::host_accessible) detail::hand_out(chunk.begin, chunk.committed - chunk.begin);
+  else chunk.marks.memory_goes(0);
   ++system_calls_;
   space_.release(chunk.range);
   next_chunk_bytes_ /= AddressSpace::chunk_growth;
@@ -273,8 +286,10 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
       const std::size_t bytes = chunk_->committed - first;
       // Who takes memory back may touch it.
       if constexpr (AddressSpace::host_accessible) detail::hand_out(first, bytes);
+      else chunk_->marks.memory_goes(first);
       if (!space_.decommit({first, bytes})) {
         if constexpr (AddressSpace::host_accessible) detail::withhold(first, bytes);
+        else chunk_->marks.memory_came(first, chunk_->committed, name());
       } else {
         committed_bytes_ -= bytes;
         chunk_->committed = end_ = first;
@@ -301,16 +316,18 @@ bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
   end_ = chunk_->committed;
   if constexpr (AddressSpace::host_accessible) {
     if (new_bytes > old_bytes) detail::hand_out(address + old_bytes, new_bytes - old_bytes);
+  } else {
+    chunk_->marks.resize(address, new_bytes);
   }
   return true;
 }
 
 // The largest block that held memory has room for; only committed memory, if the system just refused to commit.
 template <class AddressSpace>
-std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, bool commit_refused) const noexcept {
+std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, refusal refused) const noexcept {
   const auto room = [=](detail::arena_chunk const& chunk, std::uintptr_t from) -> std::size_t {
     const std::uintptr_t block = detail::place(chunk, from, 0, align);
-    const std::uintptr_t end = commit_refused ? chunk.committed : chunk.end;
+    const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
     return block != 0 && block < end ? end - block : 0;
   };
   std::size_t largest = room(*chunk_, cursor_);
@@ -323,9 +340,19 @@ std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, bool commi
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
-                                                    bool commit_refused) const {
-  const out_of_memory error{{name(), bytes, align, position(), committed_bytes_, reserved_bytes_,
-                             largest_fit(align, commit_refused)}};
+                                                    refusal refused) const {
+  const arena_stats now = stats();
+  exhaustion_report report{.resource = name(),
+                           .requested_bytes = bytes,
+                           .alignment = align,
+                           .used_bytes = now.used_bytes,
+                           .committed_bytes = now.committed_bytes,
+                           .reserved_bytes = now.reserved_bytes,
+                           .largest_bytes = largest_fit(align, refused)};
+  if constexpr (requires { space_.refusal(); }) {
+    if (refused != refusal::none) report.because = space_.refusal();
+  }
+  const out_of_memory error{report};
   if (options_.exhaustion == exhaustion_policy::abort) {
     detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());
   }

@@ -60,6 +60,9 @@ void basic_arena<AddressSpace>::return_to(detail::arena_chunk& chunk, std::uintp
       reclaim(left->begin, std::min(left->touched, left->committed));
     }
     reclaim(cursor, std::min(chunk.touched, chunk.committed));
+  } else {
+    for (detail::arena_chunk* left = chunk_; left != &chunk; left = left->previous) left->marks.take_back(0);
+    chunk.marks.take_back(cursor);
   }
   chunk_ = &chunk;
   cursor_ = floor_ = high_ = cursor;

@@ -30,10 +30,10 @@ class usage_counter {
     if (is_single_threaded()) count_handed_out<unshared_steps>(bytes);
     else count_handed_out<shared_steps>(bytes);
   }
-  /// A block was given back. O(1).
-  void given_back(std::size_t bytes) noexcept {
-    if (is_single_threaded()) count_given_back<unshared_steps>(bytes);
-    else count_given_back<shared_steps>(bytes);
+  /// A block was given back, or so many of so many bytes in all. O(1).
+  void given_back(std::size_t bytes, std::size_t blocks = 1) noexcept {
+    if (is_single_threaded()) count_given_back<unshared_steps>(bytes, blocks);
+    else count_given_back<shared_steps>(bytes, blocks);
   }
   /// An allocation failed.
   void refused() noexcept { add_shared<std::uint64_t>(refused_, 1); }
@@ -64,6 +64,13 @@ class usage_counter {
     return now;
   }
 
+  /// All counts begin anew. @pre nothing is handed out, and no other thread counts.
+  void restart() noexcept {
+    for (auto* const count : {&peak_bytes_, &peak_blocks_}) count->store(0, std::memory_order_relaxed);
+    for (auto* const count : {&freed_bytes_, &deallocations_, &refused_})
+      count->store(0, std::memory_order_relaxed);
+  }
+
   /// The two peaks, in a type of their own because they are set aside and joined together.
   struct peaks {
     std::size_t bytes, blocks;
@@ -87,11 +94,11 @@ class usage_counter {
     Steps::raise(peak_blocks_, Steps::add(used_blocks_, std::size_t{1}));
   }
   template <class Steps>
-  void count_given_back(std::size_t bytes) noexcept {
+  void count_given_back(std::size_t bytes, std::size_t blocks) noexcept {
     Steps::template add<std::uint64_t>(freed_bytes_, bytes);
-    Steps::template add<std::uint64_t>(deallocations_, 1);
+    Steps::template add<std::uint64_t>(deallocations_, blocks);
     Steps::add(used_bytes_, std::size_t{0} - bytes);
-    Steps::add(used_blocks_, std::size_t{0} - 1);
+    Steps::add(used_blocks_, std::size_t{0} - blocks);
   }
 
   std::atomic<std::size_t> used_bytes_{0};       // handed out now

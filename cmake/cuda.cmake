@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CUDA toolkit of the device part. Several can be on one machine, one of them in the folders that compilers and
+# linkers search by themselves: so which one is used is said here, and tests/gpu checks that all of it is that one.
+set(TIDEMARK_CUDA_VERSION_MIN 13.0 CACHE STRING "Oldest CUDA toolkit to build with")
+
+if(CMAKE_CUDA_COMPILER MATCHES "/")
+  if(NOT EXISTS "${CMAKE_CUDA_COMPILER}")
+    message(FATAL_ERROR "tidemark: there is no ${CMAKE_CUDA_COMPILER}. Preset cuda-latest takes the toolkit of the "
+      "folder that TIDEMARK_CUDA_LATEST_ROOT in the environment names (with bin/nvcc in it); ./run test fetches one.")
+  endif()
+  # CMake would start anew by itself, and lose what the preset says on the way.
+  if(TIDEMARK_CUDA_COMPILER_BEFORE AND NOT CMAKE_CUDA_COMPILER STREQUAL TIDEMARK_CUDA_COMPILER_BEFORE)
+    message(FATAL_ERROR "tidemark: ${CMAKE_BINARY_DIR} was configured with ${TIDEMARK_CUDA_COMPILER_BEFORE}, and is "
+      "now to use ${CMAKE_CUDA_COMPILER}: remove that folder, or configure it with --fresh")
+  endif()
+endif()
+enable_language(CUDA)
+set(TIDEMARK_CUDA_COMPILER_BEFORE "${CMAKE_CUDA_COMPILER}" CACHE INTERNAL "nvcc of this build folder")
+find_package(CUDAToolkit REQUIRED)
+message(STATUS "tidemark: nvcc of CUDA ${CMAKE_CUDA_COMPILER_VERSION}, headers and libraries of "
+  "${CUDAToolkit_VERSION} in ${CUDAToolkit_LIBRARY_ROOT}")
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS TIDEMARK_CUDA_VERSION_MIN)
+  message(FATAL_ERROR "tidemark: ${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}, and this "
+    "configuration asks for ${TIDEMARK_CUDA_VERSION_MIN} or newer (TIDEMARK_CUDA_VERSION_MIN)")
+endif()

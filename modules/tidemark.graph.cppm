@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Graphs: memory whose addresses stay where they are, and what is captured with it.
+module;
+
+#include <tidemark/baked_blocks.hpp>
+#include <tidemark/capture.hpp>
+#include <tidemark/capture_switch.hpp>
+#include <tidemark/capture_switch_options.hpp>
+#include <tidemark/capture_switch_stats.hpp>
+#include <tidemark/captured_graph.hpp>
+#include <tidemark/graph_arena.hpp>
+#include <tidemark/graph_arena_options.hpp>
+#include <tidemark/graph_arena_stats.hpp>
+#include <tidemark/graph_backend.hpp>
+#include <tidemark/graph_errors.hpp>
+#include <tidemark/graph_layout.hpp>
+#include <tidemark/rehearse.hpp>
+#include <tidemark/unique_block.hpp>
+
+export module tidemark.graph;
+
+export namespace tidemark {
+
+// Memory of a graph
+using tidemark::bad_deallocate_policy;
+using tidemark::graph_arena;
+using tidemark::graph_arena_options;
+using tidemark::graph_arena_stats;
+using tidemark::graph_layout;
+using tidemark::rehearsal;
+using tidemark::rehearse;
+using tidemark::unique_block;
+
+// What programs allocate through that capture
+using tidemark::baked_blocks;
+using tidemark::capture_switch;
+using tidemark::capture_switch_options;
+using tidemark::capture_switch_stats;
+using tidemark::frozen_policy;
+
+// Captures
+using tidemark::capturable;
+using tidemark::capture;
+using tidemark::capture_with;
+using tidemark::captured_graph;
+using tidemark::graph_backend;
+using tidemark::graph_instance;
+using tidemark::graph_stream;
+using tidemark::host_backend;
+
+// Errors
+using tidemark::allocator_busy;
+using tidemark::allocator_frozen;
+using tidemark::empty_capture;
+using tidemark::layout_mismatch;
+
+}  // namespace tidemark

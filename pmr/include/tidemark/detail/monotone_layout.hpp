@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `monotone_layout`: where the blocks of a capture lie, as an offset from the first. Owns no memory.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <tidemark/detail/align.hpp>
+#include <tidemark/graph_layout.hpp>
+
+namespace tidemark::detail {
+
+/// Places one block behind the other, and never two at one place. The rule that `graph_arena` and `rehearse`
+/// share, so that what was rehearsed fits.
+///
+/// Invariants: `begin <= cursor <= end`; all three are multiples of `granule_bytes`.
+class monotone_layout {
+ public:
+  /// Blocks begin at multiples of this: what CUDA's own allocators give, and its widest loads and its copies
+  /// between devices want (CUDA C++ Programming Guide, "Device Memory Accesses").
+  static constexpr std::size_t granule_bytes = 256;
+  /// No layout is larger: its granules are counted in 32 bits. Just below 1 TiB, more than any device has.
+  static constexpr std::size_t bytes_max = granule_bytes * 0xFFFF'FFFFu;
+
+  /// Blocks will lie in [begin, end). @pre both are multiples of the granule, and begin <= end.
+  constexpr monotone_layout(std::uintptr_t begin, std::uintptr_t end) noexcept
+      : begin_{begin}, cursor_{begin}, end_{end} {}
+
+  /// What a block of so many bytes takes. @pre bytes <= SIZE_MAX - granule_bytes
+  [[nodiscard]] static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
+    return align_up(bytes + (bytes == 0), granule_bytes);
+  }
+
+  /// Whether a block of no more than the granule's alignment fits. No sum wraps, whatever `bytes` is: the room
+  /// is a multiple of the granule, so that what is not larger is not larger rounded up either.
+  [[nodiscard]] constexpr bool fits(std::size_t bytes) const noexcept {
+    return bytes <= end_ - cursor_ && cursor_ != end_;
+  }
+  /// Places it. @pre `fits(bytes)`
+  constexpr std::uintptr_t place(std::size_t bytes) noexcept {
+    const std::uintptr_t block = cursor_;
+    const std::size_t size = block_bytes(bytes);
+    cursor_ = block + size;
+    ++allocations_;
+    // FNV-1a by words (Fowler, Noll, Vo): of where the block begins and how much it takes.
+    hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
+    return block;
+  }
+  /// Bytes of the largest block that fits at a multiple of `align`; 0: none does. @pre align is a power of two.
+  [[nodiscard]] constexpr std::size_t largest_bytes(std::size_t align) const noexcept {
+    const std::uintptr_t block = align_up(cursor_, align);
+    return block >= cursor_ && block < end_ ? end_ - block : 0;  // less than the cursor where it has wrapped
+  }
+  /// Leaves room so that the next block begins at a multiple of `align`. @return false, with nothing changed,
+  /// if a block of `bytes` bytes does not fit there. @pre align is a power of two.
+  [[nodiscard]] constexpr bool align_next(std::size_t bytes, std::size_t align) noexcept {
+    const std::size_t largest = largest_bytes(align);
+    if (largest == 0 || bytes > largest) return false;
+    cursor_ = end_ - largest;
+    if (align > align_) align_ = align;
+    return true;
+  }
+
+  /// First address.
+  [[nodiscard]] constexpr std::uintptr_t begin() const noexcept { return begin_; }
+  /// One past the last.
+  [[nodiscard]] constexpr std::uintptr_t end() const noexcept { return end_; }
+  /// Bytes from the beginning to the end of the last block.
+  [[nodiscard]] constexpr std::size_t high_water_bytes() const noexcept { return cursor_ - begin_; }
+  /// What was placed so far.
+  [[nodiscard]] constexpr graph_layout layout() const noexcept {
+    return {.bytes = high_water_bytes(), .alignment = align_, .allocations = allocations_, .hash = hash_};
+  }
+  /// As it was when it was made.
+  constexpr void reset() noexcept { *this = monotone_layout{begin_, end_}; }
+
+ private:
+  std::uintptr_t begin_, cursor_, end_;
+  std::uint64_t allocations_ = 0;
+  std::uint64_t hash_ = graph_layout{}.hash;
+  std::size_t align_ = granule_bytes;  // the largest that was asked for
+};
+
+}  // namespace tidemark::detail

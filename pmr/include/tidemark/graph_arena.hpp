@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `graph_arena`: memory whose addresses get baked into a graph. It owns what it took of an upstream; a range
+/// that was lent to it stays the lender's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <type_traits>
+
+#include <tidemark/byte_range.hpp>
+#include <tidemark/detail/monotone_layout.hpp>
+#include <tidemark/graph_arena_options.hpp>
+#include <tidemark/graph_arena_stats.hpp>
+#include <tidemark/graph_layout.hpp>
+#include <tidemark/macros.hpp>
+#include <tidemark/violation.hpp>
+
+namespace tidemark {
+
+class capture_switch;
+
+/// A bump arena over one range that never hands out an address twice.
+///
+/// A graph that a device replays, such as a CUDA graph, has the addresses of its memory baked in: every
+/// replay reads and writes where the capture did. Ordinary allocators reuse a temporary's memory as soon as
+/// it is freed, maybe for something that is alive outside the graph, and the next replay overwrites that.
+/// Here nothing is reused: the high water never goes down, `deallocate` is bookkeeping only, and the whole
+/// range belongs to the graph for as long as the graph lives.
+///
+/// ```cpp
+/// graph_layout const layout = rehearse(body);          // how much memory does it need?
+/// graph_arena memory{layout, &device_memory};          // exactly so much
+/// body(memory);                                        // while a stream captures; see capture.hpp
+/// ```
+/// It makes no call to its upstream or to a device between its construction and its destruction, and never
+/// touches the range: an address that means nothing to the host will do. Blocks are multiples of 256 bytes,
+/// and so are their addresses.
+///
+/// Invariants, with `g = 256`, checked by `check_invariants()`:
+/// - `begin <= high water <= end`, all multiples of `g`
+/// - `granules[i] != 0` if and only if a block in use begins at `begin + i * g`; it takes `granules[i] * g`
+///   bytes, and they end at or below the beginning of the next
+/// - `used_bytes == g * sum of granules`, `used_blocks == number of granules[i] != 0`
+///
+/// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks. Host memory: 4 bytes
+/// for each 256 of the range, of which the system backs the pages that block beginnings fall into.
+/// Thread-safety: one thread at a time.
+class graph_arena final : public std::pmr::memory_resource {
+ public:
+  /// Alignment of every block, at least.
+  static constexpr std::size_t default_alignment = detail::monotone_layout::granule_bytes;
+
+  /// So many bytes of its range are used at most: just below 1 TiB, more than any device has.
+  static constexpr std::size_t bytes_max = detail::monotone_layout::bytes_max;
+
+  /// An arena on a range that the caller keeps alive. Its ends are rounded inwards to multiples of 256.
+  /// @throws std::bad_alloc if there is no host memory for the bookkeeping.
+  explicit graph_arena(byte_range range, graph_arena_options const& options = {});
+  /// An arena on `bytes` bytes, rounded up to a multiple of 256, of `upstream`; null: the default resource.
+  /// @throws what the upstream throws; out_of_memory if `bytes` is more than `bytes_max`; std::bad_alloc as
+  /// above. The upstream has everything back then.
+  graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
+              graph_arena_options const& options = {});
+  /// An arena of exactly what was rehearsed, which expects just that: see `expected`. @throws as above, and
+  /// std::invalid_argument if the layout's alignment is no power of two.
+  graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
+              graph_arena_options const& options = {});
+
+  graph_arena(graph_arena const&) = delete;
+  graph_arena& operator=(graph_arena const&) = delete;
+  /// Gives the range back to its upstream, if it has one. Blocks in use are gone.
+  ~graph_arena() override;
+
+  /// A block that no block before it shares a byte with.
+  /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
+  /// @param align a power of two; blocks are aligned to 256 at least.
+  /// @throws out_of_memory; std::invalid_argument if `align` is found not to be a power of two, which only
+  /// level 2 looks at where it is below 256. Nothing has changed then.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = default_alignment) {
+    if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]] {
+      make_room(bytes, align);
+    }
+    const std::uintptr_t block = layout_.place(bytes);
+    const std::size_t size = layout_.high_water_bytes() - (block - layout_.begin());
+    granules_[index_of(block)] = static_cast<granule_count>(size / default_alignment);
+    used_bytes_ += size;
+    if (used_bytes_ > peak_bytes_) peak_bytes_ = used_bytes_;
+    if (++used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
+    return reinterpret_cast<void*>(block);
+  }
+
+  /// Notes that a block is not in use any more. Its address is not given out again. What the arena does not
+  /// hold as a block of that size, rounded up to a multiple of 256, is refused as the options say, with
+  /// nothing changed but the count of that. Null is no block, and there is nothing to do.
+  void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    if (!is_block_in_use(address, bytes)) [[unlikely]]
+      return refuse(block, bytes);
+    granule_count& granules = granules_[index_of(address)];
+    used_bytes_ -= std::size_t{granules} * default_alignment;
+    --used_blocks_;
+    granules = 0;
+  }
+
+  /// Starts anew: the next capture gets the first address again. Only where the graph that has the addresses
+  /// is gone. Counts, peaks and `layout` start anew, too. @throws allocator_busy if blocks are in use, with
+  /// nothing changed. O(1).
+  void reset();
+
+  /// The range, whether handed out or not.
+  [[nodiscard]] byte_range range() const noexcept {
+    return {layout_.begin(), layout_.end() - layout_.begin()};
+  }
+  /// Whether an address lies in the range: at `begin` and above, and below `end`.
+  [[nodiscard]] bool owns(void const* address) const noexcept {
+    return range().contains(reinterpret_cast<std::uintptr_t>(address));
+  }
+  /// Bytes from the beginning to the end of the last block handed out. Never goes down but by `reset`.
+  [[nodiscard]] std::size_t high_water_bytes() const noexcept { return layout_.high_water_bytes(); }
+
+  /// What was allocated since the beginning.
+  [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
+  /// What was rehearsed, if the arena was made of that: `capture` throws `layout_mismatch` where `layout()`
+  /// differs.
+  [[nodiscard]] std::optional<graph_layout> const& expected() const noexcept { return expected_; }
+
+  /// A snapshot in numbers. O(1).
+  [[nodiscard]] graph_arena_stats stats() const noexcept;
+  /// The name in messages.
+  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+  /// The resource that the range was taken from; null if it was lent.
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
+
+  /// Reports a violation for every invariant of the class comment that does not hold. O(range).
+  void check_invariants() const noexcept;
+
+ private:
+  friend capture_switch;
+  using granule_count = std::uint32_t;
+  struct free_memory {
+    void operator()(granule_count* memory) const noexcept { std::free(memory); }
+  };
+
+  graph_arena(byte_range range, std::pmr::memory_resource* upstream, std::size_t upstream_align,
+              graph_arena_options const& options);
+
+  [[nodiscard]] std::size_t index_of(std::uintptr_t block) const noexcept {
+    return (block - layout_.begin()) / default_alignment;
+  }
+  [[nodiscard]] bool is_block_in_use(std::uintptr_t address, std::size_t bytes) const noexcept {
+    const std::size_t offset = address - layout_.begin();  // huge where the address lies below
+    // A size from which rounding up would wrap ends at 0, which is no block's.
+    return offset < layout_.high_water_bytes() && offset % default_alignment == 0 &&
+           detail::monotone_layout::block_bytes(bytes) / default_alignment ==
+               granules_[offset / default_alignment] &&
+           granules_[offset / default_alignment] != 0;
+  }
+  // So that the next block fits at the alignment that was asked for; or throws.
+  TIDEMARK_COLD void make_room(std::size_t bytes, std::size_t align);
+  TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept;
+
+  void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  detail::monotone_layout layout_;
+  std::unique_ptr<granule_count[], free_memory> granules_;  // of the block that begins there; 0: none in use
+  std::size_t used_bytes_ = 0;
+  std::size_t peak_bytes_ = 0;
+  std::size_t used_blocks_ = 0;
+  std::size_t peak_blocks_ = 0;
+  std::uint64_t bad_deallocations_ = 0;
+  graph_arena_options options_;
+  std::optional<graph_layout> expected_;
+  byte_range taken_;                               // of the upstream
+  std::pmr::memory_resource* upstream_ = nullptr;  // null: the range was lent
+  std::size_t upstream_align_ = default_alignment;
+  capture_switch* known_to_ = nullptr;  // recognises this arena's blocks, and must hear of its end
+};
+
+static_assert(std::is_base_of_v<std::pmr::memory_resource, graph_arena>);
+static_assert(!std::is_copy_constructible_v<graph_arena>, "blocks know their resource by its address");
+
+}  // namespace tidemark

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes NVTX, whose functions are static inlines that no module may see.
+#include <tidemark/detail/listening_tool.hpp>
+
+#if TIDEMARK_NVTX
+
+#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtMem.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+namespace tidemark::detail {
+namespace {
+
+// Memory of a device has been seen: there is CUDA.
+constinit std::atomic<bool> device_memory_was_seen{false};
+
+// compute-sanitizer forbids calls of NVTX before CUDA is initialised, and crashes at one.
+bool tool_needs_cuda_first() noexcept {
+  static const bool needs = [] {
+    char const* const tool = std::getenv("NVTX_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe): once
+    return tool != nullptr && std::strstr(tool, "libsanitizer-collection") != nullptr;
+  }();
+  return needs;
+}
+
+nvtxDomainHandle_t domain() noexcept {
+  // Never destroyed: ranges may end in destructors of static objects.
+  static nvtxDomainHandle_t const handle = [] {
+    nvtxDomainHandle_t const made = nvtxDomainCreateA("tidemark");
+    const auto name_category = [made](range_kind kind, char const* name) {
+      nvtxDomainNameCategoryA(made, static_cast<std::uint32_t>(kind), name);
+    };
+    name_category(range_kind::arena_scope, "arena scope");
+    name_category(range_kind::workspace_scope, "workspace scope");
+    name_category(range_kind::epoch, "epoch");
+    return made;
+  }();
+  return handle;
+}
+
+void const* pointer(std::uintptr_t address) noexcept { return reinterpret_cast<void const*>(address); }
+
+nvtxMemHeapHandle_t handle(listening_tool::heap_id heap) noexcept {
+  return reinterpret_cast<nvtxMemHeapHandle_t>(heap);
+}
+
+class nvtx_tool final : public listening_tool {
+ public:
+  heap_id open_heap(std::uintptr_t first, std::size_t bytes, char const* name) noexcept override {
+    device_memory_was_seen.store(true, std::memory_order_relaxed);
+    nvtxMemVirtualRangeDesc_t range{};
+    range.size = bytes;
+    range.ptr = pointer(first);
+    nvtxMemHeapDesc_t heap{};
+    heap.extCompatID = NVTX_EXT_COMPATID_MEM;
+    heap.structSize = sizeof heap;
+    heap.usage = NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR;
+    heap.type = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
+    heap.typeSpecificDescSize = sizeof range;
+    heap.typeSpecificDesc = &range;
+    heap.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    heap.message.ascii = name;
+    // Without a tool the result is null, or what NVTX_MEM_HEAP_HANDLE_NO_TOOL stands for, which does not compile
+    // in toolkit 13.0.
+    const auto id = reinterpret_cast<heap_id>(nvtxMemHeapRegister(domain(), &heap));
+    return id != ~heap_id{0} ? id : 0;
+  }
+  void reset_heap(heap_id heap) noexcept override { nvtxMemHeapReset(domain(), handle(heap)); }
+  void close_heap(heap_id heap) noexcept override { nvtxMemHeapUnregister(domain(), handle(heap)); }
+
+  void open_region(heap_id heap, std::uintptr_t first, std::size_t bytes) noexcept override {
+    nvtxMemVirtualRangeDesc_t range{};
+    range.size = bytes;
+    range.ptr = pointer(first);
+    nvtxMemRegionsRegisterBatch_t regions{};
+    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
+    regions.structSize = sizeof regions;
+    regions.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
+    regions.heap = handle(heap);
+    regions.regionCount = 1;
+    regions.regionDescElementSize = sizeof range;
+    regions.regionDescElements = &range;
+    nvtxMemRegionsRegister(domain(), &regions);
+  }
+  void resize_region(std::uintptr_t first, std::size_t bytes) noexcept override {
+    nvtxMemVirtualRangeDesc_t range{};
+    range.size = bytes;
+    range.ptr = pointer(first);
+    nvtxMemRegionsResizeBatch_t regions{};
+    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
+    regions.structSize = sizeof regions;
+    regions.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
+    regions.regionDescCount = 1;
+    regions.regionDescElementSize = sizeof range;
+    regions.regionDescElements = &range;
+    nvtxMemRegionsResize(domain(), &regions);
+  }
+  void close_regions(std::uintptr_t const* firsts, std::size_t n) noexcept override {
+    std::array<nvtxMemRegionRef_t, 64> references{};
+    while (n != 0) {
+      const std::size_t some = std::min(n, references.size());
+      for (std::size_t i = 0; i < some; ++i) references[i].pointer = pointer(firsts[i]);
+      nvtxMemRegionsUnregisterBatch_t regions{};
+      regions.extCompatID = NVTX_EXT_COMPATID_MEM;
+      regions.structSize = sizeof regions;
+      regions.refType = NVTX_MEM_REGION_REF_TYPE_POINTER;
+      regions.refCount = some;
+      regions.refElementSize = sizeof references[0];
+      regions.refElements = references.data();
+      nvtxMemRegionsUnregister(domain(), &regions);
+      firsts += some;
+      n -= some;
+    }
+  }
+
+  range_id begin_range(range_kind kind, char const* name) noexcept override {
+    if (tool_needs_cuda_first() && !device_memory_was_seen.load(std::memory_order_relaxed)) return 0;
+    if (domain() == nullptr) {
+      ranges_are_heard.store(false, std::memory_order_relaxed);
+      return 0;
+    }
+    nvtxEventAttributes_t range{};
+    range.version = NVTX_VERSION;
+    range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    range.category = static_cast<std::uint32_t>(kind);
+    range.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    range.message.ascii = name;
+    return nvtxDomainRangeStartEx(domain(), &range);
+  }
+  void end_range(range_id range) noexcept override { nvtxDomainRangeEnd(domain(), range); }
+};
+
+constinit nvtx_tool whoever_listens;
+constinit std::atomic<listening_tool*> tool{&whoever_listens};
+
+}  // namespace
+
+constinit std::atomic<bool> ranges_are_heard{true};
+
+listening_tool& current_tool() noexcept { return *tool.load(std::memory_order_acquire); }
+
+listening_tool* set_current_tool(listening_tool* replacement) noexcept {
+  ranges_are_heard.store(true, std::memory_order_relaxed);  // the next range finds out again
+  return tool.exchange(replacement != nullptr ? replacement : &whoever_listens, std::memory_order_acq_rel);
+}
+
+}  // namespace tidemark::detail
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/rehearse.hpp>
+
+#include <algorithm>
+
+#include <tidemark/out_of_memory.hpp>
+
+#include "require.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr char const* kind = "rehearsal";
+constexpr char const* name = "body";
+
+constexpr std::size_t at_least_a_granule(std::size_t align) noexcept {
+  return std::max(align, detail::monotone_layout::granule_bytes);
+}
+
+}  // namespace
+
+rehearsal::~rehearsal() {
+  if (memory_ == nullptr) return;
+  for (auto const& [address, entry] : blocks_.live()) {
+    memory_->deallocate(reinterpret_cast<void*>(address), entry.bytes, at_least_a_granule(entry.align));
+  }
+}
+
+void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
+  detail::require_power_of_two(kind, name, align);
+  const std::size_t block_align = at_least_a_granule(align);
+  detail::monotone_layout next = layout_;
+  if (!next.align_next(bytes, block_align)) {
+    throw out_of_memory{{.resource = kind,
+                         .requested_bytes = bytes,
+                         .alignment = align,
+                         .used_bytes = layout_.high_water_bytes(),
+                         .committed_bytes = detail::monotone_layout::bytes_max,
+                         .reserved_bytes = detail::monotone_layout::bytes_max,
+                         .largest_bytes = layout_.largest_bytes(block_align)}};
+  }
+  const std::uintptr_t address = next.place(bytes);
+  void* block = reinterpret_cast<void*>(address);
+  if (memory_ != nullptr) block = memory_->allocate(bytes, block_align);
+  try {
+    blocks_.add(block, {.bytes = bytes, .align = align});
+  } catch (...) {
+    if (memory_ != nullptr) memory_->deallocate(block, bytes, block_align);
+    throw;
+  }
+  layout_ = next;
+  return block;
+}
+
+void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
+  if (!blocks_.remove(kind, name, block, bytes, align)) return;
+  if (memory_ != nullptr) memory_->deallocate(block, bytes, at_least_a_granule(align));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: device arenas, blocks, pools and caches on a real device: kernels use the memory, and what they wrote is read
+// back. All skip where there is no device.
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tidemark/cuda/block_resource.hpp>
+#include <tidemark/cuda/cuda_error.hpp>
+#include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/cuda/device_cache.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/event.hpp>
+#include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/virtual_memory.hpp>
+#include <tidemark/tidemark.hpp>
+
+#include "gpu_test.hpp"
+
+namespace tidemark::test {
+namespace {
+
+__global__ void set(std::size_t n, int value, int* x) {
+  const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+  if (i < n) x[i] = value;
+}
+__global__ void spin_then_set(long long cycles, int value, int* x) {
+  const long long begin = clock64();
+  while (clock64() - begin < cycles) {
+  }
+  *x = value;
+}
+
+unsigned int blocks_for(std::size_t n) { return static_cast<unsigned int>((n + 255) / 256); }
+
+class device_memory_gpu : public gpu_test {
+ protected:
+  static std::vector<int> read(int const* from, std::size_t n, cudaStream_t stream) {
+    std::vector<int> values(n);
+    check(cudaMemcpyAsync(values.data(), from, n * sizeof(int), cudaMemcpyDeviceToHost, stream));
+    check(cudaStreamSynchronize(stream));
+    return values;
+  }
+  static void fill(std::span<int> x, int value, cudaStream_t stream) {
+    set<<<blocks_for(x.size()), 256, 0, stream>>>(x.size(), value, x.data());
+    check(cudaGetLastError());
+  }
+};
+
+TEST_F(device_memory_gpu, a_device_arena_grows_and_its_addresses_stay) {
+  cuda::stream stream;
+  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "growing"}};
+  std::vector<std::span<int>> blocks;
+  for (int i = 0; i < 64; ++i) {
+    blocks.push_back(memory.push_array<int>(1 * MiB, uninitialized));
+    fill(blocks.back(), i, stream);
+  }
+  EXPECT_EQ(memory.stats().chunks, 1u);
+  for (int i = 0; i < 64; ++i) {
+    const std::vector<int> found = read(blocks[i].data(), blocks[i].size(), stream);
+    EXPECT_EQ(found.front(), i);
+    EXPECT_EQ(found.back(), i);
+  }
+}
+
+TEST_F(device_memory_gpu, a_step_that_repeats_calls_the_driver_for_nothing) {
+  cuda::stream stream;
+  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "step"}};
+  std::uint64_t calls = 0;
+  int const* previous = nullptr;
+  for (int step = 0; step < 10; ++step) {
+    basic_arena_scope scope{memory};
+    const std::span<int> x = memory.push_array<int>(4 * MiB, uninitialized);
+    fill(x, step, stream);
+    EXPECT_EQ(read(x.data() + x.size() - 1, 1, stream)[0], step);
+    if (previous != nullptr) {
+      EXPECT_EQ(x.data(), previous);
+      EXPECT_EQ(memory.stats().system_calls, calls);
+    }
+    previous = x.data();
+    calls = memory.stats().system_calls;
+  }
+}
+
+TEST_F(device_memory_gpu, a_suspended_arena_gives_its_memory_back_and_keeps_its_addresses) {
+  cuda::stream stream;
+  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "asleep"}};
+  const std::span<int> x = memory.push_array<int>(64 * MiB, uninitialized);
+  fill(x, 1, stream);
+  stream.synchronize();
+  std::size_t before = 0, during = 0, total = 0;
+  check(cudaMemGetInfo(&before, &total));
+  memory.suspend();
+  check(cudaMemGetInfo(&during, &total));
+  EXPECT_GE(during, before + 256 * MiB);
+  memory.resume();
+  fill(x, 2, stream);
+  EXPECT_EQ(read(x.data(), x.size(), stream).back(), 2);
+}
+
+TEST_F(device_memory_gpu, memory_that_another_stream_uses_is_used_again_after_its_event_only) {
+  cuda::stream own, other;
+  device_arena memory{cuda::virtual_memory{own}, {.reserve = 64 * MiB, .name = "shared"}};
+  int* x = nullptr;
+  {
+    basic_arena_scope scope{memory};
+    x = memory.push<int>(uninitialized);
+    spin_then_set<<<1, 1, 0, other.get()>>>(100'000'000, 1, x);
+    check(cudaGetLastError());
+    cuda::event used{other.get()};
+    scope.end_after(used);
+  }
+  int* const again = memory.push<int>(uninitialized);
+  EXPECT_EQ(again, x);
+  fill({again, 1}, 2, own);  // after the other's, although that takes longer
+  own.synchronize();
+  other.synchronize();
+  EXPECT_EQ(read(again, 1, own)[0], 2);
+}
+
+TEST_F(device_memory_gpu, a_pool_hands_out_blocks_that_kernels_use) {
+  cuda::stream stream;
+  cuda::device_resource device;
+  device_pool memory{{.stream = stream, .upstream = &device}};
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::pair<int*, std::size_t>> blocks;
+    for (std::size_t n = 1; n < 1'000'000; n = n * 3 + 1) {
+      blocks.emplace_back(static_cast<int*>(memory.allocate(n * sizeof(int))), n);
+      fill({blocks.back().first, n}, static_cast<int>(n) + round, stream);
+    }
+    for (auto const& [block, n] : blocks) {
+      EXPECT_EQ(read(block, n, stream), std::vector<int>(n, static_cast<int>(n) + round));
+      memory.deallocate(block, n * sizeof(int));
+    }
+  }
+}
+
+TEST_F(device_memory_gpu, a_cache_asks_the_driver_once_for_what_comes_again) {
+  cuda::stream stream;
+  device_cache memory{{.stream = stream}};
+  for (int round = 0; round < 100; ++round) {
+    auto* const x = static_cast<int*>(memory.allocate(1 * MiB));
+    fill({x, 1 * MiB / sizeof(int)}, round, stream);
+    EXPECT_EQ(read(x, 1, stream)[0], round);
+    memory.deallocate(x, 1 * MiB);
+  }
+  EXPECT_EQ(memory.stats().pool_misses, 1u);
+}
+
+TEST_F(device_memory_gpu, more_than_the_device_has_is_out_of_memory_and_changes_nothing) {
+  cuda::stream stream;
+  cuda::device_resource device;
+  device_cache cache{{.stream = stream}};
+  std::size_t free_bytes = 0, total = 0;
+  check(cudaMemGetInfo(&free_bytes, &total));
+  EXPECT_THROW((void)device.allocate(total + 1 * GiB), out_of_memory);
+  EXPECT_THROW((void)cache.allocate(total + 1 * GiB), out_of_memory);
+  void* const block = cache.allocate(1 * MiB);
+  EXPECT_NE(block, nullptr);
+  cache.deallocate(block, 1 * MiB);
+}
+
+TEST_F(device_memory_gpu, pinned_and_managed_arenas_are_for_both_sides) {
+  cuda::stream stream;
+  pinned_arena staging{cuda::pinned_memory{16 * MiB}, {.name = "staging"}};
+  managed_arena shared{cuda::managed_memory{16 * MiB}, {.name = "shared"}};
+  const std::span<int> x = shared.push_array<int>(1000);
+  fill(x, 7, stream);
+  const std::span<int> copy = staging.push_array<int>(1000);
+  check(cudaMemcpyAsync(copy.data(), x.data(), x.size_bytes(), cudaMemcpyDefault, stream));
+  stream.synchronize();
+  EXPECT_EQ(x[999], 7);
+  EXPECT_EQ(copy[999], 7);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests for a GPU share: they skip with the driver's own words where there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "this_device.hpp"
+
+namespace tidemark::test {
+
+/// Skips its tests where there is no device.
+class gpu_test : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const this_device device = find_device(); !device.found) GTEST_SKIP() << device.text;
+  }
+  static void check(cudaError_t status) { ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status); }
+};
+
+}  // namespace tidemark::test

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the programs that measure on a GPU share.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "this_device.hpp"
+
+namespace tidemark::test {
+
+/// Status of a program that has nothing to run on; ctest takes it for a skipped test.
+inline constexpr int skipped = 77;
+
+/// Prints which device there is, or why there is none. @return whether there is one.
+inline bool found_device(char const* program) {
+  const this_device device = find_device();
+  std::printf("%s: %s%s\n\n", program, device.found ? "" : "skipped: ", device.text.c_str());
+  return device.found;
+}
+
+/// Nanoseconds that one call of `work` takes: the median of `rounds` rounds of `repetitions` calls each.
+template <class Work>
+double median_ns(int rounds, int repetitions, Work work) {
+  std::vector<double> each;
+  for (int round = 0; round < rounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < repetitions; ++i) work();
+    const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+    each.push_back(taken.count() / repetitions);
+  }
+  std::nth_element(each.begin(), each.begin() + each.size() / 2, each.end());
+  return each[each.size() / 2];
+}
+
+}  // namespace tidemark::test

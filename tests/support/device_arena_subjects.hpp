@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests: on a
+// fake device whose memory is there on the host, because these write in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tidemark/cuda/block_resource.hpp>
+#include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/units.hpp>
+
+#include "arena_subjects.hpp"
+#include "fake_device.hpp"
+
+namespace tidemark::test {
+
+/// A fake device as the supply of a subject.
+struct touchable_device {
+  fake_device device{{.capacity_bytes = 64 * MiB, .granularity_bytes = 16 * KiB, .touchable = true}};
+
+  std::size_t& calls = device.calls;
+  std::size_t& fail_from = device.fail_from;
+  std::size_t& fail_count = device.fail_count;
+  std::size_t& outstanding = device.outstanding;
+};
+
+/// A device's memory in one range.
+struct device_arena_subject : arena_subject<device_arena> {
+  using supply_type = touchable_device;
+  static constexpr std::size_t largest = 16 * MiB;
+  static constexpr std::size_t capacity = 64 * MiB;
+  explicit device_arena_subject(supply_type& supply, arena_options const& options = {})
+      : arena_subject{options, cuda::virtual_memory_options{}, supply.device} {}
+};
+
+/// A device's memory in chunks so small that most allocations of the tests cross one, in pieces of two
+/// granules.
+struct chunked_device_arena_subject : arena_subject<device_arena> {
+  using supply_type = touchable_device;
+  static constexpr std::size_t largest = 16 * MiB;
+  static constexpr std::size_t capacity = 64 * MiB;
+  explicit chunked_device_arena_subject(supply_type& supply)
+      : arena_subject{arena_options{.reserve = 64 * KiB},
+                      cuda::virtual_memory_options{.handle_bytes = 32 * KiB}, supply.device} {}
+};
+
+/// One block of the driver.
+template <class Arena>
+struct block_arena_subject : arena_subject<Arena> {
+  using supply_type = touchable_device;
+  static constexpr std::size_t capacity = 8 * MiB;
+  static constexpr std::size_t largest = 4 * MiB;
+  explicit block_arena_subject(supply_type& supply) : arena_subject<Arena>{capacity, supply.device} {}
+};
+using pinned_arena_subject = block_arena_subject<pinned_arena>;
+using managed_arena_subject = block_arena_subject<managed_arena>;
+using device_block_arena_subject = block_arena_subject<basic_arena<cuda::device_memory>>;
+
+/// A block of the driver for each allocation. The limit is that of pinned memory, which is the host's: a fake
+/// device has no end of it.
+template <class Resource>
+class block_resource_subject {
+ public:
+  using supply_type = touchable_device;
+  static constexpr std::size_t capacity = 1 * MiB;
+  static constexpr std::size_t largest = 512 * KiB;
+  static constexpr std::size_t reused_bytes_max = 0;  // nothing is kept
+  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t failing_rounds = 60;  // each makes a call, which makes a mapping of the host
+
+  explicit block_resource_subject(supply_type& supply)
+      : blocks_{supply.device}, limited_{capacity, &blocks_} {}
+
+  std::pmr::memory_resource& resource() { return limited_; }
+  void recycle() {}
+  void check() const {}
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const resource_stats stats = blocks_.stats();
+    return {stats.allocations, stats.deallocations, stats.used_blocks,
+            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
+  }
+
+ private:
+  Resource blocks_;
+  limit_resource limited_;
+};
+using device_resource_subject = block_resource_subject<cuda::device_resource>;
+using pinned_resource_subject = block_resource_subject<cuda::pinned_resource>;
+using managed_resource_subject = block_resource_subject<cuda::managed_resource>;
+
+}  // namespace tidemark::test

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph arenas, switches and rehearsals as subjects of the conformance suite and of the model test.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/capture_switch.hpp>
+#include <tidemark/graph_arena.hpp>
+#include <tidemark/rehearse.hpp>
+#include <tidemark/units.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark::test {
+
+/// A graph arena on memory that it owns. It uses nothing again by itself: what is recycled is all of it.
+class graph_arena_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 1 * MiB;
+  static constexpr std::size_t capacity = 8 * MiB;
+
+  explicit graph_arena_subject(supply_type& upstream) : arena_{capacity, &upstream} {}
+
+  graph_arena& resource() { return arena_; }
+  void recycle() { arena_.reset(); }
+  void check() const {
+    if (++checks_ % 256 == 0) arena_.check_invariants();  // O(range)
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return state_of(arena_); }
+
+  static std::vector<std::size_t> state_of(graph_arena const& arena) {
+    const graph_arena_stats stats = arena.stats();
+    return {stats.allocations,   stats.deallocations,     stats.bad_deallocations, stats.used_blocks,
+            stats.peak_blocks,   stats.used_bytes,        stats.peak_bytes,        stats.high_water_bytes,
+            arena.layout().hash, arena.layout().alignment};
+  }
+
+ private:
+  graph_arena arena_;
+  mutable std::size_t checks_ = 0;
+};
+
+inline std::vector<std::size_t> state_of(capture_switch const& memory) {
+  const capture_switch_stats stats = memory.stats();
+  return {stats.allocations, stats.deallocations,   stats.used_blocks,
+          stats.peak_blocks, stats.used_bytes,      stats.peak_bytes,
+          stats.total_bytes, stats.deferred_blocks, stats.frozen_threads};
+}
+
+/// What stands below a switch: an arena, so that memory can be used again without asking the supply, and
+/// above it a resource that compares each block it gets back with what it gave.
+class switch_ground {
+ protected:
+  explicit switch_ground(std::pmr::memory_resource* supply) : arena_{supply} {}
+  std::pmr::memory_resource* upstream() { return &exact_; }
+  void recycle_ground() { arena_.reset(); }
+
+ private:
+  upstream_arena arena_;
+  recording_resource exact_{&arena_};
+};
+
+/// A switch outside of captures.
+class capture_switch_subject : private switch_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit capture_switch_subject(supply_type& supply) : switch_ground{&supply}, switch_{upstream()} {}
+
+  capture_switch& resource() { return switch_; }
+  void recycle() { recycle_ground(); }
+  void check() const { switch_.check_invariants(); }
+  [[nodiscard]] std::vector<std::size_t> state() const { return state_of(switch_); }
+
+ private:
+  capture_switch switch_;
+};
+
+/// A switch in a capture that has an arena.
+class frozen_switch_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = graph_arena_subject::largest;
+  static constexpr std::size_t capacity = graph_arena_subject::capacity;
+
+  explicit frozen_switch_subject(supply_type& supply)
+      : arena_{capacity, &supply}, switch_{std::pmr::null_memory_resource()} {
+    switch_.install_arena(arena_);
+    switch_.freeze();
+  }
+  frozen_switch_subject(frozen_switch_subject const&) = delete;
+  frozen_switch_subject& operator=(frozen_switch_subject const&) = delete;
+  ~frozen_switch_subject() { switch_.unfreeze().release(); }
+
+  capture_switch& resource() { return switch_; }
+  void recycle() { arena_.reset(); }
+  void check() const {
+    switch_.check_invariants();
+    if (++checks_ % 256 == 0) arena_.check_invariants();  // O(range)
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    std::vector<std::size_t> both = state_of(switch_);
+    for (const std::size_t one : graph_arena_subject::state_of(arena_)) both.push_back(one);
+    return both;
+  }
+
+ private:
+  graph_arena arena_;
+  capture_switch switch_;  // knows nothing to hand out but the arena's
+  mutable std::size_t checks_ = 0;
+};
+
+/// A switch in a capture that has no arena. What it hands out goes back when the graph ends, which is when it
+/// is recycled.
+class baking_switch_subject : private switch_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit baking_switch_subject(supply_type& supply) : switch_ground{&supply}, switch_{upstream()} {
+    switch_.freeze();
+  }
+  baking_switch_subject(baking_switch_subject const&) = delete;
+  baking_switch_subject& operator=(baking_switch_subject const&) = delete;
+  ~baking_switch_subject() { switch_.unfreeze().release(); }
+
+  capture_switch& resource() { return switch_; }
+  void recycle() {
+    switch_.unfreeze().release();
+    recycle_ground();
+    switch_.freeze();
+  }
+  void check() const {
+    if (++checks_ % 16 == 0) switch_.check_invariants();  // O(all that is kept)
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return state_of(switch_); }
+
+ private:
+  capture_switch switch_;
+  mutable std::size_t checks_ = 0;
+};
+
+/// A rehearsal whose blocks can be used.
+class rehearsal_subject : private switch_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit rehearsal_subject(supply_type& supply) : switch_ground{&supply}, rehearsal_{upstream()} {}
+
+  rehearsal& resource() { return rehearsal_; }
+  void recycle() { recycle_ground(); }
+  void check() const {}
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const graph_layout layout = rehearsal_.layout();
+    return {layout.bytes, layout.alignment, layout.allocations, layout.hash};
+  }
+
+ private:
+  rehearsal rehearsal_;
+};
+
+}  // namespace tidemark::test

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/capture_backend.hpp>
+
+#include <utility>
+
+#include <tidemark/cuda/cuda_error.hpp>
+#include <tidemark/cuda/event.hpp>
+#include <tidemark/graph_errors.hpp>
+
+namespace tidemark::cuda {
+namespace {
+
+/// A graph that was captured, until it is destroyed.
+class graph_owner {
+ public:
+  graph_owner(driver& driver, graph_handle graph) noexcept : driver_{driver}, graph_{graph} {}
+  graph_owner(graph_owner const&) = delete;
+  graph_owner& operator=(graph_owner const&) = delete;
+  ~graph_owner() { (void)driver_.destroy_graph(graph_); }
+
+ private:
+  driver& driver_;
+  graph_handle graph_;
+};
+
+class executable_graph final : public graph_instance {
+ public:
+  executable_graph(driver& driver, graph_handle graph) : driver_{driver}, launched_{driver} {
+    require(driver_, "cuGraphInstantiate", driver_.instantiate(graph, executable_));
+  }
+  executable_graph(executable_graph const&) = delete;
+  executable_graph& operator=(executable_graph const&) = delete;
+  // CUDA would let launches that still run go on, and the memory that they use ends next.
+  ~executable_graph() override {
+    if (is_tracked_) {
+      (void)driver_.synchronize(launched_.get());
+    } else {
+      (void)driver_.synchronize();
+    }
+    (void)driver_.destroy_executable(executable_);
+  }
+
+  void launch(graph_stream stream) override {
+    bool becomes_a_part = false;
+    require(driver_, "cuStreamIsCapturing", driver_.is_capturing(stream, becomes_a_part));
+    require(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
+    // Launches of one executable run one after the other, so that the last one's end is that of all.
+    if (!becomes_a_part)
+      is_tracked_ = driver_.record(launched_.get(), stream) == status::success && is_tracked_;
+  }
+  [[nodiscard]] bool is_replay_capable() const noexcept override { return true; }
+
+ private:
+  driver& driver_;
+  executable_handle executable_ = nullptr;
+  event launched_;          // behind the last launch
+  bool is_tracked_ = true;  // false: a launch may run that the event is not behind
+};
+
+}  // namespace
+
+void capture_backend::begin() {
+  // Asked first, because a call that a capturing stream refuses could end the capture that goes on.
+  bool captures_already = false;
+  require(*driver_, "cuStreamIsCapturing", driver_->is_capturing(stream_, captures_already));
+  if (captures_already) throw cuda_error{*driver_, "cuStreamBeginCapture", status::illegal_state};
+  require(*driver_, "cuStreamBeginCapture", driver_->begin_capture(stream_, mode_));
+}
+
+std::unique_ptr<graph_instance> capture_backend::end() {
+  graph_handle graph = nullptr;
+  require(*driver_, "cuStreamEndCapture", driver_->end_capture(stream_, graph));
+  const graph_owner owner{*driver_, graph};
+  std::size_t nodes = 0;
+  require(*driver_, "cuGraphGetNodes", driver_->node_count(graph, nodes));
+  if (nodes == 0) {
+    throw empty_capture{"capture: nothing was put on the stream, so that there is nothing to replay"};
+  }
+  return std::make_unique<executable_graph>(*driver_, graph);
+}
+
+void capture_backend::abandon() noexcept {
+  graph_handle graph = nullptr;
+  if (driver_->end_capture(stream_, graph) == status::success) (void)driver_->destroy_graph(graph);
+}
+
+}  // namespace tidemark::cuda
