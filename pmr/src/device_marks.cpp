@@ -79,9 +79,9 @@ void device_marks::note(std::uintptr_t first, std::size_t bytes) noexcept {
   }
 }
 
-void device_marks::resize(std::uintptr_t first, std::size_t bytes) noexcept {
-  if (blocks_.empty() || blocks_.back().first != first) {  // it had no bytes
-    hand_out(first, bytes);
+void device_marks::resize(std::uintptr_t block, std::size_t bytes) noexcept {
+  if (blocks_.empty() || blocks_.back().first != block) {  // it had no bytes
+    hand_out(block, bytes);
     return;
   }
   change(blocks_.back(), bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the record of one chunk by itself, with a tool that knows the rules. Addresses are small numbers, because
-// nobody touches them: heaps at 1000, 2000, …, blocks in them.
+// Strategy: the record of one chunk by itself, with a tool that knows the rules. Addresses are small
+// numbers, because nobody touches them: heaps at 1000, 2000, …, blocks in them.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: arenas over made-up device memory, of one piece and in steps, tell a tool that knows the rules. Each way in
-// which an arena takes memory back has its test; then random ones are held against what the test knows to be handed out.
+// Strategy: arenas over made-up device memory, of one piece and in steps, tell a tool that knows the
+// rules. Each way in which an arena takes memory back has its test; then random ones are held against
+// what the test knows to be handed out.
 #include <gtest/gtest.h>
 
 #include <cstddef>

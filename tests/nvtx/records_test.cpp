@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new fails where an arena has to remember a heap or a block, and the arena must refuse as it does where
-// it has no memory. The tool counts and allocates nothing, so that what fails is the arena's.
+// Strategy: operator new fails where an arena has to remember a heap or a block, and the arena must
+// refuse as it does where it has no memory. The tool counts and allocates nothing, so that what fails is
+// the arena's.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -18,7 +18,8 @@
 
 namespace tidemark::test {
 
-/// What happens to made-up memory, watched beside a tool: memory may not go while a heap says that it is there.
+/// What happens to made-up memory, watched beside a tool: memory may not go while a heap says that it is
+/// there.
 struct stepwise_supply {
   explicit stepwise_supply(strict_tool const& watching) noexcept : tool{watching} {}
 

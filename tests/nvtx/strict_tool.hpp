@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tool that is told of device memory and ranges, and holds tidemark to the rules of NVTX's header: regions lie in their
-// heap and apart from each other, what is resized, closed or reset is there, and nothing is left in the end.
+// A tool that is told of device memory and ranges, and holds tidemark to the rules of NVTX's header:
+// regions lie in their heap and apart from each other, what is resized, closed or reset is there, and
+// nothing is left in the end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses an arena of a device, scopes and epochs. What a tool is told of them is printed by the tool: injected_tool.cpp.
+// Uses an arena of a device, scopes and epochs. What a tool is told of them is printed by the tool:
+// injected_tool.cpp.
 #include <cstdint>
 #include <cstdio>
 

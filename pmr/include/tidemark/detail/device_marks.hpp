@@ -21,19 +21,21 @@ namespace tidemark::detail {
 /// block is a region of each heap that it lies in. Blocks come in ascending order and go from the top, as an
 /// arena's do; they are remembered to be found again when memory is taken back, and not in it.
 ///
-/// Invariants: heaps ascend and are disjoint; so do blocks. `blocks.empty()` where no tool has ever taken a heap.
+/// Invariants: heaps ascend and are disjoint; so do blocks. `blocks.empty()` where no tool has ever taken
+/// a heap.
 ///
 /// Complexity: `hand_out` O(log heaps), others O(what they take back). Thread-safety: one thread at a time.
 class device_marks {
  public:
-  /// Room for one more heap and one more block, so that neither is refused. @return false: there is no memory.
+  /// Room for one more heap and one more block, so that neither is refused. @return false: there is no
+  /// memory.
   [[nodiscard]] bool reserve_heap() noexcept;
-  /// Memory came at `[first, last)`, above all that is there but for what a heap has covered since before it was cut.
-  /// Blocks that are known to lie in it are told again. @pre `reserve_heap()`, or as many heaps have been there
-  /// already.
+  /// Memory came at `[first, last)`, above all that is there but for what a heap has covered since before
+  /// it was cut. Blocks that are known to lie in it are told again. @pre `reserve_heap()`, or as many
+  /// heaps have been there already.
   void memory_came(std::uintptr_t first, std::uintptr_t last, char const* name) noexcept;
-  /// The memory at `from` and above is about to go. A heap that goes on below stays whole, because none can be cut.
-  /// Blocks stay known: their memory may come back.
+  /// The memory at `from` and above is about to go. A heap that goes on below stays whole, because none
+  /// can be cut. Blocks stay known: their memory may come back.
   void memory_goes(std::uintptr_t from) noexcept;
 
   /// Whether `reserve_block` has nothing to do.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `listening_tool`: what tidemark tells the tools that listen to NVTX, in one replaceable table. Owns nothing.
+/// `listening_tool`: what tidemark tells the tools that listen to NVTX, in one replaceable table. Owns
+/// nothing.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,8 @@ enum class range_kind : std::uint32_t {
 
 /// Is told of memory that the host does not touch, and of stretches of time that have a name.
 ///
-/// A *heap* is memory that is there. Nobody may touch it but for its *regions*, the blocks that are handed out
-/// of it. Who derives from it sees what a tool sees, and may check it.
+/// A *heap* is memory that is there. Nobody may touch it but for its *regions*, the blocks that are
+/// handed out of it. Who derives from it sees what a tool sees, and may check it.
 ///
 /// Every function may be called from any thread and throws nothing.
 class listening_tool {
@@ -56,7 +57,8 @@ class listening_tool {
   virtual void end_range(range_id range) noexcept = 0;
 
  protected:
-  // Nobody owns one as such; and without a virtual destructor the one of the process lives as long as it does.
+  // Nobody owns one as such; and without a virtual destructor the one of the process lives as long as it
+  // does.
   ~listening_tool() = default;
 };
 
@@ -65,9 +67,9 @@ class listening_tool {
 /// The tool in use: whoever listens to NVTX, until it is replaced.
 [[nodiscard]] listening_tool& current_tool() noexcept;
 
-/// Replaces the tool, and returns the one before; null stands for whoever listens to NVTX. @pre nothing is open
-/// that was told to the one before. Thread-safe.
-listening_tool* set_current_tool(listening_tool* tool) noexcept;
+/// Replaces the tool, and returns the one before; null stands for whoever listens to NVTX. @pre nothing
+/// is open that was told to the one before. Thread-safe.
+listening_tool* set_current_tool(listening_tool* replacement) noexcept;
 
 /// False once it has turned out that no tool listens to ranges, so that they cost a load and a branch.
 extern std::atomic<bool> ranges_are_heard;

@@ -14,9 +14,10 @@ namespace tidemark::detail {
 
 /// Tells the tool of a range, from its making to its end. Move-only; moved from, it is none.
 ///
-/// Each range ends by the number that its beginning got. So scopes that end out of order, on another thread or
-/// never leave all others as they are, which a stack of ranges for each thread would not.
-class [[nodiscard]] named_range {
+/// Each range ends by the number that its beginning got. So scopes that end out of order, on another
+/// thread or never leave all others as they are, which a stack of ranges for each thread would not.
+// Not [[nodiscard]], because nvcc 13.0 would warn of each assignment.
+class named_range {
  public:
   /// None.
   named_range() noexcept = default;
