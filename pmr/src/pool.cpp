@@ -13,17 +13,12 @@
 #include "require.hpp"
 
 namespace tidemark {
-namespace {
-
-// A trim that the limit asks for goes this far below it, so that trims are as seldom as their cost wants.
-constexpr std::size_t limit_divisor = 2;
-
-}  // namespace
 
 pool::pool(pool_options const& options, std::pmr::memory_resource* upstream)
     : cache_{detail::size_classes{options.name, options.bucket_bytes}},
       store_{cache_.classes(), detail::or_default(upstream), options.max_blocks_per_slab},
-      options_{detail::completed(options, cache_.classes(), store_.upstream())} {
+      options_{detail::completed(options, cache_.classes(), store_.upstream())},
+      trim_times_{options.max_cached_bytes} {
   cache_.add_cached(detail::preallocate(store_, cache_.classes(), options, options.max_cached_bytes));
   note_cached();
   pressure_ = on_memory_pressure([this] { cache_.request_attention(); });
@@ -74,10 +69,7 @@ void pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align, de
     }
     (void)cache_.give_to(cache_.at(index), block, bytes);
   }
-  const std::size_t cached = cache_.cached_bytes();
-  if (cached > options_.max_cached_bytes || cached > cached_at_retrim()) {
-    trim_to(options_.max_cached_bytes / limit_divisor);
-  }
+  if (cache_.cached_bytes() > trim_due_at()) trim_to(trim_times_.target_bytes());
   note_cached();
 }
 
@@ -106,19 +98,15 @@ void pool::attend() noexcept {
 
 void pool::note_cached() noexcept {
   peak_cached_bytes_ = std::max(peak_cached_bytes_, cache_.cached_bytes());
-  cache_.set_watermark(std::min({peak_cached_bytes_, options_.max_cached_bytes, cached_at_retrim()}));
+  cache_.set_watermark(std::min(peak_cached_bytes_, trim_due_at()));
 }
 
 std::size_t pool::live_bytes() const noexcept {
   return store_.held_bytes() - store_.large_bytes() - store_.stranded_bytes() - cache_.cached_bytes();
 }
 
-// Slabs that a trim could not give back may be all free once half of what was live then is freed: with so
-// much cached it is time to look again. Half each time, so that all such trims cost as much as a few.
-std::size_t pool::cached_at_retrim() const noexcept {
-  if (store_.stranded_bytes() == 0 || live_at_trim_ == 0) return std::numeric_limits<std::size_t>::max();
-  const std::size_t free_then = cache_.cached_bytes() + live_bytes();  // were everything freed
-  return free_then - std::min(free_then, live_at_trim_ / 2 + 1);
+std::size_t pool::trim_due_at() const noexcept {
+  return trim_times_.due_at(cache_.cached_bytes(), live_bytes(), store_.stranded_bytes());
 }
 
 void pool::account(std::size_t index, detail::slab_store::trimmed gone) noexcept {
@@ -146,7 +134,7 @@ void pool::strand(std::size_t target_bytes) noexcept {
 std::size_t pool::trim_to(std::size_t target_bytes) noexcept {
   const std::size_t returned = release_free_slabs(target_bytes);
   strand(target_bytes);
-  live_at_trim_ = live_bytes();
+  trim_times_.trimmed(live_bytes());
   return returned;
 }
 
@@ -165,7 +153,7 @@ void pool::release() noexcept {
   store_.release();
   cache_.forget();
   large_.deallocations = large_.allocations;
-  live_at_trim_ = 0;
+  trim_times_.trimmed(0);
 }
 
 pool::counts pool::totals() const noexcept {

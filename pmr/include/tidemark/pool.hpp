@@ -11,6 +11,7 @@
 #include <tidemark/detail/block_ledger.hpp>
 #include <tidemark/detail/size_classes.hpp>
 #include <tidemark/detail/slab_store.hpp>
+#include <tidemark/detail/trim_times.hpp>
 #include <tidemark/macros.hpp>
 #include <tidemark/memory_pressure.hpp>
 #include <tidemark/pool_options.hpp>
@@ -138,7 +139,7 @@ class pool final : public std::pmr::memory_resource {
   void attend() noexcept;
   void note_cached() noexcept;
   [[nodiscard]] std::size_t live_bytes() const noexcept;
-  [[nodiscard]] std::size_t cached_at_retrim() const noexcept;
+  [[nodiscard]] std::size_t trim_due_at() const noexcept;
   std::size_t release_free_slabs(std::size_t target_bytes) noexcept;
   void strand(std::size_t target_bytes) noexcept;
   std::size_t trim_to(std::size_t target_bytes) noexcept;
@@ -163,7 +164,7 @@ class pool final : public std::pmr::memory_resource {
   std::uint64_t misses_ = 0;
   counts at_reset_{};  // totals when counting began anew
   std::size_t peak_cached_bytes_ = 0;
-  std::size_t live_at_trim_ = 0;                 // in blocks of the classes, after the last trim
+  detail::trim_times trim_times_;
   mutable unsigned long long owner_thread_ = 0;  // level 2 only
   detail::block_ledger ledger_;                  // level 2 only
   pressure_subscription pressure_;

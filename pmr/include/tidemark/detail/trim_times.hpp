@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `trim_times`: when a pool that holds free blocks up to a limit gives memory back. Owns nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+namespace tidemark::detail {
+
+/// Slabs go back only when all their blocks are free, so that a trim may have to leave some, and look again
+/// later. Bytes are those of blocks of the classes. One thread at a time.
+class trim_times {
+ public:
+  explicit trim_times(std::size_t max_cached_bytes) noexcept : max_cached_bytes_{max_cached_bytes} {}
+
+  /// How much a trim that the limit asks for leaves: far below the limit, so that trims are as seldom as
+  /// their cost wants.
+  [[nodiscard]] std::size_t target_bytes() const noexcept { return max_cached_bytes_ / 2; }
+  /// A trim was done, and so much was live then.
+  void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
+
+  /// With more than so much cached it is time to trim: the limit, or less if slabs that the last trim could
+  /// not give back may be all free by then, because half of what was live is freed. Half each time, so that
+  /// all such trims cost as much as a few.
+  [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
+                                   std::size_t stranded_bytes) const noexcept {
+    if (stranded_bytes == 0 || live_at_trim_ == 0) return max_cached_bytes_;
+    const std::size_t free_then = cached_bytes + live_bytes;  // were everything freed
+    return std::min(max_cached_bytes_, free_then - std::min(free_then, live_at_trim_ / 2 + 1));
+  }
+
+ private:
+  std::size_t max_cached_bytes_;
+  std::size_t live_at_trim_ = 0;
+};
+
+}  // namespace tidemark::detail
