@@ -353,6 +353,16 @@ TEST_F(cuda_event, it_is_done_when_its_device_is_lost) {
   device.run_all();
 }
 
+TEST_F(cuda_event, it_is_not_done_where_the_driver_refuses_to_tell) {
+  const cuda::stream queue{device};
+  const cuda::event point{queue, device};
+  for (const status refusal : {status::capture_unsupported, status::captured_event, status::not_permitted}) {
+    device.fail_next("cuEventQuery", refusal);
+    EXPECT_FALSE(point.done());
+  }
+  device.run_all();
+}
+
 TEST_F(cuda_event, moving_hands_the_event_on) {
   static_assert(!std::is_copy_constructible_v<cuda::event> && !std::is_copy_assignable_v<cuda::event>);
   static_assert(std::is_nothrow_move_constructible_v<cuda::event> &&

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tidemark/cuda/cuda_error.hpp>
+#include <tidemark/cuda/detail/event_result.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/reuse_fence.hpp>
 
@@ -40,8 +41,9 @@ class event {
 
   /// Puts it behind all work that is on `stream` now. @throws cuda_error; it is where it was then.
   void record(stream_handle stream) { require(*driver_, "cuEventRecord", driver_->record(handle_, stream)); }
-  /// Whether the work before it has ended, or its device is lost: nothing runs there any more then.
-  [[nodiscard]] bool done() const noexcept { return driver_->query(handle_) != status::not_ready; }
+  /// Whether the work before it has ended, or its device is lost: nothing runs there any more then. Where the
+  /// driver refuses to tell, as it does during a capture, it is not.
+  [[nodiscard]] bool done() const noexcept { return detail::shows_end_of_work(driver_->query(handle_)); }
   /// Returns when the work before it has ended. @throws cuda_error of that work, too.
   void wait() const { require(*driver_, "cuEventSynchronize", driver_->synchronize(handle_)); }
 
