@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/block_resource.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
-#include <tidemark/detail/align.hpp>
 #include <tidemark/detail/block_report.hpp>
 #include <tidemark/violation.hpp>
 
@@ -49,14 +48,26 @@ void* block_resource<Kind>::allocate(std::size_t bytes, std::size_t align) {
     throw std::invalid_argument("block_resource '" + std::string(name_) + "': alignment " +
                                 std::to_string(align) + " is not a power of two");
   }
-  const std::size_t padding = align > driver_block_alignment ? align - driver_block_alignment : 0;
-  const std::size_t least = std::max<std::size_t>(bytes, 1);
-  std::uintptr_t taken = 0;
-  const bool can_be = least <= std::numeric_limits<std::ptrdiff_t>::max() - padding;
-  const status given = can_be ? detail::allocate_block(Kind, *driver_, device_, least + padding, taken)
-                              : status::out_of_memory;
-  if (given != status::success) {
+  try {
+    const std::uintptr_t block = ask(bytes, align);
+    counter_.handed_out(bytes);
+    return reinterpret_cast<void*>(block);
+  } catch (...) {
     counter_.refused();
+    throw;
+  }
+}
+
+template <block_kind Kind>
+std::uintptr_t block_resource<Kind>::ask(std::size_t bytes, std::size_t align) {
+  const bool is_over_aligned = align > driver_block_alignment;
+  detail::over_aligned::record record;
+  if (is_over_aligned) record = detail::over_aligned::make_record();
+  const std::size_t room = detail::over_aligned::room(bytes, align);
+  std::uintptr_t block = 0;
+  const status given =
+      room != 0 ? detail::allocate_block(Kind, *driver_, device_, room, block) : status::out_of_memory;
+  if (given != status::success) {
     const std::size_t used = counter_.used_bytes();
     detail::require_memory(*driver_, detail::allocating_call(Kind), given,
                            {.resource = name_,
@@ -67,54 +78,34 @@ void* block_resource<Kind>::allocate(std::size_t bytes, std::size_t align) {
                             .reserved_bytes = used,
                             .largest_bytes = free_bytes(Kind, *driver_, device_)});
   }
-  const std::uintptr_t block = tidemark::detail::align_up(taken, align);
-  record(block, taken, bytes, align);
-  counter_.handed_out(bytes);
-  return reinterpret_cast<void*>(block);
-}
-
-template <block_kind Kind>
-void block_resource<Kind>::record(std::uintptr_t block, std::uintptr_t taken, std::size_t bytes,
-                                  std::size_t align) {
-  try {
-    const std::scoped_lock lock{mutex_};
-    if (block != taken) taken_.emplace(block, taken);
-    if constexpr (check_level >= 1) {
-      try {
-        ledger_.add(reinterpret_cast<void*>(block), {bytes, align});
-      } catch (...) {
-        taken_.erase(block);
-        throw;
-      }
+  if (is_over_aligned) block = over_aligned_.part_of(block, align, std::move(record));
+  if constexpr (check_level >= 1) {
+    try {
+      const std::scoped_lock lock{mutex_};
+      ledger_.add(reinterpret_cast<void*>(block), {bytes, align});
+    } catch (...) {
+      give_back(block, bytes, align);
+      throw;
     }
-  } catch (...) {
-    counter_.refused();
-    give_back(taken, bytes);
-    throw;
   }
+  return block;
 }
 
 template <block_kind Kind>
 void block_resource<Kind>::deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
   if (block == nullptr && bytes == 0) return;
-  auto taken = reinterpret_cast<std::uintptr_t>(block);
-  {
+  if constexpr (check_level >= 1) {
     const std::scoped_lock lock{mutex_};
-    if constexpr (check_level >= 1) {
-      if (!ledger_.remove("block_resource", name_, block, bytes, align)) return;
-    }
-    if (const auto found = taken_.find(taken); found != taken_.end()) {
-      taken = found->second;
-      taken_.erase(found);
-    }
+    if (!ledger_.remove("block_resource", name_, block, bytes, align)) return;
   }
   counter_.given_back(bytes);
-  give_back(taken, bytes);
+  give_back(reinterpret_cast<std::uintptr_t>(block), bytes, align);
 }
 
 template <block_kind Kind>
-void block_resource<Kind>::give_back(std::uintptr_t taken, std::size_t bytes) noexcept {
-  const status freed = detail::free_block(Kind, *driver_, device_, taken);
+void block_resource<Kind>::give_back(std::uintptr_t block, std::size_t bytes, std::size_t align) noexcept {
+  if (align > driver_block_alignment) block = over_aligned_.block_of(block);
+  const status freed = detail::free_block(Kind, *driver_, device_, block);
   if (freed == status::success) return;
   detail::report_lost(*driver_, name_, detail::freeing_call(Kind), freed, bytes);
 }

@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory_resource>
 #include <mutex>
 
 #include <tidemark/cuda/block_kind.hpp>
+#include <tidemark/cuda/detail/over_aligned.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/detail/block_ledger.hpp>
 #include <tidemark/detail/usage_counter.hpp>
@@ -79,8 +79,8 @@ class block_resource final : public std::pmr::memory_resource {
   [[nodiscard]] device_number device() const noexcept { return device_; }
 
  private:
-  void record(std::uintptr_t block, std::uintptr_t taken, std::size_t bytes, std::size_t align);
-  void give_back(std::uintptr_t taken, std::size_t bytes) noexcept;
+  [[nodiscard]] std::uintptr_t ask(std::size_t bytes, std::size_t align);
+  void give_back(std::uintptr_t block, std::size_t bytes, std::size_t align) noexcept;
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
@@ -93,9 +93,9 @@ class block_resource final : public std::pmr::memory_resource {
   char const* name_;
   tidemark::detail::usage_counter counter_;
 
-  std::mutex mutex_;                                // for what follows
-  tidemark::detail::block_ledger ledger_;           // what is handed out
-  std::map<std::uintptr_t, std::uintptr_t> taken_;  // the driver's block, where it begins before ours
+  detail::over_aligned over_aligned_;
+  std::mutex mutex_;                       // for what follows
+  tidemark::detail::block_ledger ledger_;  // what is handed out
 };
 
 extern template class block_resource<block_kind::device>;
