@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/device_cache.hpp>
+
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <tidemark/byte_cap.hpp>
+#include <tidemark/cuda/detail/capturing.hpp>
+#include <tidemark/cuda/detail/event_result.hpp>
+#include <tidemark/cuda/detail/on_device.hpp>
+#include <tidemark/out_of_memory.hpp>
+#include <tidemark/warning.hpp>
+
+#include "refusal.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
+constexpr std::size_t limit_by_default = 1 * GiB;
+constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
+device_cache_options completed(device_cache_options options, cuda::driver& driver) {
+  if (options.device < 0) {
+    cuda::detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
+                                 {.resource = options.name, .largest_bytes = nobody_knows});
+  }
+  if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
+  if (!options.cached_bytes_max) {
+    const byte_cap limit = mib_cap_from_environment(limit_variable, limit_by_default);
+    options.cached_bytes_max = limit.bytes;
+    if (!limit.warning.empty()) {
+      detail::report_warning(warning_kind::refused_setting, limit_variable, "%s", limit.warning.c_str());
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+device_cache::device_cache(device_cache_options const& options, cuda::driver& driver)
+    : driver_{&driver},
+      options_{completed(options, driver)},
+      events_{driver, options_.stream, options_.bookkeeping},
+      cache_{options_of_cache()} {}
+
+device_cache::~device_cache() = default;
+
+// Makes the upstream, too, if there is none.
+reuse_cache_options device_cache::options_of_cache() {
+  if (options_.upstream == nullptr) {
+    own_.emplace(cuda::memory_pool_options{.device = options_.device,
+                                           .release_threshold_bytes = options_.release_threshold_bytes},
+                 cuda::async_resource_options{
+                     .stream = options_.stream, .device = options_.device, .name = options_.name},
+                 options_.bookkeeping, *driver_);
+    options_.upstream = &*own_;
+  }
+  return {
+      .cached_bytes_max = *options_.cached_bytes_max,
+      .bucket_blocks_max = options_.bucket_blocks_max,
+      .reuse = reuse_order::oldest,
+      .eviction = eviction_order::largest,
+      .relief = {.call = [](void* cache) noexcept { return static_cast<device_cache*>(cache)->relieve(); },
+                 .context = this},
+      .name = options_.name,
+      .upstream = options_.upstream,
+      .bookkeeping = options_.bookkeeping};
+}
+
+void* device_cache::allocate(std::size_t bytes, std::size_t align) {
+  try {
+    return cache_.allocate(bytes, aligned(align));
+  } catch (out_of_memory const& refusal) {
+    refuse(bytes, align, refusal.report().because);
+  } catch (std::bad_alloc const&) {
+    refuse(bytes, align, "");
+  }
+}
+
+void device_cache::refuse(std::size_t bytes, std::size_t align, char const* because) const {
+  const reuse_cache_stats now = stats();
+  const cuda::detail::on_device here{*driver_, options_.device};
+  throw out_of_memory{{.resource = options_.name,
+                       .requested_bytes = bytes,
+                       .alignment = align,
+                       .used_bytes = now.used_bytes,
+                       .committed_bytes = now.held_bytes,
+                       .reserved_bytes = now.held_bytes,
+                       .largest_bytes = cuda::detail::free_bytes(*driver_),
+                       .because = because}};
+}
+
+// The ladder. All is drained, because what the driver lacks may be one large piece. The stream is waited for,
+// and not the device: what was drained is free when the stream has come there, and other streams' captures
+// and work are nobody's business here.
+bool device_cache::relieve() noexcept {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::may_be_capturing(*driver_, options_.stream)) return false;
+  (void)cache_.collect(true);
+  (void)driver_->synchronize(options_.stream);
+  if (own_) own_->trim();
+  return true;
+}
+
+void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
+                              cuda::stream_handle last_used_on) noexcept {
+  if (block == nullptr) return;
+  reuse_fence fence;
+  if (last_used_on != options_.stream) fence = fence_behind(last_used_on);
+  cache_.deallocate_after(block, bytes, aligned(align), std::move(fence));
+}
+
+// Without an event the thread waits, and where that is refused, or would invalidate a capture, for the device.
+reuse_fence device_cache::fence_behind(cuda::stream_handle other) noexcept {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::is_capturing(*driver_, other)) return fence_of_device();
+  if (std::optional<reuse_fence> fence = events_.record(other)) return std::move(*fence);
+  if (cuda::detail::shows_end_of_work(driver_->synchronize(other))) return {};
+  return fence_of_device();
+}
+
+// For work that no event can be put behind: nobody knows when it ends, but that it has when the device has
+// been waited for.
+reuse_fence device_cache::fence_of_device() noexcept {
+  static constexpr reuse_fence::functions calls{
+      .done = [](void*) noexcept { return false; },
+      .wait = [](void* cache) noexcept { (void)static_cast<device_cache*>(cache)->driver_->synchronize(); },
+      .destroy = nullptr};
+  return {calls, this};
+}
+
+std::size_t device_cache::collect(bool force) noexcept {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::may_be_capturing(*driver_, options_.stream)) return 0;
+  return cache_.collect(force);
+}
+
+}  // namespace tidemark
