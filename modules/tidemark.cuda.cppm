@@ -3,6 +3,7 @@
 /// CUDA: where device memory comes from, arenas and pools of it, streams and events, and the driver's calls.
 module;
 
+#include <tidemark/cuda/async_resource.hpp>
 #include <tidemark/cuda/block_kind.hpp>
 #include <tidemark/cuda/block_memory.hpp>
 #include <tidemark/cuda/block_resource.hpp>
@@ -10,8 +11,13 @@ module;
 #include <tidemark/cuda/capture_backend.hpp>
 #include <tidemark/cuda/cuda_error.hpp>
 #include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/cuda/device_cache.hpp>
+#include <tidemark/cuda/device_cache_options.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/device_pool_options.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/event.hpp>
+#include <tidemark/cuda/memory_pool.hpp>
 #include <tidemark/cuda/status.hpp>
 #include <tidemark/cuda/stream.hpp>
 #include <tidemark/cuda/virtual_memory.hpp>
@@ -24,6 +30,12 @@ export namespace tidemark {
 using tidemark::device_arena;
 using tidemark::managed_arena;
 using tidemark::pinned_arena;
+
+// Caches and pools
+using tidemark::device_cache;
+using tidemark::device_cache_options;
+using tidemark::device_pool;
+using tidemark::device_pool_options;
 
 // Errors
 using tidemark::cuda_error;
@@ -55,6 +67,8 @@ using tidemark::cuda::system_driver;
 using tidemark::cuda::capture_backend;
 
 // Where memory comes from
+using tidemark::cuda::async_resource;
+using tidemark::cuda::async_resource_options;
 using tidemark::cuda::basic_block_memory;
 using tidemark::cuda::block_kind;
 using tidemark::cuda::block_resource;
@@ -64,6 +78,8 @@ using tidemark::cuda::device_resource;
 using tidemark::cuda::driver_block_alignment;
 using tidemark::cuda::managed_memory;
 using tidemark::cuda::managed_resource;
+using tidemark::cuda::memory_pool;
+using tidemark::cuda::memory_pool_options;
 using tidemark::cuda::pinned_memory;
 using tidemark::cuda::pinned_resource;
 using tidemark::cuda::virtual_memory;
