@@ -13,19 +13,11 @@
 #include <tidemark/units.hpp>
 
 #include "arena_subjects.hpp"
-#include "fake_device.hpp"
+#include "touchable_device.hpp"
 
 namespace tidemark::test {
 
-/// A fake device as the supply of a subject.
-struct touchable_device {
-  fake_device device{{.capacity_bytes = 64 * MiB, .granularity_bytes = 16 * KiB, .touchable = true}};
-
-  std::size_t& calls = device.calls;
-  std::size_t& fail_from = device.fail_from;
-  std::size_t& fail_count = device.fail_count;
-  std::size_t& outstanding = device.outstanding;
-};
+using touchable_device = touchable_device_of<64 * MiB>;
 
 /// A device's memory in one range.
 struct device_arena_subject : arena_subject<device_arena> {

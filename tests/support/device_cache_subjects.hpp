@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caches and pools of a device, and what they stand on, as subjects of the conformance suite and of the
+// model tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/cuda/async_resource.hpp>
+#include <tidemark/cuda/device_cache.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/event.hpp>
+#include <tidemark/cuda/memory_pool.hpp>
+#include <tidemark/cuda/stream.hpp>
+#include <tidemark/units.hpp>
+
+#include "recording_supply.hpp"
+#include "touchable_device.hpp"
+
+namespace tidemark::test {
+
+/// What the subjects here have in common: a device that runs out.
+class subject_of_a_device {
+ public:
+  using supply_type = touchable_device_of<1 * MiB>;
+  static constexpr std::size_t largest = 256 * KiB;
+  static constexpr std::size_t capacity = 1 * MiB;
+  static constexpr std::size_t failing_rounds =
+      60;  // for each call that fails once, on a device that is slow
+
+ protected:
+  explicit subject_of_a_device(supply_type& supply)
+      : device_{supply.device}, stream_{supply.stream}, other_{supply.other} {}
+
+  fake_device& device_;
+  cuda::stream_handle stream_;
+  cuda::stream_handle other_;
+};
+
+/// The driver's stream-ordered allocator.
+class async_resource_subject : public subject_of_a_device {
+ public:
+  static constexpr std::size_t reused_bytes_max = 0;  // nothing is kept
+  static constexpr std::size_t reused_align_max = 0;
+
+  explicit async_resource_subject(supply_type& supply) : subject_of_a_device{supply} {}
+
+  cuda::async_resource& resource() { return blocks_; }
+  void recycle() { device_.run(stream_); }
+  void check() const {}
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const resource_stats stats = blocks_.stats();
+    return {stats.allocations, stats.deallocations, stats.used_blocks,
+            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
+  }
+
+ private:
+  cuda::memory_pool pool_{{}, device_};
+  cuda::async_resource blocks_{pool_, stream_, device_};
+};
+
+/// The cache whose blocks only its own stream uses.
+class device_cache_subject : public subject_of_a_device {
+ public:
+  explicit device_cache_subject(supply_type& supply, device_cache_options const& limits = {})
+      : subject_of_a_device{supply}, cache_{with_stream(limits), device_} {}
+
+  device_cache& resource() { return cache_; }
+  void recycle() { device_.run(stream_); }
+  void check() const {
+    if (++checks_ % 32 == 0) cache_.check_invariants();
+  }
+  // Without what is kept: a request that fails gives that back before it asks again.
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const reuse_cache_stats stats = cache_.stats();
+    return {stats.allocations, stats.deallocations, stats.used_blocks,
+            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
+  }
+
+ protected:
+  [[nodiscard]] device_cache_options with_stream(device_cache_options options) const {
+    options.stream = stream_;
+    return options;
+  }
+
+  device_cache cache_;
+
+ private:
+  mutable std::size_t checks_ = 0;
+};
+
+/// So little may be kept that blocks go to the driver all the time.
+struct tight_device_cache_subject : device_cache_subject {
+  static constexpr std::size_t reused_bytes_max = 0;
+  static constexpr std::size_t reused_align_max = 0;
+  explicit tight_device_cache_subject(supply_type& supply)
+      : device_cache_subject{supply, {.bucket_blocks_max = 2, .cached_bytes_max = 8 * KiB}} {}
+};
+
+/// Each block is given back while another stream uses it, whose work runs some calls later.
+class shared_device_cache_subject : public device_cache_subject {
+ public:
+  static constexpr std::size_t reused_bytes_max = 0;  // a round may begin while work of the last one goes on
+  static constexpr std::size_t reused_align_max = 0;
+
+  explicit shared_device_cache_subject(supply_type& supply) : device_cache_subject{supply} {}
+
+  std::pmr::memory_resource& resource() { return shared_; }
+  void recycle() { device_.run_all(); }
+
+ private:
+  class shared_resource final : public std::pmr::memory_resource {
+   public:
+    shared_resource(device_cache& cache, fake_device& device, cuda::stream_handle other)
+        : cache_{cache}, device_{device}, other_{other} {}
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override { return cache_.allocate(bytes, align); }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      cache_.deallocate(block, bytes, align, other_);
+      if (++deallocations_ % 7 == 0) device_.run(other_);
+    }
+    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+      return this == &other;
+    }
+
+    device_cache& cache_;
+    fake_device& device_;
+    cuda::stream_handle other_;
+    std::size_t deallocations_ = 0;
+  };
+
+  shared_resource shared_{cache_, device_, other_};
+};
+
+/// The pool on blocks of the driver.
+class device_pool_subject : public subject_of_a_device {
+ public:
+  static constexpr std::size_t reused_bytes_max = 40'000;
+  static constexpr std::size_t reused_align_max = 256;
+
+  explicit device_pool_subject(supply_type& supply, device_pool_options options = {.slab_bytes = 64 * KiB})
+      : subject_of_a_device{supply}, pool_{with_stream(options), device_} {}
+
+  device_pool& resource() { return pool_; }
+  void recycle() {}
+  void check() {
+    if (++checks_ % 32 == 0) pool_.check_invariants();
+  }
+  // Without what is free: a request that fails gives that back before it asks again.
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const pool_stats stats = pool_.stats();
+    return {stats.allocations,     stats.deallocations,   stats.pool_hits,        stats.pool_misses,
+            stats.bytes_allocated, stats.bytes_requested, stats.peak_cached_bytes};
+  }
+
+ protected:
+  device_pool pool_;
+
+ private:
+  [[nodiscard]] device_pool_options with_stream(device_pool_options options) const {
+    options.stream = stream_;
+    return options;
+  }
+
+  std::size_t checks_ = 0;
+};
+
+/// So little may be kept that slabs go back all the time; each time that nothing is handed out, the rest
+/// does.
+struct tight_device_pool_subject : device_pool_subject {
+  static constexpr std::size_t reused_bytes_max = 0;
+  static constexpr std::size_t reused_align_max = 0;
+  explicit tight_device_pool_subject(supply_type& supply)
+      : device_pool_subject{
+            supply, {.largest_pooled_bytes = 8 * KiB, .slab_bytes = 8 * KiB, .max_cached_bytes = 12 * KiB}} {}
+  void recycle() { pool_.clear(); }
+};
+
+/// The pool on memory of the host, which fails where it is told to.
+class hosted_device_pool_subject {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 8 * MiB;
+  static constexpr std::size_t capacity = 0;
+  static constexpr std::size_t reused_bytes_max = 40'000;
+  static constexpr std::size_t reused_align_max = 256;
+
+  explicit hosted_device_pool_subject(supply_type& upstream)
+      : pool_{{.slab_bytes = 64 * KiB, .upstream = &upstream}, device_} {}
+
+  device_pool& resource() { return pool_; }
+  void recycle() {}
+  void check() {
+    if (++checks_ % 32 == 0) pool_.check_invariants();
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const pool_stats stats = pool_.stats();
+    return {stats.allocations, stats.deallocations, stats.bytes_allocated, stats.bytes_requested};
+  }
+
+ private:
+  fake_device device_;
+  device_pool pool_;
+  std::size_t checks_ = 0;
+};
+
+}  // namespace tidemark::test
