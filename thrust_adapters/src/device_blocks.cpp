@@ -177,8 +177,7 @@ char const* device_blocks::broken_invariant() noexcept {
       last_end = each.first + each.blocks * of.block_bytes;
       blocks += each.blocks;
     }
-    if (of.begin != places_[i].data() || static_cast<std::size_t>(of.end - of.begin) != blocks)
-      return "end == begin + blocks in slabs";
+    if (of.begin != places_[i].data() || of.end != of.begin + blocks) return "end == begin + blocks in slabs";
     if (!count_free(i)) return "a free block is one of a slab of its class";
     for (slab const& each : slabs_[i]) {
       if (each.free > each.blocks) return "free blocks of a slab <= its blocks";

@@ -106,15 +106,18 @@ bool device_cache::relieve() noexcept {
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
                               cuda::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
-  if (last_used_on == options_.stream) return deallocate(block, bytes, align);
-  const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::is_capturing(*driver_, last_used_on))
-    return cache_.deallocate_after(block, bytes, aligned(align), fence_of_device());
-  if (std::optional<reuse_fence> fence = events_.record(last_used_on))
-    return cache_.deallocate_after(block, bytes, aligned(align), std::move(*fence));
   reuse_fence fence;
-  if (!cuda::detail::shows_end_of_work(driver_->synchronize(last_used_on))) fence = fence_of_device();
+  if (last_used_on != options_.stream) fence = fence_behind(last_used_on);
   cache_.deallocate_after(block, bytes, aligned(align), std::move(fence));
+}
+
+// Without an event the thread waits, and where that is refused, or would invalidate a capture, for the device.
+reuse_fence device_cache::fence_behind(cuda::stream_handle other) noexcept {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::is_capturing(*driver_, other)) return fence_of_device();
+  if (std::optional<reuse_fence> fence = events_.record(other)) return std::move(*fence);
+  if (cuda::detail::shows_end_of_work(driver_->synchronize(other))) return {};
+  return fence_of_device();
 }
 
 // For work that no event can be put behind: nobody knows when it ends, but that it has when the device has

@@ -79,7 +79,10 @@ void* device_pool::allocate_slow(std::size_t bytes, std::size_t align) {
 }
 
 void device_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align, given result) noexcept {
-  if (result == given::not_served) return deallocate_large(block, bytes, align);
+  if (result == given::not_served) {
+    deallocate_large(block, bytes, align);
+    return;
+  }
   if (result == given::all_free) {
     detail::report_violation(
         violation_kind::bad_deallocate, name(),

@@ -142,6 +142,7 @@ class device_cache final : public std::pmr::memory_resource {
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool relieve() noexcept;
+  [[nodiscard]] reuse_fence fence_behind(cuda::stream_handle other) noexcept;
   [[nodiscard]] reuse_fence fence_of_device() noexcept;
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
