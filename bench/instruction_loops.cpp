@@ -97,6 +97,29 @@ void large_pairs(std::size_t n, std::size_t live) {
   });
 }
 
+// ---- graph arenas -----------------------------------------------------------------------------------------
+
+/// Blocks of 256 bytes at addresses that nobody touches.
+void graph_allocations(std::size_t n) {
+  graph_arena made{byte_range{0x1'0000'0000, n * 256}};
+  graph_arena& arena = *hidden(&made);
+  turn(n, [&] { use(arena.allocate(hidden(std::size_t{256}))); });
+}
+
+/// A block allocated and the oldest freed, with that many in use.
+void graph_pairs(std::size_t n, std::size_t live) {
+  graph_arena made{byte_range{0x1'0000'0000, (n + live) * 256}};
+  graph_arena& arena = *hidden(&made);
+  std::vector<void*> blocks(live);
+  for (void*& block : blocks) block = arena.allocate(256);
+  std::size_t i = 0;
+  turn(n, [&] {
+    arena.deallocate(blocks[i], hidden(std::size_t{256}));
+    use(blocks[i] = arena.allocate(hidden(std::size_t{256})));
+    i = i + 1 < live ? i + 1 : 0;
+  });
+}
+
 /// An epoch in which that many blocks are allocated and reclaimed, on an arena.
 void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   epoch_resource memory{&upstream};
@@ -417,6 +440,9 @@ int main(int count, char** arguments) {
   } else if (is("detector_off")) require_operands(n);
   else if (is("buffer_access_detector_off")) access_buffer(n, true);
   else if (is("buffer_access_unasked")) access_buffer(n, false);
+  else if (is("graph_allocate")) graph_allocations(n);
+  else if (is("graph_pair_of_64")) graph_pairs(n, 64);
+  else if (is("graph_pair_of_8192")) graph_pairs(n, 8192);
   else if (is("pool_pair_64")) pool_pairs(n, 1);
   else if (is("pool_pair_64_of_50000_free")) pool_pairs(n, 50'000);
   else if (is("pool_large_pair_of_50")) large_pairs(n, 50);

@@ -85,6 +85,23 @@ void test(benchmark::State& state) {
   allocate_batches(state, &tested);
 }
 
+/// No adaptor of telemetry, but like them in what a program that captures nothing now pays for it.
+void switch_outside_captures(benchmark::State& state) {
+  batch_resource upstream;
+  capture_switch program{&upstream};
+  allocate_batches(state, &program);
+}
+
+/// The same while a graph lives whose arena it knows.
+void switch_after_a_capture(benchmark::State& state) {
+  batch_resource upstream;
+  capture_switch program{&upstream};
+  graph_arena arena{byte_range{.begin = 0x1'0000'0000, .size = 1 * MiB}};
+  program.install_arena(arena);
+  program.clear_arena();
+  allocate_batches(state, &program);
+}
+
 /// What a pair costs with these files: two events.
 void trace_to(benchmark::State& state, trace_log_options const& files) {
   batch_resource upstream;
@@ -106,6 +123,8 @@ BENCHMARK(limit)->Name("telemetry/limit");
 BENCHMARK(no_upstream)->Name("telemetry/expect_no_upstream");
 BENCHMARK(tracking)->Name("telemetry/tracking");
 BENCHMARK(test)->Name("telemetry/test");
+BENCHMARK(switch_outside_captures)->Name("telemetry/capture_switch");
+BENCHMARK(switch_after_a_capture)->Name("telemetry/capture_switch_after_a_capture");
 BENCHMARK(trace_csv)->Name("telemetry/trace_csv");
 BENCHMARK(trace_both)->Name("telemetry/trace_both");
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <span>
 #include <type_traits>
@@ -183,6 +184,36 @@ TEST(module, an_importer_can_use_every_adaptor) {
   const resource_stats stats = counted.pop_counters();
   EXPECT_EQ(stats.allocations, 2u);
   EXPECT_EQ(stats.used_bytes, 0u);
+}
+
+TEST(module, an_importer_can_capture_a_graph) {
+  using namespace tidemark;
+  const auto body = [](std::pmr::memory_resource& memory, std::vector<int>& in, std::vector<int>& out) {
+    std::pmr::vector<int> twice{&memory};
+    for (const int x : in) twice.push_back(2 * x);
+    out.assign(twice.begin(), twice.end());
+  };
+  std::vector<int> in{1, 2, 3}, out;
+  const graph_layout layout = rehearse([&](std::pmr::memory_resource& memory) { body(memory, in, out); },
+                                       std::pmr::new_delete_resource());
+  capture_switch program{capture_switch_options{.without_arena = frozen_policy::refuse, .name = "imported"}};
+  host_backend host;
+  {
+    captured_graph<std::vector<int>, std::vector<int>> graph =
+        capture(host, program, std::make_unique<graph_arena>(layout, &program), in, std::vector<int>{}, body);
+    graph.launch(graph_stream{});
+    EXPECT_EQ(graph.outputs(), (std::vector<int>{2, 4, 6}));
+    EXPECT_EQ(graph.arena().layout(), layout);
+    EXPECT_EQ(graph.arena().stats().used_blocks, 0u);
+  }
+  EXPECT_EQ(program.stats().used_blocks, 0u);
+  EXPECT_THROW(
+      (void)capture(host, std::make_unique<graph_arena>(layout, nullptr), std::vector<int>{}, out, body),
+      layout_mismatch);
+  program.freeze();
+  EXPECT_THROW((void)unique_block(&program, 16), allocator_frozen);
+  const baked_blocks baked = program.unfreeze();
+  EXPECT_EQ(baked.size(), 0u);
 }
 
 TEST(module, an_importer_can_use_epochs) {

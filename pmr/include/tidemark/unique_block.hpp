@@ -28,7 +28,8 @@ class [[nodiscard]] unique_block {
   /// An empty one.
   unique_block() noexcept = default;
   /// A block of `memory`; null: the default resource. @throws what the resource throws.
-  unique_block(std::pmr::memory_resource* memory, std::size_t bytes, std::size_t align = default_alignment)
+  [[nodiscard]] unique_block(std::pmr::memory_resource* memory, std::size_t bytes,
+                             std::size_t align = default_alignment)
       : memory_{memory != nullptr ? memory : std::pmr::get_default_resource()},
         block_{memory_->allocate(bytes, align)},
         bytes_{bytes},
