@@ -4,19 +4,23 @@
 // graph that a device launches.
 #include <cuda_runtime.h>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <exception>
+#include <future>
 #include <memory>
+#include <memory_resource>
+#include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <tidemark/cuda/block_resource.hpp>
 #include <tidemark/cuda/capture.hpp>
 #include <tidemark/cuda/cuda_error.hpp>
 #include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/cuda/event.hpp>
 #include <tidemark/cuda/stream.hpp>
 #include <tidemark/cuda/virtual_memory.hpp>
 #include <tidemark/tidemark.hpp>
@@ -45,106 +49,131 @@ __global__ void launch_graph(cudaGraphExec_t graph) { cudaGraphLaunch(graph, cud
 
 // ---- which calls each mode refuses ------------------------------------------------------------------------
 
-/// Addresses, memory behind the first half of them, and a handle without a mapping.
-struct mapped_memory {
-  mapped_memory() {
+/// What the calls in question are made with, and what they get. All of it is made before a capture and given
+/// back after it, so that what a mode makes of a call is not what it makes of the one that undoes it.
+struct prepared {
+  prepared() {
     cuda::require(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
     cuda::require(driver(), "cuMemAddressReserve", driver().reserve(2 * unit, 0, range));
+    cuda::require(driver(), "cuMemAddressReserve", driver().reserve(unit, 0, unused_range));
     cuda::require(driver(), "cuMemCreate", driver().create(0, unit, mapped));
-    cuda::require(driver(), "cuMemMap", driver().map({range.begin, unit}, mapped));
+    cuda::require(driver(), "cuMemMap", driver().map(first_half(), mapped));
+    first_is_mapped = true;
     cuda::require(driver(), "cuMemCreate", driver().create(0, unit, spare));
     cuda::require(driver(), "cuMemAlloc", driver().allocate(unit, block));
+    cuda::require(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
     cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+    recorded.record(other);
+    other.synchronize();
   }
-  mapped_memory(mapped_memory const&) = delete;
-  mapped_memory& operator=(mapped_memory const&) = delete;
+  prepared(prepared const&) = delete;
+  prepared& operator=(prepared const&) = delete;
   // Whatever the call in question did or did not do.
-  ~mapped_memory() {
-    (void)driver().unmap({range.begin, unit});
-    (void)driver().unmap({range.begin + unit, unit});
-    (void)driver().release(mapped);
-    (void)driver().release(spare);
-    (void)driver().free_reservation(range);
-    (void)driver().free(block);
-    (void)driver().destroy_pool(pool);
+  ~prepared() {
+    if (first_is_mapped) (void)driver().unmap(first_half());
+    if (second_is_mapped) (void)driver().unmap(second_half());
+    for (const cuda::physical_handle handle : {mapped, spare, got_handle}) {
+      if (handle != 0) (void)driver().release(handle);
+    }
+    for (const byte_range each : {range, unused_range, got_range}) {
+      if (!each.empty()) (void)driver().free_reservation(each);
+    }
+    for (const std::uintptr_t each : {block, got_block}) {
+      if (each != 0) (void)driver().free(each);
+    }
+    for (const std::uintptr_t each : {pinned, got_pinned}) {
+      if (each != 0) (void)driver().free_pinned(each);
+    }
+    if (pool != nullptr) (void)driver().destroy_pool(pool);
+    if (got_event != nullptr) (void)driver().destroy_event(got_event);
     (void)cudaGetLastError();
   }
 
+  [[nodiscard]] byte_range first_half() const { return {range.begin, unit}; }
+  [[nodiscard]] byte_range second_half() const { return {range.begin + unit, unit}; }
+
   std::size_t unit = 0;
-  byte_range range;
+  byte_range range, unused_range;  // nothing is ever mapped in the second
+  bool first_is_mapped = false, second_is_mapped = false;
   cuda::physical_handle mapped = 0, spare = 0;
-  std::uintptr_t block = 0;
+  std::uintptr_t block = 0, pinned = 0;
   cuda::pool_handle pool = nullptr;
+  cuda::stream other;
+  cuda::event recorded;  // on `other`, before the capture
+  // What the calls in question get.
+  byte_range got_range;
+  cuda::physical_handle got_handle = 0;
+  std::uintptr_t got_block = 0, got_pinned = 0;
+  cuda::event_handle got_event = nullptr;
 };
+
+/// Notes what a call has taken away, where it has. @return the call's result.
+template <class Thing>
+status gone(status result, Thing& thing) {
+  if (result == status::success) thing = Thing{};
+  return result;
+}
 
 struct question {
   char const* call;
-  status (*ask)(mapped_memory&);
+  status (*ask)(prepared&);
 };
 
 constexpr question questions[] = {
-    {"cuMemAddressReserve",
-     [](mapped_memory& m) {
-       byte_range range;
-       const status result = driver().reserve(m.unit, 0, range);
-       if (result == status::success) (void)driver().free_reservation(range);
+    {"cuMemAddressReserve", [](prepared& p) { return driver().reserve(p.unit, 0, p.got_range); }},
+    {"cuMemAddressFree",
+     [](prepared& p) { return gone(driver().free_reservation(p.unused_range), p.unused_range); }},
+    {"cuMemCreate", [](prepared& p) { return driver().create(0, p.unit, p.got_handle); }},
+    {"cuMemRelease", [](prepared& p) { return gone(driver().release(p.spare), p.spare); }},
+    {"cuMemMap",
+     [](prepared& p) {
+       const status result = driver().map(p.second_half(), p.spare);
+       p.second_is_mapped = result == status::success;
        return result;
      }},
-    {"cuMemCreate",
-     [](mapped_memory& m) {
-       cuda::physical_handle handle = 0;
-       const status result = driver().create(0, m.unit, handle);
-       if (result == status::success) (void)driver().release(handle);
-       return result;
-     }},
-    {"cuMemMap", [](mapped_memory& m) { return driver().map({m.range.begin + m.unit, m.unit}, m.spare); }},
-    {"cuMemSetAccess", [](mapped_memory& m) { return driver().allow_access({m.range.begin, m.unit}, 0); }},
-    {"cuMemUnmap", [](mapped_memory& m) { return driver().unmap({m.range.begin, m.unit}); }},
-    {"cuMemAlloc",
-     [](mapped_memory& m) {
-       std::uintptr_t block = 0;
-       const status result = driver().allocate(m.unit, block);
-       if (result == status::success) (void)driver().free(block);
-       return result;
-     }},
-    {"cuMemFree",
-     [](mapped_memory& m) {
-       const status result = driver().free(m.block);
-       if (result == status::success) m.block = 0;
-       return result;
-     }},
-    {"cuMemHostAlloc",
-     [](mapped_memory& m) {
-       std::uintptr_t block = 0;
-       const status result = driver().allocate_pinned(m.unit, block);
-       if (result == status::success) (void)driver().free_pinned(block);
-       return result;
-     }},
-    {"cuMemPoolTrimTo", [](mapped_memory& m) { return driver().trim_pool(m.pool, 0); }},
+    {"cuMemSetAccess", [](prepared& p) { return driver().allow_access(p.first_half(), 0); }},
+    {"cuMemUnmap", [](prepared& p) { return gone(driver().unmap(p.first_half()), p.first_is_mapped); }},
+    {"cuMemAlloc", [](prepared& p) { return driver().allocate(p.unit, p.got_block); }},
+    {"cuMemAllocManaged", [](prepared& p) { return driver().allocate_managed(p.unit, p.got_block); }},
+    {"cuMemFree", [](prepared& p) { return gone(driver().free(p.block), p.block); }},
+    {"cuMemHostAlloc", [](prepared& p) { return driver().allocate_pinned(p.unit, p.got_pinned); }},
+    {"cuMemFreeHost", [](prepared& p) { return gone(driver().free_pinned(p.pinned), p.pinned); }},
+    {"cuMemPoolTrimTo", [](prepared& p) { return driver().trim_pool(p.pool, 0); }},
     {"cuMemGetInfo",
-     [](mapped_memory&) {
+     [](prepared&) {
        cuda::memory_info info;
        return driver().memory(info);
      }},
-    {"cuEventCreate",
-     [](mapped_memory&) {
-       cuda::event_handle event = nullptr;
-       const status result = driver().create_event(event);
-       if (result == status::success) (void)driver().destroy_event(event);
-       return result;
-     }},
-    {"cuCtxSynchronize", [](mapped_memory&) { return driver().synchronize(); }},
+    {"cuEventCreate", [](prepared& p) { return driver().create_event(p.got_event); }},
+    {"cuEventQuery", [](prepared& p) { return driver().query(p.recorded); }},
+    {"cuEventSynchronize", [](prepared& p) { return driver().synchronize(p.recorded); }},
+    {"cuStreamSynchronize", [](prepared& p) { return driver().synchronize(p.other); }},
+    {"cuCtxSynchronize", [](prepared&) { return driver().synchronize(); }},
 };
 
 /// What a call answers while a stream captures, and whether the capture survives it.
 std::string answer_in_capture(question const& asked, cuda::capture_mode mode, bool by_another_thread) {
-  mapped_memory memory;
+  prepared things;
   cuda::stream stream;
-  cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(stream, mode));
   status result = status::success;
-  const auto ask = [&] { result = asked.ask(memory); };
-  if (by_another_thread) std::thread{ask}.join();
-  else ask();
+  std::promise<bool> may_ask;  // false: there is no capture
+  std::promise<status> is_ready;
+  std::thread another;
+  if (by_another_thread) {
+    // Its device is current before the capture begins, so that the call in question is its first in it.
+    another = std::thread{[&, go = may_ask.get_future()]() mutable {
+      is_ready.set_value(driver().make_current(0));
+      if (go.get()) result = asked.ask(things);
+    }};
+  }
+  status begun = by_another_thread ? is_ready.get_future().get() : status::success;
+  if (begun == status::success) begun = driver().begin_capture(stream, mode);
+  if (by_another_thread) {
+    may_ask.set_value(begun == status::success);
+    another.join();
+  }
+  cuda::require(driver(), "cuStreamBeginCapture", begun);
+  if (!by_another_thread) result = asked.ask(things);
   cuda::graph_handle graph = nullptr;
   const status ended = driver().end_capture(stream, graph);
   if (ended == status::success) (void)driver().destroy_graph(graph);
@@ -155,6 +184,9 @@ std::string answer_in_capture(question const& asked, cuda::capture_mode mode, bo
 
 void which_calls_each_mode_refuses() {
   std::puts("## Calls while a stream captures\n");
+  std::puts(
+      "Events and streams that are waited for are others than the one that captures, and have no work "
+      "left.\n");
   std::puts(
       "| call | global | global, another thread | thread-local | thread-local, another thread | relaxed |");
   std::puts("|---|---|---|---|---|---|");
@@ -172,26 +204,84 @@ void which_calls_each_mode_refuses() {
 
 // ---- whether unmapping waits ------------------------------------------------------------------------------
 
-double unmap_ms(bool device_is_busy) {
-  mapped_memory memory;
+__global__ void fill(std::size_t n, float* x) {
+  const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+  if (i < n) x[i] = 1.0f;
+}
+
+/// A kernel of `stream` writes all of it, and has ended.
+void use(byte_range memory, cuda::stream const& stream) {
+  const std::size_t n = memory.size / sizeof(float);
+  fill<<<static_cast<unsigned int>((n + 255) / 256), 256, 0, stream.get()>>>(
+      n, reinterpret_cast<float*>(memory.begin));
+  require(cudaGetLastError(), "fill");
+  stream.synchronize();
+}
+
+struct unmapping {
+  double taken_ms;
+  bool waited;  ///< the other stream's work had ended when the call returned
+};
+
+/// Times `unmap`, while another stream is busy for about half a second or while nothing runs.
+template <class Unmap>
+unmapping timed(bool device_is_busy, Unmap unmap) {
   cuda::stream other;
+  spin<<<1, 1, 0, other.get()>>>(1);  // the first launch of a kernel loads it, which may wait, too
+  require(cudaGetLastError(), "spin");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   if (device_is_busy) {
-    spin<<<1, 1, 0, other.get()>>>(1'000'000'000);  // about half a second
+    spin<<<1, 1, 0, other.get()>>>(1'000'000'000);
     require(cudaGetLastError(), "spin");
   }
   const auto begin = std::chrono::steady_clock::now();
-  cuda::require(driver(), "cuMemUnmap", driver().unmap({memory.range.begin, memory.unit}));
+  unmap();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  const cudaError_t now = cudaStreamQuery(other.get());
+  if (now != cudaErrorNotReady) require(now, "cudaStreamQuery");
+  (void)cudaGetLastError();
   other.synchronize();
-  return taken.count();
+  return {taken.count(), now == cudaSuccess};
+}
+
+/// The driver's call, of memory that a kernel has used.
+unmapping unmap_used(bool device_is_busy) {
+  prepared memory;
+  cuda::stream own;
+  cuda::require(driver(), "cuMemSetAccess", driver().allow_access(memory.first_half(), 0));
+  use(memory.first_half(), own);
+  return timed(device_is_busy, [&] {
+    cuda::require(driver(), "cuMemUnmap", driver().unmap(memory.first_half()));
+    memory.first_is_mapped = false;
+  });
+}
+
+/// What the library makes of it: an arena, whose own stream has no work left, gives its memory back.
+unmapping trim_used(bool device_is_busy) {
+  constexpr std::size_t bytes = 64 * MiB;
+  cuda::stream own;
+  device_arena memory{cuda::virtual_memory{{.stream = own}}, {.reserve = 2 * bytes, .name = "trimmed"}};
+  {
+    basic_arena_scope scope{memory};
+    use({reinterpret_cast<std::uintptr_t>(memory.allocate(bytes)), bytes}, own);
+  }
+  return timed(device_is_busy, [&] {
+    if (memory.trim() == 0) throw std::runtime_error{"the arena gave nothing back"};
+  });
 }
 
 void whether_unmapping_waits_for_the_device() {
   std::puts("## Does cuMemUnmap wait for work that does not use the memory?\n");
-  const double idle = unmap_ms(false), busy = unmap_ms(true);
-  std::printf("device idle: %.3f ms; another stream busy for about 500 ms: %.3f ms: it %s.\n\n", idle, busy,
-              busy > 100 ? "waits" : "does not wait");
+  std::puts("| | device idle, ms | another stream busy for about 500 ms, ms | waits for it |");
+  std::puts("|---|---|---|---|");
+  const auto row = [](char const* what, unmapping (*ask)(bool)) {
+    const unmapping idle = ask(false), busy = ask(true);
+    std::printf("| %s | %.3f | %.3f | %s |\n", what, idle.taken_ms, busy.taken_ms,
+                busy.waited ? "yes" : "no");
+  };
+  row("`cuMemUnmap`", unmap_used);
+  row("`device_arena::trim`", trim_used);
+  std::puts("");
 }
 
 // ---- graphs and memory that comes and goes ----------------------------------------------------------------
