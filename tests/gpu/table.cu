@@ -3,13 +3,16 @@
 // tables as they go into docs/gpu.md.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <memory_resource>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/cuda/block_resource.hpp>
@@ -178,6 +181,10 @@ void table_of_mappings() {
     cuda::stream stream;
     cuda::virtual_memory memory{{.stream = stream, .handle_bytes = handle_bytes}};
     const byte_range range = memory.reserve(total, total);
+    if (range.empty()) {
+      throw std::runtime_error{std::string{"512 MiB of addresses could not be reserved: "} +
+                               (*memory.refusal() != '\0' ? memory.refusal() : "there are none left")};
+    }
     std::vector<double> maps, unmaps;
     for (int i = 0; i < rounds; ++i) {
       bool done = true;
