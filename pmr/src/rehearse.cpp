@@ -53,7 +53,7 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
 }
 
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
-  if (!blocks_.remove(kind, name, block, bytes, align)) return;
+  if (block == nullptr || !blocks_.remove(kind, name, block, bytes, align)) return;
   if (memory_ != nullptr) memory_->deallocate(block, bytes, at_least_a_granule(align));
 }
 

@@ -87,7 +87,8 @@ class fake_calls : public supply {
   };
 
   static bool is_of_captures(std::string_view name) {
-    return name == "cuStreamBeginCapture" || name == "cuStreamEndCapture" || name == "cuStreamIsCapturing";
+    return name == "cuStreamBeginCapture" || name == "cuStreamEndCapture" || name == "cuStreamIsCapturing" ||
+           name == "cuThreadExchangeStreamCaptureMode";
   }
 
   std::map<std::string, std::size_t, std::less<>> counts_;

@@ -141,15 +141,26 @@ class fake_captures {
   /// What the modes of captures say of an unsafe call by this thread.
   status refuse_unsafe() {
     status result = status::success;
+    const auto exchanged = modes_.find(std::this_thread::get_id());
+    const cuda::capture_mode here_mode =
+        exchanged == modes_.end() ? cuda::capture_mode::global : exchanged->second;
+    if (here_mode == cuda::capture_mode::relaxed) return result;
     for (auto const& each : captures_) {
       const bool ours = each->thread == std::this_thread::get_id();
       const bool concerned =
-          ours ? each->mode != cuda::capture_mode::relaxed : each->mode == cuda::capture_mode::global;
+          ours ? each->mode != cuda::capture_mode::relaxed
+               : each->mode == cuda::capture_mode::global && here_mode == cuda::capture_mode::global;
       if (!concerned) continue;
       const status here = violate(*each, status::capture_unsupported);
       if (result != status::capture_unsupported) result = here;
     }
     return result;
+  }
+  /// The calling thread's own mode, which is global until it is exchanged.
+  void exchange_mode(cuda::capture_mode& mode) {
+    cuda::capture_mode& here =
+        modes_.try_emplace(std::this_thread::get_id(), cuda::capture_mode::global).first->second;
+    std::swap(here, mode);
   }
   /// Refuses to synchronise a device of which a stream is capturing, whatever the mode.
   status refuse_synchronization(cuda::device_number device) {
@@ -323,6 +334,7 @@ class fake_captures {
 
   fake_memory& memory_;
   std::vector<std::shared_ptr<fake_capture>> captures_;  // that have not ended
+  std::map<std::thread::id, cuda::capture_mode> modes_;
   std::map<cuda::graph_handle, std::shared_ptr<fake_graph>> graphs_;
   std::map<cuda::executable_handle, std::shared_ptr<fake_executable>> executables_;
   std::map<std::uintptr_t, std::shared_ptr<fake_graph_block>> live_;  // that launches allocated

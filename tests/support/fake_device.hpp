@@ -379,6 +379,12 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
+  status exchange_capture_mode(cuda::capture_mode& mode) noexcept override {
+    return give_back("cuThreadExchangeStreamCaptureMode", [&] {
+      captures_.exchange_mode(mode);
+      return status::success;
+    });
+  }
   status node_count(cuda::graph_handle graph, std::size_t& nodes) noexcept override {
     return call("cuGraphGetNodes", [&] {
       const auto asked = captures_.graph(graph);

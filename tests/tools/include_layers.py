@@ -54,7 +54,7 @@ LAYERS = [
                 "cuda/detail/capturing.hpp",
                 "cuda/detail/event_result.hpp",
                 "cuda/detail/event_stock.hpp",
-                "cuda/detail/on_device.hpp"]),
+                "cuda/detail/on_device.hpp", "cuda/detail/relaxed_mode.hpp"]),
     ("device memory", ["cuda/block_kind.hpp",
                        "cuda/block_memory.hpp",
                        "cuda/block_resource.hpp",

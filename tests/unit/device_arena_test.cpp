@@ -377,7 +377,7 @@ TEST(device_arena, memory_of_a_scope_ended_after_an_event_is_used_again_only_beh
   const test::noting_work reader{device, other, {address(block), unit}};
   const cuda::event read{other, device};
   EXPECT_EQ(calls_of(device, [&] { scope.end_after(read); }),
-            (call_names{"cuCtxGetDevice", "cuStreamWaitEvent"}));
+            (call_names{"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamWaitEvent"}));
   EXPECT_FALSE(scope);
   EXPECT_FALSE(reader.has_run) << "nobody waits here";
 

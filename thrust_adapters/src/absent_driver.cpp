@@ -48,6 +48,7 @@ class absent_driver final : public driver {
   status begin_capture(stream_handle, capture_mode) noexcept override { return none; }
   status end_capture(stream_handle, graph_handle&) noexcept override { return none; }
   status is_capturing(stream_handle, bool&) noexcept override { return none; }
+  status exchange_capture_mode(capture_mode&) noexcept override { return none; }
   status node_count(graph_handle, std::size_t&) noexcept override { return none; }
   status instantiate(graph_handle, executable_handle&) noexcept override { return none; }
   status launch(executable_handle, stream_handle) noexcept override { return none; }

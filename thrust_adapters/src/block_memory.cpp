@@ -6,6 +6,7 @@
 
 #include <tidemark/cuda/cuda_error.hpp>
 
+#include "behind_event.hpp"
 #include "driver_block.hpp"
 #include "refusal.hpp"
 
@@ -38,8 +39,7 @@ void basic_block_memory<Kind>::release(byte_range range) noexcept {
 
 template <block_kind Kind>
 void basic_block_memory<Kind>::wait_before_reuse(event_handle event) noexcept {
-  // Where it fails, the work before the event has failed, or its device is lost.
-  (void)driver_->synchronize(event);
+  detail::require_waited(*driver_, detail::name_of(Kind), detail::wait_for(*driver_, event));
 }
 
 template class basic_block_memory<block_kind::device>;

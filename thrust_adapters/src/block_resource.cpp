@@ -93,7 +93,7 @@ std::uintptr_t block_resource<Kind>::ask(std::size_t bytes, std::size_t align) {
 
 template <block_kind Kind>
 void block_resource<Kind>::deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
-  if (block == nullptr && bytes == 0) return;
+  if (block == nullptr) return;
   if constexpr (check_level >= 1) {
     const std::scoped_lock lock{mutex_};
     if (!ledger_.remove("block_resource", name_, block, bytes, align)) return;

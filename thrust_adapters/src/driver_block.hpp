@@ -7,6 +7,7 @@
 
 #include <tidemark/cuda/block_kind.hpp>
 #include <tidemark/cuda/detail/on_device.hpp>
+#include <tidemark/cuda/detail/relaxed_mode.hpp>
 #include <tidemark/cuda/driver.hpp>
 
 namespace tidemark::cuda::detail {
@@ -41,9 +42,10 @@ constexpr char const* freeing_call(block_kind kind) noexcept {
   }
   return driver.allocate(bytes, block);
 }
-/// Takes it back.
+/// Takes it back, during a capture too.
 [[nodiscard]] inline status free_block(block_kind kind, driver& driver, device_number device,
                                        std::uintptr_t block) noexcept {
+  const relaxed_mode freeing{driver};
   // Without its device current the driver knows the block all the same, by its address.
   const on_device here{driver, device};
   return kind == block_kind::pinned ? driver.free_pinned(block) : driver.free(block);

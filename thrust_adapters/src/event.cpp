@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/event.hpp>
 
+#include "behind_event.hpp"
+
 namespace tidemark::cuda {
 
 reuse_fence event::as_fence() && {
@@ -9,7 +11,7 @@ reuse_fence event::as_fence() && {
       .wait =
           [](void* state) noexcept {
             auto const& guarding = *static_cast<event*>(state);
-            (void)guarding.driver_->synchronize(guarding.handle_);
+            (void)detail::wait_for(*guarding.driver_, guarding.handle_);
           },
       .destroy = [](void* state) noexcept { delete static_cast<event*>(state); }};
   return {calls, new event{std::move(*this)}};

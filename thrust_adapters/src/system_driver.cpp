@@ -208,6 +208,12 @@ class real_driver final : public driver {
     if (result == status::success) capturing = now != CU_STREAM_CAPTURE_STATUS_NONE;
     return result;
   }
+  status exchange_capture_mode(capture_mode& mode) noexcept override {
+    auto exchanged = static_cast<CUstreamCaptureMode>(mode);
+    const status result = thread_exchange_mode_(&exchanged);
+    if (result == status::success) mode = static_cast<capture_mode>(exchanged);
+    return result;
+  }
   status node_count(graph_handle graph, std::size_t& nodes) noexcept override {
     return graph_get_nodes_(graph, nullptr, &nodes);
   }
@@ -280,6 +286,8 @@ class real_driver final : public driver {
   entry<decltype(::cuStreamBeginCapture)> stream_begin_capture_{"cuStreamBeginCapture"};
   entry<decltype(::cuStreamEndCapture)> stream_end_capture_{"cuStreamEndCapture"};
   entry<decltype(::cuStreamIsCapturing)> stream_is_capturing_{"cuStreamIsCapturing"};
+  entry<decltype(::cuThreadExchangeStreamCaptureMode)> thread_exchange_mode_{
+      "cuThreadExchangeStreamCaptureMode"};
   entry<decltype(::cuGraphGetNodes)> graph_get_nodes_{"cuGraphGetNodes"};
   entry<decltype(::cuGraphInstantiateWithFlags)> graph_instantiate_{"cuGraphInstantiateWithFlags"};
   entry<decltype(::cuGraphLaunch)> graph_launch_{"cuGraphLaunch"};

@@ -12,6 +12,7 @@
 #include <tidemark/detail/align.hpp>
 #include <tidemark/violation.hpp>
 
+#include "behind_event.hpp"
 #include "refusal.hpp"
 
 namespace tidemark::cuda {
@@ -161,9 +162,7 @@ void virtual_memory::resume() {
 
 void virtual_memory::wait_before_reuse(event_handle event) noexcept {
   const detail::on_device here{*driver_, device_};
-  if (here.result() == status::success && driver_->wait(stream_, event) == status::success) return;
-  // Where this fails too, the work before the event has failed, or its device is lost.
-  (void)driver_->synchronize(event);
+  detail::require_waited(*driver_, resource_name, detail::wait_behind(*driver_, stream_, event));
 }
 
 // Whether memory may be mapped and unmapped now.

@@ -45,7 +45,7 @@ concept capturable = std::invocable<Body&, std::pmr::memory_resource&, Inputs&, 
 template <class Inputs, class Outputs>
 class captured_graph {
  public:
-  /// Launches it on the stream that it was captured on. @throws what the backend throws; `launch_count` has
+  /// Launches it on the stream that it was captured on, which must be there still. @throws what the backend throws; `launch_count` has
   /// not changed then.
   void launch() { launch(the_parts().stream); }
   /// Launches it behind what is on `stream`. @throws as above.

@@ -34,7 +34,7 @@ class capture_switch;
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse(body);          // how much memory does it need?
-/// graph_arena memory{layout, &device_memory};          // exactly so much
+/// graph_arena memory{layout, &device};                 // exactly so much, of a cuda::device_resource
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
 /// It makes no call to its upstream or to a device between its construction and its destruction, and never

@@ -26,7 +26,7 @@ enum class violation_kind {
   upstream_use,     ///< memory was asked of an upstream that was to be left alone (`expect_no_upstream`)
   late_deallocate,  ///< a block was given back after its epoch had reclaimed it (level 2)
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
-  open_capture,     ///< a resource was destroyed while its stream was capturing
+  open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
   lost_output,      ///< a file could not be written, and nobody asked whether it was (`trace_log`)
 };
 

@@ -66,7 +66,7 @@ class block_resource final : public std::pmr::memory_resource {
   /// reason; std::invalid_argument if `align` is not a power of two. Nothing has changed then.
   [[nodiscard, gnu::returns_nonnull]] void* allocate(std::size_t bytes,
                                                      std::size_t align = default_alignment);
-  /// Gives a block back; null with 0 bytes is none. Of one that was not handed out so level 1 reports
+  /// Gives a block back; null is none. Of one that was not handed out so level 1 reports
   /// `violation_kind::bad_deallocate`, and nothing is done. If the driver refuses, the block is lost until
   /// the process ends: a warning.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept;

@@ -15,6 +15,8 @@ namespace tidemark {
 struct stream_capture_options {
   /// What is refused of the program meanwhile: see `cuda::capture_backend`.
   cuda::capture_mode mode = cuda::capture_mode::thread_local_;
+  /// The stream's device; -1: the one that is current.
+  cuda::device_number device = -1;
   /// The driver's calls; null: `cuda::default_driver()`.
   cuda::driver* driver = nullptr;
 };
@@ -23,9 +25,10 @@ struct stream_capture_options {
 /// and does not run. `body` allocates its temporaries from the arena, which makes no call to the driver.
 ///
 /// ```cpp
-/// graph_layout const layout = rehearse([&](auto& memory) { body(memory, x, y); }, &device_pool);  // a real run
-/// auto step = capture(stream, std::make_unique<graph_arena>(layout, &device_memory), std::move(x), std::move(y),
-///                     body);
+/// device_pool pool{{.stream = stream}};
+/// cuda::device_resource device;
+/// graph_layout const layout = rehearse([&](auto& memory) { body(memory, x, y); }, &pool);  // a real run
+/// auto step = capture(stream, std::make_unique<graph_arena>(layout, &device), std::move(x), std::move(y), body);
 /// for (int i = 0; i < 1000; ++i) step.launch();
 /// ```
 /// @throws as `capture_with`; besides cuda_error, and empty_capture where body put nothing on the stream. In
@@ -35,7 +38,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  cuda::capture_backend backend{stream, options.mode,
+  cuda::capture_backend backend{stream, options.mode, options.device,
                                 options.driver != nullptr ? *options.driver : cuda::default_driver()};
   return capture_with(backend, nullptr, std::move(arena), std::move(inputs), std::move(outputs),
                       std::forward<Body>(body), stream);
@@ -46,7 +49,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  cuda::capture_backend backend{stream, options.mode,
+  cuda::capture_backend backend{stream, options.mode, options.device,
                                 options.driver != nullptr ? *options.driver : cuda::default_driver()};
   return capture_with(backend, &memory, std::move(arena), std::move(inputs), std::move(outputs),
                       std::forward<Body>(body), stream);

@@ -22,9 +22,10 @@ class capture_backend final : public graph_backend {
   /// @param stream to be captured; not the default stream, which CUDA cannot capture
   /// @param mode what is refused of the program while the capture goes on. By default unsafe calls of the
   /// capturing thread: a capture is a matter of one thread in tidemark, and others go on as ever.
+  /// @param device of the stream; -1: the one that is current when the capture begins
   explicit capture_backend(stream_handle stream, capture_mode mode = capture_mode::thread_local_,
-                           driver& driver = default_driver()) noexcept
-      : stream_{stream}, mode_{mode}, driver_{&driver} {}
+                           device_number device = -1, driver& driver = default_driver()) noexcept
+      : stream_{stream}, mode_{mode}, device_{device}, driver_{&driver} {}
 
   [[nodiscard]] bool supports_capture() const noexcept override { return true; }
   /// @throws cuda_error, for instance of a stream that captures already.
@@ -37,6 +38,7 @@ class capture_backend final : public graph_backend {
  private:
   stream_handle stream_;
   capture_mode mode_;
+  device_number device_;
   driver* driver_;
 };
 

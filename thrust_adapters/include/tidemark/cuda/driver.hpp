@@ -159,6 +159,9 @@ class driver {
   [[nodiscard]] virtual status end_capture(stream_handle stream, graph_handle& graph) noexcept = 0;
   /// `cuStreamIsCapturing`: whether the stream captures, also a capture that was invalidated.
   [[nodiscard]] virtual status is_capturing(stream_handle stream, bool& capturing) noexcept = 0;
+  /// `cuThreadExchangeStreamCaptureMode`: what captures forbid the calling thread is what `mode` says from here
+  /// on; `mode` becomes what it was. `relaxed`: nothing, whatever else captures and how.
+  [[nodiscard]] virtual status exchange_capture_mode(capture_mode& mode) noexcept = 0;
   /// `cuGraphGetNodes`: how many there are.
   [[nodiscard]] virtual status node_count(graph_handle graph, std::size_t& nodes) noexcept = 0;
   /// `cuGraphInstantiate`.
