@@ -217,6 +217,18 @@ TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) 
   }
 }
 
+TEST_F(device_cache_test, without_a_name_it_has_the_one_of_the_options) {
+  device_cache cache{{.stream = stream, .name = nullptr}, device};
+  EXPECT_STREQ(cache.name(), "device_cache");
+  EXPECT_STREQ(cache.stats().name, "device_cache");
+  try {
+    (void)cache.allocate(2 * GiB);
+    ADD_FAILURE() << "it was served";
+  } catch (out_of_memory const& refusal) {
+    EXPECT_STREQ(refusal.report().resource, "device_cache");
+  }
+}
+
 TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
   const device_cache cache{{.stream = stream, .release_threshold_bytes = 7 * MiB}, device};
   EXPECT_EQ(device.release_threshold(cache.pool()), 7 * MiB);

@@ -466,6 +466,14 @@ TEST_F(device_pool_test, a_slab_that_nothing_can_have_is_refused_in_numbers_and_
   pool.check_invariants();
 }
 
+TEST_F(device_pool_test, without_a_name_it_has_the_one_of_the_options) {
+  const device_pool pool{with({.name = nullptr}), device};
+  EXPECT_STREQ(pool.name(), "device_pool");
+  EXPECT_STREQ(pool.stats().name, "device_pool");
+  EXPECT_THROW((device_pool{{.largest_pooled_bytes = 17 * GiB, .name = nullptr}, device}),
+               std::invalid_argument);
+}
+
 TEST_F(device_pool_test, no_deallocation_needs_memory_for_a_record) {
   recording_resource bookkeeping;
   device_pool_options options = with({.slab_bytes = 64 * KiB});

@@ -12,6 +12,7 @@
 #include <tidemark/out_of_memory.hpp>
 #include <tidemark/warning.hpp>
 
+#include "complete_name.hpp"
 #include "refusal.hpp"
 
 namespace tidemark {
@@ -21,6 +22,7 @@ constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_by_default = 1 * GiB;
 constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
 device_cache_options completed(device_cache_options options, cuda::driver& driver) {
+  cuda::detail::complete_name(options);
   if (options.device < 0) {
     cuda::detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
                                  {.resource = options.name, .largest_bytes = nobody_knows});

@@ -14,6 +14,7 @@
 #include <tidemark/out_of_memory.hpp>
 
 #include "behind_event.hpp"
+#include "complete_name.hpp"
 #include "refusal.hpp"
 
 namespace tidemark {
@@ -25,6 +26,7 @@ constexpr char const* slab_too_large = "slabs of slab_bytes are more than any re
 
 device_pool_options completed(device_pool_options options, cuda::driver& driver) {
   using classes = cuda::detail::device_classes;
+  cuda::detail::complete_name(options);
   if (options.largest_pooled_bytes > classes::bytes_max) {
     throw std::invalid_argument("device_pool '" + std::string{options.name} + "': largest_pooled_bytes is " +
                                 std::to_string(options.largest_pooled_bytes) +
