@@ -287,6 +287,14 @@ TEST(async_resource, without_a_pool_it_is_refused) {
   EXPECT_THROW((cuda::async_resource{{.pool = nullptr}, device}), std::invalid_argument);
 }
 
+TEST(async_resource, without_a_name_it_has_the_one_of_the_options) {
+  fake_device device;
+  const cuda::memory_pool pool{{}, device};
+  const cuda::async_resource memory{{.pool = pool, .name = nullptr}, device};
+  EXPECT_STREQ(memory.name(), "async_resource");
+  EXPECT_THROW((cuda::async_resource{{.pool = nullptr, .name = nullptr}, device}), std::invalid_argument);
+}
+
 TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   fake_device device{{.devices = 2}};
   cuda::memory_pool pool{{.device = 1}, device};

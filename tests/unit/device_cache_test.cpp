@@ -217,6 +217,18 @@ TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) 
   }
 }
 
+TEST_F(device_cache_test, without_a_name_it_has_the_one_of_the_options) {
+  device_cache cache{{.stream = stream, .name = nullptr}, device};
+  EXPECT_STREQ(cache.name(), "device_cache");
+  EXPECT_STREQ(cache.stats().name, "device_cache");
+  try {
+    (void)cache.allocate(2 * GiB);
+    ADD_FAILURE() << "it was served";
+  } catch (out_of_memory const& refusal) {
+    EXPECT_STREQ(refusal.report().resource, "device_cache");
+  }
+}
+
 TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
   const device_cache cache{{.stream = stream, .release_threshold_bytes = 7 * MiB}, device};
   EXPECT_EQ(device.release_threshold(cache.pool()), 7 * MiB);
@@ -288,7 +300,7 @@ TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
 
 TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and_no_event_is_left) {
   test::recording_resource bookkeeping;
-  cuda::detail::event_stock stock{device, stream, &bookkeeping};
+  cuda::detail::event_stock stock{device, 0, stream, &bookkeeping};
   bookkeeping.fail_from = bookkeeping.calls;
   bookkeeping.fail_count = test::supply::never;
   std::vector<reuse_fence> fences;
@@ -371,6 +383,85 @@ TEST_F(device_cache_test, its_destructor_waits_for_what_is_pending) {
   }
   EXPECT_EQ(device.count("cuEventSynchronize"), 1u);
   EXPECT_EQ(device.outstanding, 0u);
+}
+
+// ---- whatever device is current ---------------------------------------------------------------------------
+
+struct device_cache_elsewhere : ::testing::Test {
+  fake_device device{{.devices = 2}};
+  test::recording_resource upstream;
+
+  device_cache_elsewhere() { EXPECT_EQ(device.make_current(1), cuda::status::success); }
+  void leave() { ASSERT_EQ(device.make_current(0), cuda::status::success); }
+  [[nodiscard]] cuda::device_number current() {
+    cuda::device_number now = -1;
+    EXPECT_EQ(device.current_device(now), cuda::status::success);
+    return now;
+  }
+  static void work(void* done) { *static_cast<bool*>(done) = true; }
+};
+
+TEST_F(device_cache_elsewhere, its_destructor_waits_for_its_own_device) {
+  const cuda::stream stream{device};
+  const cuda::stream other{device};
+  bool done = false;
+  {
+    device_cache cache{{.stream = stream, .device = 1, .upstream = &upstream}, device};
+    void* const block = cache.allocate(4096);
+    ASSERT_EQ(device.launch_on_host(other, work, &done), cuda::status::success);
+    device.fail_next("cuEventCreate");
+    device.fail_next("cuStreamSynchronize", cuda::status::unknown);
+    cache.deallocate(block, 4096, 256, other);
+    leave();
+  }
+  EXPECT_TRUE(done);
+  EXPECT_EQ(current(), 0);
+}
+
+TEST_F(device_cache_elsewhere, a_block_that_there_is_no_record_for_waits_for_its_own_device) {
+  const cuda::stream stream{device};
+  const cuda::stream other{device};
+  test::recording_resource bookkeeping;
+  bool done = false;
+  device_cache cache{{.stream = stream, .device = 1, .upstream = &upstream, .bookkeeping = &bookkeeping},
+                     device};
+  void* const block = cache.allocate(4096);
+  ASSERT_EQ(device.launch_on_host(other, work, &done), cuda::status::success);
+  leave();
+  bookkeeping.fail_from = bookkeeping.calls;
+  bookkeeping.fail_count = test::supply::never;
+  device.fail_next("cuEventCreate");
+  device.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  cache.deallocate(block, 4096, 256, other);
+  EXPECT_EQ(upstream.outstanding, 0u) << "there was a record for it";
+  EXPECT_TRUE(done);
+  EXPECT_EQ(current(), 0);
+}
+
+TEST_F(device_cache_elsewhere, an_event_is_asked_with_its_own_device_current) {
+  const cuda::stream other{device};
+  cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+  const std::optional<reuse_fence> fence = stock.record(other);
+  ASSERT_TRUE(fence);
+  leave();
+  const std::size_t changes = device.count("cudaSetDevice");
+  EXPECT_FALSE(fence->done());
+  EXPECT_EQ(device.count("cudaSetDevice"), changes + 2) << "there and back";
+  EXPECT_EQ(current(), 0);
+}
+
+TEST_F(device_cache_elsewhere,
+       where_waiting_for_an_event_is_refused_the_default_stream_that_waits_is_its_own) {
+  const cuda::stream other{device};
+  cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+  const std::optional<reuse_fence> fence = stock.record(other);
+  ASSERT_TRUE(fence);
+  leave();
+  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  fence->wait();
+  EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
+  EXPECT_EQ(device.make_current(1), cuda::status::success);
+  EXPECT_EQ(device.pending(nullptr), 1u);
 }
 
 // ---- running out ------------------------------------------------------------------------------------------

@@ -421,10 +421,57 @@ TEST_F(device_pool_test, an_upstream_that_runs_out_gets_free_slabs_and_is_asked_
 TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused) {
   device_pool pool{with({}), device};
   const std::size_t calls = upstream.calls;
-  EXPECT_THROW((void)pool.allocate(std::numeric_limits<std::size_t>::max()), std::bad_alloc);
-  EXPECT_THROW((void)pool.allocate(std::numeric_limits<std::size_t>::max() / 2 + 1), std::bad_alloc);
+  EXPECT_THROW((void)pool.allocate(std::numeric_limits<std::size_t>::max()), out_of_memory);
+  EXPECT_THROW((void)pool.allocate(std::numeric_limits<std::size_t>::max() / 2 + 1), out_of_memory);
   EXPECT_EQ(upstream.calls, calls);
   EXPECT_EQ(pool.stats().allocations, 0u);
+}
+
+TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_in_numbers_and_nothing_goes_back) {
+  device_pool pool{with({.slab_bytes = 4096, .name = "gradients"}), device};
+  void* const block = pool.allocate(2048);
+  const pool_stats before = pool.stats();
+  try {
+    (void)pool.allocate(std::numeric_limits<std::size_t>::max(), 512);
+    ADD_FAILURE() << "it was served";
+  } catch (out_of_memory const& refusal) {
+    EXPECT_STREQ(refusal.report().resource, "gradients");
+    EXPECT_EQ(refusal.report().requested_bytes, std::numeric_limits<std::size_t>::max());
+    EXPECT_EQ(refusal.report().alignment, 512u);
+    EXPECT_EQ(refusal.report().used_bytes, 2048u);
+    EXPECT_EQ(refusal.report().committed_bytes, 4096u);
+    EXPECT_STREQ(refusal.report().because, "");
+  }
+  EXPECT_EQ(pool.stats().allocations, before.allocations);
+  EXPECT_EQ(pool.stats().pool_misses, before.pool_misses);
+  EXPECT_EQ(pool.stats().bytes_cached, before.bytes_cached) << "the free block stays where it is";
+  pool.check_invariants();
+  pool.deallocate(block, 2048);
+}
+
+TEST_F(device_pool_test, a_slab_that_nothing_can_have_is_refused_in_numbers_and_says_why) {
+  constexpr std::size_t endless = std::numeric_limits<std::size_t>::max();
+  device_pool pool{with({.slab_bytes = endless, .max_cached_bytes = endless, .name = "gradients"}), device};
+  const std::size_t calls = upstream.calls;
+  try {
+    (void)pool.allocate(1000);
+    ADD_FAILURE() << "it was served";
+  } catch (out_of_memory const& refusal) {
+    EXPECT_STREQ(refusal.report().resource, "gradients");
+    EXPECT_EQ(refusal.report().requested_bytes, 1000u);
+    EXPECT_NE(std::string{refusal.what()}.find("slab_bytes"), std::string::npos);
+  }
+  EXPECT_EQ(upstream.calls, calls);
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+  pool.check_invariants();
+}
+
+TEST_F(device_pool_test, without_a_name_it_has_the_one_of_the_options) {
+  const device_pool pool{with({.name = nullptr}), device};
+  EXPECT_STREQ(pool.name(), "device_pool");
+  EXPECT_STREQ(pool.stats().name, "device_pool");
+  EXPECT_THROW((device_pool{{.largest_pooled_bytes = 17 * GiB, .name = nullptr}, device}),
+               std::invalid_argument);
 }
 
 TEST_F(device_pool_test, no_deallocation_needs_memory_for_a_record) {

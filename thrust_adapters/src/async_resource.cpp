@@ -13,6 +13,7 @@
 #include <tidemark/out_of_memory.hpp>
 
 #include "behind_event.hpp"
+#include "complete_name.hpp"
 #include "refusal.hpp"
 
 namespace tidemark::cuda {
@@ -20,19 +21,23 @@ namespace {
 
 constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
 
-}  // namespace
-
-async_resource::async_resource(async_resource_options const& options, driver& driver)
-    : driver_{&driver}, options_{options} {
+async_resource_options completed(async_resource_options options, driver& driver) {
+  detail::complete_name(options);
   if (options.pool == nullptr) {
     throw std::invalid_argument("async_resource '" + std::string{options.name} +
                                 "': the pool is null; memory comes from a cuda::memory_pool");
   }
   if (options.device < 0) {
-    detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options_.device),
+    detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
                            {.resource = options.name, .largest_bytes = nobody_knows});
   }
+  return options;
 }
+
+}  // namespace
+
+async_resource::async_resource(async_resource_options const& options, driver& driver)
+    : driver_{&driver}, options_{completed(options, driver)} {}
 
 void* async_resource::allocate(std::size_t bytes, std::size_t align) {
   if (!std::has_single_bit(align)) {

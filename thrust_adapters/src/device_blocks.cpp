@@ -2,8 +2,6 @@
 #include <tidemark/cuda/detail/device_blocks.hpp>
 
 #include <algorithm>
-#include <limits>
-#include <new>
 #include <utility>
 
 namespace tidemark::cuda::detail {
@@ -41,8 +39,6 @@ void device_blocks::add_slab(std::size_t index, std::size_t blocks) {
   bucket const& of = buckets_[index];
   const auto stranded = static_cast<std::size_t>(of.floor - of.begin);
   const auto free = static_cast<std::size_t>(of.top - of.begin);
-  if (blocks > std::size_t{std::numeric_limits<std::ptrdiff_t>::max()} / of.block_bytes)
-    throw std::bad_alloc{};
   const std::size_t bytes = blocks * of.block_bytes;
   make_room(slabs_[index], 1);
   make_room(places_[index], blocks);

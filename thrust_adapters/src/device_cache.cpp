@@ -12,6 +12,7 @@
 #include <tidemark/out_of_memory.hpp>
 #include <tidemark/warning.hpp>
 
+#include "complete_name.hpp"
 #include "refusal.hpp"
 
 namespace tidemark {
@@ -21,6 +22,7 @@ constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_by_default = 1 * GiB;
 constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
 device_cache_options completed(device_cache_options options, cuda::driver& driver) {
+  cuda::detail::complete_name(options);
   if (options.device < 0) {
     cuda::detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
                                  {.resource = options.name, .largest_bytes = nobody_knows});
@@ -41,10 +43,14 @@ device_cache_options completed(device_cache_options options, cuda::driver& drive
 device_cache::device_cache(device_cache_options const& options, cuda::driver& driver)
     : driver_{&driver},
       options_{completed(options, driver)},
-      events_{driver, options_.stream, options_.bookkeeping},
+      events_{driver, options_.device, options_.stream, options_.bookkeeping},
       cache_{options_of_cache()} {}
 
-device_cache::~device_cache() = default;
+// What is given back to an upstream of the user's goes there with the cache's device current, too.
+device_cache::~device_cache() {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  (void)cache_.collect(true);
+}
 
 // Makes the upstream, too, if there is none.
 reuse_cache_options device_cache::options_of_cache() {
@@ -125,9 +131,14 @@ reuse_fence device_cache::fence_behind(cuda::stream_handle other) noexcept {
 reuse_fence device_cache::fence_of_device() noexcept {
   static constexpr reuse_fence::functions calls{
       .done = [](void*) noexcept { return false; },
-      .wait = [](void* cache) noexcept { (void)static_cast<device_cache*>(cache)->driver_->synchronize(); },
+      .wait = [](void* cache) noexcept { static_cast<device_cache*>(cache)->wait_for_device(); },
       .destroy = nullptr};
   return {calls, this};
+}
+
+void device_cache::wait_for_device() const noexcept {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  (void)driver_->synchronize();
 }
 
 std::size_t device_cache::collect(bool force) noexcept {

@@ -14,13 +14,19 @@
 #include <tidemark/out_of_memory.hpp>
 
 #include "behind_event.hpp"
+#include "complete_name.hpp"
 #include "refusal.hpp"
 
 namespace tidemark {
 namespace {
 
+constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t bytes_max{std::numeric_limits<std::ptrdiff_t>::max()};  // what no resource has more of
+constexpr char const* slab_too_large = "slabs of slab_bytes are more than any resource has";
+
 device_pool_options completed(device_pool_options options, cuda::driver& driver) {
   using classes = cuda::detail::device_classes;
+  cuda::detail::complete_name(options);
   if (options.largest_pooled_bytes > classes::bytes_max) {
     throw std::invalid_argument("device_pool '" + std::string{options.name} + "': largest_pooled_bytes is " +
                                 std::to_string(options.largest_pooled_bytes) +
@@ -28,9 +34,8 @@ device_pool_options completed(device_pool_options options, cuda::driver& driver)
   }
   options.largest_pooled_bytes = classes::bytes(classes::index_of(options.largest_pooled_bytes));
   if (options.device < 0) {
-    cuda::detail::require_memory(
-        driver, "cuCtxGetDevice", driver.current_device(options.device),
-        {.resource = options.name, .largest_bytes = std::numeric_limits<std::size_t>::max()});
+    cuda::detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
+                                 {.resource = options.name, .largest_bytes = nobody_knows});
   }
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   return options;
@@ -56,6 +61,19 @@ std::pmr::memory_resource* device_pool::own_or(std::pmr::memory_resource* upstre
                        *driver_);
 }
 
+// Without asking the upstream: free slabs would go back for nothing.
+void device_pool::refuse(std::size_t bytes, std::size_t align, char const* because) const {
+  const pool_stats now = stats();
+  throw out_of_memory{{.resource = options_.name,
+                       .requested_bytes = bytes,
+                       .alignment = align,
+                       .used_bytes = now.used_bytes,
+                       .committed_bytes = now.held_bytes,
+                       .reserved_bytes = now.held_bytes,
+                       .largest_bytes = nobody_knows,
+                       .because = because}};
+}
+
 // What is free may be what the upstream lacks: it goes back, and the upstream is asked once more.
 template <class Ask>
 auto device_pool::ask_upstream(Ask ask) {
@@ -71,7 +89,7 @@ void* device_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   if (!blocks_.serves(bytes, align)) return allocate_large(bytes, align);
   void* block = blocks_.take(bytes, align);
   if (block == nullptr) {
-    refill(cuda::detail::device_classes::index_of(bytes));
+    refill(bytes, align);
     block = blocks_.take(bytes, align);
   }
   note_cached();
@@ -97,19 +115,21 @@ void device_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t al
 
 // Puts blocks into an empty list: stranded ones, or those of a new slab, as many as the limit has room for
 // beside the one that is asked for.
-void device_pool::refill(std::size_t index) {
+void device_pool::refill(std::size_t bytes, std::size_t align) {
+  const std::size_t index = cuda::detail::device_classes::index_of(bytes);
   const std::size_t cached = blocks_.cached_bytes();
   const std::size_t room = options_.max_cached_bytes - std::min(cached, options_.max_cached_bytes);
   const std::size_t block_bytes = cuda::detail::device_classes::bytes(index);
   if (blocks_.take_stranded(index, detail::add_saturating(room, block_bytes)) > 0) return;
   const std::size_t fit = room / block_bytes + 1;
   const std::size_t blocks = std::clamp<std::size_t>(options_.slab_bytes / block_bytes, 1, fit);
+  if (blocks > bytes_max / block_bytes) refuse(bytes, align, slab_too_large);
   ask_upstream([&] { blocks_.add_slab(index, blocks); });
   ++misses_;
 }
 
 void* device_pool::allocate_large(std::size_t bytes, std::size_t align) {
-  if (bytes > std::size_t{std::numeric_limits<std::ptrdiff_t>::max()}) throw std::bad_alloc{};
+  if (bytes > bytes_max) refuse(bytes, align, "");
   void* const block = ask_upstream([&] { return options_.upstream->allocate(bytes, align); });
   try {
     large_.insert_or_assign(block, large_block{bytes, align});

@@ -5,6 +5,7 @@
 
 #include <tidemark/cuda/detail/capturing.hpp>
 #include <tidemark/cuda/detail/event_result.hpp>
+#include <tidemark/cuda/detail/on_device.hpp>
 
 namespace tidemark::cuda::detail {
 
@@ -68,10 +69,12 @@ void event_stock::give(entry& free) noexcept {
 }
 
 bool event_stock::is_done(entry const& asked) const noexcept {
+  const on_device here{*driver_, device_};
   return !may_be_capturing(*driver_, stream_) && shows_end_of_work(driver_->query(asked.event));
 }
 
 void event_stock::wait(entry const& awaited) const noexcept {
+  const on_device here{*driver_, device_};
   if (is_capturing(*driver_, stream_)) return;
   if (shows_end_of_work(driver_->synchronize(awaited.event))) return;
   (void)driver_->wait(stream_, awaited.event);

@@ -25,7 +25,7 @@ struct async_resource_options {
   stream_handle stream = nullptr;
   /// The stream's device; -1: the one that is current for the thread that makes the resource.
   device_number device = -1;
-  /// In messages and statistics; must outlive the resource and its exceptions.
+  /// In messages and statistics; null: the default. Must outlive the resource and its exceptions.
   char const* name = "async_resource";
 };
 

@@ -144,6 +144,7 @@ class device_cache final : public std::pmr::memory_resource {
   [[nodiscard]] bool relieve() noexcept;
   [[nodiscard]] reuse_fence fence_behind(cuda::stream_handle other) noexcept;
   [[nodiscard]] reuse_fence fence_of_device() noexcept;
+  void wait_for_device() const noexcept;
 
   void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {

@@ -35,7 +35,7 @@ struct device_cache_options {
   /// Where the cache's own records come from, which the host writes; null: `std::pmr::new_delete_resource()`.
   /// Must outlive the cache. It is called under the cache's locks and must not call back.
   std::pmr::memory_resource* bookkeeping = nullptr;
-  /// In messages and statistics; must outlive the cache and its exceptions.
+  /// In messages and statistics; null: the default. Must outlive the cache and its exceptions.
   char const* name = "device_cache";
 };
 

@@ -80,8 +80,9 @@ class device_pool final : public std::pmr::memory_resource {
   /// @param bytes may be 0: the block is then as good as one of the smallest class, and differs from all
   /// others.
   /// @param align a power of two.
-  /// @throws what the upstream throws, after giving back what is free and asking once more; std::bad_alloc
-  /// for sizes beyond PTRDIFF_MAX. Nothing is handed out then, and the pool can be used as before.
+  /// @throws what the upstream throws, after giving back what is free and asking once more; out_of_memory,
+  /// with the pool's own numbers, for sizes and for slabs beyond PTRDIFF_MAX. Nothing is handed out then, and
+  /// the pool can be used as before.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
@@ -159,7 +160,8 @@ class device_pool final : public std::pmr::memory_resource {
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   void before_use(char const* operation) const noexcept;
-  void refill(std::size_t index);
+  void refill(std::size_t bytes, std::size_t align);
+  [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] std::pmr::memory_resource* own_or(std::pmr::memory_resource* upstream);

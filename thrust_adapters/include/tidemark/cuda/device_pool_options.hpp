@@ -31,7 +31,7 @@ struct device_pool_options {
   /// Where the pool's records come from, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the pool.
   std::pmr::memory_resource* bookkeeping = nullptr;
-  /// In messages and statistics; must outlive the pool and its exceptions.
+  /// In messages and statistics; null: the default. Must outlive the pool and its exceptions.
   char const* name = "device_pool";
 };
 

@@ -15,8 +15,11 @@ namespace tidemark::cuda {
 /// An event without timing, which work elsewhere can wait for.
 ///
 /// ```cpp
-/// cuda::event copied{copies};              // behind what is on stream `copies` now
-/// pool.deallocate_after(block, bytes, 256, std::move(copied).as_fence());
+/// cuda::event copied{copies};  // behind what is on stream `copies` now
+/// device_pool pool{{.stream = stream}};
+/// pool.deallocate_after(block, bytes, 256, copied);  // `stream` waits; the event stays the caller's
+/// reuse_cache cache{{.upstream = &memory}};
+/// cache.deallocate_after(piece, bytes, 256, std::move(copied).as_fence());  // the cache asks and ends it
 /// ```
 /// Move-only; a moved-from event is empty and may only be destroyed or assigned to. Thread-safety: one thread
 /// at a time; `done` and `wait` any.

@@ -71,7 +71,8 @@ class device_blocks {
   }
 
   /// Takes a slab of so many blocks from the upstream, which are listed. @throws what the upstream or the
-  /// bookkeeping resource throws; nothing has changed then. O(blocks + slabs of the class).
+  /// bookkeeping resource throws; nothing has changed then. @pre the slab is of PTRDIFF_MAX bytes at
+  /// most. O(blocks + slabs of the class).
   void add_slab(std::size_t index, std::size_t blocks);
   /// Lists stranded blocks of a class again, `bytes_max` or one block at most. @return how many.
   std::size_t take_stranded(std::size_t index, std::size_t bytes_max) noexcept;

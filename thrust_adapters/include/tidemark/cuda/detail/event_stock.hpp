@@ -24,14 +24,19 @@ namespace tidemark::cuda::detail {
 /// Nothing is asked of an event and nothing waits for it while the own stream is capturing, which that would
 /// invalidate: no fence is done then, and who waits for one all the same returns at once.
 ///
+/// A fence may be asked and waited for whatever device is current: the own stream may be null, which is the
+/// default stream of its device.
+///
 /// Invariant: each event is in the list of free ones or in one fence. Complexity: O(1). Any thread, but for
 /// construction and destruction.
 class event_stock {
  public:
+  /// @param device the one of all streams
   /// @param stream of those who get the blocks back
   /// @param bookkeeping where records come from; it is called under this object's lock and must not call back
-  event_stock(driver& driver, stream_handle stream, std::pmr::memory_resource* bookkeeping)
-      : driver_{&driver}, stream_{stream}, entries_{bookkeeping} {}
+  event_stock(driver& driver, device_number device, stream_handle stream,
+              std::pmr::memory_resource* bookkeeping)
+      : driver_{&driver}, device_{device}, stream_{stream}, entries_{bookkeeping} {}
   event_stock(event_stock const&) = delete;
   event_stock& operator=(event_stock const&) = delete;
   /// @pre all fences are gone.
@@ -58,6 +63,7 @@ class event_stock {
   void wait(entry const& awaited) const noexcept;
 
   driver* driver_;
+  device_number device_;
   stream_handle stream_;
   mutable std::mutex mutex_;        // for what follows; the driver is not called under it
   std::pmr::deque<entry> entries_;  // a deque, because fences point to them
