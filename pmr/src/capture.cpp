@@ -35,7 +35,7 @@ void detail::require_expected_layout(graph_arena const& arena) {
           std::to_string(expected.allocations) + " blocks in " + std::to_string(expected.bytes) +
           " bytes, and the capture had " + std::to_string(found.allocations) + " in " +
           std::to_string(found.bytes) +
-          (found.allocations == expected.allocations && found.bytes == expected.bytes ? ", of other sizes"
+          (found.allocations == expected.allocations && found.bytes == expected.bytes ? ", of other sizes or in another order"
                                                                                       : ""),
       expected, found};
 }

@@ -875,5 +875,18 @@ TEST(capture_switch_threads, that_capture_again_and_again_beside_others_that_do_
   EXPECT_EQ(supply.outstanding(), 0u);
 }
 
+TEST(capture_switches, take_null_for_no_block_frozen_or_not) {
+  test::recording_resource upstream;
+  capture_switch memory{&upstream};
+  const test::violation_recorder violations;
+  memory.deallocate(nullptr, 8);
+  memory.freeze();
+  memory.deallocate(nullptr, 8);
+  memory.deallocate(nullptr, 8);
+  (void)memory.unfreeze();
+  EXPECT_EQ(memory.stats().deallocations, 0u);
+  EXPECT_TRUE(violations.reports().empty());
+}
+
 }  // namespace
 }  // namespace tidemark

@@ -389,5 +389,13 @@ TEST(rehearse, equal_to_itself_alone) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
+TEST(rehearse, null_is_no_block) {
+  const test::violation_recorder violations;
+  const graph_layout layout =
+      rehearse([](std::pmr::memory_resource& memory) { memory.deallocate(nullptr, 8); });
+  EXPECT_EQ(layout, graph_layout{});
+  EXPECT_TRUE(violations.reports().empty());
+}
+
 }  // namespace
 }  // namespace tidemark

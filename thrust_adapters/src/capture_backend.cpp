@@ -92,7 +92,13 @@ void capture_backend::begin() {
   // Asked first, because a call that a capturing stream refuses could end the capture that goes on.
   bool captures_already = false;
   require(*driver_, "cuStreamIsCapturing", driver_->is_capturing(stream_, captures_already));
-  if (captures_already) throw cuda_error{*driver_, "cuStreamBeginCapture", status::illegal_state};
+  if (captures_already)
+    throw cuda_error{*driver_, "cuStreamBeginCapture of a stream that captures already",
+                     status::illegal_state};
+  if (stream_ == nullptr) {
+    throw cuda_error{*driver_, "cuStreamBeginCapture of the default stream, which cannot be captured",
+                     status::capture_unsupported};
+  }
   require(*driver_, "cuStreamBeginCapture", driver_->begin_capture(stream_, mode_));
 }
 
