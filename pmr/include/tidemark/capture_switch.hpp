@@ -99,8 +99,10 @@ class capture_switch final : public std::pmr::memory_resource {
   /// and lost to its upstream. One that waits already, or that an arena refuses, was given back before: that
   /// is reported (`violation_kind::bad_deallocate`; by the arena as its options say), and not counted.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
-    if (special_.load(std::memory_order_acquire) != 0) [[unlikely]]
-      return deallocate_specially(block, bytes, align);
+    if (special_.load(std::memory_order_acquire) != 0) [[unlikely]] {
+      deallocate_specially(block, bytes, align);
+      return;
+    }
     counter_.given_back(bytes);
     options_.upstream->deallocate(block, bytes, align);
   }
