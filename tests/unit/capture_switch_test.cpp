@@ -875,7 +875,7 @@ TEST(capture_switch_threads, that_capture_again_and_again_beside_others_that_do_
   EXPECT_EQ(supply.outstanding(), 0u);
 }
 
-TEST(capture_switches, take_null_for_no_block_frozen_or_not) {
+TEST_F(capture_switches, take_null_for_no_block_frozen_or_not) {
   test::recording_resource upstream;
   capture_switch memory{&upstream};
   const test::violation_recorder violations;

@@ -391,8 +391,9 @@ TEST(rehearse, equal_to_itself_alone) {
 
 TEST(rehearse, null_is_no_block) {
   const test::violation_recorder violations;
+  void* null = nullptr;
   const graph_layout layout =
-      rehearse([](std::pmr::memory_resource& memory) { memory.deallocate(nullptr, 8); });
+      rehearse([&](std::pmr::memory_resource& memory) { memory.deallocate(null, 8); });
   EXPECT_EQ(layout, graph_layout{});
   EXPECT_TRUE(violations.reports().empty());
 }

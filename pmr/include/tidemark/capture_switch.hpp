@@ -95,15 +95,18 @@ class capture_switch final : public std::pmr::memory_resource {
     return take(bytes, align);
   }
 
-  /// Gives a block back: to whom it is of, and at a time when that can be. Null is no block. A block that must wait, and for
-  /// which there is no memory to note that it does, is reported as a violation (`violation_kind::exhausted`)
-  /// and lost to its upstream. One that waits already, or that an arena refuses, was given back before: that
-  /// is reported (`violation_kind::bad_deallocate`; by the arena as its options say), and not counted.
+  /// Gives a block back: to whom it is of, and at a time when that can be. Null is no block. A block that must
+  /// wait, and for which there is no memory to note that it does, is reported as a violation
+  /// (`violation_kind::exhausted`) and lost to its upstream. One that waits already, or that an arena refuses,
+  /// was given back before: that is reported (`violation_kind::bad_deallocate`; by the arena as its options say),
+  /// and not counted.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) [[unlikely]]
       return;
-    if (special_.load(std::memory_order_acquire) != 0) [[unlikely]]
-      return deallocate_specially(block, bytes, align);
+    if (special_.load(std::memory_order_acquire) != 0) [[unlikely]] {
+      deallocate_specially(block, bytes, align);
+      return;
+    }
     counter_.given_back(bytes);
     options_.upstream->deallocate(block, bytes, align);
   }

@@ -100,8 +100,10 @@ class graph_arena final : public std::pmr::memory_resource {
   /// nothing changed but the count of that. Null is no block, and there is nothing to do.
   void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    if (!is_block_in_use(address, bytes)) [[unlikely]]
-      return refuse(block, bytes);
+    if (!is_block_in_use(address, bytes)) [[unlikely]] {
+      refuse(block, bytes);
+      return;
+    }
     granule_count& granules = granules_[index_of(address)];
     used_bytes_ -= std::size_t{granules} * default_alignment;
     --used_blocks_;
