@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and what is done when memory
-/// gets short.
+/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and what is done when
+/// memory gets short.
 module;
 
 #include <tidemark/bucket_histogram.hpp>

@@ -30,14 +30,14 @@ void detail::require_expected_layout(graph_arena const& arena) {
   if (found.hash == expected.hash && found.allocations == expected.allocations &&
       found.bytes == expected.bytes)
     return;
-  throw layout_mismatch{
-      "capture: graph_arena '" + std::string{arena.name()} + "' was made for a rehearsal of " +
-          std::to_string(expected.allocations) + " blocks in " + std::to_string(expected.bytes) +
-          " bytes, and the capture had " + std::to_string(found.allocations) + " in " +
-          std::to_string(found.bytes) +
-          (found.allocations == expected.allocations && found.bytes == expected.bytes ? ", of other sizes or in another order"
-                                                                                      : ""),
-      expected, found};
+  throw layout_mismatch{"capture: graph_arena '" + std::string{arena.name()} +
+                            "' was made for a rehearsal of " + std::to_string(expected.allocations) +
+                            " blocks in " + std::to_string(expected.bytes) + " bytes, and the capture had " +
+                            std::to_string(found.allocations) + " in " + std::to_string(found.bytes) +
+                            (found.allocations == expected.allocations && found.bytes == expected.bytes
+                                 ? ", of other sizes or in another order"
+                                 : ""),
+                        expected, found};
 }
 
 }  // namespace tidemark

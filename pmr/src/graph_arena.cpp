@@ -24,8 +24,8 @@ constexpr std::size_t at_least_a_granule(std::size_t align) noexcept {
   return std::max(align, granule_bytes);
 }
 
-// The part of a range that blocks can lie in. Not at address 0, which would look like no block; and as much as
-// one block may take.
+// The part of a range that blocks can lie in. Not at address 0, which would look like no block; and as much
+// as one block may take.
 detail::monotone_layout layout_in(byte_range range) noexcept {
   constexpr std::uintptr_t last =
       detail::align_down(std::numeric_limits<std::uintptr_t>::max(), granule_bytes);

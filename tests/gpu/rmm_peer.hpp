@@ -6,8 +6,8 @@
 
 namespace tidemark::test {
 
-/// Nanoseconds a block of a step that takes `batch` blocks of RMM's pool and gives them back: the median of so many
-/// rounds. Negative if RMM is not built in.
+/// Nanoseconds a block of a step that takes `batch` blocks of RMM's pool and gives them back: the median of
+/// so many rounds. Negative if RMM is not built in.
 double rmm_step_ns(std::size_t bytes, int batch, int rounds);
 
 }  // namespace tidemark::test

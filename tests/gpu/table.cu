@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory costs on a device: ours beside CUDA's allocators, and beside RMM's pool where that is there. Prints the
-// tables as they go into docs/gpu.md.
+// What memory costs on a device: ours beside CUDA's allocators, and beside RMM's pool where that is there.
+// Prints the tables as they go into docs/gpu.md.
 #include <cuda_runtime.h>
 
 #include <algorithm>

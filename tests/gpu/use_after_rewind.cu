@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that uses a device arena's memory rightly, or after a rewind: for compute-sanitizer, which sees the second only
-// by the annotations. ./run gpu runs it in all three ways.
+// A kernel that uses a device arena's memory rightly, or after a rewind: for compute-sanitizer, which sees
+// the second only by the annotations. ./run gpu runs it in all three ways.
 //
 //   use_after_rewind right     nothing is wrong
 //   use_after_rewind rewound   a kernel reads a block that was rewound over, of an arena that has others

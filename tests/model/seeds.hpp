@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a model for several seeds. A failing sequence prints its seed; TIDEMARK_SEED=n repeats it, TIDEMARK_STEPS=n sets
-// its length.
+// Runs a model for several seeds. A failing sequence prints its seed; TIDEMARK_SEED=n repeats it,
+// TIDEMARK_STEPS=n sets its length.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ inline std::uint64_t number_from_environment(char const* name, std::uint64_t oth
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Five seeds. `make_model(seed, run)` makes what the model needs and calls `run(model)`, which calls `model.step()`
-/// as often as wanted, `model.check_contents()` now and then, and stops at the first failure.
+/// Five seeds. `make_model(seed, run)` makes what the model needs and calls `run(model)`, which calls
+/// `model.step()` as often as wanted, `model.check_contents()` now and then, and stops at the first failure.
 template <class MakeModel>
 void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = 100'000) {
   const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);

@@ -18,8 +18,8 @@ namespace tidemark::test {
 /// Names of calls in their order.
 using call_names = std::vector<std::string>;
 
-/// The calls that `body` makes to the device, but for those that say what captures forbid the thread: they stand
-/// around others, and cost nothing.
+/// The calls that `body` makes to the device, but for those that say what captures forbid the thread: they
+/// stand around others, and cost nothing.
 template <class Body>
 call_names calls_of(fake_device const& device, Body&& body) {
   const auto before = static_cast<std::ptrdiff_t>(device.counts_total());

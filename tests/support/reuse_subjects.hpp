@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the reuse cache stand on: events that a test completes, memory at addresses that nobody may touch, and
-// the cache as a subject of the conformance suite and of the model test.
+// What tests of the reuse cache stand on: events that a test completes, memory at addresses that nobody may
+// touch, and the cache as a subject of the conformance suite and of the model test.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,8 @@ class event {
   }
 
   std::atomic<int> asked{0}, waits{0}, destroyed{0};
-  /// What a wait does: nothing else may complete the event in a test of one thread, so that it does so itself.
+  /// What a wait does: nothing else may complete the event in a test of one thread, so that it does so
+  /// itself.
   bool wait_completes = true;
   /// The cache that the fence's functions use, where a test wants that.
   reuse_cache* calls_back = nullptr;
@@ -60,8 +61,8 @@ class event {
   std::atomic<bool> done_{false};
 };
 
-/// 1 TiB of addresses that stand for a device's: whoever touches one crashes. It sees to it that it gets back what it
-/// gave.
+/// 1 TiB of addresses that stand for a device's: whoever touches one crashes. It sees to it that it gets back
+/// what it gave.
 class made_up_device {
  public:
   recording_resource& memory() { return exact_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures of a fake device's stream, whose work is functions of the host over memory that the host may touch:
-// what is replayed computes real results. Then every call to the driver fails in turn, and what is left is looked at.
+// Strategy: captures of a fake device's stream, whose work is functions of the host over memory that the host
+// may touch: what is replayed computes real results. Then every call to the driver fails in turn, and what is
+// left is looked at.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -297,8 +298,8 @@ TEST_F(cuda_capture, every_failing_call_to_the_driver_leaves_all_as_it_was) {
     device_.fail_from = supply::never;
     expect_as_before();
   }
-  // Not told of are a record behind a launch that runs, and what the end of a graph asks: the current device, and the
-  // event. Where these fail the end waits for the device.
+  // Not told of are a record behind a launch that runs, and what the end of a graph asks: the current device,
+  // and the event. Where these fail the end waits for the device.
   EXPECT_GE(thrown + 3, calls);
 }
 

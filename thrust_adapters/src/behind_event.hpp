@@ -8,10 +8,11 @@
 
 namespace tidemark::cuda::detail {
 
-/// Puts later work of a stream behind an event; if the stream cannot wait, because it is capturing for example,
-/// the calling thread does. @return success if that was done. @pre the stream's device is current.
+/// Puts later work of a stream behind an event; if the stream cannot wait, because it is capturing for
+/// example, the calling thread does. @return success if that was done. @pre the stream's device is current.
 [[nodiscard]] status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept;
-/// The calling thread waits for an event, during a capture too. @return success if the work before it has ended.
+/// The calling thread waits for an event, during a capture too. @return success if the work before it has
+/// ended.
 [[nodiscard]] status wait_for(driver& driver, event_handle event) noexcept;
 
 /// As `wait_behind`.

@@ -117,7 +117,8 @@ void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
   cache_.deallocate_after(block, bytes, aligned(align), std::move(fence));
 }
 
-// Without an event the thread waits, and where that is refused, or would invalidate a capture, for the device.
+// Without an event the thread waits, and where that is refused, or would invalidate a capture, for the
+// device.
 reuse_fence device_cache::fence_behind(cuda::stream_handle other) noexcept {
   const cuda::detail::on_device here{*driver_, options_.device};
   if (cuda::detail::is_capturing(*driver_, other)) return fence_of_device();

@@ -110,8 +110,8 @@ class basic_arena final : public std::pmr::memory_resource {
   /// Uninitialised memory.
   /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
   /// @param align a power of two; blocks are aligned to `default_alignment` at least.
-  /// @throws out_of_memory, or the upstream's exception; std::invalid_argument if `align` is found not to be a
-  /// power of two, which only level 2 looks at in every call. Nothing has changed then.
+  /// @throws out_of_memory, or the upstream's exception; std::invalid_argument if `align` is found not to be
+  /// a power of two, which only level 2 looks at in every call. Nothing has changed then.
   // Without gnu::alloc_size: compilers would take the size for final, and `expand` changes it.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
@@ -207,8 +207,8 @@ class basic_arena final : public std::pmr::memory_resource {
   }
 
   /// A `T` constructed from `arguments` whose destructor runs when the arena is rewound over it, reset or
-  /// destroyed, in the reverse order of construction. Destructors must not throw. To discard the result is fine: what
-  /// the destructor does may be all that is wanted.
+  /// destroyed, in the reverse order of construction. Destructors must not throw. To discard the result is
+  /// fine: what the destructor does may be all that is wanted.
   /// @throws as `push`.
   template <class T, class... Arguments>
   T* make(Arguments&&... arguments)
@@ -254,9 +254,9 @@ class basic_arena final : public std::pmr::memory_resource {
   /// open.
   void release();
 
-  /// Gives committed memory back that lies more than `keep_bytes` above the position: whole chunks first, then
-  /// pages of the current chunk, where its kind of memory has pages (virtual memory has). Also while scopes are
-  /// open. @return bytes given back. O(chunks).
+  /// Gives committed memory back that lies more than `keep_bytes` above the position: whole chunks first,
+  /// then pages of the current chunk, where its kind of memory has pages (virtual memory has). Also while
+  /// scopes are open. @return bytes given back. O(chunks).
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
   /// Gives all memory back to the system and keeps everything else: addresses, marks, scopes, the position.

@@ -60,8 +60,8 @@ struct known_arena {
 ///   cannot be freed while a stream captures
 /// - one of an arena that is given back after the capture is recognised by its address, for as long as the
 ///   arena lives, and goes to no free list; those that are in use when the arena ends are gone with it, and
-///   must not be given back any more. An arena ends with its graph, or because the body threw: so what grows in
-///   a body is declared there, or is of its inputs and outputs, which end before the arena
+///   must not be given back any more. An arena ends with its graph, or because the body threw: so what grows
+///   in a body is declared there, or is of its inputs and outputs, which end before the arena
 /// - one of the upstream that was handed out during a capture, because no arena was installed, is in the
 ///   graph, too: see `baked_blocks`
 ///
@@ -95,11 +95,11 @@ class capture_switch final : public std::pmr::memory_resource {
     return take(bytes, align);
   }
 
-  /// Gives a block back: to whom it is of, and at a time when that can be. Null is no block. A block that must
-  /// wait, and for which there is no memory to note that it does, is reported as a violation
-  /// (`violation_kind::exhausted`) and lost to its upstream. One that waits already, or that an arena refuses,
-  /// was given back before: that is reported (`violation_kind::bad_deallocate`; by the arena as its options say),
-  /// and not counted.
+  /// Gives a block back: to whom it is of, and at a time when that can be. Null is no block. A block that
+  /// must wait, and for which there is no memory to note that it does, is reported as a violation
+  /// (`violation_kind::exhausted`) and lost to its upstream. One that waits already, or that an arena
+  /// refuses, was given back before: that is reported (`violation_kind::bad_deallocate`; by the arena as its
+  /// options say), and not counted.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) [[unlikely]]
       return;

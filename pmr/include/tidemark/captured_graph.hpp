@@ -20,7 +20,8 @@ namespace tidemark {
 
 class capture_switch;
 
-/// A body that can be captured: called once, with where its temporaries are to lie, its inputs and its outputs.
+/// A body that can be captured: called once, with where its temporaries are to lie, its inputs and its
+/// outputs.
 template <class Body, class Inputs, class Outputs>
 concept capturable = std::invocable<Body&, std::pmr::memory_resource&, Inputs&, Outputs&>;
 
@@ -39,14 +40,14 @@ concept capturable = std::invocable<Body&, std::pmr::memory_resource&, Inputs&, 
 /// outputs have in the arena is given back before that ends.
 ///
 /// Move-only; a moved-from graph is empty, and throws std::logic_error where it is asked for anything.
-/// Thread-safety: launches of any thread are put in a row; the rest one thread at a time. Whether two launches
-/// may run at once is the backend's matter: in CUDA, where the second waits for the first.
+/// Thread-safety: launches of any thread are put in a row; the rest one thread at a time. Whether two
+/// launches may run at once is the backend's matter: in CUDA, where the second waits for the first.
 /// @tparam Inputs, Outputs objects that hold memory the body reads and writes; any movable type.
 template <class Inputs, class Outputs>
 class captured_graph {
  public:
-  /// Launches it on the stream that it was captured on, which must be there still. @throws what the backend throws; `launch_count` has
-  /// not changed then.
+  /// Launches it on the stream that it was captured on, which must be there still. @throws what the backend
+  /// throws; `launch_count` has not changed then.
   void launch() { launch(the_parts().stream); }
   /// Launches it behind what is on `stream`. @throws as above.
   void launch(graph_stream stream) {

@@ -5,8 +5,8 @@
 
 namespace tidemark {
 
-/// What a graph arena does when it is given back what it does not hold: a block twice, of another size, or one
-/// that was never its own.
+/// What a graph arena does when it is given back what it does not hold: a block twice, of another size, or
+/// one that was never its own.
 enum class bad_deallocate_policy {
   report,  ///< report a violation, which aborts by default
   ignore,  ///< count it, in `graph_arena_stats::bad_deallocations`, and do nothing

@@ -8,8 +8,8 @@
 
 namespace tidemark {
 
-/// How the blocks of a capture lie in a `graph_arena`: the result of `rehearse`, and of `graph_arena::layout`.
-/// Two captures with equal layouts have the same blocks at the same offsets.
+/// How the blocks of a capture lie in a `graph_arena`: the result of `rehearse`, and of
+/// `graph_arena::layout`. Two captures with equal layouts have the same blocks at the same offsets.
 struct graph_layout {
   std::size_t bytes = 0;          ///< of memory that the capture needs
   std::size_t alignment = 256;    ///< that this memory must have: the largest that was asked for

@@ -57,11 +57,11 @@ class rehearsal final : public std::pmr::memory_resource {
 /// instance the resource that the program takes its memory from anyway, so that the rehearsal is the run that
 /// warms up. Blocks that `body` does not give back are gone when this returns.
 /// Where `body` puts work on a device's stream, `memory` must be ordered by that stream (`device_pool`,
-/// `device_cache`): a block is given back while the work that uses it still runs. It is asked for alignments of
-/// 256 at least.
+/// `device_cache`): a block is given back while the work that uses it still runs. It is asked for alignments
+/// of 256 at least.
 ///
-/// Only what `body` takes of the resource it is handed is seen. Where it knows its `capture_switch` by itself,
-/// rehearse with an arena that is large enough, installed in the switch, and look at its `layout()`.
+/// Only what `body` takes of the resource it is handed is seen. Where it knows its `capture_switch` by
+/// itself, rehearse with an arena that is large enough, installed in the switch, and look at its `layout()`.
 ///
 /// @param body called once. What it allocates must not depend on what it computes.
 /// @param memory where its blocks come from; null: from nowhere, and who touches one crashes.

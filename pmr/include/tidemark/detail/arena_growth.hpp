@@ -93,8 +93,8 @@ void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t ali
   }
 }
 
-// A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed. Where the
-// system gives no memory for a chunk, one behind it may have some still.
+// A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed.
+// Where the system gives no memory for a chunk, one behind it may have some still.
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
   if (!std::has_single_bit(align)) {
@@ -145,8 +145,8 @@ void* basic_arena<AddressSpace>::bump(std::uintptr_t block, std::size_t bytes) n
   return reinterpret_cast<void*>(block);
 }
 
-// A new chunk right behind the current one; null if there is no memory. The size of those to come grows by one step,
-// however large this one had to be.
+// A new chunk right behind the current one; null if there is no memory. The size of those to come grows by
+// one step, however large this one had to be.
 template <class AddressSpace>
 detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_bytes) {
   const bool is_first = chunk_ == &first_ && first_.range.empty();
@@ -188,8 +188,8 @@ detail::arena_chunk* basic_arena<AddressSpace>::add_chunk(std::size_t least_byte
   return &chunk;
 }
 
-// Commits in steps until `last` has memory behind it; false if there is none, also none to remember it by. Where a
-// whole step is refused, what is needed may still be had.
+// Commits in steps until `last` has memory behind it; false if there is none, also none to remember it by.
+// Where a whole step is refused, what is needed may still be had.
 template <class AddressSpace>
 bool basic_arena<AddressSpace>::commit_up_to(detail::arena_chunk& chunk, std::uintptr_t last) noexcept {
   if constexpr (!AddressSpace::host_accessible) {
@@ -337,7 +337,8 @@ bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
   return true;
 }
 
-// The largest block that held memory has room for; only committed memory, if the system just refused to commit.
+// The largest block that held memory has room for; only committed memory, if the system just refused to
+// commit.
 template <class AddressSpace>
 std::size_t basic_arena<AddressSpace>::largest_fit(std::size_t align, refusal refused) const noexcept {
   const auto room = [=](detail::arena_chunk const& chunk, std::uintptr_t from) -> std::size_t {

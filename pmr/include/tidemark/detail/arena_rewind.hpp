@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena goes back: rewinds over chunks, scopes that need care, destructors. See arena.hpp for the class.
+/// How an arena goes back: rewinds over chunks, scopes that need care, destructors. See arena.hpp for the
+/// class.
 #pragma once
 
 #include <algorithm>
@@ -70,8 +71,8 @@ void basic_arena<AddressSpace>::return_to(detail::arena_chunk& chunk, std::uintp
   dirty_ = chunk.touched;
 }
 
-// The last block of the current chunk was given back: goes on where the chunk before it was left. No mark and no scope
-// begins here, because this is done at once whenever a chunk becomes empty.
+// The last block of the current chunk was given back: goes on where the chunk before it was left. No mark and
+// no scope begins here, because this is done at once whenever a chunk becomes empty.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   detail::arena_chunk* const before = chunk_->previous;
@@ -204,7 +205,8 @@ T* basic_arena<AddressSpace>::make(Arguments&&... arguments)
   }
 }
 
-// No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies in it.
+// No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
+// in it.
 template <class AddressSpace>
 std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(detail::arena_chunk const& chunk) const noexcept {
   return chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);

@@ -33,8 +33,8 @@ class monotone_layout {
     return align_up(bytes + (bytes == 0), granule_bytes);
   }
 
-  /// Whether a block of no more than the granule's alignment fits. No sum wraps, whatever `bytes` is: the room
-  /// is a multiple of the granule, so that what is not larger is not larger rounded up either.
+  /// Whether a block of no more than the granule's alignment fits. No sum wraps, whatever `bytes` is: the
+  /// room is a multiple of the granule, so that what is not larger is not larger rounded up either.
   [[nodiscard]] constexpr bool fits(std::size_t bytes) const noexcept {
     return bytes <= end_ - cursor_ && cursor_ != end_;
   }
@@ -48,7 +48,8 @@ class monotone_layout {
     hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
     return block;
   }
-  /// Bytes of the largest block that fits at a multiple of `align`; 0: none does. @pre align is a power of two.
+  /// Bytes of the largest block that fits at a multiple of `align`; 0: none does. @pre align is a power of
+  /// two.
   [[nodiscard]] constexpr std::size_t largest_bytes(std::size_t align) const noexcept {
     const std::uintptr_t block = align_up(cursor_, align);
     return block >= cursor_ && block < end_ ? end_ - block : 0;  // less than the cursor where it has wrapped

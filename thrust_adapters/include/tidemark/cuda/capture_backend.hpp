@@ -13,8 +13,9 @@ namespace tidemark::cuda {
 /// The backend of a stream. Most use it through `capture`.
 ///
 /// The graph that `end` gives is launched with `cuGraphLaunch`; each launch leaves an event behind, so that
-/// whoever ends the graph, and with it the memory that it uses, can wait for the last one. A launch on a stream
-/// that captures becomes part of that capture; then the graph must outlive the one it has become part of.
+/// whoever ends the graph, and with it the memory that it uses, can wait for the last one. A launch on a
+/// stream that captures becomes part of that capture; then the graph must outlive the one it has become part
+/// of.
 ///
 /// Thread-safety: one thread at a time; a capture ends on the thread that began it.
 class capture_backend final : public graph_backend {

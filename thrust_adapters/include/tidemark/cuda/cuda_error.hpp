@@ -14,8 +14,8 @@ namespace tidemark {
 /// throwing function leaves behind is in its own comment.
 class cuda_error final : public std::exception {
  public:
-  /// @param call what was called, as the driver calls it, with its arguments where they tell something; cut at
-  /// 127 characters
+  /// @param call what was called, as the driver calls it, with its arguments where they tell something; cut
+  /// at 127 characters
   cuda_error(cuda::driver& driver, char const* call, cuda::status result) noexcept;
 
   /// One sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due to ...)`.

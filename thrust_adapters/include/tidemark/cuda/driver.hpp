@@ -48,7 +48,8 @@ struct memory_info {
 };
 
 /// The driver's calls, all that tidemark uses. Derive from it to count them, to make the n-th one fail, or to
-/// stand in for a device; give it to what takes a `driver&`, or to `set_default_driver` for the whole process.
+/// stand in for a device; give it to what takes a `driver&`, or to `set_default_driver` for the whole
+/// process.
 ///
 /// It knows no type of the toolkit, so that all of tidemark's device part is compiled and tested where there
 /// is no toolkit. Each function is the call of the driver named in its comment, on the device that is current
@@ -114,8 +115,8 @@ class driver {
   [[nodiscard]] virtual status create_pool(device_number device, pool_handle& pool) noexcept = 0;
   /// `cuMemPoolDestroy`.
   [[nodiscard]] virtual status destroy_pool(pool_handle pool) noexcept = 0;
-  /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: at a synchronisation, free memory goes back to
-  /// the system until the pool holds so many bytes, in use or free.
+  /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: at a synchronisation, free memory goes back
+  /// to the system until the pool holds so many bytes, in use or free.
   [[nodiscard]] virtual status set_release_threshold(pool_handle pool, std::size_t bytes) noexcept = 0;
   /// `cuMemPoolTrimTo`: free memory goes back to the system until `keep_bytes` are left.
   [[nodiscard]] virtual status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept = 0;
@@ -159,8 +160,8 @@ class driver {
   [[nodiscard]] virtual status end_capture(stream_handle stream, graph_handle& graph) noexcept = 0;
   /// `cuStreamIsCapturing`: whether the stream captures, also a capture that was invalidated.
   [[nodiscard]] virtual status is_capturing(stream_handle stream, bool& capturing) noexcept = 0;
-  /// `cuThreadExchangeStreamCaptureMode`: what captures forbid the calling thread is what `mode` says from here
-  /// on; `mode` becomes what it was. `relaxed`: nothing, whatever else captures and how.
+  /// `cuThreadExchangeStreamCaptureMode`: what captures forbid the calling thread is what `mode` says from
+  /// here on; `mode` becomes what it was. `relaxed`: nothing, whatever else captures and how.
   [[nodiscard]] virtual status exchange_capture_mode(capture_mode& mode) noexcept = 0;
   /// `cuGraphGetNodes`: how many there are.
   [[nodiscard]] virtual status node_count(graph_handle graph, std::size_t& nodes) noexcept = 0;
@@ -182,8 +183,8 @@ class driver {
 };
 
 /// The real driver: one object for the process, whose calls are found in the driver that is installed when
-/// they are first needed (`cudaGetDriverEntryPointByVersion`). Nothing is linked to libcuda: where there is no
-/// driver, or tidemark was built without a CUDA toolkit, all its calls return an error. Thread-safe.
+/// they are first needed (`cudaGetDriverEntryPointByVersion`). Nothing is linked to libcuda: where there is
+/// no driver, or tidemark was built without a CUDA toolkit, all its calls return an error. Thread-safe.
 [[nodiscard]] driver& system_driver() noexcept;
 
 /// The table that is used unless another is given: `system_driver()` until replaced. Thread-safe.

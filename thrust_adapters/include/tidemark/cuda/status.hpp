@@ -6,8 +6,8 @@
 // clang-tidy 22 sees only parts of what a module brings, and takes them for all.
 namespace tidemark::cuda {  // NOLINT(modernize-concat-nested-namespaces)
 
-/// A result of the driver, with the number of `CUresult`. Only those have names here that tidemark asks for or
-/// gives; any other number of the driver's is one too.
+/// A result of the driver, with the number of `CUresult`. Only those have names here that tidemark asks for
+/// or gives; any other number of the driver's is one too.
 enum class status : int {
   success = 0,
   invalid_value = 1,

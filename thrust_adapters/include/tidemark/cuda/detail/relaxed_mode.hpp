@@ -8,8 +8,9 @@
 namespace tidemark::cuda::detail {
 
 /// Lets the calling thread free and wait, as long as it lives, though a capture goes on, its own or in mode
-/// `global` another's. Such calls are refused then, and end the capture, lest their result depends on work that
-/// is only recorded. What is freed and waited for where this is used was used before the capture, or not at all.
+/// `global` another's. Such calls are refused then, and end the capture, lest their result depends on work
+/// that is only recorded. What is freed and waited for where this is used was used before the capture, or not
+/// at all.
 class relaxed_mode {
  public:
   explicit relaxed_mode(driver& driver) noexcept
