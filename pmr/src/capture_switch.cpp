@@ -127,9 +127,8 @@ void* capture_switch::take_baked(detail::capture_record& record, std::size_t byt
 void capture_switch::look_at_new(void const* block) const noexcept {
   const std::scoped_lock lock{mutex_};
   const std::uintptr_t address = address_of(block);
-  const bool is_deferred =
-      std::any_of(records_.begin(), records_.end(),
-                  [&](detail::capture_record const& record) { return record.deferred.contains(address); });
+  const bool is_deferred = std::ranges::any_of(
+      records_, [&](detail::capture_record const& record) { return record.deferred.contains(address); });
   if (!is_deferred && !is_baked(address) && !lies_in_an_arena(address)) return;
   detail::report_violation(
       violation_kind::bad_deallocate, name(),
@@ -287,8 +286,8 @@ bool capture_switch::has_arena() const noexcept {
 
 void capture_switch::forget(graph_arena& arena) noexcept {
   const std::scoped_lock lock{mutex_};
-  const auto gone = std::find_if(arenas_.begin(), arenas_.end(),
-                                 [&](detail::known_arena const& known) { return known.arena == &arena; });
+  const auto gone =
+      std::ranges::find_if(arenas_, [&](detail::known_arena const& known) { return known.arena == &arena; });
   if (gone != arenas_.end()) {
     counter_.given_back(gone->bytes, gone->blocks);
     arenas_.erase(gone);
@@ -306,9 +305,8 @@ void capture_switch::forget(graph_arena& arena) noexcept {
 
 detail::capture_record const* capture_switch::record_of_this_thread() const noexcept {
   const unsigned long long thread = detail::this_thread_number();
-  const auto found =
-      std::find_if(records_.begin(), records_.end(),
-                   [&](detail::capture_record const& record) { return record.thread == thread; });
+  const auto found = std::ranges::find_if(
+      records_, [&](detail::capture_record const& record) { return record.thread == thread; });
   return found != records_.end() ? &*found : nullptr;
 }
 
@@ -330,25 +328,25 @@ void capture_switch::end_record_if_idle(detail::capture_record& record) noexcept
 }
 
 detail::known_arena* capture_switch::known(graph_arena const& arena) noexcept {
-  const auto found = std::find_if(arenas_.begin(), arenas_.end(),
-                                  [&](detail::known_arena const& one) { return one.arena == &arena; });
+  const auto found =
+      std::ranges::find_if(arenas_, [&](detail::known_arena const& one) { return one.arena == &arena; });
   return found != arenas_.end() ? &*found : nullptr;
 }
 
 detail::known_arena* capture_switch::arena_of(void const* block) noexcept {
-  const auto found = std::find_if(arenas_.begin(), arenas_.end(),
-                                  [&](detail::known_arena const& one) { return one.arena->owns(block); });
+  const auto found =
+      std::ranges::find_if(arenas_, [&](detail::known_arena const& one) { return one.arena->owns(block); });
   return found != arenas_.end() ? &*found : nullptr;
 }
 
 bool capture_switch::lies_in_an_arena(std::uintptr_t address) const noexcept {
-  return std::any_of(arenas_.begin(), arenas_.end(),
-                     [&](detail::known_arena const& one) { return one.arena->range().contains(address); });
+  return std::ranges::any_of(
+      arenas_, [&](detail::known_arena const& one) { return one.arena->range().contains(address); });
 }
 
 bool capture_switch::is_baked(std::uintptr_t address) const noexcept {
-  return std::any_of(baked_.begin(), baked_.end(),
-                     [&](switched_blocks const& of_one_capture) { return of_one_capture.contains(address); });
+  return std::ranges::any_of(
+      baked_, [&](switched_blocks const& of_one_capture) { return of_one_capture.contains(address); });
 }
 
 void capture_switch::count_special() noexcept {
@@ -374,9 +372,8 @@ capture_switch_stats capture_switch::stats() const noexcept {
     frozen += record.frozen ? 1 : 0;
   }
   for (switched_blocks const& of_one_capture : baked_) {
-    deferred +=
-        static_cast<std::size_t>(std::count_if(of_one_capture.begin(), of_one_capture.end(),
-                                               [](auto const& baked) { return !baked.second.in_use; }));
+    deferred += static_cast<std::size_t>(
+        std::ranges::count_if(of_one_capture, [](auto const& baked) { return !baked.second.in_use; }));
   }
   return {.name = name(),
           .allocations = counted.allocations,
@@ -399,15 +396,12 @@ char const* capture_switch::broken_invariant() const noexcept {
     for (auto other = std::next(record); other != records_.end(); ++other) {
       if (other->thread == record->thread) return "a thread has one record at most";
     }
-    if (std::any_of(record->deferred.begin(), record->deferred.end(), in_an_arena))
-      return "what is deferred lies in no arena";
-    if (std::any_of(record->deferred.begin(), record->deferred.end(),
-                    [this](auto const& entry) { return is_baked(entry.first); }))
+    if (std::ranges::any_of(record->deferred, in_an_arena)) return "what is deferred lies in no arena";
+    if (std::ranges::any_of(record->deferred, [this](auto const& entry) { return is_baked(entry.first); }))
       return "what is deferred is not baked";
   }
   for (switched_blocks const& of_one_capture : baked_) {
-    if (std::any_of(of_one_capture.begin(), of_one_capture.end(), in_an_arena))
-      return "what is baked lies in no arena";
+    if (std::ranges::any_of(of_one_capture, in_an_arena)) return "what is baked lies in no arena";
   }
   for (detail::known_arena const& known : arenas_) {
     if (known.blocks > known.arena->used_blocks_) return "blocks handed out of an arena <= its blocks in use";

@@ -95,7 +95,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
   Outputs written(std::move(outputs));
   Inputs read(std::move(inputs));
   if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
-  using parts = typename captured_graph<Inputs, Outputs>::parts;
+  using parts = captured_graph<Inputs, Outputs>::parts;
   auto made =
       std::make_unique<parts>(std::move(memory_of_graph), std::move(written), std::move(read), stream);
   detail::frozen_scope frozen{memory, *made->arena};
@@ -107,7 +107,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
   body(temporaries, made->inputs, made->outputs);
   detail::require_expected_layout(*made->arena);
   made->graph = detail::require_instance(recording.end());
-  made->baked = frozen.end();
+  (void)(made->baked = frozen.end());  // nvcc takes the reference that it returns for a discarded value
   return captured_graph<Inputs, Outputs>{std::move(made)};
 }
 
