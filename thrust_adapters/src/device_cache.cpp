@@ -21,6 +21,8 @@ namespace {
 constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_by_default = 1 * GiB;
 constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
+constexpr char const* not_relieved = "its stream is capturing, so that what is kept is not given back";
+
 device_cache_options completed(device_cache_options options, cuda::driver& driver) {
   cuda::detail::complete_name(options);
   if (options.device < 0) {
@@ -84,16 +86,19 @@ void* device_cache::allocate(std::size_t bytes, std::size_t align) {
   }
 }
 
+// In a capture the driver is asked nothing that is not known to be allowed there.
 void device_cache::refuse(std::size_t bytes, std::size_t align, char const* because) const {
   const reuse_cache_stats now = stats();
   const cuda::detail::on_device here{*driver_, options_.device};
+  const bool in_capture = cuda::detail::is_capturing(*driver_, options_.stream);
+  if (in_capture && *because == '\0') because = not_relieved;
   throw out_of_memory{{.resource = options_.name,
                        .requested_bytes = bytes,
                        .alignment = align,
                        .used_bytes = now.used_bytes,
                        .committed_bytes = now.held_bytes,
                        .reserved_bytes = now.held_bytes,
-                       .largest_bytes = cuda::detail::free_bytes(*driver_),
+                       .largest_bytes = in_capture ? nobody_knows : cuda::detail::free_bytes(*driver_),
                        .because = because}};
 }
 
