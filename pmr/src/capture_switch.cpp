@@ -375,17 +375,7 @@ capture_switch_stats capture_switch::stats() const noexcept {
     deferred += static_cast<std::size_t>(
         std::ranges::count_if(of_one_capture, [](auto const& baked) { return !baked.second.in_use; }));
   }
-  return {.name = name(),
-          .allocations = counted.allocations,
-          .deallocations = counted.deallocations,
-          .refused = counted.refused,
-          .used_blocks = counted.used_blocks,
-          .peak_blocks = counted.peak_blocks,
-          .used_bytes = counted.used_bytes,
-          .peak_bytes = counted.peak_bytes,
-          .total_bytes = counted.total_bytes,
-          .deferred_blocks = deferred,
-          .frozen_threads = frozen};
+  return {counted, deferred, frozen};
 }
 
 char const* capture_switch::broken_invariant() const noexcept {

@@ -29,8 +29,9 @@ struct stream_capture_options {
 /// device_pool pool{{.stream = stream}};
 /// cuda::device_resource device;
 /// graph_layout const layout = rehearse([&](auto& memory) { body(memory, x, y); }, &pool);  // a real run
-/// auto step = capture(stream, std::make_unique<graph_arena>(layout, &device), std::move(x), std::move(y),
-/// body); for (int i = 0; i < 1000; ++i) step.launch();
+/// auto arena = std::make_unique<graph_arena>(layout, &device);
+/// auto step = capture(stream, std::move(arena), std::move(x), std::move(y), body);
+/// for (int i = 0; i < 1000; ++i) step.launch();
 /// ```
 /// @throws as `capture_with`; besides cuda_error, and empty_capture where body put nothing on the stream. In
 /// each case the stream does not capture any more, and can be used.

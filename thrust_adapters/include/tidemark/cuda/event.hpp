@@ -7,6 +7,7 @@
 
 #include <tidemark/cuda/cuda_error.hpp>
 #include <tidemark/cuda/detail/event_result.hpp>
+#include <tidemark/cuda/detail/relaxed_mode.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/reuse_fence.hpp>
 
@@ -45,8 +46,11 @@ class event {
   /// Puts it behind all work that is on `stream` now. @throws cuda_error; it is where it was then.
   void record(stream_handle stream) { require(*driver_, "cuEventRecord", driver_->record(handle_, stream)); }
   /// Whether the work before it has ended, or its device is lost: nothing runs there any more then. Where the
-  /// driver refuses to tell, as it does during a capture, it is not.
-  [[nodiscard]] bool done() const noexcept { return detail::shows_end_of_work(driver_->query(handle_)); }
+  /// driver refuses to tell, it is not. To ask during a capture does not disturb it.
+  [[nodiscard]] bool done() const noexcept {
+    const detail::relaxed_mode asking{*driver_};
+    return detail::shows_end_of_work(driver_->query(handle_));
+  }
   /// Returns when the work before it has ended. @throws cuda_error of that work, too.
   void wait() const { require(*driver_, "cuEventSynchronize", driver_->synchronize(handle_)); }
 
@@ -57,9 +61,8 @@ class event {
   /// The driver's own handle, as `cudaEvent_t`.
   [[nodiscard]] event_handle get() const noexcept { return handle_; }
   /// The same, for the calls that take one.
-  operator event_handle() const noexcept {
-    return handle_;
-  }  // NOLINT(google-explicit-constructor): as Thrust's and RMM's
+  // Implicit, as Thrust's and RMM's are.
+  operator event_handle() const noexcept { return handle_; }  // NOLINT(google-explicit-constructor)
 
  private:
   void destroy() noexcept {

@@ -43,9 +43,8 @@ class stream {
   /// The driver's own handle, as `cudaStream_t`.
   [[nodiscard]] stream_handle get() const noexcept { return handle_; }
   /// The same, for the calls that take one.
-  operator stream_handle() const noexcept {
-    return handle_;
-  }  // NOLINT(google-explicit-constructor): as Thrust's and RMM's
+  // Implicit, as Thrust's and RMM's are.
+  operator stream_handle() const noexcept { return handle_; }  // NOLINT(google-explicit-constructor)
 
  private:
   void destroy() noexcept {
