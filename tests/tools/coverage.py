@@ -2,7 +2,7 @@
 """Every test that docs/coverage.md names exists, and no line of the table is without one.
 
 A name `suite.test` is met by a test that ctest knows as such, by a typed one, `instance/suite.test<...>`, or by one with a
-parameter, `instance/suite.test/parameter`.
+parameter, `instance/suite.test/parameter`, to which GoogleTest adds `# GetParam() = ...` where it has no name for it.
 """
 import json
 import pathlib
@@ -22,7 +22,7 @@ for test in listed["tests"]:
     name = test["name"]
     known.add(name)
     # Prefix/suite.test, suite/0.test, suite/type.test: either part may be the suite.
-    if typed := re.fullmatch(r"(\w+(?:/\w+)*)\.(\w+)(?:/\w+)?", name.split("<")[0].strip()):
+    if typed := re.fullmatch(r"(\w+(?:/\w+)*)\.(\w+)(?:/\w+)?", re.split("[<#]", name)[0].strip()):
         known |= {f"{part}.{typed[2]}" for part in typed[1].split("/")}
 
 text = pathlib.Path(coverage).read_text()
