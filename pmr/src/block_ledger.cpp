@@ -3,15 +3,10 @@
 
 #include <algorithm>
 
+#include <tidemark/detail/align.hpp>
 #include <tidemark/violation.hpp>
 
 namespace tidemark::detail {
-namespace {
-
-std::uintptr_t address_of(void const* block) noexcept { return reinterpret_cast<std::uintptr_t>(block); }
-
-}  // namespace
-
 void block_ledger::add(void const* block, ledger_entry const& entry) {
   live_.insert_or_assign(address_of(block), entry);
   freed_.erase(address_of(block));

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <tidemark/detail/align.hpp>
 #include <tidemark/detail/identity.hpp>
 #include <tidemark/graph_arena.hpp>
 #include <tidemark/graph_errors.hpp>
@@ -17,9 +18,8 @@
 namespace tidemark {
 namespace {
 
+using detail::address_of;
 using detail::switched_blocks;
-
-std::uintptr_t address_of(void const* block) noexcept { return reinterpret_cast<std::uintptr_t>(block); }
 
 void give_back(std::pmr::memory_resource& upstream, switched_blocks const& leaving) noexcept {
   for (auto const& [address, block] : leaving) {

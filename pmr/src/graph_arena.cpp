@@ -18,15 +18,13 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t granule_bytes = graph_arena::default_alignment;
+using detail::monotone_layout;
 
-constexpr std::size_t at_least_a_granule(std::size_t align) noexcept {
-  return std::max(align, granule_bytes);
-}
+constexpr std::size_t granule_bytes = graph_arena::default_alignment;
 
 // The part of a range that blocks can lie in. Not at address 0, which would look like no block; and as much
 // as one block may take.
-detail::monotone_layout layout_in(byte_range range) noexcept {
+monotone_layout layout_in(byte_range range) noexcept {
   constexpr std::uintptr_t last =
       detail::align_down(std::numeric_limits<std::uintptr_t>::max(), granule_bytes);
   if (range.begin >= last) return {last, last};
@@ -53,7 +51,8 @@ byte_range take(std::pmr::memory_resource* upstream, std::size_t bytes, std::siz
                          .largest_bytes = graph_arena::bytes_max}};
   }
   const std::size_t size = detail::align_up(bytes, granule_bytes);
-  return {reinterpret_cast<std::uintptr_t>(upstream->allocate(size, at_least_a_granule(align))), size};
+  return {reinterpret_cast<std::uintptr_t>(upstream->allocate(size, monotone_layout::block_alignment(align))),
+          size};
 }
 
 }  // namespace
@@ -86,7 +85,7 @@ graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resourc
                          graph_arena_options const& options)
     : graph_arena{
           take(detail::or_default(upstream), rehearsed.bytes, rehearsed.alignment, completed(options).name),
-          detail::or_default(upstream), at_least_a_granule(rehearsed.alignment), options} {
+          detail::or_default(upstream), monotone_layout::block_alignment(rehearsed.alignment), options} {
   expected_ = rehearsed;
 }
 
@@ -97,7 +96,7 @@ graph_arena::~graph_arena() {
 
 void graph_arena::make_room(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two("graph_arena", name(), align);
-  const std::size_t block_align = at_least_a_granule(align);
+  const std::size_t block_align = monotone_layout::block_alignment(align);
   if (layout_.align_next(bytes, block_align)) return;
   throw out_of_memory{{.resource = name(),
                        .requested_bytes = bytes,

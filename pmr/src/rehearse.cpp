@@ -10,25 +10,24 @@
 namespace tidemark {
 namespace {
 
+using detail::monotone_layout;
+
 constexpr char const* kind = "rehearsal";
 constexpr char const* name = "body";
-
-constexpr std::size_t at_least_a_granule(std::size_t align) noexcept {
-  return std::max(align, detail::monotone_layout::granule_bytes);
-}
 
 }  // namespace
 
 rehearsal::~rehearsal() {
   if (memory_ == nullptr) return;
   for (auto const& [address, entry] : blocks_.live()) {
-    memory_->deallocate(reinterpret_cast<void*>(address), entry.bytes, at_least_a_granule(entry.align));
+    memory_->deallocate(reinterpret_cast<void*>(address), entry.bytes,
+                        monotone_layout::block_alignment(entry.align));
   }
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two(kind, name, align);
-  const std::size_t block_align = at_least_a_granule(align);
+  const std::size_t block_align = monotone_layout::block_alignment(align);
   detail::monotone_layout next = layout_;
   if (!next.align_next(bytes, block_align)) {
     throw out_of_memory{{.resource = kind,
@@ -54,7 +53,7 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
 
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
   if (block == nullptr || !blocks_.remove(kind, name, block, bytes, align)) return;
-  if (memory_ != nullptr) memory_->deallocate(block, bytes, at_least_a_granule(align));
+  if (memory_ != nullptr) memory_->deallocate(block, bytes, monotone_layout::block_alignment(align));
 }
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <tidemark/detail/align.hpp>
 #include <tidemark/detail/identity.hpp>
 #include <tidemark/violation.hpp>
 
@@ -18,6 +19,7 @@ namespace tidemark {
 namespace {
 
 using namespace std::string_view_literals;
+using detail::address_of;
 
 /// A number as text, in place.
 class digits_of {
@@ -105,8 +107,6 @@ std::string system_thread_name() {
   char name[64] = "";
   return pthread_getname_np(pthread_self(), name, sizeof name) == 0 ? name : std::string{};
 }
-
-std::uintptr_t address_of(void const* block) noexcept { return reinterpret_cast<std::uintptr_t>(block); }
 
 /// One past the last byte of a block. One of 0 bytes has an address of its own, as if it were one of 1 byte.
 std::uintptr_t end_of(std::uintptr_t begin, std::size_t bytes) noexcept {

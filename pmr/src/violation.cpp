@@ -14,15 +14,15 @@ void print_and_abort(violation const& report) {
   std::abort();
 }
 
-std::atomic<violation_handler> handler_in_force{print_and_abort};
+std::atomic<violation_handler> violation_handler_in_force{print_and_abort};
 
 }  // namespace
 
 violation_handler set_violation_handler(violation_handler handler) noexcept {
-  return handler_in_force.exchange(handler != nullptr ? handler : print_and_abort);
+  return violation_handler_in_force.exchange(handler != nullptr ? handler : print_and_abort);
 }
 
-violation_handler get_violation_handler() noexcept { return handler_in_force.load(); }
+violation_handler get_violation_handler() noexcept { return violation_handler_in_force.load(); }
 
 namespace detail {
 

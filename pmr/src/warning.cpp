@@ -7,14 +7,14 @@
 
 namespace tidemark {
 namespace {
-std::atomic<warning_handler> handler_in_force{nullptr};
+std::atomic<warning_handler> warning_handler_in_force{nullptr};
 }  // namespace
 
 warning_handler set_warning_handler(warning_handler handler) noexcept {
-  return handler_in_force.exchange(handler);
+  return warning_handler_in_force.exchange(handler);
 }
 
-warning_handler get_warning_handler() noexcept { return handler_in_force.load(); }
+warning_handler get_warning_handler() noexcept { return warning_handler_in_force.load(); }
 
 namespace detail {
 

@@ -19,7 +19,7 @@ namespace {
 
 using detail::workspace_core;
 
-struct registry {
+struct workspace_list {
   std::mutex mutex;  // for what follows; held for a few instructions, but for a tick
   workspace_core* first = nullptr;
   sweep_options options;
@@ -27,13 +27,13 @@ struct registry {
 };
 
 // Neither is ever destroyed: workspaces of other threads may live as long as the process.
-registry& workspaces() {
-  static auto* const all = new registry;
+workspace_list& workspaces() {
+  static auto* const all = new workspace_list;
   return *all;
 }
 
 struct sweeper {
-  std::mutex mutex;  // one change at a time; never taken under the registry's
+  std::mutex mutex;  // one change at a time; never taken under the list's
   std::jthread thread;
 };
 sweeper& the_sweeper() {
@@ -56,7 +56,7 @@ void tick_until_stopped(std::stop_token const& stop, std::chrono::nanoseconds in
 }  // namespace
 
 void detail::register_workspace(workspace_core& workspace) noexcept {
-  registry& all = workspaces();
+  workspace_list& all = workspaces();
   const std::scoped_lock lock{all.mutex};
   workspace.next_swept = all.first;
   workspace.swept_link = &all.first;
@@ -108,7 +108,7 @@ bool workspace_sweeps_enabled() noexcept {
 }
 
 void tick_workspace_sweeps() noexcept {
-  registry& all = workspaces();
+  workspace_list& all = workspaces();
   const std::scoped_lock lock{all.mutex};
   const unsigned every = all.options.trim_every;
   const bool trims = every != 0 && ++all.ticks % every == 0;

@@ -11,6 +11,10 @@ namespace tidemark::detail {
 
 static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes with addresses as sizes");
 
+[[nodiscard]] inline std::uintptr_t address_of(void const* memory) noexcept {
+  return reinterpret_cast<std::uintptr_t>(memory);
+}
+
 /// The smallest multiple of `align` that is >= `value`. @pre `align` is a power of two; the result fits.
 [[nodiscard]] constexpr std::uintptr_t align_up(std::uintptr_t value, std::size_t align) noexcept {
   return (value + (align - 1)) & ~(align - 1);

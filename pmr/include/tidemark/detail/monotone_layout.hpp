@@ -33,6 +33,11 @@ class monotone_layout {
     return align_up(bytes + (bytes == 0), granule_bytes);
   }
 
+  /// The alignment that a block of such a one has.
+  [[nodiscard]] static constexpr std::size_t block_alignment(std::size_t align) noexcept {
+    return align > granule_bytes ? align : granule_bytes;
+  }
+
   /// Whether a block of no more than the granule's alignment fits. No sum wraps, whatever `bytes` is: the
   /// room is a multiple of the granule, so that what is not larger is not larger rounded up either.
   [[nodiscard]] constexpr bool fits(std::size_t bytes) const noexcept {

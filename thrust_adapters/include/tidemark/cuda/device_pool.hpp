@@ -36,8 +36,8 @@ namespace tidemark {
 /// device_pool blocks{{.stream = stream}};
 /// void* x = blocks.allocate(3000);
 /// launch(kernel, stream, x);
-/// blocks.deallocate(x, 3000);  // the next allocate(3000) returns the same address, for later work of
-/// `stream` device_pool of_arena{{.stream = stream, .upstream = &step}};  // slabs of a `device_arena`
+/// blocks.deallocate(x, 3000);  // the next allocate(3000) gives the same block to later work of `stream`
+/// device_pool of_arena{{.stream = stream, .upstream = &step}};  // slabs of a `device_arena`
 /// ```
 /// One pool, one stream: a block goes to work that is put on the pool's stream, and so may be handed out
 /// again as soon as it was given back, because later work comes behind it. Work of another stream that uses a
