@@ -17,6 +17,14 @@ if(TIDEMARK_MODULES)
     FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
   set(export_modules CXX_MODULES_DIRECTORY modules)
 endif()
+if(TIDEMARK_THRUST)
+  install(TARGETS tidemark_thrust_headers EXPORT tidemark_targets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  if(TIDEMARK_MODULES)
+    install(TARGETS tidemark_thrust EXPORT tidemark_targets
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+      FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
+  endif()
+endif()
 install(PROGRAMS tools/tidemark-report TYPE BIN)
 install(EXPORT tidemark_targets
   NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir} ${export_modules})

@@ -38,7 +38,9 @@ file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
 file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/modules/*.cppm)
 set(cuda_modules ${modules})
 list(FILTER cuda_modules INCLUDE REGEX "tidemark\\.cuda\\.cppm$")
-list(REMOVE_ITEM modules ${cuda_modules})
+set(thrust_modules ${modules})
+list(FILTER thrust_modules INCLUDE REGEX "tidemark\\.thrust\\.cppm$")
+list(REMOVE_ITEM modules ${cuda_modules} ${thrust_modules})
 
 find_package(Threads REQUIRED)
 
@@ -62,6 +64,9 @@ endif()
 # The device part knows no type of the toolkit, but for the real driver and the annotations for its tools.
 set(cuda_root ${PROJECT_SOURCE_DIR}/thrust_adapters)
 file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS ${cuda_root}/include/*.hpp)
+set(thrust_headers ${cuda_headers})
+list(FILTER thrust_headers INCLUDE REGEX "/tidemark/thrust[./]")
+list(REMOVE_ITEM cuda_headers ${thrust_headers})
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_root}/src/*.cpp)
 if(TIDEMARK_CUDA)
   list(REMOVE_ITEM cuda_sources ${cuda_root}/src/absent_driver.cpp)
@@ -77,6 +82,22 @@ target_sources(tidemark_cuda_headers PUBLIC
 target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 if(TIDEMARK_CUDA)
   target_link_libraries(tidemark_cuda_headers PRIVATE CUDA::cudart_static)
+endif()
+
+# The adapters for Thrust, CCCL and RMM: headers alone, with CCCL's own. Which of Thrust's device systems they are for is
+# said where they are included (THRUST_DEVICE_SYSTEM).
+if(TIDEMARK_THRUST)
+  add_library(tidemark_thrust_headers INTERFACE)
+  add_library(tidemark::thrust_headers ALIAS tidemark_thrust_headers)
+  set_target_properties(tidemark_thrust_headers PROPERTIES EXPORT_NAME thrust_headers VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(tidemark_thrust_headers INTERFACE
+    FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${thrust_headers})
+  target_link_libraries(tidemark_thrust_headers INTERFACE tidemark_cuda_headers)
+  # For CCCL before 3.1; later ones take no notice.
+  target_compile_definitions(tidemark_thrust_headers INTERFACE LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+  # The package looks for them again, because where they are here says nothing of where they are there.
+  target_include_directories(tidemark_thrust_headers SYSTEM INTERFACE
+    "$<BUILD_INTERFACE:${TIDEMARK_CCCL_INCLUDE_DIR};${TIDEMARK_CUDART_INCLUDE_DIR}>")
 endif()
 
 if(NOT TIDEMARK_MODULES)
@@ -103,3 +124,19 @@ target_sources(tidemark_cuda PUBLIC
 target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 target_compile_options(tidemark_cuda INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+
+# An importer's Thrust and the module's must be for the same device system; so the module says which.
+if(TIDEMARK_THRUST)
+  add_library(tidemark_thrust STATIC)
+  add_library(tidemark::thrust ALIAS tidemark_thrust)
+  set_target_properties(tidemark_thrust PROPERTIES
+    EXPORT_NAME thrust OUTPUT_NAME tidemark_thrust_modules POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES ON)
+  target_sources(tidemark_thrust PUBLIC
+    FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${thrust_modules})
+  target_link_libraries(tidemark_thrust
+    PUBLIC tidemark_thrust_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+  target_compile_definitions(tidemark_thrust
+    PUBLIC THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_${TIDEMARK_THRUST_DEVICE_SYSTEM})
+  target_compile_options(tidemark_thrust INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+endif()

@@ -17,9 +17,11 @@ module;
 #include <tidemark/cuda/device_pool_options.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/event.hpp>
+#include <tidemark/cuda/memory_access.hpp>
 #include <tidemark/cuda/memory_pool.hpp>
 #include <tidemark/cuda/status.hpp>
 #include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/stream_order.hpp>
 #include <tidemark/cuda/virtual_memory.hpp>
 
 export module tidemark.cuda;
@@ -78,6 +80,8 @@ using tidemark::cuda::device_resource;
 using tidemark::cuda::driver_block_alignment;
 using tidemark::cuda::managed_memory;
 using tidemark::cuda::managed_resource;
+using tidemark::cuda::memory_access;
+using tidemark::cuda::memory_access_of;
 using tidemark::cuda::memory_pool;
 using tidemark::cuda::memory_pool_options;
 using tidemark::cuda::pinned_memory;
@@ -87,7 +91,10 @@ using tidemark::cuda::virtual_memory_options;
 
 // Streams and events
 using tidemark::cuda::event;
+using tidemark::cuda::put_behind;
 using tidemark::cuda::stream;
+using tidemark::cuda::stream_bound;
+using tidemark::cuda::stream_of;
 
 }  // namespace cuda
 }  // namespace tidemark

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public name of the headers is exported by a module of its part, and by no more than one.
 
-The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part, <tidemark/cuda.hpp>: what is
-declared in namespace tidemark itself or in tidemark::cuda, in one of our headers. The exports come from the
+The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters, of
+<tidemark/cuda.hpp> and <tidemark/thrust.hpp>: what is declared in namespace tidemark itself or in tidemark::cuda, in one of our headers. The exports come from the
 using-declarations of modules/*.cppm, which the compiler checks.
 """
 import collections
@@ -13,20 +13,33 @@ import subprocess
 import sys
 
 root, compiler, *flags = sys.argv[1:]
+options = [flag for flag in flags if flag == "--thrust"]  # CCCL is there, so that its adapters can be looked at
+flags = [flag for flag in flags if flag not in options]
 root = pathlib.Path(root)
 
-# The modules of the device part; all others are the host's, and `import tidemark;` brings those.
-DEVICE_MODULES = {"tidemark.cuda.cppm"}
+# The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
+OWN_MODULES = {"device": "tidemark.cuda.cppm", "thrust": "tidemark.thrust.cppm"}
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
 
 
+def is_forward_declaration(node):
+    records = [node] if node["kind"] == "CXXRecordDecl" else [
+        inner for inner in node.get("inner", []) if inner.get("kind") == "CXXRecordDecl"] * (
+        node["kind"] == "ClassTemplateDecl")
+    return bool(records) and not any(record.get("completeDefinition") for record in records)
+
+
 def names_in(namespace, prefix=""):
     for node in namespace.get("inner", []):
-        if node.get("kind") == "NamespaceDecl" and node.get("name") == "cuda":
+        if node.get("kind") == "NamespaceDecl" and node.get("isInline"):
+            yield from names_in(node, prefix)
+        elif node.get("kind") == "NamespaceDecl" and node.get("name") == "cuda":
             yield from names_in(node, "cuda::")
         elif (node.get("kind") in KINDS and node.get("name") and not node.get("isImplicit")
-              and "parentDeclContextId" not in node):  # a member that is defined outside its class
+              and not node["name"].startswith("<deduction guide")
+              and "parentDeclContextId" not in node  # a member that is defined outside its class
+              and not is_forward_declaration(node)):
             yield prefix + node["name"]
 
 
@@ -57,8 +70,11 @@ modules = sorted((root / "modules").glob("*.cppm"))
 host = declarations("tidemark/tidemark.hpp")
 device = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp") - host  # also the functions that it adds to a name
 failures = []
-parts = [("host", set(host), [module for module in modules if module.name not in DEVICE_MODULES]),
-         ("device", set(device), [module for module in modules if module.name in DEVICE_MODULES])]
+parts = [("host", set(host), [module for module in modules if module.name not in OWN_MODULES.values()]),
+         ("device", set(device), [root / "modules" / OWN_MODULES["device"]])]
+if "--thrust" in options:
+    thrust = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp", "tidemark/thrust.hpp") - host - device
+    parts.append(("thrust", set(thrust), [root / "modules" / OWN_MODULES["thrust"]]))
 for part, public, its_modules in parts:
     exports = exports_of(its_modules)
     failures += [f"{name} is public in the {part} part's headers and exported by no module"

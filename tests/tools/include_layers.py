@@ -51,11 +51,12 @@ LAYERS = [
                 "cuda/stream.hpp",
                 "cuda/capture_backend.hpp",
                 "cuda/capture.hpp",
+                "cuda/stream_order.hpp",
                 "cuda/detail/capturing.hpp",
                 "cuda/detail/event_result.hpp",
                 "cuda/detail/event_stock.hpp",
                 "cuda/detail/on_device.hpp", "cuda/detail/relaxed_mode.hpp"]),
-    ("device memory", ["cuda/block_kind.hpp",
+    ("device memory", ["cuda/block_kind.hpp", "cuda/memory_access.hpp",
                        "cuda/block_memory.hpp",
                        "cuda/block_resource.hpp",
                        "cuda/detail/mapped_range.hpp",
@@ -72,9 +73,18 @@ LAYERS = [
                           "cuda/detail/device_blocks.hpp",
                           "cuda/detail/device_classes.hpp"]),
     ("all of the device part", ["cuda.hpp"]),
+    ("adapters for Thrust", ["thrust/cuda_resource.hpp",
+                             "thrust/detail/backend.hpp",
+                             "thrust/detail/stream_policy.hpp",
+                             "thrust/foreign_resource.hpp",
+                             "thrust/policy.hpp",
+                             "thrust/thrust_allocator.hpp",
+                             "thrust/thrust_resource.hpp",
+                             "thrust/vectors.hpp"]),
+    ("all adapters for Thrust", ["thrust.hpp"]),
 ]
 # Headers that include all public ones of their part, and how the names of the part's headers begin.
-UMBRELLAS = {"tidemark.hpp": "", "cuda.hpp": "cuda/"}
+UMBRELLAS = {"tidemark.hpp": "", "cuda.hpp": "cuda/", "thrust.hpp": "thrust/"}
 
 roots = [pathlib.Path(sys.argv[1]) / part / "include/tidemark" for part in ("pmr", "thrust_adapters")]
 level = {header: i for i, (_, headers) in enumerate(LAYERS) for header in headers}
@@ -98,7 +108,7 @@ for header in found:
     if re.search(r'#include "', text):
         failures.append(f"{header}: includes with quotes; public headers are found by <tidemark/...>")
 failures += [f"{header}: in LAYERS but not in the tree" for header in level if header not in found]
-part_of = {header: "cuda/" if header.startswith("cuda/") else "" for header in level}
+part_of = {header: next((part for part in ("cuda/", "thrust/") if header.startswith(part)), "") for header in level}
 for umbrella, part in UMBRELLAS.items():
     everything = set(re.findall(r'#include <tidemark/([^>]+)>', path_of[umbrella].read_text()))
     failures += [f"{umbrella} does not include {header}" for header in level

@@ -30,6 +30,9 @@ namespace tidemark {
 /// | `block_alignment` | every block starts at a multiple of this power of two |
 /// | `chunk_growth` | each further chunk is so many times as large as the one before |
 ///
+/// Memory that the host may not touch is a device's; memory that both may is of a class that says
+/// `device_accessible = true`. An arena on memory for the work of one stream has a `stream()` if its space has.
+///
 /// Thread-safety: as the arena that holds it: one thread at a time.
 template <class S>
 concept address_space = std::movable<S> && requires(S& space, byte_range range, std::size_t bytes) {

@@ -308,6 +308,13 @@ class basic_arena final : public std::pmr::memory_resource {
   /// Lets another thread be the one that uses the arena: the next one that does.
   void hand_over() noexcept { owner_thread_ = 0; }
 
+  /// The stream that the memory is for, where it is for one.
+  template <class Space = AddressSpace>
+    requires requires(Space const& space) { space.stream(); }
+  [[nodiscard]] auto stream() const noexcept {
+    return space_.stream();
+  }
+
   /// The resource that chunks come from, where there is one.
   template <class Space = AddressSpace>
     requires requires(Space const& space) { space.upstream_resource(); }

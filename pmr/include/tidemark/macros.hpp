@@ -12,6 +12,15 @@
 #define TIDEMARK_COLD
 #endif
 
+/// Before a thread_local variable of the library that fast paths read: initial-exec, because the general model is a
+/// call of a function also where the linker turns it into two instructions. nvcc knows the attribute only in functions,
+/// and reaches the variable by the general model.
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__)
+#define TIDEMARK_INITIAL_EXEC [[gnu::tls_model("initial-exec")]]
+#else
+#define TIDEMARK_INITIAL_EXEC
+#endif
+
 /// After a parameter, or after the parameters for the object itself: what is returned must not outlive it.
 /// Clang warns where it sees that it does (-Wdangling, -Wreturn-stack-address).
 #if defined(__clang__)

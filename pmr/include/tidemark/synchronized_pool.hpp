@@ -42,10 +42,8 @@ struct cache_slot {
   thread_cache* cache = nullptr;
 };
 inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in turn cost a search now and then
-// Initial-exec, because the general model is a call of a function also where the linker turns it into two
-// instructions. 128 bytes are what the C library keeps free for that in a shared library loaded later.
-[[gnu::tls_model(
-    "initial-exec")]] extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
+// 128 bytes are what the C library keeps free for initial-exec in a shared library loaded later.
+TIDEMARK_INITIAL_EXEC extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
 
 /// A thread's free blocks of one pool: in lists, and in spare chains, so that a thread that frees and
 /// allocates about as much as its lists may hold does not go to the depot each time. The pool owns it; the

@@ -17,7 +17,9 @@
 #include <tidemark/cuda/device_pool_options.hpp>
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/event.hpp>
+#include <tidemark/cuda/memory_access.hpp>
 #include <tidemark/cuda/memory_pool.hpp>
 #include <tidemark/cuda/status.hpp>
 #include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/stream_order.hpp>
 #include <tidemark/cuda/virtual_memory.hpp>

@@ -39,6 +39,7 @@ class basic_block_memory {
  public:
   static constexpr block_kind kind = Kind;
   static constexpr bool host_accessible = Kind != block_kind::device;
+  static constexpr bool device_accessible = true;
   static constexpr bool fresh_is_zero = false;
   static constexpr bool commits = false;
   static constexpr bool reserves_at_once = true;

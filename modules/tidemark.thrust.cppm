@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Thrust, CCCL and RMM: their containers and algorithms on resources of tidemark, and the way back. For translation
+/// units of a host compiler; .cu files include <tidemark/thrust.hpp>.
+module;
+
+#include <tidemark/thrust/cuda_resource.hpp>
+#include <tidemark/thrust/foreign_resource.hpp>
+#include <tidemark/thrust/policy.hpp>
+#include <tidemark/thrust/thrust_allocator.hpp>
+#include <tidemark/thrust/thrust_resource.hpp>
+#include <tidemark/thrust/vectors.hpp>
+
+export module tidemark.thrust;
+
+export namespace tidemark {
+
+// Vectors
+using tidemark::device_vector;
+using tidemark::host_vector;
+using tidemark::universal_vector;
+
+// Temporaries of algorithms
+using tidemark::nosync_policy;
+using tidemark::policy;
+
+// Handles on resources
+using tidemark::cuda_resource;
+using tidemark::thrust_allocator;
+using tidemark::thrust_resource;
+
+// Resources of others
+using tidemark::foreign_resource;
+using tidemark::raw_memory_source;
+
+}  // namespace tidemark
