@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// Strategy: streams of a fake device whose work is functions of the host that write down their turn; each stream is
-// asked to run by itself, so that one which does not wait for the other is seen to run first. Every call fails in turn.
-// What the types of resources tell of their memory is asked of all of them, when this is compiled.
+// SPDX-License-Identifier: Apache-2.0 Strategy: streams of a fake device whose work is functions of the host
+// that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
+// other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
+// asked of all of them, when this is compiled.
 #include <tidemark/cuda/stream_order.hpp>
 
 #include <gtest/gtest.h>

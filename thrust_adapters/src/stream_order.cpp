@@ -5,8 +5,8 @@ namespace tidemark::cuda {
 
 status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept {
   if (later == earlier) return status::success;
-  // Asked first, because of a wait across the border of a capture the driver ends the capture, or draws in the stream
-  // that waits.
+  // Asked first, because of a wait across the border of a capture the driver ends the capture, or draws in
+  // the stream that waits.
   bool later_is_captured = false, earlier_is_captured = false;
   status result = driver.is_capturing(later, later_is_captured);
   if (result == status::success) result = driver.is_capturing(earlier, earlier_is_captured);

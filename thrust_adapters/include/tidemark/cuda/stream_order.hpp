@@ -29,12 +29,13 @@ template <class R>
   }
 }
 
-/// Puts what comes later on stream `later` behind all work that is on stream `earlier` now. If the two are one,
-/// nothing is to be done, and no call is made. Both may belong to one capture: then the order is captured.
-/// @return success; `status::capture_isolation`, with nothing done and the capture as it was, if one of the two is
-/// captured and the other is not: what is captured runs another time, if at all, than what is not; or what the
-/// driver says, which ends both captures where each stream belongs to one of its own (`status::capture_merge`).
-/// No event is left in any case.
+/// Puts what comes later on stream `later` behind all work that is on stream `earlier` now. If the two are
+/// one, nothing is to be done, and no call is made. Both may belong to one capture: then the order is
+/// captured.
+/// @return success; `status::capture_isolation`, with nothing done and the capture as it was, if one of the
+/// two is captured and the other is not: what is captured runs another time, if at all, than what is not; or
+/// what the driver says, which ends both captures where each stream belongs to one of its own
+/// (`status::capture_merge`). No event is left in any case.
 /// @pre the current device is that of both. Thread-safety: any thread. Not for fast paths: six calls to the
 /// driver.
 [[nodiscard]] status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept;
