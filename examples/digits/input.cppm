@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user gives: the options, and the images in a file of comma-separated values.
+// What the user gives to this and other examples: the options, and the images in a file of comma-separated values.
 module;
 #include "standard.hpp"
 export module digits.input;
@@ -19,11 +19,13 @@ export struct options {
   std::size_t epochs = 20;
   std::size_t batch = 32;  // images per step; the last step of an epoch takes the rest
   std::size_t seed = 1;
+  std::size_t clusters = 10;
+  std::size_t iterations = 100;
   std::string data = DIGITS_DATA;
   bool help = false;
 };
 
-// What there is to choose from. A program that has fewer options gives `parse_options` its own list of them.
+// What there is to choose from here. Other programs give `parse_options` a list of their own.
 export inline constexpr option digits_options[] = {
     {"allocator", 1, nullptr, 'a'}, {"optimizer", 1, nullptr, 'o'}, {"epochs", 1, nullptr, 'e'},
     {"batch", 1, nullptr, 'b'},     {"seed", 1, nullptr, 's'},      {"data", 1, nullptr, 'd'},
@@ -58,6 +60,8 @@ export options parse_options(int argc, char** argv, option const* known = digits
     if (letter == 'o') chosen.adam = name(optimizer_names, "sgd or adam") == 1;
     if (letter == 'e') chosen.epochs = number(1, 1000);
     if (letter == 'b') chosen.batch = number(1, 10000);
+    if (letter == 'c') chosen.clusters = number(1, 1000);
+    if (letter == 'i') chosen.iterations = number(2, 10000);
     if (letter == 's')
       chosen.seed = std::string_view{optarg} == "random" ? tidemark::entropy_seed() : number(0, SIZE_MAX);
     if (letter == 'd') chosen.data = optarg;
