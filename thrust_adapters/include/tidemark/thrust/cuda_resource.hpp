@@ -58,9 +58,9 @@ namespace tidemark {
 /// for any work, so that the resource's stream is waited for before they return memory. The current device is
 /// that of the streams.
 ///
-/// *Captures.* A stream that is captured cannot wait for one that is not, nor that for it, and nobody can
-/// wait for either: what would end a capture is not done. Memory of another stream is refused then, and what
-/// is given back to that is lost; memory of no stream goes back at once, and what a capture takes is a
+/// *Captures.* A stream that is captured cannot wait for one that is not, nor that one for it, nor the
+/// calling thread: what would end a capture is not done. Memory of another stream is refused then, and what
+/// is given back to that is lost; memory of no stream goes back at once. What a capture takes is a
 /// `graph_arena`, which hands nothing out twice.
 ///
 /// Two are equal if their resources are, and both are for the same stream. Thread-safety: that of the
