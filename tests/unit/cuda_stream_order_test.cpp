@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: streams of a fake device whose work is functions of the host
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: streams of a fake device whose work is functions of the host
 // that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
 // other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
 // asked of all of them, when this is compiled.
@@ -7,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <memory>
 #include <memory_resource>
 #include <string>
 #include <vector>
@@ -31,6 +31,7 @@
 #include <tidemark/units.hpp>
 
 #include "fake_device.hpp"
+#include "stream_turns.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -98,26 +99,9 @@ TEST(stream_of, is_the_default_stream_of_a_resource_that_is_of_none) {
 
 // ---- order ------------------------------------------------------------------------------------------------
 
-/// Two streams of a fake device, and the turns that their work took.
+/// Two streams of a fake device, and their work.
 class stream_order : public ::testing::Test {
  protected:
-  struct work {
-    std::vector<std::string>* turns;
-    std::string name;
-  };
-
-  /// Work that writes down its name when it runs. It is there until the test ends.
-  void put_on(cuda::stream_handle stream, char const* name) {
-    work& made = *works_.emplace_back(std::make_unique<work>(&turns_, name));
-    ASSERT_EQ(device_.launch_on_host(
-                  stream,
-                  [](void* of) {
-                    auto const& self = *static_cast<work*>(of);
-                    self.turns->push_back(self.name);
-                  },
-                  &made),
-              status::success);
-  }
   [[nodiscard]] bool is_captured(cuda::stream_handle stream) {
     bool captured = false;
     EXPECT_EQ(device_.is_capturing(stream, captured), status::success);
@@ -138,44 +122,43 @@ class stream_order : public ::testing::Test {
   void expect_no_event_left() { EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy")); }
 
   fake_device device_;
-  std::vector<std::unique_ptr<work>> works_;
-  std::vector<std::string> turns_;
+  stream_turns turns_{device_};
   cuda::stream earlier_{device_};
   cuda::stream later_{device_};
 };
 
 TEST_F(stream_order, without_it_streams_run_as_they_come) {
-  put_on(earlier_, "earlier");
-  put_on(later_, "later");
+  turns_.put_on(earlier_, "earlier");
+  turns_.put_on(later_, "later");
   device_.run(later_);
-  EXPECT_EQ(turns_, std::vector<std::string>{"later"});
+  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"later"});
   device_.run_all();
 }
 
 TEST_F(stream_order, later_work_waits_for_the_work_that_was_there) {
-  put_on(earlier_, "earlier");
+  turns_.put_on(earlier_, "earlier");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
-  put_on(later_, "later");
+  turns_.put_on(later_, "later");
   device_.run(later_);
-  EXPECT_EQ(turns_, (std::vector<std::string>{"earlier", "later"}));
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"earlier", "later"}));
 }
 
 TEST_F(stream_order, later_work_does_not_wait_for_what_came_afterwards) {
-  put_on(earlier_, "earlier");
+  turns_.put_on(earlier_, "earlier");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
-  put_on(earlier_, "afterwards");
-  put_on(later_, "later");
+  turns_.put_on(earlier_, "afterwards");
+  turns_.put_on(later_, "later");
   device_.run(later_);
-  EXPECT_EQ(turns_, (std::vector<std::string>{"earlier", "later"}));
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"earlier", "later"}));
   device_.run_all();
 }
 
 TEST_F(stream_order, the_earlier_stream_waits_for_nothing) {
-  put_on(later_, "there before");
+  turns_.put_on(later_, "there before");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
-  put_on(earlier_, "earlier");
+  turns_.put_on(earlier_, "earlier");
   device_.run(earlier_);
-  EXPECT_EQ(turns_, std::vector<std::string>{"earlier"});
+  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"earlier"});
   device_.run_all();
 }
 
@@ -187,13 +170,13 @@ TEST_F(stream_order, a_stream_is_behind_itself_without_a_call) {
 }
 
 TEST_F(stream_order, the_default_stream_can_be_either) {
-  put_on(nullptr, "default");
+  turns_.put_on(nullptr, "default");
   ASSERT_EQ(put_behind(device_, later_, nullptr), status::success);
-  put_on(later_, "later");
+  turns_.put_on(later_, "later");
   ASSERT_EQ(put_behind(device_, nullptr, later_), status::success);
-  put_on(nullptr, "default again");
+  turns_.put_on(nullptr, "default again");
   device_.run(nullptr);
-  EXPECT_EQ(turns_, (std::vector<std::string>{"default", "later", "default again"}));
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"default", "later", "default again"}));
 }
 
 TEST_F(stream_order, no_event_is_left) {
@@ -235,7 +218,7 @@ TEST_F(stream_order, a_stream_that_there_is_not_is_told_of) {
 
 TEST_F(stream_order, what_is_captured_cannot_wait_for_what_runs_now_and_the_capture_lives_on) {
   begin_capture(later_);
-  put_on(later_, "captured");
+  turns_.put_on(later_, "captured");
   EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_isolation);
   EXPECT_EQ(device_.count("cuEventCreate"), 0u);
   expect_lives_on(later_, 1);
@@ -243,7 +226,7 @@ TEST_F(stream_order, what_is_captured_cannot_wait_for_what_runs_now_and_the_capt
 
 TEST_F(stream_order, what_runs_now_cannot_wait_for_what_is_captured_and_is_not_drawn_into_the_capture) {
   begin_capture(earlier_);
-  put_on(earlier_, "captured");
+  turns_.put_on(earlier_, "captured");
   EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_isolation);
   EXPECT_FALSE(is_captured(later_));
   EXPECT_EQ(device_.count("cuEventCreate"), 0u);
@@ -270,7 +253,7 @@ TEST_F(stream_order, in_one_capture_the_order_is_captured) {
   ASSERT_EQ(device_.create_event(fork), status::success);
   ASSERT_EQ(device_.record(fork, earlier_), status::success);
   ASSERT_EQ(device_.wait(later_, fork), status::success);
-  put_on(later_, "of the other stream");
+  turns_.put_on(later_, "of the other stream");
   // A stream that was drawn in must be joined again: to be put behind it is what does that.
   ASSERT_EQ(put_behind(device_, earlier_, later_), status::success);
   expect_lives_on(earlier_, 1);
