@@ -19,6 +19,7 @@
 #include <tidemark/cuda/block_resource.hpp>
 #include <tidemark/cuda/device_arena.hpp>
 #include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/stream.hpp>
 
 #include "gpu_test.hpp"
@@ -62,6 +63,8 @@ class thrust_machine : public gpu_test {
   /// Memory of the driver, or the system: each block is one call.
   [[nodiscard]] std::pmr::memory_resource& memory() { return *memory_; }
   [[nodiscard]] cuda::stream_handle stream() const { return stream_->get(); }
+  /// Until all work is done.
+  void wait() { EXPECT_EQ(cuda::default_driver().synchronize(stream()), cuda::status::success); }
 
  private:
   std::optional<cuda::stream> stream_;
@@ -93,6 +96,7 @@ class thrust_machine : public ::testing::Test {
   [[nodiscard]] static machine_pool make_pool() { return machine_pool{}; }
   [[nodiscard]] static std::pmr::memory_resource& memory() { return *std::pmr::new_delete_resource(); }
   [[nodiscard]] static cuda::stream_handle stream() { return nullptr; }
+  static void wait() {}
 };
 
 #endif

@@ -76,6 +76,7 @@ LAYERS = [
     ("adapters for Thrust", ["thrust/cuda_resource.hpp",
                              "thrust/detail/backend.hpp",
                              "thrust/detail/give_back.hpp",
+                             "thrust/detail/omp_temporaries.hpp",
                              "thrust/detail/stream_policy.hpp",
                              "thrust/foreign_resource.hpp",
                              "thrust/policy.hpp",
