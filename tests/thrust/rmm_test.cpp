@@ -416,6 +416,24 @@ TEST(rmm_upstream, an_arena_takes_its_chunks_of_rmm_and_gives_them_back) {
   EXPECT_EQ(host.stats().used_blocks, 0u);
 }
 
+TEST(rmm_upstream, an_arena_of_a_device_grows_by_chunks_of_rmm_and_serves_its_containers) {
+  made_up_memory nowhere;
+  rmm::mr::statistics_resource_adaptor counted{cuda_resource<made_up_memory, memory_access::device>{nowhere}};
+  foreign_resource upstream{counted, stream};
+  {
+    upstream_device_arena step{&upstream};
+    for (int i = 0; i < 10; ++i) {
+      basic_arena_scope scope{step};
+      const rmm::device_uvector<float> x(1'000'000, stream, cuda_resource{step});
+      EXPECT_TRUE(made_up_memory::is_made_up(x.data()));
+      EXPECT_TRUE(step.owns(x.data()));
+    }
+    EXPECT_EQ(static_cast<std::size_t>(counted.get_bytes_counter().value), step.stats().committed_bytes);
+    EXPECT_EQ(counted.get_allocations_counter().total, 1);
+  }
+  EXPECT_EQ(counted.get_bytes_counter().value, 0);
+}
+
 TEST(rmm_upstream, a_limit_of_rmm_passes_through_an_arena_that_can_go_on) {
   pool host;
   rmm::mr::limiting_resource_adaptor limited{shared_with_devices<pool>{host}, 64 * KiB};
