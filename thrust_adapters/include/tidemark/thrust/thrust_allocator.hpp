@@ -101,11 +101,13 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// Copy assignment keeps the resource of the left side, so that what is kept of a step is copied out of the
 /// step's memory. Moves and swaps take memory along with its resource, in O(1).
 ///
-/// *Streams* (CUDA only). Elements are made, copied and destroyed on the stream that the resource is of
-/// (`cuda::stream_bound`) or that was given; by default the default stream. As ever in Thrust that has ended
-/// when the vector's function returns; while the stream is captured it is put on the stream and not waited
-/// for, so that a vector can be made in a capture. Memory is allocated and freed on the host; what still uses
-/// a vector when it goes must be on the same stream.
+/// *Streams* (CUDA only). Elements are made and destroyed, and copied with their vector or as it grows, on the
+/// stream that the resource is of (`cuda::stream_bound`) or that was given; by default the default stream. As
+/// ever in Thrust that has ended when the vector's function returns; while the stream is captured it is put on
+/// the stream and not waited for, so that a vector can be made in a capture. What Thrust does by pointers alone
+/// knows of no stream: access to one element, assignment into room that is there, insertion and erasure in the
+/// middle, and comparison are on the default stream, whatever the resource. Memory is allocated and freed on
+/// the host; what still uses a vector when it goes must be on the same stream.
 ///
 /// Blocks are aligned to 256 bytes at least. Nothing is thrown where memory is given back. Two are equal if
 /// their resources are. Thread-safety: that of the resource.

@@ -44,6 +44,13 @@ struct stream_policy : stream_policy_base<stream_policy> {
   using stream_policy_base<stream_policy>::stream_policy_base;
 };
 
+/// A vector that is copied or grows asks whose work the copy within the device is: that of the pointers, which know of
+/// no stream, or the allocator's. Thrust's own answer is the pointers', the default stream.
+[[nodiscard]] TIDEMARK_HOST_DEVICE inline stream_policy& select_system(::thrust::cuda_cub::tag&,
+                                                                       stream_policy& policy) noexcept {
+  return policy;
+}
+
 /// Whether work on a stream may be waited for: not while it is captured. Null, the default stream, is not
 /// asked, because the driver takes even that for a use where another stream is captured.
 [[nodiscard]] inline bool may_wait_for(cuda::stream_handle stream) noexcept {
