@@ -73,7 +73,7 @@ for target in targets:
     if "at_most_ns" in target:
         wanted, met = f"{target['at_most_ns']:.0f} ns", ours <= target["at_most_ns"]
     elif "added_ns" in target:
-        wanted, met = f"+{target['added_ns']:.0f} ns", ours - peer <= target["added_ns"]
+        wanted, met = f"+{target['added_ns']:g} ns", ours - peer <= target["added_ns"]
     else:
         wanted = target["ratio"]
         met = None if wanted is None else ratio >= wanted

@@ -79,37 +79,6 @@ if(TIDEMARK_NVTX AND NOT TIDEMARK_NVTX_INCLUDE_DIR)
     "set TIDEMARK_NVTX_INCLUDE_DIR to the folder that nvtx3 is in, or leave the option off")
 endif()
 
-# Thrust, CUB and libcu++ are one package of headers, CCCL, which comes with the toolkit or by itself. The last part of it
-# that is asked for here includes a header of the CUDA runtime.
-find_path(TIDEMARK_CCCL_INCLUDE_DIR thrust/mr/memory_resource.h
-  HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ${nvcc_folder}/.. ENV CUDA_HOME ENV CUDA_PATH
-  PATHS /usr/local/cuda
-  PATH_SUFFIXES include/cccl cccl include DOC "Folder that has thrust/, cub/ and cuda/ of CCCL >= 3.0 in it")
-find_path(TIDEMARK_CUDART_INCLUDE_DIR cuda_runtime_api.h
-  HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ${nvcc_folder}/.. ENV CUDA_HOME ENV CUDA_PATH
-  PATHS /usr/local/cuda
-  PATH_SUFFIXES include DOC "Folder that has cuda_runtime_api.h in it")
-mark_as_advanced(TIDEMARK_CCCL_INCLUDE_DIR TIDEMARK_CUDART_INCLUDE_DIR)
-set(thrust_default OFF)
-if(TIDEMARK_CCCL_INCLUDE_DIR AND TIDEMARK_CUDART_INCLUDE_DIR)
-  set(thrust_default ON)
-endif()
-option(TIDEMARK_THRUST "Adapters for Thrust, CCCL and RMM (needs the headers of CCCL and of the CUDA runtime)" ${thrust_default})
-if(TIDEMARK_THRUST AND NOT thrust_default)
-  message(FATAL_ERROR "TIDEMARK_THRUST is on, and there is no thrust/mr/memory_resource.h or no cuda_runtime_api.h: install "
-    "the CUDA toolkit, which has both, set TIDEMARK_CCCL_INCLUDE_DIR and TIDEMARK_CUDART_INCLUDE_DIR to the folders that they "
-    "are in, or leave the option off")
-endif()
-if(NOT TIDEMARK_THRUST)
-  message(STATUS "tidemark: no headers of CCCL and the CUDA runtime, or TIDEMARK_THRUST is off: no adapters for Thrust")
-endif()
-set(thrust_system CPP)
-if(TIDEMARK_CUDA)
-  set(thrust_system CUDA)
-endif()
-set(TIDEMARK_THRUST_DEVICE_SYSTEM ${thrust_system} CACHE STRING "What the module tidemark.thrust takes for Thrust's device system")
-set_property(CACHE TIDEMARK_THRUST_DEVICE_SYSTEM PROPERTY STRINGS CPP OMP TBB CUDA)
-
 # One dialect for every target, because a module's interface and its importers must agree. Inside another project
 # the dialect is that project's.
 if(PROJECT_IS_TOP_LEVEL)

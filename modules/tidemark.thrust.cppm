@@ -32,5 +32,6 @@ using tidemark::thrust_resource;
 // Resources of others
 using tidemark::foreign_resource;
 using tidemark::raw_memory_source;
+using tidemark::stream_ordered_source;
 
 }  // namespace tidemark

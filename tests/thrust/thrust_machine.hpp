@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <memory_resource>
+
 #include <tidemark/thrust.hpp>
 
 #include <tidemark/arena.hpp>
@@ -13,43 +16,87 @@
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <optional>
 
+#include <tidemark/cuda/block_resource.hpp>
 #include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/stream.hpp>
 
 #include "gpu_test.hpp"
+#else
+#include <tidemark/pool.hpp>
 #endif
 
 namespace tidemark::test {
 
+/// The names of Thrust's systems: what a system does of its own some tests ask.
+enum class thrust_system { cpp, omp, tbb, cuda };
+
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+
+inline constexpr thrust_system this_system = thrust_system::cuda;
 
 /// An arena of the memory that Thrust's device vectors lie in here.
 using machine_arena = device_arena;
+/// A pool of such memory.
+using machine_pool = device_pool;
+/// Arenas of memory that host and device may touch, and of memory of the host that devices copy from fast.
+using shared_arena = managed_arena;
+using staging_arena = pinned_arena;
+/// A range of such memory that is somebody else's, as an arena.
+using borrowed_machine_arena = borrowed_device_arena;
+using borrowed_machine_memory = borrowed_device_memory;
 
 /// A test that needs the machine's memory.
 class thrust_machine : public gpu_test {
  protected:
   void SetUp() override {
     gpu_test::SetUp();
-    if (!IsSkipped()) stream_.emplace();
+    if (IsSkipped()) return;
+    stream_.emplace();
+    memory_.emplace();
   }
   [[nodiscard]] machine_arena make_arena(std::size_t reserve = 64 * MiB) {
     return machine_arena{{.reserve = reserve}, stream_->get()};
   }
+  [[nodiscard]] machine_pool make_pool() { return machine_pool{{.stream = stream_->get()}}; }
+  /// Memory of the driver, or the system: each block is one call.
+  [[nodiscard]] std::pmr::memory_resource& memory() { return *memory_; }
+  [[nodiscard]] cuda::stream_handle stream() const { return stream_->get(); }
+  /// Until all work is done.
+  void wait() { EXPECT_EQ(cuda::default_driver().synchronize(stream()), cuda::status::success); }
 
  private:
   std::optional<cuda::stream> stream_;
+  std::optional<cuda::device_resource> memory_;
 };
 
 #else
 
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
+inline constexpr thrust_system this_system = thrust_system::omp;
+#elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_TBB
+inline constexpr thrust_system this_system = thrust_system::tbb;
+#else
+inline constexpr thrust_system this_system = thrust_system::cpp;
+#endif
+
 using machine_arena = arena;
+using machine_pool = pool;
+using shared_arena = arena;
+using staging_arena = arena;
+using borrowed_machine_arena = borrowed_arena;
+using borrowed_machine_memory = borrowed_memory;
 
 class thrust_machine : public ::testing::Test {
  protected:
   [[nodiscard]] static machine_arena make_arena(std::size_t reserve = 64 * MiB) {
     return machine_arena{{.reserve = reserve}};
   }
+  [[nodiscard]] static machine_pool make_pool() { return machine_pool{}; }
+  [[nodiscard]] static std::pmr::memory_resource& memory() { return *std::pmr::new_delete_resource(); }
+  [[nodiscard]] static cuda::stream_handle stream() { return nullptr; }
+  static void wait() {}
 };
 
 #endif

@@ -1,22 +1,314 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: Thrust's vectors on an arena, with each device system of Thrust.
+// Strategy: Thrust's vectors of all three kinds, of elements that are bytes and of elements that must be constructed, on
+// an arena, with each device system of Thrust. What a vector holds is read back after each kind of change, and
+// where it lies is asked of the arenas and of statistics between them and the vector.
 #include "thrust_machine.hpp"
 
-#include <thrust/reduce.h>
-#include <thrust/sequence.h>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tidemark/statistics_resource.hpp>
+
+#include "thrust_elements.hpp"
 
 namespace tidemark::test {
 namespace {
 
-class vectors : public thrust_machine {};
+template <class T>
+struct device_kind {
+  using arena_type = machine_arena;
+  using vector = device_vector<T>;
+};
+template <class T>
+struct universal_kind {
+  using arena_type = shared_arena;
+  using vector = universal_vector<T>;
+};
+template <class T>
+struct host_kind {
+  using arena_type = staging_arena;
+  using vector = host_vector<T>;
+};
 
-TEST_F(vectors, lie_in_the_resource_that_they_are_given) {
-  machine_arena step = make_arena();
-  device_vector<int> numbers(100, &step);
-  EXPECT_TRUE(step.owns(thrust::raw_pointer_cast(numbers.data())));
+template <class Kind>
+class vectors : public thrust_machine {
+ protected:
+  using vector = typename Kind::vector;
+  using arena_type = typename Kind::arena_type;
+  using scope = typename arena_type::scope_type;
+
+  /// An arena of the memory that vectors of this kind lie in.
+  [[nodiscard]] arena_type make_step() {
+    if constexpr (std::is_same_v<arena_type, machine_arena>) return this->make_arena();
+    else return arena_type{{.reserve = 4 * MiB}};
+  }
+  [[nodiscard]] static void const* address_of(vector const& elements) {
+    return elements.empty() ? nullptr : thrust::raw_pointer_cast(elements.data());
+  }
+};
+
+using kinds = ::testing::Types<device_kind<int>, device_kind<whole>, universal_kind<int>,
+                               universal_kind<whole>, host_kind<int>, host_kind<whole>>;
+TYPED_TEST_SUITE(vectors, kinds);
+
+// ---- construction ----
+
+TYPED_TEST(vectors, of_n_elements_have_them_all_made) {
+  auto step = this->make_step();
+  const typename TestFixture::vector elements(100, &step);
+  EXPECT_EQ(numbers_in(elements), std::vector<int>(100, 0));
+  EXPECT_TRUE(step.owns(this->address_of(elements)));
   EXPECT_GE(step.position(), 400u);
-  thrust::sequence(policy(step), numbers.begin(), numbers.end());
-  EXPECT_EQ(thrust::reduce(policy(step), numbers.begin(), numbers.end()), 4950);
+}
+
+TYPED_TEST(vectors, of_n_copies_of_a_value_hold_them) {
+  auto step = this->make_step();
+  const typename TestFixture::vector elements(100, 7, &step);
+  EXPECT_EQ(numbers_in(elements), std::vector<int>(100, 7));
+}
+
+TYPED_TEST(vectors, of_a_list_hold_it) {
+  auto step = this->make_step();
+  const typename TestFixture::vector elements({1, 2, 3}, &step);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
+}
+
+TYPED_TEST(vectors, of_a_range_of_the_host_hold_it) {
+  auto step = this->make_step();
+  const std::vector<typename TestFixture::vector::value_type> numbers{1, 2, 3, 4};
+  const typename TestFixture::vector elements(numbers.begin(), numbers.end(), &step);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 4));
+}
+
+TYPED_TEST(vectors, of_nothing_ask_for_nothing) {
+  auto step = this->make_step();
+  const typename TestFixture::vector elements{&step}, of_none(0, &step);
+  EXPECT_TRUE(elements.empty());
+  EXPECT_TRUE(of_none.empty());
+  EXPECT_EQ(step.position(), 0u);
+}
+
+TYPED_TEST(vectors, that_are_copies_lie_in_the_same_resource) {
+  auto step = this->make_step();
+  const typename TestFixture::vector elements({1, 2, 3}, &step);
+  const typename TestFixture::vector copy{elements};
+  EXPECT_EQ(numbers_in(copy), numbers_from_to(1, 3));
+  EXPECT_TRUE(step.owns(this->address_of(copy)));
+  EXPECT_NE(this->address_of(copy), this->address_of(elements));
+  EXPECT_EQ(copy.get_allocator().resource(), &step);
+}
+
+TYPED_TEST(vectors, are_copied_and_moved_to_another_resource_that_is_named) {
+  auto step = this->make_step();
+  auto kept = this->make_step();
+  typename TestFixture::vector elements({1, 2, 3}, &step);
+  const typename TestFixture::vector copy(elements, &kept);
+  EXPECT_TRUE(kept.owns(this->address_of(copy)));
+  EXPECT_EQ(numbers_in(copy), numbers_from_to(1, 3));
+  const typename TestFixture::vector moved(std::move(elements), &kept);
+  EXPECT_TRUE(kept.owns(this->address_of(moved)));
+  EXPECT_EQ(numbers_in(moved), numbers_from_to(1, 3));
+}
+
+TYPED_TEST(vectors, that_are_moved_take_memory_along_and_leave_an_empty_one_of_the_same_resource) {
+  auto step = this->make_step();
+  typename TestFixture::vector elements({1, 2, 3}, &step);
+  void const* const before = this->address_of(elements);
+  const std::size_t position = step.position();
+  const typename TestFixture::vector moved{std::move(elements)};
+  EXPECT_EQ(this->address_of(moved), before);
+  EXPECT_EQ(step.position(), position);
+  EXPECT_EQ(numbers_in(moved), numbers_from_to(1, 3));
+  EXPECT_TRUE(elements.empty());  // NOLINT(bugprone-use-after-move): what is left is what is looked at
+  elements.push_back(9);
+  EXPECT_TRUE(step.owns(this->address_of(elements)));
+  EXPECT_EQ(numbers_in(elements), std::vector<int>{9});
+}
+
+// ---- assignment and swap ----
+
+TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
+  auto step = this->make_step();
+  auto kept = this->make_step();
+  typename TestFixture::vector results(2, 5, &kept);
+  {
+    typename TestFixture::scope scope{step};
+    const typename TestFixture::vector elements({1, 2, 3}, &step);
+    results = elements;
+    EXPECT_EQ(results.get_allocator().resource(), &kept);
+    EXPECT_EQ(elements.get_allocator().resource(), &step);
+  }
+  const typename TestFixture::vector next(1000, 8, &step);  // overwrites what the step has left
+  EXPECT_TRUE(kept.owns(this->address_of(results)));
+  EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
+}
+
+TYPED_TEST(vectors, that_have_room_are_assigned_a_copy_where_they_are) {
+  auto step = this->make_step();
+  auto kept = this->make_step();
+  typename TestFixture::vector results(10, 5, &kept);
+  void const* const before = this->address_of(results);
+  const typename TestFixture::vector shorter({1, 2, 3}, &step), longer({1, 2, 3, 4, 5, 6}, &step);
+  results = shorter;
+  EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
+  results = longer;
+  EXPECT_EQ(numbers_in(results), numbers_from_to(1, 6));
+  EXPECT_EQ(this->address_of(results), before);
+}
+
+TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource_along) {
+  auto step = this->make_step();
+  auto other = this->make_step();
+  statistics_resource counted_step{&step}, counted_other{&other};
+  typename TestFixture::vector results(2, 5, &counted_other);
+  typename TestFixture::vector elements({1, 2, 3}, &counted_step);
+  void const* const before = this->address_of(elements);
+  results = std::move(elements);
+  EXPECT_EQ(this->address_of(results), before);
+  EXPECT_EQ(results.get_allocator().resource(), &counted_step);
+  EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
+  EXPECT_EQ(counted_other.stats().used_blocks, 0u) << "what was there goes back to where it is from";
+  EXPECT_EQ(counted_step.stats().used_blocks, 1u);
+  results = typename TestFixture::vector{&counted_other};
+  EXPECT_EQ(counted_step.stats().used_blocks, 0u);
+}
+
+TYPED_TEST(vectors, that_are_swapped_swap_their_resources) {
+  auto step = this->make_step();
+  auto other = this->make_step();
+  statistics_resource counted_step{&step}, counted_other{&other};
+  {
+    typename TestFixture::vector a({1, 2, 3}, &counted_step), b({1, 2}, &counted_other);
+    void const* const first = this->address_of(a);
+    void const* const second = this->address_of(b);
+    a.swap(b);
+    EXPECT_EQ(numbers_in(a), numbers_from_to(1, 2));
+    EXPECT_EQ(numbers_in(b), numbers_from_to(1, 3));
+    using std::swap;
+    swap(a, b);
+    swap(a, b);
+    EXPECT_EQ(this->address_of(a), second);
+    EXPECT_EQ(this->address_of(b), first);
+    EXPECT_EQ(a.get_allocator().resource(), &counted_other);
+    EXPECT_EQ(b.get_allocator().resource(), &counted_step);
+  }
+  EXPECT_EQ(counted_step.stats().used_bytes, 0u);
+  EXPECT_EQ(counted_other.stats().used_bytes, 0u);
+}
+
+// ---- growth ----
+
+TYPED_TEST(vectors, grow_through_an_arena_and_keep_what_they_hold) {
+  auto step = this->make_step();
+  statistics_resource counted{&step};
+  typename TestFixture::vector elements{&counted};
+  for (int i = 1; i <= 100; ++i) {
+    elements.push_back(i);
+    if (i % 40 == 0) (void)step.allocate(64);  // so that memory is not extended where it is
+  }
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 100));
+  EXPECT_GE(counted.stats().allocations, 7u);  // of 1, 2, 4, … 128
+  EXPECT_EQ(counted.stats().used_blocks, 1u);
+}
+
+TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
+  auto step = this->make_step();
+  typename TestFixture::vector elements({1, 2, 3}, &step);
+  elements.resize(5);
+  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 3, 0, 0}));
+  elements.resize(6, 9);
+  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 3, 0, 0, 9}));
+  elements.resize(2);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 2));
+  elements.resize(4, 7);
+  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 7, 7}));
+}
+
+TYPED_TEST(vectors, that_reserve_do_not_move_up_to_that_size) {
+  auto step = this->make_step();
+  typename TestFixture::vector elements({1, 2, 3}, &step);
+  elements.reserve(50);
+  EXPECT_GE(elements.capacity(), 50u);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
+  void const* const before = this->address_of(elements);
+  const std::size_t position = step.position();
+  for (int i = 4; i <= 50; ++i) elements.push_back(i);
+  EXPECT_EQ(this->address_of(elements), before);
+  EXPECT_EQ(step.position(), position);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 50));
+}
+
+TYPED_TEST(vectors, take_elements_in_the_middle_with_room_and_without) {
+  auto step = this->make_step();
+  typename TestFixture::vector elements({1, 5}, &step);
+  elements.insert(elements.begin() + 1, 3);
+  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 3, 5}));
+  elements.reserve(20);
+  elements.insert(elements.begin() + 1, 2);
+  elements.insert(elements.begin() + 3, 4);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 5));
+  elements.insert(elements.end(), 2, 6);
+  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 3, 4, 5, 6, 6}));
+  const typename TestFixture::vector more(30, 8, &step);
+  elements.insert(elements.begin(), more.begin(), more.end());
+  EXPECT_EQ(elements.size(), 37u);
+  EXPECT_EQ(numbers_in(elements)[29], 8);
+  EXPECT_EQ(numbers_in(elements)[30], 1);
+  EXPECT_EQ(numbers_in(elements)[36], 6);
+}
+
+TYPED_TEST(vectors, lose_elements_in_the_middle_and_at_the_end) {
+  auto step = this->make_step();
+  typename TestFixture::vector elements({0, 1, 8, 9, 2, 3, 7}, &step);
+  elements.erase(elements.begin());
+  elements.erase(elements.begin() + 1, elements.begin() + 3);
+  elements.pop_back();
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
+  elements.clear();
+  EXPECT_TRUE(elements.empty());
+}
+
+TYPED_TEST(vectors, are_assigned_a_range_and_a_list) {
+  auto step = this->make_step();
+  typename TestFixture::vector elements({7, 7}, &step);
+  const std::vector<typename TestFixture::vector::value_type> numbers{1, 2, 3, 4};
+  elements.assign(numbers.begin(), numbers.end());
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 4));
+  elements = {1, 2};
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 2));
+  EXPECT_TRUE(step.owns(this->address_of(elements)));
+}
+
+TYPED_TEST(vectors, that_shrink_give_their_memory_back) {
+  auto step = this->make_step();
+  statistics_resource counted{&step};
+  typename TestFixture::vector elements({1, 2, 3}, &counted);
+  elements.reserve(1000);
+  elements.shrink_to_fit();
+  EXPECT_EQ(elements.capacity(), 3u);
+  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
+  EXPECT_EQ(counted.stats().used_bytes, 3 * sizeof(typename TestFixture::vector::value_type));
+}
+
+// ---- steps ----
+
+TYPED_TEST(vectors, of_a_step_vanish_with_it_and_the_next_turn_gets_their_addresses) {
+  auto step = this->make_step();
+  std::vector<void const*> first_turn;
+  for (int turn = 0; turn < 3; ++turn) {
+    typename TestFixture::scope scope{step};
+    typename TestFixture::vector a(100, turn, &step), b{&step};
+    for (int i = 1; i <= 20; ++i) b.push_back(i);
+    const typename TestFixture::vector copy{a};
+    const std::vector<void const*> addresses{this->address_of(a), this->address_of(b),
+                                             this->address_of(copy)};
+    if (turn == 0) first_turn = addresses;
+    EXPECT_EQ(addresses, first_turn);
+    EXPECT_EQ(numbers_in(copy), std::vector<int>(100, turn));
+    EXPECT_EQ(numbers_in(b), numbers_from_to(1, 20));
+  }
+  EXPECT_EQ(step.position(), 0u);
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ LAYERS = [
     ("all of the device part", ["cuda.hpp"]),
     ("adapters for Thrust", ["thrust/cuda_resource.hpp",
                              "thrust/detail/backend.hpp",
+                             "thrust/detail/give_back.hpp",
+                             "thrust/detail/omp_temporaries.hpp",
                              "thrust/detail/stream_policy.hpp",
                              "thrust/foreign_resource.hpp",
                              "thrust/policy.hpp",

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/stream_order.hpp>
 
-#include <tidemark/cuda/detail/capturing.hpp>
-
 namespace tidemark::cuda {
 
 status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept {
   if (later == earlier) return status::success;
-  // Asked first, because the driver would end the capture for it.
-  if (detail::is_capturing(driver, later) && !detail::is_capturing(driver, earlier)) {
-    return status::capture_isolation;
-  }
+  // Asked first, because of a wait across the border of a capture the driver ends the capture, or draws in
+  // the stream that waits.
+  bool later_is_captured = false, earlier_is_captured = false;
+  status result = driver.is_capturing(later, later_is_captured);
+  if (result == status::success) result = driver.is_capturing(earlier, earlier_is_captured);
+  if (result != status::success) return result;
+  if (later_is_captured != earlier_is_captured) return status::capture_isolation;
+
   event_handle event = nullptr;
-  status result = driver.create_event(event);
+  result = driver.create_event(event);
   if (result != status::success) return result;
   result = driver.record(event, earlier);
   if (result == status::success) result = driver.wait(later, event);

@@ -14,6 +14,7 @@ class device_pool;
 class epoch_resource;
 class pool;
 class synchronized_pool;
+class test_resource;
 }  // namespace tidemark
 
 namespace tidemark::cuda {
@@ -35,7 +36,7 @@ namespace detail {
 template <class Space>
 consteval memory_access access_of_space() {
   if constexpr (!Space::host_accessible) return memory_access::device;
-  if constexpr (requires { Space::device_accessible; }) return memory_access::host_and_device;
+  if constexpr (requires { requires Space::device_accessible; }) return memory_access::host_and_device;
   return memory_access::host;
 }
 
@@ -46,10 +47,11 @@ inline constexpr memory_access access_of_blocks =
 }  // namespace detail
 
 /// Who may touch what an `R` hands out, as far as its type tells. Of an arena that is what its address space
-/// says. A pool writes into its memory, so that it is the host's at least; where its upstream is pinned or
-/// managed memory, say so to those who ask (`cuda_resource<pool, memory_access::host_and_device>`). Resources
-/// that leave memory alone may have any: `graph_arena`, `reuse_cache`, adaptors, `std::pmr::memory_resource`.
-/// Specialise it for a resource of your own.
+/// says. Pools and `test_resource` write into their memory, so that it is the host's at least; where their
+/// upstream is pinned or managed memory, say so to those who ask (`cuda_resource<pool,
+/// memory_access::host_and_device>`), and likewise of an `upstream_arena`. Resources that leave memory alone
+/// may have any: `graph_arena`, `reuse_cache`, adaptors, `std::pmr::memory_resource`. Specialise it for a
+/// resource of your own.
 template <class R>
 inline constexpr memory_access memory_access_of = memory_access::unknown;
 template <class Space>
@@ -68,5 +70,7 @@ template <>
 inline constexpr memory_access memory_access_of<synchronized_pool> = memory_access::host;
 template <>
 inline constexpr memory_access memory_access_of<epoch_resource> = memory_access::host;
+template <>
+inline constexpr memory_access memory_access_of<test_resource> = memory_access::host;
 
 }  // namespace tidemark::cuda

@@ -30,11 +30,14 @@ template <class R>
 }
 
 /// Puts what comes later on stream `later` behind all work that is on stream `earlier` now. If the two are
-/// one, nothing is to be done. Both may be captured, by one capture: then so is the order.
-/// @return success; `status::capture_isolation`, with nothing done, if `later` is captured and `earlier` is
-/// not, because what is captured cannot wait for what runs now; or what the driver says.
-/// @pre the current device is that of both. Thread-safety: any thread. Not for fast paths: about five calls to
-/// the driver.
+/// one, nothing is to be done, and no call is made. Both may belong to one capture: then the order is
+/// captured.
+/// @return success; `status::capture_isolation`, with nothing done and the capture as it was, if one of the
+/// two is captured and the other is not: what is captured runs another time, if at all, than what is not; or
+/// what the driver says, which ends both captures where each stream belongs to one of its own
+/// (`status::capture_merge`). No event is left in any case.
+/// @pre the current device is that of both. Thread-safety: any thread. Not for fast paths: six calls to the
+/// driver.
 [[nodiscard]] status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept;
 
 }  // namespace tidemark::cuda

@@ -13,6 +13,7 @@
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/cuda/stream_order.hpp>
 #include <tidemark/thrust/detail/backend.hpp>
+#include <tidemark/thrust/detail/omp_temporaries.hpp>
 #include <tidemark/thrust/detail/stream_policy.hpp>
 #include <tidemark/thrust/thrust_allocator.hpp>
 
@@ -39,6 +40,8 @@ auto make_policy(R& resource, cuda::stream_handle stream, [[maybe_unused]] bool 
   using with_temporaries =
       ::thrust::detail::execute_with_allocator<thrust_allocator<std::byte, R>, stream_policy_base>;
   return with_temporaries{stream_policy_base<with_temporaries>{temporaries.stream(), waits}, temporaries};
+#elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
+  return ::thrust::device(omp_temporaries<R>{temporaries});
 #else
   return ::thrust::device(temporaries);
 #endif
@@ -66,7 +69,7 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 ///
 /// A policy is a value of a few words, good for many calls, on one thread at a time if the resource is of one.
 /// The resource must outlive it. With Thrust's CPP, OMP and TBB systems there are no streams, and `stream`
-/// means nothing.
+/// means nothing. With OMP the temporaries of sorts come from the heap: all threads of a sort take some.
 /// @throws std::invalid_argument if the resource is known to be of another stream (`cuda::stream_bound`).
 template <class R>
 [[nodiscard]] auto policy(R& resource, cuda::stream_handle stream) {

@@ -14,7 +14,7 @@
 
 #include <tidemark/cuda/memory_access.hpp>
 #include <tidemark/thrust/detail/backend.hpp>
-#include <tidemark/warning.hpp>
+#include <tidemark/thrust/detail/give_back.hpp>
 
 namespace tidemark {
 inline namespace TIDEMARK_THRUST_SYSTEM {
@@ -72,20 +72,8 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
   /// Gives a block back. If the resource throws, which those of tidemark do not, the block is lost: a warning.
   /// Thrust calls this where an exception would end the program.
   void do_deallocate(Pointer block, std::size_t bytes, std::size_t align) noexcept override {
-    void* const raw = ::thrust::raw_pointer_cast(block);
-    if constexpr (noexcept(resource_->deallocate(raw, bytes, align))) {
-      resource_->deallocate(raw, bytes, std::max(align, default_alignment));
-    } else {
-      try {
-        resource_->deallocate(raw, bytes, std::max(align, default_alignment));
-      } catch (...) {
-        detail::report_warning(
-            warning_kind::refused_return, "thrust_resource",
-            "thrust_resource: its resource threw where %zu bytes were given back, which are "
-            "lost until the process ends",
-            bytes);
-      }
-    }
+    detail::give_back(*resource_, ::thrust::raw_pointer_cast(block), bytes,
+                      std::max(align, default_alignment), "thrust_resource");
   }
 
   /// The resource that memory comes from.

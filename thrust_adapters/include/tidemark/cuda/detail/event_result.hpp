@@ -18,4 +18,10 @@ namespace tidemark::cuda::detail {
          number == uncorrectable_link || (number >= first_of_work && number < first_of_calls);
 }
 
+/// Whether a call that ended so shows that nothing runs on any device, and nothing ever has: there is none,
+/// or the driver was not begun.
+[[nodiscard]] constexpr bool shows_that_nothing_runs(status result) noexcept {
+  return result == status::no_device || result == status::not_initialized;
+}
+
 }  // namespace tidemark::cuda::detail

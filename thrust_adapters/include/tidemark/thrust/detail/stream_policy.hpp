@@ -51,10 +51,11 @@ struct stream_policy : stream_policy_base<stream_policy> {
   return policy;
 }
 
-/// Whether work on a stream may be waited for: not while it is captured. Null, the default stream, is not
-/// asked, because the driver takes even that for a use where another stream is captured.
+/// Whether work on a stream may be waited for: not while it is captured. The default stream never is, and to
+/// ask it is an error where another stream is captured.
 [[nodiscard]] inline bool may_wait_for(cuda::stream_handle stream) noexcept {
-  return stream == nullptr || !cuda::detail::is_capturing(cuda::default_driver(), stream);
+  return stream == nullptr || stream == cudaStreamLegacy ||
+         !cuda::detail::is_capturing(cuda::default_driver(), stream);
 }
 
 }  // namespace TIDEMARK_THRUST_SYSTEM

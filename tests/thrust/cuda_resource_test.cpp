@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: CCCL's own concepts and wrappers say whether the handles are
+// what they ask for, in either generation; memory of the host is really taken through them and given back.
+// That no work meets memory which other work still uses is seen on the streams of a fake device, each of
+// which is asked to run by itself; calls of the driver fail in turn, and captures that the adapter must leave
+// alone are ended to see that they were.
+#include <tidemark/thrust/cuda_resource.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory_resource>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/cuda/async_resource.hpp>
+#include <tidemark/cuda/block_resource.hpp>
+#include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/cuda/device_cache.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/memory_pool.hpp>
+#include <tidemark/cuda/stream.hpp>
+#include <tidemark/epoch_resource.hpp>
+#include <tidemark/graph_arena.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/out_of_memory.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/synchronized_pool.hpp>
+#include <tidemark/units.hpp>
+
+#include "cuda_mr.hpp"
+#include "fake_device.hpp"
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "stream_turns.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using cuda::memory_access;
+using cuda::status;
+using mr::device_accessible;
+using mr::host_accessible;
+using turns = std::vector<std::string>;
+
+constexpr cuda::stream_handle default_stream = nullptr;
+
+// ---- what CCCL asks for -----------------------------------------------------------------------------------
+
+/// Whether CCCL takes a handle, with exactly the properties that its access says.
+template <class R, memory_access Access = cuda::memory_access_of<R>>
+constexpr bool is_taken_as() {
+  using handle = cuda_resource<R, Access>;
+  constexpr bool host = Access != memory_access::device, device = Access != memory_access::host;
+  return stream_ordered<handle> && std::is_copy_constructible_v<handle> &&
+         std::is_copy_assignable_v<handle> && synchronous_with<handle, host_accessible> == host &&
+         stream_ordered_with<handle, host_accessible> == host &&
+         synchronous_with<handle, device_accessible> == device &&
+         stream_ordered_with<handle, device_accessible> == device &&
+         stream_ordered_with<handle, host_accessible, device_accessible> == (host && device) &&
+         std::is_constructible_v<stream_ordered_ref<host_accessible>, handle&> == host &&
+         std::is_constructible_v<stream_ordered_ref<device_accessible>, handle&> == device;
+}
+static_assert(is_taken_as<device_pool>() && is_taken_as<device_arena>() && is_taken_as<device_cache>() &&
+              is_taken_as<cuda::async_resource>() && is_taken_as<cuda::device_resource>() &&
+              is_taken_as<borrowed_device_arena>());
+static_assert(is_taken_as<pinned_arena>() && is_taken_as<managed_arena>() &&
+              is_taken_as<cuda::pinned_resource>() && is_taken_as<cuda::managed_resource>());
+static_assert(is_taken_as<arena>() && is_taken_as<pool>() && is_taken_as<synchronized_pool>() &&
+              is_taken_as<epoch_resource>() && is_taken_as<upstream_arena>());
+static_assert(is_taken_as<graph_arena, memory_access::host>() &&
+                  is_taken_as<graph_arena, memory_access::device>() &&
+                  is_taken_as<std::pmr::memory_resource, memory_access::host_and_device>() &&
+                  is_taken_as<statistics_resource, memory_access::device>(),
+              "what a type does not tell can be said");
+static_assert(is_taken_as<pool, memory_access::host_and_device>(), "and what it tells can be corrected");
+static_assert(stream_ordered_with<cuda_resource<pool>, host_accessible> &&
+                  !stream_ordered_with<cuda_resource<pool>, device_accessible>,
+              "what this file means by it");
+#if CCCL_VERSION >= 3001000
+static_assert(std::is_constructible_v<mr::any_resource<device_accessible>, cuda_resource<device_pool>> &&
+              std::is_constructible_v<mr::any_resource<host_accessible>, cuda_resource<arena>> &&
+              !std::is_constructible_v<mr::any_resource<device_accessible>, cuda_resource<arena>>);
+static_assert(std::is_convertible_v<cuda_resource<device_pool>, mr::any_resource<device_accessible>>,
+              "so that it can be handed to RMM's containers as it is");
+static_assert(noexcept(std::declval<cuda_resource<pool>&>().deallocate_sync(nullptr, 0, 1)));
+#endif
+static_assert(
+    std::is_same_v<decltype(cuda_resource{std::declval<device_pool&>()}), cuda_resource<device_pool>>);
+
+TEST(cuda_resource_handle, its_copies_are_equal_to_it_and_handles_of_other_resources_are_not) {
+  pool one, two;
+  const cuda_resource memory{one};
+  const cuda_resource copy{memory};
+  EXPECT_TRUE(copy == memory);
+  EXPECT_FALSE(copy != memory);
+  const cuda_resource other{two};
+  EXPECT_FALSE(other == memory);
+  EXPECT_TRUE(other != memory);
+  EXPECT_EQ(&copy.resource(), &one);
+}
+
+TEST(cuda_resource_handle, those_of_one_resource_for_different_streams_are_not_equal) {
+  fake_device device;
+  const cuda::stream stream{device};
+  statistics_resource counted{std::pmr::null_memory_resource()};
+  using handle = cuda_resource<statistics_resource, memory_access::device>;
+  EXPECT_TRUE((handle{counted, stream} == handle{counted, stream, device}));
+  EXPECT_FALSE((handle{counted, stream} == handle{counted}));
+  EXPECT_FALSE((handle{counted, stream} == handle{counted, nullptr}));
+}
+
+TEST(cuda_resource_handle, a_handle_of_our_streams_is_a_stream_for_cccl) {
+  fake_device device;
+  const cuda::stream stream{device};
+  const ::cuda::stream_ref same = stream.get();
+  EXPECT_EQ(same.get(), stream.get());
+}
+
+// ---- memory of the host, through CCCL ---------------------------------------------------------------------
+
+/// A pool on memory whose every block is on record.
+class cuda_resource_of_the_host : public ::testing::Test {
+ protected:
+  recording_resource upstream_;
+  pool pool_{{.upstream = &upstream_}};
+  cuda_resource<pool> memory_{pool_};
+  ::cuda::stream_ref stream_{default_stream};
+};
+
+TEST_F(cuda_resource_of_the_host, a_ref_takes_memory_and_gives_it_back) {
+  synchronous_ref<host_accessible> ref{memory_};
+  auto* const block = static_cast<std::byte*>(allocate_of(ref, 1000, 64));
+  block[999] = std::byte{1};
+  EXPECT_EQ(pool_.stats().used_blocks, 1u);
+  deallocate_of(ref, block, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  void* const again = allocate_of(ref, 1000, 64);
+  EXPECT_EQ(again, block) << "it came back to the pool";
+  deallocate_of(ref, again, 1000, 64);
+}
+
+TEST_F(cuda_resource_of_the_host, so_does_one_with_streams) {
+  stream_ordered_ref<host_accessible> ref{memory_};
+  void* const block = allocate_of(ref, stream_, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 1u);
+  deallocate_of(ref, stream_, block, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+#if CCCL_VERSION >= 3001000
+TEST_F(cuda_resource_of_the_host, an_owning_wrapper_and_its_copies_take_memory_of_one_resource) {
+  mr::any_resource<host_accessible> any{memory_};
+  mr::any_resource<host_accessible> copy{any};
+  EXPECT_TRUE(any == copy);
+  pool stranger;
+  EXPECT_FALSE((any == mr::any_resource<host_accessible>{cuda_resource{stranger}}));
+  void* const block = any.allocate(stream_, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 1u);
+  copy.deallocate(stream_, block, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+TEST_F(cuda_resource_of_the_host, a_shared_wrapper_takes_memory_of_it) {
+  auto shared = mr::make_shared_resource<cuda_resource<pool>>(pool_);
+  void* const block = shared.allocate(stream_, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 1u);
+  shared.deallocate(stream_, block, 1000, 64);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+#endif
+
+TEST_F(cuda_resource_of_the_host, what_its_resource_throws_passes_through) {
+  upstream_.fail_from = upstream_.calls;
+  upstream_.fail_count = supply::never;
+  EXPECT_THROW((void)memory_.allocate_sync(1 * MiB), std::bad_alloc);
+  EXPECT_THROW((void)memory_.allocate(stream_, 1 * MiB), std::bad_alloc);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+TEST_F(cuda_resource_of_the_host, null_is_given_back_without_a_call) {
+  memory_.deallocate(stream_, nullptr, 0);
+  memory_.deallocate_sync(nullptr, 0);
+  EXPECT_EQ(pool_.stats().deallocations, 0u);
+}
+
+TEST(cuda_resource_alignment, is_256_at_least_where_devices_may_touch_the_memory) {
+  arena step;
+  cuda_resource<arena, memory_access::host_and_device> memory{step};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4, 4)) % 256, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate(default_stream, 4, 4)) % 256, 0u);
+  }
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4, 4096)) % 4096, 0u);
+}
+
+TEST(cuda_resource_alignment, is_what_is_asked_for_in_memory_of_the_host_alone) {
+  arena step;
+  cuda_resource memory{step};
+  auto* const first = static_cast<std::byte*>(memory.allocate_sync(4, 4));
+  EXPECT_EQ(memory.allocate_sync(4, 4), first + 16) << "as close as the arena puts blocks";
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4)) % 256, 0u) << "where none is asked for";
+}
+
+TEST(cuda_resource_alignment, blocks_go_back_with_the_alignment_that_they_were_taken_with) {
+  recording_resource upstream;  // compares
+  cuda_resource<recording_resource, memory_access::host_and_device> memory{upstream};
+  memory.deallocate_sync(memory.allocate_sync(4, 4), 4, 4);
+  memory.deallocate(default_stream, memory.allocate(default_stream, 4, 1024), 4, 1024);
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate_sync(4, 4), std::bad_alloc);
+}
+
+/// A resource that is not as it should be.
+class throwing_resource final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t, std::size_t) override { return this; }
+  void do_deallocate(void*, std::size_t, std::size_t) override { throw std::runtime_error{"not taken"}; }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST(cuda_resource_failure, a_resource_that_throws_where_a_block_is_given_back_is_warned_of) {
+  const warning_recorder warnings;
+  throwing_resource broken;
+  cuda_resource<throwing_resource, memory_access::host> memory{broken};
+  memory.deallocate_sync(memory.allocate_sync(1234), 1234);
+  memory.deallocate(default_stream, memory.allocate(default_stream, 1234), 1234);
+  ASSERT_EQ(warning_recorder::count(warning_kind::refused_return), 2u);
+  EXPECT_EQ(warning_recorder::reports()[0].resource, "cuda_resource");
+  EXPECT_NE(warning_recorder::reports()[0].message.find("1234 bytes"), std::string::npos);
+}
+
+// ---- streams ----------------------------------------------------------------------------------------------
+
+/// Two streams of a fake device; resources are of `own_`.
+class cuda_resource_streams : public ::testing::Test {
+ protected:
+  using pool_on_a_stream = cuda_resource<device_pool>;
+
+  [[nodiscard]] pool_on_a_stream memory() { return pool_on_a_stream{pool_, device_}; }
+  void put_on(cuda::stream_handle stream, char const* name) { turns_.put_on(stream, name); }
+  void expect_order(turns const& expected) { EXPECT_EQ(turns_.taken(), expected); }
+  [[nodiscard]] std::size_t calls() const { return device_.counts_total(); }
+  void expect_no_event_left() { EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy")); }
+  void begin_capture(cuda::stream_handle stream) {
+    ASSERT_EQ(device_.begin_capture(stream, cuda::capture_mode::global), status::success);
+  }
+  /// The capture ends with a graph, so that nothing has invalidated it.
+  void expect_lives_on(cuda::stream_handle stream) {
+    cuda::graph_handle graph = nullptr;
+    ASSERT_EQ(device_.end_capture(stream, graph), status::success);
+    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  }
+  /// With a block that a capture must not take by itself.
+  void* block_in_advance() {
+    void* const block = pool_.allocate(512);
+    pool_.deallocate(block, 512);
+    return block;
+  }
+  /// A memory that was lost is named in one warning.
+  void expect_lost(std::size_t bytes) {
+    ASSERT_EQ(warning_recorder::count(warning_kind::refused_return), 1u);
+    EXPECT_EQ(warning_recorder::reports()[0].resource, "cuda_resource");
+    EXPECT_NE(warning_recorder::reports()[0].message.find(std::to_string(bytes) + " bytes"),
+              std::string::npos);
+  }
+
+  const warning_recorder warnings_;
+  fake_device device_;
+  stream_turns turns_{device_};
+  cuda::stream own_{device_};
+  cuda::stream other_{device_};
+  made_up_memory nowhere_;
+  recording_resource upstream_{&nowhere_};
+  device_pool pool_{{.stream = own_, .upstream = &upstream_}, device_};
+};
+
+TEST_F(cuda_resource_streams, on_the_stream_of_the_resource_no_call_is_made) {
+  (void)block_in_advance();
+  const std::size_t before = calls();
+  void* const block = memory().allocate(own_.get(), 512);
+  memory().deallocate(own_.get(), block, 512);
+  EXPECT_EQ(calls(), before);
+  EXPECT_EQ(memory().allocate(own_.get(), 512), block);
+}
+
+TEST_F(cuda_resource_streams, work_of_another_stream_waits_for_that_of_the_resources_stream) {
+  put_on(own_, "uses the block that was given back");
+  (void)memory().allocate(other_.get(), 512);
+  put_on(other_, "uses it next");
+  device_.run(other_);
+  expect_order({"uses the block that was given back", "uses it next"});
+  expect_no_event_left();
+}
+
+TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_who_takes_memory) {
+  put_on(other_, "other");
+  (void)memory().allocate(other_.get(), 512);
+  put_on(own_, "own");
+  device_.run(own_);
+  expect_order({"own"});
+  device_.run_all();
+}
+
+TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_which_memory_is_given_back) {
+  void* const block = memory().allocate(other_.get(), 512);
+  put_on(other_, "uses the block");
+  memory().deallocate(other_.get(), block, 512);
+  EXPECT_EQ(pool_.allocate(512), block) << "it may be handed out at once";
+  put_on(own_, "uses it next");
+  device_.run(own_);
+  expect_order({"uses the block", "uses it next"});
+  expect_no_event_left();
+}
+
+TEST_F(cuda_resource_streams, nobody_waits_on_the_host) {
+  put_on(own_, "own");
+  void* const block = memory().allocate(other_.get(), 512);
+  put_on(other_, "other");
+  memory().deallocate(other_.get(), block, 512);
+  expect_order({});
+  device_.run_all();
+}
+
+TEST_F(cuda_resource_streams, what_was_taken_on_one_stream_may_be_given_back_on_the_resources_own) {
+  void* const block = memory().allocate(other_.get(), 512);
+  const std::size_t before = calls();
+  memory().deallocate(own_.get(), block, 512);
+  EXPECT_EQ(calls(), before);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+TEST_F(cuda_resource_streams, an_arena_of_a_device_is_treated_likewise) {
+  device_arena step{{.reserve = 4 * MiB}, own_.get(), device_};
+  (void)step.allocate(256);
+  cuda_resource memory{step, device_};
+  const std::size_t before = calls();
+  void* const block = memory.allocate(own_.get(), 512);
+  memory.deallocate(own_.get(), block, 512);
+  EXPECT_EQ(calls(), before);
+  put_on(own_, "own");
+  void* const shared = memory.allocate(other_.get(), 512);
+  put_on(other_, "other");
+  memory.deallocate(other_.get(), shared, 512);
+  put_on(own_, "own again");
+  device_.run(own_);
+  expect_order({"own", "other", "own again"});
+}
+
+TEST_F(cuda_resource_streams, a_block_of_the_drivers_pool_is_freed_behind_the_other_stream) {
+  cuda::memory_pool blocks{{}, device_};
+  cuda::async_resource of_the_driver{blocks.get(), own_, device_};
+  cuda_resource memory{of_the_driver, device_};
+  void* const block = memory.allocate(other_.get(), 512);
+  put_on(other_, "uses the block");
+  memory.deallocate(other_.get(), block, 512);
+  put_on(own_, "after the free");
+  device_.run(own_);
+  expect_order({"uses the block", "after the free"});
+}
+
+TEST_F(cuda_resource_streams, a_cache_guards_the_block_and_its_stream_does_not_wait) {
+  device_cache tensors{{.stream = own_, .upstream = &upstream_}, device_};
+  cuda_resource memory{tensors, device_};
+  void* const block = memory.allocate(other_.get(), 512);
+  put_on(other_, "uses the block");
+  memory.deallocate(other_.get(), block, 512);
+  put_on(own_, "uses another");
+  void* const another = tensors.allocate(512);
+  EXPECT_NE(another, block) << "which is in use";
+  device_.run(own_);
+  expect_order({"uses another"});
+  device_.run(other_);
+  EXPECT_EQ(tensors.allocate(512), block) << "which is free now";
+  tensors.deallocate(block, 512);
+  tensors.deallocate(another, 512);
+}
+
+TEST_F(cuda_resource_streams, a_cache_takes_a_block_back_on_its_own_stream_without_a_call) {
+  device_cache tensors{{.stream = own_, .upstream = &upstream_}, device_};
+  cuda_resource memory{tensors, device_};
+  void* const block = memory.allocate(own_.get(), 512);
+  const std::size_t before = calls();
+  memory.deallocate(own_.get(), block, 512);
+  EXPECT_EQ(calls(), before);
+  EXPECT_EQ(memory.allocate(own_.get(), 512), block);
+  memory.deallocate(own_.get(), block, 512);
+}
+
+// ---- calls that name no stream ----------------------------------------------------------------------------
+
+TEST_F(cuda_resource_streams, memory_for_any_work_is_there_when_the_resources_stream_has_ended) {
+  put_on(own_, "uses the block that was given back");
+  put_on(other_, "other");
+  void* const block = memory().allocate_sync(512);
+  expect_order({"uses the block that was given back"});
+  const std::size_t before = calls();
+  memory().deallocate_sync(block, 512);
+  EXPECT_EQ(calls(), before) << "nobody uses it any more";
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  device_.run_all();
+}
+
+TEST_F(cuda_resource_streams, what_the_work_ended_with_is_told_of_and_nothing_is_handed_out) {
+  device_.fail_next("cuStreamSynchronize", status::illegal_address);
+  try {
+    (void)memory().allocate_sync(512);
+    ADD_FAILURE() << "work on the resource's stream has failed";
+  } catch (cuda_error const& error) {
+    EXPECT_EQ(error.status(), status::illegal_address);
+    EXPECT_STREQ(error.call(), "cuStreamSynchronize");
+  }
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
+  (void)block_in_advance();
+  begin_capture(own_);
+  try {
+    (void)memory().allocate_sync(512);
+    ADD_FAILURE() << "nobody can wait for what is captured";
+  } catch (cuda_error const& error) {
+    EXPECT_EQ(error.status(), status::capture_unsupported);
+  }
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  expect_lives_on(own_);
+}
+
+TEST_F(cuda_resource_streams, to_wait_leaves_the_captures_of_other_streams_alone) {
+  (void)block_in_advance();
+  begin_capture(other_);
+  put_on(own_, "own");
+  (void)memory().allocate_sync(512);
+  expect_order({"own"});
+  expect_lives_on(other_);
+}
+
+// ---- what the driver refuses ------------------------------------------------------------------------------
+
+TEST_F(cuda_resource_streams, where_streams_cannot_be_put_in_order_nothing_is_handed_out) {
+  (void)block_in_advance();
+  const std::size_t begun = device_.calls;
+  pool_.deallocate(memory().allocate(other_.get(), 512), 512);
+  const std::size_t driver_calls = device_.calls - begun;
+  ASSERT_EQ(driver_calls, 5u);
+  for (std::size_t i = 0; i < driver_calls; ++i) {
+    SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
+    device_.failure = status::unknown;
+    device_.fail_from = device_.calls + i;
+    try {
+      (void)memory().allocate(other_.get(), 512);
+      ADD_FAILURE() << "other work may use that memory";
+    } catch (cuda_error const& error) {
+      EXPECT_EQ(error.status(), status::unknown);
+      EXPECT_STREQ(error.call(), "cuStreamWaitEvent");
+    }
+    device_.fail_from = supply::never;
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  }
+  device_.run_all();
+}
+
+TEST_F(cuda_resource_streams, a_block_that_other_work_may_use_is_lost_and_warned_of) {
+  void* const block = memory().allocate(other_.get(), 512);
+  device_.fail_next("cuEventRecord", status::unknown);
+  memory().deallocate(other_.get(), block, 512);
+  EXPECT_EQ(pool_.stats().used_blocks, 1u);
+  EXPECT_NE(pool_.allocate(512), block);
+  expect_lost(512);
+  EXPECT_NE(warning_recorder::reports()[0].message.find("CUDA_ERROR_UNKNOWN"), std::string::npos);
+}
+
+TEST_F(cuda_resource_streams, on_a_device_that_is_lost_no_work_uses_a_block) {
+  void* const block = memory().allocate(other_.get(), 512);
+  device_.fail_next("cuEventCreate", status::illegal_address);
+  memory().deallocate(other_.get(), block, 512);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  EXPECT_TRUE(warning_recorder::reports().empty());
+}
+
+TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not_asked) {
+  upstream_.fail_from = upstream_.calls;
+  upstream_.fail_count = supply::never;
+  const std::size_t before = calls();
+  EXPECT_THROW((void)memory().allocate(other_.get(), 512), std::bad_alloc);
+  EXPECT_THROW((void)memory().allocate_sync(512), std::bad_alloc);
+  EXPECT_EQ(calls(), before);
+}
+
+// ---- captures ---------------------------------------------------------------------------------------------
+
+TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_lives_on) {
+  (void)block_in_advance();
+  begin_capture(other_);
+  try {
+    (void)memory().allocate(other_.get(), 512);
+    ADD_FAILURE() << "what is captured cannot wait for the resource's stream";
+  } catch (cuda_error const& error) {
+    EXPECT_EQ(error.status(), status::capture_isolation);
+  }
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  expect_lives_on(other_);
+}
+
+TEST_F(cuda_resource_streams, what_a_capture_outside_gives_back_is_lost_because_a_graph_may_use_it) {
+  void* const block = memory().allocate(other_.get(), 512);
+  begin_capture(other_);
+  memory().deallocate(other_.get(), block, 512);
+  EXPECT_EQ(pool_.stats().used_blocks, 1u);
+  expect_lost(512);
+  expect_lives_on(other_);
+}
+
+TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_and_is_not_drawn_in) {
+  (void)block_in_advance();
+  begin_capture(own_);
+  EXPECT_THROW((void)memory().allocate(other_.get(), 512), cuda_error);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  bool captured = true;
+  EXPECT_EQ(device_.is_capturing(other_, captured), status::success);
+  EXPECT_FALSE(captured);
+  expect_lives_on(own_);
+}
+
+TEST_F(cuda_resource_streams, a_capture_takes_memory_of_its_own_stream_without_a_call) {
+  void* const block = block_in_advance();
+  begin_capture(own_);
+  EXPECT_EQ(memory().allocate(own_.get(), 512), block);
+  memory().deallocate(own_.get(), block, 512);
+  EXPECT_TRUE(device_.calls_during_capture().empty());
+  expect_lives_on(own_);
+}
+
+// ---- resources whose type does not tell their stream ------------------------------------------------------
+
+TEST_F(cuda_resource_streams, an_adaptor_is_of_the_stream_that_is_told) {
+  statistics_resource counted{&pool_};
+  cuda_resource<statistics_resource, memory_access::device> memory{counted, own_, device_};
+  put_on(own_, "own");
+  void* const block = memory.allocate(other_.get(), 512);
+  put_on(other_, "other");
+  memory.deallocate(other_.get(), block, 512);
+  expect_order({});
+  put_on(own_, "own again");
+  device_.run(own_);
+  expect_order({"own", "other", "own again"});
+  put_on(own_, "at last");
+  void* const any = memory.allocate_sync(512);
+  expect_order({"own", "other", "own again", "at last"});
+  memory.deallocate_sync(any, 512);
+}
+
+TEST_F(cuda_resource_streams, an_adaptor_told_of_its_stream_makes_no_call_on_it) {
+  statistics_resource counted{&pool_};
+  cuda_resource<statistics_resource, memory_access::device> memory{counted, own_, device_};
+  (void)block_in_advance();
+  const std::size_t before = calls();
+  memory.deallocate(own_.get(), memory.allocate(own_.get(), 512), 512);
+  EXPECT_EQ(calls(), before);
+}
+
+// ---- resources of no stream -------------------------------------------------------------------------------
+
+/// One that devices may use, such as managed memory in a pool.
+class cuda_resource_of_no_stream : public cuda_resource_streams {
+ protected:
+  pool shared_;
+  cuda_resource<pool, memory_access::host_and_device> managed_{shared_, device_};
+};
+
+TEST_F(cuda_resource_of_no_stream, memory_is_given_back_when_the_named_streams_work_has_ended) {
+  void* const block = managed_.allocate(other_.get(), 512);
+  put_on(other_, "uses the block");
+  put_on(own_, "does not");
+  managed_.deallocate(other_.get(), block, 512);
+  expect_order({"uses the block"});
+  EXPECT_EQ(shared_.stats().used_blocks, 0u);
+  device_.run_all();
+}
+
+TEST_F(cuda_resource_of_no_stream, memory_is_handed_out_without_a_call) {
+  const std::size_t before = calls();
+  (void)managed_.allocate(other_.get(), 512);
+  (void)managed_.allocate_sync(512);
+  EXPECT_EQ(calls(), before);
+}
+
+TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_given_back_at_once) {
+  cuda_resource of_the_host{shared_, device_};
+  void* const block = of_the_host.allocate(other_.get(), 512);
+  put_on(other_, "does not use the block");
+  const std::size_t before = calls();
+  of_the_host.deallocate(other_.get(), block, 512);
+  EXPECT_EQ(calls(), before);
+  EXPECT_EQ(shared_.stats().used_blocks, 0u);
+  device_.run_all();
+}
+
+TEST_F(cuda_resource_of_no_stream, a_capture_is_not_waited_for_and_lives_on) {
+  void* const block = managed_.allocate(other_.get(), 512);
+  begin_capture(other_);
+  managed_.deallocate(other_.get(), block, 512);
+  EXPECT_EQ(shared_.stats().used_blocks, 0u);
+  EXPECT_EQ(device_.count("cuStreamSynchronize"), 0u);
+  EXPECT_TRUE(warning_recorder::reports().empty());
+  expect_lives_on(other_);
+}
+
+TEST_F(cuda_resource_of_no_stream, to_wait_leaves_the_captures_of_other_streams_alone) {
+  void* const block = managed_.allocate(other_.get(), 512);
+  begin_capture(own_);
+  put_on(other_, "uses the block");
+  managed_.deallocate(other_.get(), block, 512);
+  expect_order({"uses the block"});
+  EXPECT_EQ(shared_.stats().used_blocks, 0u);
+  expect_lives_on(own_);
+}
+
+TEST_F(cuda_resource_of_no_stream, a_block_is_lost_where_its_work_cannot_be_waited_for) {
+  for (char const* const refused : {"cuStreamIsCapturing", "cuStreamSynchronize"}) {
+    SCOPED_TRACE(refused);
+    warning_recorder::reports().clear();
+    void* const block = managed_.allocate(other_.get(), 512);
+    device_.fail_next(refused, status::unknown);
+    managed_.deallocate(other_.get(), block, 512);
+    EXPECT_EQ(shared_.stats().used_blocks, 1u);
+    expect_lost(512);
+    managed_.deallocate_sync(block, 512);
+  }
+}
+
+TEST_F(cuda_resource_of_no_stream, a_block_is_given_back_where_its_work_has_failed) {
+  void* const block = managed_.allocate(other_.get(), 512);
+  device_.fail_next("cuStreamSynchronize", status::illegal_address);
+  managed_.deallocate(other_.get(), block, 512);
+  EXPECT_EQ(shared_.stats().used_blocks, 0u);
+  EXPECT_TRUE(warning_recorder::reports().empty());
+}
+
+TEST(cuda_resource_without_a_device, nothing_is_waited_for_because_nothing_runs) {
+  const warning_recorder warnings;
+  fake_device none{{.devices = 0}};
+  auto* const any_stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
+  pool shared;
+  cuda_resource<pool, memory_access::host_and_device> managed{shared, none};
+  managed.deallocate(any_stream, managed.allocate(any_stream, 512), 512);
+  EXPECT_EQ(shared.stats().used_blocks, 0u);
+
+  made_up_memory nowhere;
+  device_pool pool_of_a_device{{.device = 0, .upstream = &nowhere}, none};
+  cuda_resource memory{pool_of_a_device, none};
+  memory.deallocate(any_stream, memory.allocate(any_stream, 512), 512);
+  memory.deallocate_sync(memory.allocate_sync(512), 512);
+  EXPECT_EQ(pool_of_a_device.stats().used_blocks, 0u);
+  EXPECT_TRUE(warning_recorder::reports().empty());
+}
+
+// ---- the names of CCCL 3.0 --------------------------------------------------------------------------------
+
+TEST_F(cuda_resource_streams, before_3_1_allocate_is_for_any_work) {
+  put_on(own_, "own");
+  void* const block = memory().allocate(512);
+  expect_order({"own"});
+  void* const aligned = memory().allocate(512, 1024);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 1024, 0u);
+  const std::size_t before = calls();
+  memory().deallocate(block, 512);
+  memory().deallocate(aligned, 512, 1024);
+  EXPECT_EQ(calls(), before);
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+TEST_F(cuda_resource_streams, before_3_1_allocate_async_is_for_the_work_of_a_stream) {
+  put_on(own_, "own");
+  void* const block = memory().allocate_async(512, other_.get());
+  void* const aligned = memory().allocate_async(512, 1024, other_.get());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 1024, 0u);
+  put_on(other_, "other");
+  memory().deallocate_async(block, 512, other_.get());
+  put_on(own_, "own again");
+  device_.run(own_);
+  expect_order({"own", "other", "own again"});
+  put_on(other_, "other again");
+  memory().deallocate_async(aligned, 512, 1024, other_.get());
+  put_on(own_, "at last");
+  device_.run(own_);
+  expect_order({"own", "other", "own again", "other again", "at last"});
+  EXPECT_EQ(pool_.stats().used_blocks, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

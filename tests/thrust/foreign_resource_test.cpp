@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: sources that note every call, one of each generation of CCCL's names and one of Thrust's, and
+// real ones of Thrust and CCCL, below arenas and pools whose memory is written to. Sources that leave out
+// what `std::pmr` asks for, as RMM's do.
+#include <tidemark/thrust/foreign_resource.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory_resource>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <thrust/device_ptr.h>
+#include <thrust/mr/new.h>
+#include <thrust/mr/pool.h>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/stream.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/units.hpp>
+
+#include "cuda_mr.hpp"
+#include "fake_device.hpp"
+#include "made_up_memory.hpp"
+#include "stream_turns.hpp"
+
+namespace tidemark::test {
+namespace {
+
+// ---- sources ----------------------------------------------------------------------------------------------
+
+/// A call that a source got.
+struct source_call {
+  std::string name;
+  std::size_t bytes = 0, align = 0;
+  cuda::stream_handle stream = nullptr;
+  friend bool operator==(source_call const&, source_call const&) = default;
+};
+
+/// What the sources here have in common: real memory, and notes of all calls.
+struct noted_memory {
+  std::vector<source_call> calls;
+  std::size_t live_blocks = 0;
+  bool refuses = false;
+
+  struct refusal : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+
+  void* take(source_call call) {
+    if (refuses) throw refusal{"by the source"};
+    const std::size_t bytes = call.bytes, align = call.align;
+    calls.push_back(std::move(call));
+    ++live_blocks;
+    return ::operator new(bytes, std::align_val_t{align});
+  }
+  void give(void* block, source_call call) {
+    --live_blocks;
+    ::operator delete(block, call.bytes, std::align_val_t{call.align});
+    calls.push_back(std::move(call));
+  }
+};
+
+/// By the names before CCCL 3.1.
+class older_source {
+ public:
+  noted_memory notes;
+
+  void* allocate(std::size_t bytes, std::size_t align) { return notes.take({"allocate", bytes, align}); }
+  void deallocate(void* block, std::size_t bytes, std::size_t align) {
+    notes.give(block, {"deallocate", bytes, align});
+  }
+  void* allocate_async(std::size_t bytes, std::size_t align, ::cuda::stream_ref stream) {
+    return notes.take({"allocate_async", bytes, align, stream.get()});
+  }
+  void deallocate_async(void* block, std::size_t bytes, std::size_t align, ::cuda::stream_ref stream) {
+    notes.give(block, {"deallocate_async", bytes, align, stream.get()});
+  }
+};
+
+/// By the names since, and of RMM. Copies are equal.
+class newer_source {
+ public:
+  noted_memory* notes;
+
+  void* allocate_sync(std::size_t bytes, std::size_t align) {
+    return notes->take({"allocate_sync", bytes, align});
+  }
+  void deallocate_sync(void* block, std::size_t bytes, std::size_t align) noexcept {
+    notes->give(block, {"deallocate_sync", bytes, align});
+  }
+  void* allocate(::cuda::stream_ref stream, std::size_t bytes, std::size_t align) {
+    return notes->take({"allocate", bytes, align, stream.get()});
+  }
+  void deallocate(::cuda::stream_ref stream, void* block, std::size_t bytes, std::size_t align) noexcept {
+    notes->give(block, {"deallocate", bytes, align, stream.get()});
+  }
+  friend bool operator==(newer_source const& a, newer_source const& b) noexcept { return a.notes == b.notes; }
+};
+
+/// Thrust's.
+class thrust_source final : public ::thrust::mr::memory_resource<void*> {
+ public:
+  noted_memory notes;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return notes.take({"allocate", bytes, align});
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    notes.give(block, {"deallocate", bytes, align});
+  }
+};
+
+using thrust_pool = ::thrust::mr::unsynchronized_pool_resource<::thrust::mr::new_delete_resource>;
+
+static_assert(raw_memory_source<older_source> && raw_memory_source<newer_source> &&
+              raw_memory_source<thrust_source> && raw_memory_source<::thrust::mr::new_delete_resource> &&
+              raw_memory_source<thrust_pool>);
+static_assert(raw_memory_source<cuda_resource<pool>> &&
+              raw_memory_source<synchronous_ref<::cuda::mr::host_accessible>> &&
+              raw_memory_source<std::pmr::memory_resource>);
+static_assert(!raw_memory_source<::thrust::mr::memory_resource<::thrust::device_ptr<void>>>,
+              "a device's pointers are no memory of std::pmr");
+static_assert(!raw_memory_source<std::pmr::polymorphic_allocator<int>> && !raw_memory_source<int>);
+static_assert(stream_ordered_source<older_source> && stream_ordered_source<newer_source> &&
+              stream_ordered_source<cuda_resource<pool>> &&
+              stream_ordered_source<stream_ordered_ref<::cuda::mr::host_accessible>>);
+static_assert(
+    !stream_ordered_source<thrust_source> &&
+        !stream_ordered_source<synchronous_ref<::cuda::mr::host_accessible>> &&
+        !std::is_constructible_v<foreign_resource<thrust_source>, thrust_source&, cuda::stream_handle>,
+    "these know of no streams");
+static_assert(
+    !std::is_base_of_v<std::pmr::memory_resource, ::thrust::mr::memory_resource<void*>>,
+    "Thrust has mended what foreign_resource works around: say so in its comment, and in docs/thrust.md");
+
+// ---- what is asked of them --------------------------------------------------------------------------------
+
+using calls = std::vector<source_call>;
+
+TEST(foreign_resource_calls, go_to_the_names_of_older_sources) {
+  older_source source;
+  foreign_resource memory{source};
+  memory.deallocate(memory.allocate(100, 64), 100, 64);
+  EXPECT_EQ(source.notes.calls, (calls{{"allocate", 100, 64}, {"deallocate", 100, 64}}));
+}
+
+TEST(foreign_resource_calls, go_to_the_names_of_newer_sources) {
+  noted_memory notes;
+  newer_source source{&notes};
+  foreign_resource memory{source};
+  memory.deallocate(memory.allocate(100, 64), 100, 64);
+  EXPECT_EQ(notes.calls, (calls{{"allocate_sync", 100, 64}, {"deallocate_sync", 100, 64}}));
+}
+
+TEST(foreign_resource_calls, go_to_those_of_thrust) {
+  thrust_source source;
+  foreign_resource memory{source};
+  memory.deallocate(memory.allocate(100, 64), 100, 64);
+  EXPECT_EQ(source.notes.calls, (calls{{"allocate", 100, 64}, {"deallocate", 100, 64}}));
+  EXPECT_EQ(&memory.source(), &source);
+}
+
+TEST(foreign_resource_calls, name_the_stream_where_one_was_given) {
+  auto* const stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
+  older_source older;
+  foreign_resource of_older{older, stream};
+  of_older.deallocate(of_older.allocate(100, 64), 100, 64);
+  EXPECT_EQ(older.notes.calls,
+            (calls{{"allocate_async", 100, 64, stream}, {"deallocate_async", 100, 64, stream}}));
+  noted_memory notes;
+  newer_source newer{&notes};
+  foreign_resource of_newer{newer, stream};
+  of_newer.deallocate(of_newer.allocate(100, 64), 100, 64);
+  EXPECT_EQ(notes.calls, (calls{{"allocate", 100, 64, stream}, {"deallocate", 100, 64, stream}}));
+}
+
+TEST(foreign_resource_calls, name_the_default_stream_where_that_was_given) {
+  older_source source;
+  foreign_resource memory{source, nullptr};
+  memory.deallocate(memory.allocate(100, 64), 100, 64);
+  EXPECT_EQ(source.notes.calls, (calls{{"allocate_async", 100, 64}, {"deallocate_async", 100, 64}}));
+}
+
+TEST(foreign_resource_calls, a_request_of_nothing_asks_for_one_byte) {
+  older_source source;
+  foreign_resource memory{source};
+  void* const one = memory.allocate(0, 8);
+  void* const other = memory.allocate(0, 8);
+  EXPECT_NE(one, other);
+  memory.deallocate(one, 0, 8);
+  memory.deallocate(other, 0, 8);
+  EXPECT_EQ(source.notes.calls,
+            (calls{{"allocate", 1, 8}, {"allocate", 1, 8}, {"deallocate", 1, 8}, {"deallocate", 1, 8}}));
+}
+
+TEST(foreign_resource_calls, a_source_may_be_const_where_its_functions_are) {
+  struct const_source {
+    noted_memory* notes;
+    void* allocate(std::size_t bytes, std::size_t align) const {
+      return notes->take({"allocate", bytes, align});
+    }
+    void deallocate(void* block, std::size_t bytes, std::size_t align) const {
+      notes->give(block, {"deallocate", bytes, align});
+    }
+  };
+  noted_memory notes;
+  const_source const source{&notes};
+  foreign_resource memory{source};
+  memory.deallocate(memory.allocate(8, 8), 8, 8);
+  EXPECT_EQ(notes.calls.size(), 2u);
+}
+
+// ---- what they leave out ----------------------------------------------------------------------------------
+
+/// A resource as RMM's pools are: 0 bytes are null, and nothing is aligned to more than 256.
+class careless_source {
+ public:
+  void* allocate_sync(std::size_t bytes, std::size_t) {
+    if (bytes == 0 || gives_null) return nullptr;
+    ++live_blocks;
+    return reinterpret_cast<void*>(std::uintptr_t{0x10100});
+  }
+  void deallocate_sync(void*, std::size_t, std::size_t) noexcept { --live_blocks; }
+
+  int live_blocks = 0;
+  bool gives_null = false;
+};
+
+TEST(foreign_resource_gaps, a_block_of_nothing_is_not_null) {
+  careless_source source;
+  foreign_resource memory{source};
+  std::pmr::memory_resource& as_asked = memory;
+  EXPECT_NE(static_cast<void* volatile>(as_asked.allocate(0, 256)), nullptr);
+}
+
+TEST(foreign_resource_gaps, a_block_that_is_not_aligned_goes_back_and_is_refused) {
+  careless_source source;
+  foreign_resource memory{source};
+  EXPECT_EQ(memory.allocate(100, 256), reinterpret_cast<void*>(std::uintptr_t{0x10100}));
+  try {
+    (void)memory.allocate(100, 512);
+    ADD_FAILURE() << "the source does not know of 512 bytes";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().alignment, 512u);
+    EXPECT_EQ(error.report().requested_bytes, 100u);
+    EXPECT_NE(std::string{error.what()}.find("alignments"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(source.live_blocks, 1);
+}
+
+TEST(foreign_resource_gaps, null_is_no_memory) {
+  careless_source source;
+  source.gives_null = true;
+  foreign_resource memory{source};
+  try {
+    (void)memory.allocate(100, 256);
+    ADD_FAILURE() << "null is no block";
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("null"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(source.live_blocks, 0);
+}
+
+// ---- below resources of tidemark --------------------------------------------------------------------------
+
+/// Writes into blocks of many sizes and alignments, and compares what is in them at the end.
+void expect_usable(std::pmr::memory_resource& memory) {
+  struct block {
+    void* first;
+    std::size_t bytes, align;
+  };
+  std::vector<block> blocks;
+  for (std::size_t align = 1; align <= 4096; align *= 4) {
+    for (std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{40'000}}) {
+      void* const first = memory.allocate(bytes, align);
+      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(first) % align, 0u);
+      std::memset(first, static_cast<int>(blocks.size() + 1), bytes);
+      blocks.push_back({first, bytes, align});
+    }
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    auto const* const first = static_cast<unsigned char const*>(blocks[i].first);
+    ASSERT_TRUE(
+        std::all_of(first, first + blocks[i].bytes, [&](unsigned char byte) { return byte == i + 1; }));
+    memory.deallocate(blocks[i].first, blocks[i].bytes, blocks[i].align);
+  }
+}
+
+TEST(foreign_resource_upstream, an_arena_takes_chunks_of_thrust_and_gives_them_back) {
+  thrust_source source;
+  foreign_resource upstream{source};
+  {
+    upstream_arena step{&upstream};
+    expect_usable(step);
+    EXPECT_GT(source.notes.live_blocks, 1u);
+  }
+  EXPECT_EQ(source.notes.live_blocks, 0u);
+}
+
+TEST(foreign_resource_upstream, a_pool_lies_on_a_pool_of_thrust) {
+  ::thrust::mr::new_delete_resource memory;
+  thrust_pool source{&memory};
+  foreign_resource upstream{source};
+  pool blocks{{.upstream = &upstream}};
+  expect_usable(blocks);
+  EXPECT_GT(blocks.stats().held_bytes, 0u);
+}
+
+TEST(foreign_resource_upstream, a_pool_lies_on_a_source_of_either_generation) {
+  older_source older;
+  noted_memory notes;
+  newer_source newer{&notes};
+  foreign_resource of_older{older};
+  foreign_resource of_newer{newer};
+  {
+    pool first{{.upstream = &of_older}}, second{{.upstream = &of_newer}};
+    expect_usable(first);
+    expect_usable(second);
+    EXPECT_GT(older.notes.live_blocks, 0u);
+    EXPECT_GT(notes.live_blocks, 0u);
+  }
+  EXPECT_EQ(older.notes.live_blocks, 0u);
+  EXPECT_EQ(notes.live_blocks, 0u);
+}
+
+TEST(foreign_resource_upstream, an_adaptor_counts_what_comes_by_way_of_cccl_and_back) {
+  pool blocks;
+  cuda_resource handle{blocks};
+  synchronous_ref<::cuda::mr::host_accessible> ref{handle};
+  foreign_resource upstream{ref};
+  statistics_resource counted{&upstream};
+  void* const block = counted.allocate(1000, 64);
+  EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  EXPECT_EQ(counted.stats().used_bytes, 1000u);
+  counted.deallocate(block, 1000, 64);
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+  expect_usable(counted);
+}
+
+TEST(foreign_resource_upstream, what_a_source_throws_passes_through_and_the_arena_can_go_on) {
+  older_source source;
+  foreign_resource upstream{source};
+  upstream_arena step{&upstream};
+  source.notes.refuses = true;
+  EXPECT_THROW((void)step.allocate(1 * MiB), noted_memory::refusal);
+  EXPECT_EQ(source.notes.live_blocks, 0u);
+  source.notes.refuses = false;
+  expect_usable(step);
+}
+
+TEST(foreign_resource_upstream, a_pool_of_one_stream_takes_slabs_in_its_order) {
+  fake_device device;
+  stream_turns turns{device};
+  const cuda::stream lending{device}, borrowing{device};
+  made_up_memory nowhere;
+  device_pool lender{{.stream = lending, .upstream = &nowhere}, device};
+  cuda_resource handle{lender, device};
+  foreign_resource upstream{handle, borrowing};
+  device_pool borrower{{.stream = borrowing, .upstream = &upstream}, device};
+  turns.put_on(lending, "uses the memory before");
+  void* const block = borrower.allocate(512);
+  turns.put_on(borrowing, "uses it");
+  borrower.deallocate(block, 512);
+  borrower.release();
+  EXPECT_EQ(lender.stats().used_blocks, 0u);
+  turns.put_on(lending, "uses it afterwards");
+  EXPECT_TRUE(turns.taken().empty()) << "nobody waited";
+  device.run(lending);
+  EXPECT_EQ(turns.taken(),
+            (std::vector<std::string>{"uses the memory before", "uses it", "uses it afterwards"}));
+}
+
+// ---- equality ---------------------------------------------------------------------------------------------
+
+TEST(foreign_resource_equality, is_that_of_the_sources_where_they_tell) {
+  noted_memory one, two;
+  newer_source a{&one}, same{&one}, other{&two};
+  EXPECT_TRUE(foreign_resource{a} == foreign_resource{same});
+  EXPECT_FALSE(foreign_resource{a} == foreign_resource{other});
+}
+
+TEST(foreign_resource_equality, is_that_of_the_objects_where_sources_do_not_tell) {
+  older_source a, b;
+  EXPECT_TRUE(foreign_resource{a} == foreign_resource{a});
+  EXPECT_FALSE(foreign_resource{a} == foreign_resource{b});
+}
+
+TEST(foreign_resource_equality, does_not_trust_that_of_thrust) {
+  thrust_source a, b;
+  ASSERT_TRUE(a == b) << "Thrust has mended this: its == says that all are equal in 3.0 and 3.5";
+  EXPECT_FALSE(foreign_resource{a} == foreign_resource{b});
+  EXPECT_TRUE(foreign_resource{a} == foreign_resource{a});
+}
+
+TEST(foreign_resource_equality, is_also_that_of_the_streams) {
+  older_source source;
+  auto* const stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
+  const foreign_resource for_any{source};
+  const foreign_resource for_stream{source, stream};
+  EXPECT_FALSE(for_any == for_stream);
+  EXPECT_FALSE((for_any == foreign_resource{source, nullptr}));
+  EXPECT_TRUE((for_stream == foreign_resource{source, stream}));
+}
+
+TEST(foreign_resource_equality, of_another_class_none_is_equal) {
+  older_source older;
+  thrust_source thrust;
+  const foreign_resource a{older};
+  const foreign_resource b{thrust};
+  EXPECT_FALSE(a == b);
+  EXPECT_FALSE(a == *std::pmr::new_delete_resource());
+}
+
+}  // namespace
+}  // namespace tidemark::test

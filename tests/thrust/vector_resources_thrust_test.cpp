@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: each resource of tidemark behind Thrust's device vectors and temporaries, with each device system of
+// Thrust: that vectors and a sort get the right answer with it, and that what the resource is for holds, too.
+// (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
+#include "thrust_machine.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <utility>
+#include <vector>
+
+#include <thrust/fill.h>
+#include <thrust/reduce.h>
+#include <thrust/scan.h>
+#include <thrust/sequence.h>
+#include <thrust/sort.h>
+#include <cuda/std/functional>
+
+#include <tidemark/capture.hpp>
+#include <tidemark/capture_switch.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/epoch_resource.hpp>
+#include <tidemark/rehearse.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/workspace.hpp>
+
+#include "replaying_backend.hpp"
+#include "thrust_elements.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+class vectors_on : public thrust_machine {};
+
+/// `n - 1`, `n - 2`, … 0, sorted on `resource` in a vector there.
+template <class R>
+std::vector<int> sorted_on(R& resource, int n) {
+  device_vector<int, R> numbers(static_cast<std::size_t>(n), &resource);
+  thrust::sequence(policy(resource), numbers.begin(), numbers.end(), n - 1, -1);
+  // By a comparison, because Thrust sorts numbers by themselves with less memory.
+  thrust::sort(policy(resource), numbers.begin(), numbers.end(), ::cuda::std::less<int>{});
+  device_vector<int, R> grown(1, 0, &resource);
+  grown.insert(grown.end(), numbers.begin() + 1, numbers.end());
+  numbers = std::move(grown);
+  return numbers_in(numbers);
+}
+
+template <class R>
+void expect_to_serve(R& resource) {
+  EXPECT_EQ(sorted_on(resource, 1000), numbers_from_to(0, 999));
+  EXPECT_EQ(sorted_on<std::pmr::memory_resource>(resource, 500), numbers_from_to(0, 499));
+}
+
+// ---- arenas ----
+
+TEST_F(vectors_on, an_arena_cost_no_call_to_the_system_once_it_is_warm) {
+  machine_arena step = make_arena();
+  expect_to_serve(step);
+  step.reset();
+  const std::uint64_t system_calls = step.stats().system_calls;
+  for (int i = 0; i < 5; ++i) {
+    expect_to_serve(step);
+    step.reset();
+  }
+  EXPECT_EQ(step.stats().system_calls, system_calls);
+}
+
+TEST_F(vectors_on, a_borrowed_arena_lie_in_what_was_lent) {
+  constexpr std::size_t bytes = 1 * MiB;
+  void* const lent = memory().allocate(bytes, 256);
+  {
+    borrowed_machine_arena step{borrowed_machine_memory{lent, bytes}};
+    expect_to_serve(step);
+    const device_vector<int> numbers(100, &step);
+    EXPECT_LT(static_cast<std::size_t>(
+                  reinterpret_cast<std::byte const*>(thrust::raw_pointer_cast(numbers.data())) -
+                  static_cast<std::byte const*>(lent)),
+              bytes);
+  }
+  memory().deallocate(lent, bytes, 256);
+}
+
+// ---- pools ----
+
+TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
+  machine_pool blocks = make_pool();
+  expect_to_serve(blocks);
+  const std::uint64_t misses = blocks.stats().pool_misses;
+  for (int i = 0; i < 5; ++i) expect_to_serve(blocks);
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+  // `pool` keeps no memory that is aligned to more than 64 bytes, and the adapters ask for 256 always.
+  if (this_system == thrust_system::cuda) EXPECT_EQ(blocks.stats().pool_misses, misses);
+}
+
+TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
+  machine_arena step = make_arena();
+  machine_pool blocks = make_pool();
+  device_vector<whole> kept{&blocks};
+  {
+    basic_arena_scope scope{step};
+    device_vector<whole> made({1, 2, 3}, &step);
+    kept = made;
+  }
+  const device_vector<whole> next(1000, 9, &step);  // over what the step has left
+  EXPECT_EQ(numbers_in(kept), numbers_from_to(1, 3));
+  EXPECT_EQ(blocks.stats().used_blocks, 1u);
+}
+
+// ---- epochs ----
+
+TEST_F(vectors_on, an_epoch_resource_serve_inside_and_outside_of_epochs) {
+  machine_pool blocks = make_pool();
+  epoch_resource memory{&blocks};
+  expect_to_serve(memory);
+  {
+    epoch turn{memory};
+    expect_to_serve(memory);
+    EXPECT_GT(memory.stats().allocations, 0u);
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+  }
+  EXPECT_EQ(memory.stats().late, 0u);
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+
+TEST_F(vectors_on, an_epoch_resource_outlive_the_epoch_if_they_are_kept) {
+  machine_pool blocks = make_pool();
+  epoch_resource memory{&blocks};
+  device_vector<int> kept{&memory};
+  {
+    epoch turn{memory};
+    device_vector<int> hidden(100, 4, &memory);
+    kept = hidden;
+    EXPECT_EQ(turn.keep(thrust::raw_pointer_cast(kept.data())), 1u);
+  }
+  const device_vector<int> next(1000, 9, &memory);
+  EXPECT_EQ(numbers_in(kept), std::vector<int>(100, 4));
+  kept = device_vector<int>{&memory};
+  EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  EXPECT_EQ(memory.stats().late, 0u);
+}
+
+TEST_F(vectors_on, an_epoch_resource_that_end_after_their_epoch_give_nothing_back_twice) {
+  const violation_recorder violations;  // level 2 reports what is late
+  machine_pool blocks = make_pool();
+  epoch_resource memory{&blocks};
+  {
+    device_vector<int> hidden{&memory};
+    {
+      epoch turn{memory};
+      hidden.resize(100);
+    }
+    EXPECT_EQ(memory.stats().reclaimed, 1u);
+  }
+  EXPECT_EQ(memory.stats().late, 1u);
+  (void)memory.release_quarantine();
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+
+// ---- captures ----
+
+struct times_two {
+  TIDEMARK_HOST_DEVICE int operator()(int x) const noexcept { return 2 * x; }
+};
+
+TEST_F(vectors_on, a_graph_arena_never_get_an_address_twice) {
+  graph_arena graph{1 * MiB, &memory()};
+  expect_to_serve(graph);
+  EXPECT_EQ(graph.stats().used_blocks, 0u);
+  const device_vector<int> first(100, &graph);
+  void const* const before = thrust::raw_pointer_cast(first.data());
+  {
+    const device_vector<int> second(100, &graph);
+  }
+  const device_vector<int> third(100, &graph);
+  EXPECT_EQ(static_cast<std::byte const*>(static_cast<void const*>(thrust::raw_pointer_cast(third.data()))),
+            static_cast<std::byte const*>(before) + 1024);
+}
+
+TEST_F(vectors_on, a_graph_arena_are_made_in_a_capture_of_what_was_rehearsed) {
+  const auto body = [](std::pmr::memory_resource& temporaries, device_vector<int>& in,
+                       device_vector<int>& out) {
+    const device_vector<int> copy(in, &temporaries);
+    device_vector<int> sorted(copy.size(), &temporaries);
+    thrust::transform(policy(temporaries), copy.begin(), copy.end(), sorted.begin(), times_two{});
+    thrust::sort(policy(temporaries), sorted.begin(), sorted.end(), ::cuda::std::greater<int>{});
+    thrust::inclusive_scan(policy(temporaries), sorted.begin(), sorted.end(), out.begin());
+  };
+  device_vector<int> in({3, 1, 2}, &memory()), out(3, &memory());
+  const graph_layout layout = rehearse([&](auto& temporaries) { body(temporaries, in, out); }, &memory());
+  host_backend host;
+  auto made = capture(host, std::make_unique<graph_arena>(layout, &memory()), std::move(in),
+                      device_vector<int>(3, &memory()), body);
+  EXPECT_EQ(numbers_in(made.outputs()), (std::vector<int>{6, 10, 12}));
+  EXPECT_EQ(made.arena().stats().used_blocks, 0u);
+  EXPECT_EQ(made.arena().high_water_bytes(), made.arena().stats().reserved_bytes);
+}
+
+TEST_F(vectors_on, a_graph_arena_are_there_for_each_replay) {
+  replaying_backend backend;
+  statistics_resource counted{&memory()};
+  {
+    // The vector ends with the body; its memory stays the graph's.
+    const auto body = [&](std::pmr::memory_resource& temporaries, device_vector<int>& in,
+                          device_vector<int>& out) {
+      device_vector<int> doubled(in.size(), &temporaries);
+      backend.enqueue([from = in.data(), n = in.size(), to = doubled.data()] {
+        thrust::transform(from, from + static_cast<std::ptrdiff_t>(n), to, times_two{});
+      });
+      backend.enqueue([from = doubled.data(), n = in.size(), to = out.data()] {
+        thrust::inclusive_scan(from, from + static_cast<std::ptrdiff_t>(n), to);
+      });
+    };
+    auto made =
+        capture_with(backend, nullptr, std::make_unique<graph_arena>(64 * KiB, &counted),
+                     device_vector<int>({1, 2, 3}, &counted), device_vector<int>(3, &counted), body, nullptr);
+    const std::uint64_t allocations = counted.stats().allocations;
+    made.launch();
+    EXPECT_EQ(numbers_in(made.outputs()), (std::vector<int>{2, 6, 12}));
+    thrust::fill(made.inputs().begin(), made.inputs().end(), 5);
+    made.launch();
+    EXPECT_EQ(numbers_in(made.outputs()), (std::vector<int>{10, 20, 30}));
+    EXPECT_EQ(counted.stats().allocations, allocations);
+  }
+  EXPECT_EQ(counted.stats().used_blocks, 0u);
+}
+
+TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph_inside) {
+  machine_pool blocks = make_pool();
+  capture_switch program{&blocks};
+  expect_to_serve(program);
+  device_vector<int> before(10, 1, &program);
+  {
+    host_backend host;
+    void const* inside = nullptr;
+    const auto body = [&](std::pmr::memory_resource& temporaries, device_vector<int>& in,
+                          device_vector<int>& out) {
+      const device_vector<int> copy(in, &temporaries);
+      inside = thrust::raw_pointer_cast(copy.data());
+      expect_to_serve(temporaries);
+      before = device_vector<int>{&program};  // of the pool, and given back in the capture
+      out.assign(copy.begin(), copy.end());
+    };
+    auto made = capture(host, program, std::make_unique<graph_arena>(1 * MiB, &memory()),
+                        device_vector<int>({1, 2, 3}, &program), device_vector<int>(3, &program), body);
+    EXPECT_TRUE(made.arena().owns(inside));
+    EXPECT_EQ(numbers_in(made.outputs()), numbers_from_to(1, 3));
+    EXPECT_EQ(program.stats().deferred_blocks, 0u);
+  }
+  EXPECT_EQ(program.stats().used_blocks, 0u);
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+
+// ---- workspaces ----
+
+// A workspace hands out memory by type and by scope, and is no resource: nobody gives a piece back by itself. What a
+// function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed arena on it, which
+// lives and ends with the workspace's scope. Making one costs a few stores.
+TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) {
+  workspace_options options;
+  options.alignment = 256;
+  options.host_memory = this_system != thrust_system::cuda;
+  statistics_resource counted{&memory()};
+  options.upstream = &counted;
+  workspace temporaries{options};
+  constexpr std::size_t bytes = 256 * KiB;
+  void* first_turn = nullptr;
+  std::uint64_t allocations = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    workspace::scope scope{temporaries};
+    void* const lent = scope.acquire<std::byte>(bytes).data();
+    borrowed_machine_arena step{borrowed_machine_memory{lent, bytes}};
+    expect_to_serve(step);
+    EXPECT_GT(step.stats().peak_bytes, 4000u);
+    if (turn == 0) first_turn = lent, allocations = counted.stats().allocations;
+    EXPECT_EQ(lent, first_turn);
+    EXPECT_EQ(counted.stats().allocations, allocations);
+  }
+  EXPECT_EQ(allocations, 1u);
+}
+
+// ---- alignment ----
+
+template <std::size_t Bytes, std::size_t Align = 1>
+struct bytes_of {
+  alignas(Align) unsigned char bytes[Bytes];
+};
+
+template <class T, class R>
+void expect_aligned_blocks(R& resource) {
+  for (std::size_t n = 1; n < 5; ++n) {
+    const device_vector<T> one(n, &resource), other(n, &resource);
+    for (auto const* const elements : {&one, &other}) {
+      const auto address = reinterpret_cast<std::uintptr_t>(thrust::raw_pointer_cast(elements->data()));
+      EXPECT_EQ(address % std::max<std::size_t>(256, alignof(T)), 0u) << sizeof(T) << ' ' << alignof(T);
+    }
+  }
+}
+
+template <class R>
+void expect_every_type_aligned(R& resource) {
+  expect_aligned_blocks<char>(resource);
+  expect_aligned_blocks<bytes_of<3>>(resource);
+  expect_aligned_blocks<double>(resource);
+  expect_aligned_blocks<bytes_of<100>>(resource);
+  expect_aligned_blocks<bytes_of<64, 64>>(resource);
+  expect_aligned_blocks<bytes_of<512, 512>>(resource);
+}
+
+TEST_F(vectors_on, an_arena_start_at_multiples_of_256_bytes_whatever_their_elements) {
+  machine_arena step = make_arena();
+  expect_every_type_aligned(step);
+}
+
+TEST_F(vectors_on, a_pool_start_at_multiples_of_256_bytes_whatever_their_elements) {
+  machine_pool blocks = make_pool();
+  expect_every_type_aligned(blocks);
+}
+
+// ---- equality ----
+
+TEST_F(vectors_on, two_resources_have_allocators_that_differ) {
+  machine_arena step = make_arena();
+  machine_arena other = make_arena();
+  const thrust_allocator<int> a{&step}, same{&step}, b{&other};
+  EXPECT_TRUE(a == same);
+  EXPECT_FALSE(a != same);
+  EXPECT_FALSE(a == b);
+  EXPECT_TRUE(a != b);
+  const thrust_allocator<int, machine_arena> concrete{&step}, concrete_other{&other};
+  EXPECT_TRUE(concrete == concrete);
+  EXPECT_FALSE(concrete == concrete_other);
+  const thrust_resource<machine_arena> handle{&step}, copy{handle}, of_another{&other};
+  EXPECT_TRUE(handle == copy);
+  EXPECT_FALSE(handle == of_another);
+  EXPECT_TRUE(handle != of_another);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `omp_temporaries`: an allocator for the temporaries of Thrust's OMP system. Owns nothing.
+#pragma once
+
+#include <tidemark/thrust/detail/backend.hpp>
+
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
+
+#include <cstddef>
+#include <new>
+
+#include <omp.h>
+
+#include <tidemark/thrust/thrust_allocator.hpp>
+
+namespace tidemark::detail {
+inline namespace TIDEMARK_THRUST_SYSTEM {
+
+/// As `thrust_allocator`, but what is asked for inside a parallel region that began after this object was made
+/// is the heap's. Thrust sorts in such a region: there several threads take temporaries at once, and the resource
+/// may be of one thread; and an exception would end the program.
+// What is taken in a region Thrust gives back in the same one.
+template <class R>
+class omp_temporaries : public thrust_allocator<std::byte, R> {
+  using outside = thrust_allocator<std::byte, R>;
+
+ public:
+  using typename outside::pointer;
+
+  explicit omp_temporaries(outside const& allocator) noexcept : outside{allocator} {}
+
+  [[nodiscard]] pointer allocate(std::size_t n) {
+    if (!is_inside()) return outside::allocate(n);
+    return pointer{static_cast<std::byte*>(::operator new(n, alignment))};
+  }
+  void deallocate(pointer block, std::size_t n) noexcept {
+    if (is_inside()) ::operator delete(block.get(), n, alignment);
+    else outside::deallocate(block, n);
+  }
+
+ private:
+  static constexpr std::align_val_t alignment{thrust_resource<R>::default_alignment};
+
+  // Regions of one thread count: an exception cannot leave them either.
+  [[nodiscard]] bool is_inside() const noexcept { return ::omp_get_level() > level_; }
+
+  int level_ = ::omp_get_level();
+};
+
+}  // namespace TIDEMARK_THRUST_SYSTEM
+}  // namespace tidemark::detail
+
+#endif
