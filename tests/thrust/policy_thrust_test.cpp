@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: Thrust's algorithms with temporaries from a resource, with each device system of Thrust: the results are
-// those of the standard's algorithms on the host, what is asked of the resource and of its upstream is counted, and a
-// resource that refuses is none the worse for it.
+// Strategy: Thrust's algorithms with temporaries from a resource, with each device system of Thrust: the
+// results are those of the standard's algorithms on the host, what is asked of the resource and of its
+// upstream is counted, and a resource that refuses is none the worse for it.
 //
-// Which algorithms take temporaries is the system's matter. With CUDA nearly all do. With CPP those that sort, and
-// stable_partition; with TBB also unique and remove_if, and reduce_by_key on long ranges; with OMP also reduce, scans of
-// long ranges, and copy_if, but those of sorts are the heap's. So `stable_partition` is what tests look at that want to
-// see temporaries.
+// Which algorithms take temporaries is the system's matter. With CUDA nearly all do. With CPP those that
+// sort, and stable_partition; with TBB also unique and remove_if, and reduce_by_key on long ranges; with OMP
+// also reduce, scans of long ranges, and copy_if, but those of sorts are the heap's. So `stable_partition` is
+// what tests look at that want to see temporaries.
 #include "thrust_machine.hpp"
 
 #include <algorithm>
@@ -40,19 +40,10 @@
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
-namespace {
 
 struct is_even {
   TIDEMARK_HOST_DEVICE bool operator()(int x) const noexcept { return x % 2 == 0; }
 };
-
-/// `n` numbers below `bound`, the same ones each time.
-std::vector<int> mixed(std::size_t n, unsigned bound = 1000) {
-  std::minstd_rand random{7};
-  std::vector<int> numbers(n);
-  for (int& number : numbers) number = static_cast<int>(random() % bound);
-  return numbers;
-}
 
 /// The algorithms on `Policy`, and what the standard's give for the same numbers.
 template <class Vector, class Policy>
@@ -128,6 +119,16 @@ class algorithms {
   std::vector<int> same_;
   Policy policy_;
 };
+
+namespace {
+
+/// `n` numbers below `bound`, the same ones each time.
+std::vector<int> mixed(std::size_t n, unsigned bound = 1000) {
+  std::minstd_rand random{7};
+  std::vector<int> numbers(n);
+  for (int& number : numbers) number = static_cast<int>(random() % bound);
+  return numbers;
+}
 
 class policies : public thrust_machine {
  protected:

@@ -12,9 +12,10 @@
 
 namespace tidemark::test {
 
-/// A number that knows where it was made. Of one that was moved as bytes, that was never made, or that was destroyed,
-/// `is_whole()` is false.
-// Assignment makes it whole, too: from the host to a device Thrust assigns to memory in which nothing was made yet.
+/// A number that knows where it was made. Of one that was moved as bytes, that was never made, or that was
+/// destroyed, `is_whole()` is false.
+// Assignment makes it whole, too: from the host to a device Thrust assigns to memory in which nothing was
+// made yet.
 class whole {
  public:
   TIDEMARK_HOST_DEVICE whole(int value = 0) noexcept  // NOLINT(google-explicit-constructor)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the adapters run on, with each of Thrust's device systems: memory of the host where that is the
-// device's, and a device's on a stream of its own with CUDA. There a test skips where there is no device.
+// What the tests of the adapters run on, with each of Thrust's device systems: memory of the host where that
+// is the device's, and a device's on a stream of its own with CUDA. There a test skips where there is no
+// device.
 #pragma once
 
 #include <gtest/gtest.h>

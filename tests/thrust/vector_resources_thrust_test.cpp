@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each resource of tidemark behind Thrust's device vectors and temporaries, with each device system of
-// Thrust: that vectors and a sort get the right answer with it, and that what the resource is for holds, too.
-// (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
+// Strategy: each resource of tidemark behind Thrust's device vectors and temporaries, with each device system
+// of Thrust: that vectors and a sort get the right answer with it, and that what the resource is for holds,
+// too. (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
 #include "thrust_machine.hpp"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include <tidemark/epoch_resource.hpp>
 #include <tidemark/rehearse.hpp>
 #include <tidemark/statistics_resource.hpp>
+#include <tidemark/synchronized_pool.hpp>
 #include <tidemark/workspace.hpp>
 
 #include "replaying_backend.hpp"
@@ -93,7 +95,9 @@ TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
   for (int i = 0; i < 5; ++i) expect_to_serve(blocks);
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
   // `pool` keeps no memory that is aligned to more than 64 bytes, and the adapters ask for 256 always.
-  if (this_system == thrust_system::cuda) EXPECT_EQ(blocks.stats().pool_misses, misses);
+  if (this_system == thrust_system::cuda) {
+    EXPECT_EQ(blocks.stats().pool_misses, misses);
+  }
 }
 
 TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
@@ -109,6 +113,20 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
   EXPECT_EQ(numbers_in(kept), numbers_from_to(1, 3));
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
 }
+
+#if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA  // such a pool writes into its memory
+TEST_F(vectors_on, a_synchronized_pool_serve_threads_at_once) {
+  synchronized_pool blocks;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 5; ++turn) expect_to_serve(blocks);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+#endif
 
 // ---- epochs ----
 
@@ -256,9 +274,9 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
 
 // ---- workspaces ----
 
-// A workspace hands out memory by type and by scope, and is no resource: nobody gives a piece back by itself. What a
-// function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed arena on it, which
-// lives and ends with the workspace's scope. Making one costs a few stores.
+// A workspace hands out memory by type and by scope, and is no resource: nobody gives a piece back by itself.
+// What a function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed
+// arena on it, which lives and ends with the workspace's scope. Making one costs a few stores.
 TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) {
   workspace_options options;
   options.alignment = 256;
@@ -330,6 +348,10 @@ TEST_F(vectors_on, two_resources_have_allocators_that_differ) {
   EXPECT_FALSE(a != same);
   EXPECT_FALSE(a == b);
   EXPECT_TRUE(a != b);
+  const thrust_allocator<double> of_other_elements{a}, of_other_memory{b};
+  EXPECT_TRUE(a == of_other_elements);
+  EXPECT_TRUE(of_other_elements == a);
+  EXPECT_TRUE(a != of_other_memory);
   const thrust_allocator<int, machine_arena> concrete{&step}, concrete_other{&other};
   EXPECT_TRUE(concrete == concrete);
   EXPECT_FALSE(concrete == concrete_other);

@@ -168,15 +168,15 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   /// The resource that memory comes from.
   [[nodiscard]] TIDEMARK_HOST_DEVICE R* resource() const noexcept { return resource_; }
 
-  TIDEMARK_HOST_DEVICE friend bool operator==(thrust_allocator const& a, thrust_allocator const& b) noexcept {
-    return a.memory() == b.memory();
-  }
-  TIDEMARK_HOST_DEVICE friend bool operator!=(thrust_allocator const& a, thrust_allocator const& b) noexcept {
-    return !(a == b);
+  /// Whether one may free what the other allocated, whatever elements they are for.
+  template <class U>
+  TIDEMARK_HOST_DEVICE friend bool operator==(thrust_allocator const& a,
+                                              thrust_allocator<U, R, VoidPointer> const& b) noexcept {
+    return detail::is_same_memory(a.resource(), b.resource());
   }
 
  private:
-  [[nodiscard]] TIDEMARK_HOST_DEVICE thrust_resource<R, VoidPointer> memory() const noexcept {
+  [[nodiscard]] thrust_resource<R, VoidPointer> memory() const noexcept {
     return thrust_resource<R, VoidPointer>{resource_};
   }
 

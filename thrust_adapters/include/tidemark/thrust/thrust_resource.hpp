@@ -17,6 +17,23 @@
 #include <tidemark/thrust/detail/give_back.hpp>
 
 namespace tidemark {
+namespace detail {
+inline namespace TIDEMARK_THRUST_SYSTEM {
+
+/// Whether of two resources one may free what the other allocated. A device can tell only whether they are
+/// one.
+template <class R>
+TIDEMARK_HOST_DEVICE bool is_same_memory(R const* a, R const* b) noexcept {
+#if defined(__CUDA_ARCH__)
+  return a == b;
+#else
+  return static_cast<std::pmr::memory_resource const&>(*a) == *b;
+#endif
+}
+
+}  // namespace TIDEMARK_THRUST_SYSTEM
+}  // namespace detail
+
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
 /// A `thrust::mr::memory_resource` that takes its memory from a resource of tidemark, or any of `std::pmr`:
@@ -81,11 +98,7 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
 
   /// Whether one may free what the other allocated.
   TIDEMARK_HOST_DEVICE friend bool operator==(thrust_resource const& a, thrust_resource const& b) noexcept {
-#if defined(__CUDA_ARCH__)
-    return a.resource_ == b.resource_;
-#else
-    return static_cast<std::pmr::memory_resource const&>(*a.resource_) == *b.resource_;
-#endif
+    return detail::is_same_memory(a.resource_, b.resource_);
   }
   TIDEMARK_HOST_DEVICE friend bool operator!=(thrust_resource const& a, thrust_resource const& b) noexcept {
     return !(a == b);

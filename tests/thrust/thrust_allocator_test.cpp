@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the allocator by itself, on a resource that notes what it is asked for: what containers may rely
+// on.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory_resource>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <thrust/device_ptr.h>
+#include <thrust/universal_ptr.h>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/out_of_memory.hpp>
+#include <tidemark/thrust.hpp>
+
+#include "noting_resource.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using request = noting_resource::request;
+using noted = std::vector<request>;
+
+/// A resource that says which stream its memory is for.
+class bound_resource final : public std::pmr::memory_resource {
+ public:
+  explicit bound_resource(cuda::stream_handle stream) : stream_{stream} {}
+  [[nodiscard]] cuda::stream_handle stream() const noexcept { return stream_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  cuda::stream_handle stream_;
+};
+
+cuda::stream_handle stream_at(std::uintptr_t address) {
+  return reinterpret_cast<cuda::stream_handle>(
+      address);  // NOLINT(performance-no-int-to-ptr): it is never used
+}
+
+// ---- types ----
+
+using of_device = thrust_allocator<int>;
+using of_universal = thrust_allocator<int, arena, thrust::universal_ptr<void>>;
+using of_host = thrust_allocator<int, arena, void*>;
+
+static_assert(std::is_same_v<of_device::pointer, thrust::device_ptr<int>>);
+static_assert(std::is_same_v<of_device::const_pointer, thrust::device_ptr<int const>>);
+static_assert(std::is_same_v<of_universal::pointer, thrust::universal_ptr<int>>);
+static_assert(std::is_same_v<of_host::pointer, int*>);
+static_assert(std::is_same_v<of_host::const_pointer, int const*>);
+static_assert(std::is_same_v<of_host::rebind<double>::other, thrust_allocator<double, arena, void*>>);
+
+// There is no default resource, and null is none.
+static_assert(!std::is_default_constructible_v<of_device>);
+static_assert(!std::is_constructible_v<of_device, std::nullptr_t>);
+// From a resource, and from the allocator of other elements of the same resource, without a cast.
+static_assert(std::is_convertible_v<arena*, of_device>);
+static_assert(std::is_convertible_v<arena*, of_host>);
+static_assert(std::is_convertible_v<thrust_allocator<double>, of_device>);
+// Not from another class of resources, nor for pointers of another kind.
+static_assert(!std::is_convertible_v<std::pmr::memory_resource*, of_host>);
+static_assert(!std::is_convertible_v<thrust_allocator<int, arena, void*>, of_universal>);
+
+static_assert(std::is_nothrow_copy_constructible_v<of_device> &&
+              std::is_nothrow_move_assignable_v<of_device>);
+static_assert(!of_device::propagate_on_container_copy_assignment::value);
+static_assert(of_device::propagate_on_container_move_assignment::value);
+static_assert(of_device::propagate_on_container_swap::value);
+static_assert(!of_device::is_always_equal::value);
+
+// ---- memory ----
+
+struct alignas(512) wide {
+  unsigned char bytes[512];
+};
+
+TEST(thrust_allocators, ask_for_256_bytes_of_alignment_at_least_and_give_back_the_same) {
+  noting_resource memory;
+  thrust_allocator<char, noting_resource, void*> chars{&memory};
+  chars.deallocate(chars.allocate(3), 3);
+  thrust_allocator<double, noting_resource> doubles{&memory};
+  doubles.deallocate(doubles.allocate(3), 3);
+  thrust_allocator<wide> wide_ones{&memory};
+  wide_ones.deallocate(wide_ones.allocate(3), 3);
+  EXPECT_EQ(memory.allocations, (noted{{3, 256}, {24, 256}, {1536, 512}}));
+  EXPECT_EQ(memory.deallocations, memory.allocations);
+}
+
+TEST(thrust_allocators, refuse_what_cannot_be_counted_in_bytes) {
+  noting_resource memory;
+  thrust_allocator<double> doubles{&memory};
+  constexpr std::size_t size_max = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(doubles.max_size(), size_max / 8);
+  EXPECT_THROW((void)doubles.allocate(size_max / 8 + 1), std::bad_array_new_length);
+  EXPECT_THROW((void)doubles.allocate(size_max), std::bad_array_new_length);
+  EXPECT_TRUE(memory.allocations.empty());
+}
+
+TEST(thrust_allocators, pass_on_what_the_resource_throws) {
+  limit_resource limited{100};
+  thrust_allocator<int> numbers{&limited};
+  EXPECT_THROW((void)numbers.allocate(26), out_of_memory);
+  EXPECT_EQ(limited.stats().used_blocks, 0u);
+}
+
+// ---- what they are of ----
+
+TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
+  noting_resource memory;
+  const thrust_allocator<int, noting_resource> numbers{&memory, stream_at(8)};
+  const thrust_allocator<double, noting_resource> others{numbers};
+  EXPECT_EQ(others.resource(), &memory);
+  EXPECT_EQ(others.stream(), stream_at(8));
+  EXPECT_TRUE(others == numbers);
+}
+
+TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
+  bound_resource bound{stream_at(16)};
+  EXPECT_EQ((thrust_allocator<int, bound_resource>{&bound}.stream()), stream_at(16));
+  // Also where only the allocator's type does not say which resource that is.
+  EXPECT_EQ(thrust_allocator<int>{&bound}.stream(), stream_at(16));
+  std::pmr::memory_resource& erased = bound;
+  EXPECT_EQ(thrust_allocator<int>{&erased}.stream(), nullptr);
+  EXPECT_EQ((thrust_allocator<int>{&erased, stream_at(24)}.stream()), stream_at(24));
+}
+
+TEST(thrust_allocators, are_equal_if_their_resources_are) {
+  noting_resource one, twin, other;
+  one.twin = &twin;
+  twin.twin = &one;
+  const of_device a{&one}, of_twin{&twin}, of_other{&other};
+  EXPECT_TRUE(a == of_twin);
+  EXPECT_FALSE(a != of_twin);
+  EXPECT_FALSE(a == of_other);
+  EXPECT_TRUE(a != of_other);
+}
+
+TEST(thrust_allocators, that_are_equal_take_over_each_others_memory) {
+  noting_resource one, twin;
+  one.twin = &twin;
+  twin.twin = &one;
+  device_vector<int> a(10, 4, &one), b(10, 5, &twin);
+  a = std::move(b);
+  EXPECT_EQ(a[0], 5);
+  EXPECT_EQ(one.deallocations, (noted{{40, 256}}));
+  EXPECT_TRUE(twin.deallocations.empty());
+}
+
+}  // namespace
+}  // namespace tidemark::test

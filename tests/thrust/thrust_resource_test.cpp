@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the handle that Thrust's own pools and allocators take, on a resource that notes what it is asked
+// for; and each of Thrust's ways to use it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory_resource>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <thrust/device_vector.h>
+#include <thrust/execution_policy.h>
+#include <thrust/mr/allocator.h>
+#include <thrust/mr/disjoint_pool.h>
+#include <thrust/mr/disjoint_sync_pool.h>
+#include <thrust/mr/new.h>
+#include <thrust/mr/polymorphic_adaptor.h>
+#include <thrust/mr/pool.h>
+#include <thrust/sequence.h>
+#include <thrust/sort.h>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/out_of_memory.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/thrust.hpp>
+
+#include "noting_resource.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using request = noting_resource::request;
+using noted = std::vector<request>;
+
+static_assert(std::is_final_v<thrust_resource<arena>>);
+static_assert(
+    std::is_base_of_v<thrust::mr::memory_resource<thrust::device_ptr<void>>, thrust_resource<arena>>);
+static_assert(std::is_base_of_v<thrust::mr::memory_resource<void*>, thrust_resource<arena, void*>>);
+static_assert(std::is_copy_constructible_v<thrust_resource<arena>>);
+static_assert(std::is_copy_assignable_v<thrust_resource<arena>>);
+
+// ---- what the resource is asked for ----
+
+TEST(thrust_resources, raise_alignments_to_256_where_blocks_are_taken_and_where_they_are_given_back) {
+  noting_resource memory;
+  thrust_resource<noting_resource, void*> handle{&memory};
+  const std::array<std::size_t, 5> aligns{1, 16, 256, 512, 4096};
+  for (const std::size_t align : aligns) {
+    void* const block = handle.allocate(100, align);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % std::max<std::size_t>(align, 256), 0u);
+    handle.deallocate(block, 100, align);
+  }
+  EXPECT_EQ(memory.allocations, (noted{{100, 256}, {100, 256}, {100, 256}, {100, 512}, {100, 4096}}));
+  EXPECT_EQ(memory.deallocations, memory.allocations);
+}
+
+TEST(thrust_resources, raise_the_alignment_that_is_thrusts_default) {
+  noting_resource memory;
+  thrust_resource<std::pmr::memory_resource> handle{&memory};
+  handle.deallocate(handle.allocate(10), 10);
+  EXPECT_EQ(memory.allocations, (noted{{10, 256}}));
+  EXPECT_EQ(memory.deallocations, (noted{{10, 256}}));
+}
+
+TEST(thrust_resources, pass_on_what_the_resource_throws) {
+  limit_resource limited{1000};
+  thrust_resource handle{&limited};
+  EXPECT_THROW((void)handle.allocate(1001), out_of_memory);
+  EXPECT_EQ(limited.stats().used_blocks, 0u);
+}
+
+// ---- nothing is thrown where memory is given back ----
+
+TEST(thrust_resources, warn_where_the_resource_throws_on_return_and_name_the_bytes) {
+  const warning_recorder warnings;
+  noting_resource memory;
+  thrust_resource<std::pmr::memory_resource, void*> handle{&memory};
+  void* const block = handle.allocate(12345);
+  memory.deallocate_throws = true;
+  handle.deallocate(block, 12345);
+  ASSERT_EQ(warning_recorder::reports().size(), 1u);
+  EXPECT_EQ(warning_recorder::reports()[0].kind, warning_kind::refused_return);
+  EXPECT_EQ(warning_recorder::reports()[0].resource, "thrust_resource");
+  EXPECT_NE(warning_recorder::reports()[0].message.find("12345"), std::string::npos);
+}
+
+TEST(thrust_resources, give_back_without_a_guard_where_the_resource_cannot_throw) {
+  static_assert(noexcept(std::declval<arena&>().deallocate(nullptr, 1, 1)));
+  static_assert(noexcept(std::declval<thrust_resource<arena, void*>&>().do_deallocate(nullptr, 1, 1)));
+  static_assert(noexcept(
+      std::declval<thrust_resource<std::pmr::memory_resource, void*>&>().do_deallocate(nullptr, 1, 1)));
+  const warning_recorder warnings;
+  arena step;
+  thrust_resource handle{&step};
+  handle.deallocate(handle.allocate(100), 100);
+  EXPECT_EQ(step.position(), 0u);
+  EXPECT_TRUE(warning_recorder::reports().empty());
+}
+
+TEST(thrust_resources, of_vectors_warn_where_the_resource_throws_on_return) {
+  const warning_recorder warnings;
+  noting_resource memory;
+  {
+    const device_vector<int> numbers(10, &memory);
+    memory.deallocate_throws = true;
+  }
+  EXPECT_EQ(warning_recorder::count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(memory.deallocations, memory.allocations);
+}
+
+// ---- equality ----
+
+TEST(thrust_resources, are_equal_if_their_resources_are) {
+  noting_resource one, twin, other;
+  one.twin = &twin;
+  twin.twin = &one;
+  using handle = thrust_resource<noting_resource>;
+  EXPECT_TRUE(handle{&one} == handle{&one});
+  EXPECT_TRUE(handle{&one} == handle{&twin});
+  EXPECT_FALSE(handle{&one} == handle{&other});
+  EXPECT_FALSE(handle{&one} != handle{&one});
+  EXPECT_TRUE(handle{&one} != handle{&other});
+}
+
+TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
+  noting_resource one, other;
+  const thrust_resource<noting_resource> a{&one}, same{&one}, b{&other};
+  const thrust_resource<std::pmr::memory_resource> of_another_class{&one};
+  using base = thrust::mr::memory_resource<thrust::device_ptr<void>>;
+  base const &a_base = a, &same_base = same, &b_base = b, &another_base = of_another_class;
+  EXPECT_TRUE(a_base.is_equal(same_base));
+  EXPECT_FALSE(a_base.is_equal(b_base));
+  EXPECT_FALSE(a_base.is_equal(another_base));
+}
+
+TEST(thrust_resources, that_are_assigned_are_of_the_other_resource) {
+  noting_resource one, other;
+  thrust_resource<noting_resource> a{&one};
+  const thrust_resource<noting_resource> b{&other};
+  a = b;
+  EXPECT_EQ(a.resource(), &other);
+  EXPECT_TRUE(a == b);
+}
+
+// ---- what Thrust does with them ----
+
+TEST(thrust_resources, serve_thrusts_own_allocator) {
+  noting_resource memory, other_memory;
+  thrust_resource<noting_resource> handle{&memory}, other{&other_memory};
+  using allocator = thrust::mr::allocator<double, thrust_resource<noting_resource>>;
+  {
+    const thrust::device_vector<double, allocator> numbers(10, 2.5, allocator{&handle});
+    EXPECT_EQ(numbers[9], 2.5);
+    EXPECT_EQ(memory.allocations, (noted{{80, 256}}));
+  }
+  EXPECT_EQ(memory.deallocations, (noted{{80, 256}}));
+  EXPECT_TRUE(allocator{&handle} == allocator{&handle});
+  EXPECT_FALSE(allocator{&handle} == allocator{&other});
+}
+
+TEST(thrust_resources, serve_thrusts_policy_by_their_address) {
+  arena step;
+  statistics_resource counted{&step};
+  thrust_resource handle{&counted};
+  thrust::device_vector<int> numbers(1000);
+  thrust::sequence(numbers.begin(), numbers.end(), 999, -1);
+  thrust::sort(thrust::device(&handle), numbers.begin(), numbers.end());
+  EXPECT_EQ(numbers[0], 0);
+  EXPECT_EQ(numbers[999], 999);
+  EXPECT_GE(counted.stats().peak_bytes, 4000u);
+  EXPECT_EQ(counted.stats().used_blocks, 0u);
+}
+
+/// Blocks of many sizes out of a pool of Thrust's, and all of them given back.
+template <class Pool>
+void use(Pool& pool) {
+  std::vector<std::pair<typename Pool::pointer, std::size_t>> held;
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t bytes = 1; bytes < 100'000; bytes = bytes * 3 + 1) {
+      held.emplace_back(pool.allocate(bytes, 16), bytes);
+      std::memset(thrust::raw_pointer_cast(held.back().first), 0x55, bytes);
+    }
+    for (auto const& [block, bytes] : held) pool.deallocate(block, bytes, 16);
+    held.clear();
+  }
+}
+
+TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on) {
+  statistics_resource counted;
+  thrust_resource<statistics_resource, void*> handle{&counted};
+  {
+    thrust::mr::unsynchronized_pool_resource<decltype(handle)> pool{&handle};
+    use(pool);
+    EXPECT_GE(counted.stats().allocations, 1u);
+  }
+  EXPECT_EQ(counted.stats().used_blocks, 0u);
+}
+
+TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on_whose_records_are_elsewhere) {
+  statistics_resource counted;
+  thrust_resource handle{&counted};
+  thrust::mr::new_delete_resource records;
+  {
+    thrust::mr::disjoint_unsynchronized_pool_resource<decltype(handle), thrust::mr::new_delete_resource> pool{
+        &handle, &records};
+    use(pool);
+    thrust::mr::disjoint_synchronized_pool_resource<decltype(handle), thrust::mr::new_delete_resource> locked{
+        &handle, &records};
+    use(locked);
+    EXPECT_GE(counted.stats().allocations, 2u);
+  }
+  EXPECT_EQ(counted.stats().used_blocks, 0u);
+}
+
+TEST(thrust_resources, go_through_thrusts_erasure) {
+  noting_resource memory;
+  thrust_resource<noting_resource> handle{&memory};
+  thrust::mr::polymorphic_adaptor_resource<thrust::device_ptr<void>> erased{&handle};
+  erased.deallocate(erased.allocate(100, 8), 100, 8);
+  EXPECT_EQ(memory.allocations, (noted{{100, 256}}));
+  EXPECT_EQ(memory.deallocations, (noted{{100, 256}}));
+}
+
+}  // namespace
+}  // namespace tidemark::test
