@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: both bridges through the conformance suite at once: a resource of tidemark as one of Thrust, and
+// that as a resource of std::pmr again. What every resource must do must come through both.
+#include <cstddef>
+#include <memory_resource>
+
+#include <tidemark/thrust.hpp>
+
+#include "arena_subjects.hpp"
+#include "conformance.hpp"
+
+namespace tidemark::test {
+
+/// A subject of the suite behind both bridges.
+template <class Subject, class R>
+class bridged_subject : public Subject {
+ public:
+  explicit bridged_subject(typename Subject::supply_type& supply) : Subject{supply} {}
+
+  std::pmr::memory_resource& resource() { return back_; }
+
+ private:
+  thrust_resource<R, void*> there_{&Subject::resource()};
+  foreign_resource<thrust_resource<R, void*>> back_{there_};
+};
+
+using bridged_arena = bridged_subject<virtual_arena_subject, arena>;
+using bridged_erased_arena = bridged_subject<upstream_arena_subject, std::pmr::memory_resource>;
+INSTANTIATE_TYPED_TEST_SUITE_P(bridged_arena, conformance, bridged_arena);
+INSTANTIATE_TYPED_TEST_SUITE_P(bridged_erased_arena, conformance, bridged_erased_arena);
+
+}  // namespace tidemark::test

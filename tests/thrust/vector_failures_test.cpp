@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: everything that makes elements or asks for memory is done once for each construction in it, with
+// that one throwing, and once for each allocation in it, with that one refused. No memory may be lost; where
+// a vector moves to larger memory it is what it was. Which elements are destroyed then is Thrust's matter,
+// and not right: see thrust_faults_test.cpp.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/test_resource.hpp>
+#include <tidemark/thrust.hpp>
+
+#include "counted_element.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+template <class Vector>
+class vector_failures : public ::testing::Test {
+ protected:
+  using element = typename Vector::value_type;
+
+  void SetUp() override { counted_element::start_anew(); }
+  void TearDown() override { counted_element::start_anew(); }
+
+  /// `body(memory, arm)` calls `arm` where constructions begin to count.
+  template <class Body>
+  static void fail_each_construction(Body body) {
+    int failures = 0;
+    for (int n = 1; n < 1000; ++n) {
+      counted_element::start_anew();
+      statistics_resource memory;
+      bool failed = false;
+      try {
+        body(memory, [n] { counted_element::throw_at(n); });
+      } catch (counted_element::construction_error const&) {
+        failed = true;
+        ++failures;
+      }
+      EXPECT_EQ(memory.stats().used_blocks, 0u) << "construction " << n << " has failed";
+      EXPECT_GE(memory.stats().allocations, 1u);
+      if (!failed) break;
+    }
+    EXPECT_GE(failures, 1);
+  }
+
+  static std::vector<int> values_of(Vector const& elements) {
+    std::vector<int> values;
+    if (elements.empty()) return values;
+    auto const* const first = thrust::raw_pointer_cast(elements.data());
+    for (std::size_t i = 0; i < elements.size(); ++i) values.push_back(first[i].value());
+    return values;
+  }
+
+  /// The same, of something that is done to a vector of 1, 2, 3 and must leave it as it was when it fails.
+  template <class Change>
+  static void fail_each_construction_of(Change change) {
+    fail_each_construction([&](auto& memory, auto arm) {
+      Vector elements({1, 2, 3}, &memory);
+      elements.shrink_to_fit();
+      element const* const before = thrust::raw_pointer_cast(elements.data());
+      arm();
+      try {
+        change(elements);
+      } catch (...) {
+        counted_element::throw_at(0);
+        EXPECT_EQ(values_of(elements), (std::vector<int>{1, 2, 3}));
+        EXPECT_EQ(thrust::raw_pointer_cast(elements.data()), before);
+        throw;
+      }
+    });
+  }
+};
+
+using kinds = ::testing::Types<device_vector<counted_element>, universal_vector<counted_element>,
+                               host_vector<counted_element>>;
+TYPED_TEST_SUITE(vector_failures, kinds);
+
+// ---- constructors of elements ----
+
+TYPED_TEST(vector_failures, in_construction_lose_no_memory) {
+  const std::vector<counted_element> numbers(4);
+  const counted_element value{7};
+  this->fail_each_construction([](auto& memory, auto arm) {
+    arm();
+    const TypeParam elements(4, &memory);
+  });
+  this->fail_each_construction([&](auto& memory, auto arm) {
+    arm();
+    const TypeParam elements(4, value, &memory);
+  });
+  this->fail_each_construction([&](auto& memory, auto arm) {
+    arm();
+    const TypeParam elements(numbers.begin(), numbers.end(), &memory);
+  });
+  this->fail_each_construction([&](auto& memory, auto arm) {
+    const TypeParam elements(4, &memory);
+    arm();
+    const TypeParam copy{elements};
+  });
+}
+
+TYPED_TEST(vector_failures, in_growth_leave_the_vector_as_it_was) {
+  const counted_element value{7};
+  this->fail_each_construction_of([](auto& elements) { elements.reserve(10); });
+  this->fail_each_construction_of([](auto& elements) { elements.resize(10); });
+  this->fail_each_construction_of([&](auto& elements) { elements.resize(10, value); });
+  this->fail_each_construction_of([&](auto& elements) { elements.push_back(value); });
+  this->fail_each_construction_of([&](auto& elements) { elements.insert(elements.begin() + 1, value); });
+  this->fail_each_construction_of([&](auto& elements) {
+    const std::vector<counted_element> more(5);
+    elements.insert(elements.begin() + 1, more.begin(), more.end());
+  });
+}
+
+TYPED_TEST(vector_failures, in_assignment_of_more_leave_the_vector_as_it_was) {
+  statistics_resource other;
+  const TypeParam larger(6, &other);
+  this->fail_each_construction_of([&](auto& elements) { elements = larger; });
+  this->fail_each_construction_of([&](auto& elements) { elements.assign(larger.begin(), larger.end()); });
+}
+
+TYPED_TEST(vector_failures, where_there_is_room_lose_no_memory) {
+  const counted_element value{7};
+  const auto with_room = [&](auto change) {
+    this->fail_each_construction([&](auto& memory, auto arm) {
+      TypeParam elements({1, 2, 3}, &memory);
+      elements.reserve(20);
+      arm();
+      change(elements);
+    });
+  };
+  with_room([](auto& elements) { elements.resize(10); });
+  with_room([&](auto& elements) { elements.push_back(value); });
+  with_room([&](auto& elements) { elements.insert(elements.begin() + 1, 5, value); });
+  with_room([&](auto& elements) { elements.insert(elements.begin(), value); });
+  with_room([](auto& elements) { elements.shrink_to_fit(); });
+}
+
+TYPED_TEST(vector_failures, cannot_come_of_moves_and_swaps_which_construct_nothing) {
+  statistics_resource memory;
+  {
+    TypeParam elements({1, 2, 3}, &memory), other(2, &memory);
+    counted_element::throw_at(1);
+    TypeParam moved{std::move(elements)};
+    other = std::move(moved);
+    moved.swap(other);
+    EXPECT_EQ(this->values_of(moved), (std::vector<int>{1, 2, 3}));
+  }
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(counted_element::living(), 0u);
+  EXPECT_EQ(counted_element::destroyed_unborn(), 0u);
+}
+
+TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
+  arena step;
+  const std::size_t before = step.position();
+  for (int n = 1; n < 20; ++n) {
+    arena_scope scope{step};
+    try {
+      TypeParam elements({1, 2, 3}, &step);
+      counted_element::throw_at(n);
+      elements.resize(10);
+      elements.resize(30);
+    } catch (counted_element::construction_error const&) {
+    }
+    counted_element::throw_at(0);
+  }
+  EXPECT_EQ(step.position(), before);
+  step.check_invariants();
+}
+
+// ---- refusals of memory ----
+
+TYPED_TEST(vector_failures, of_the_resource_leave_vectors_as_they_were_and_lose_nothing) {
+  const violation_recorder violations;
+  test_resource memory;
+  const counted_element value{7};
+  const std::size_t failures = fail_each_allocation(memory, [&] {
+    TypeParam elements({1, 2, 3}, &memory);
+    TypeParam copy{elements};
+    const auto or_unchanged = [&](auto change) {
+      const std::vector<int> before = this->values_of(copy);
+      try {
+        change();
+      } catch (std::bad_alloc const&) {
+        EXPECT_EQ(this->values_of(copy), before);
+        throw;
+      }
+    };
+    or_unchanged([&] { copy.reserve(10); });
+    or_unchanged([&] { copy.resize(20); });
+    or_unchanged([&] { copy.insert(copy.begin(), 100, value); });
+    or_unchanged([&] { copy.shrink_to_fit(); });
+    or_unchanged([&] { elements = copy; });
+    or_unchanged([&] { copy = std::move(elements); });
+    EXPECT_EQ(copy.size(), 120u);
+  });
+  EXPECT_GE(failures, 7u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
+  EXPECT_EQ(counted_element::living(), 1u) << "of elements only the value is left";
+  EXPECT_EQ(counted_element::destroyed_unborn(), 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test
