@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user gives to this and other examples: the options, and the images in a file of comma-separated values.
+// What the user gives to this and other examples: the options, and the images in a file of comma-separated
+// values.
 module;
 #include "standard.hpp"
 export module digits.input;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// k-means, written once with Thrust's vectors and algorithms. Where their memory comes from is what `Memory` says:
-// from the system, or from tidemark. nvcc compiles this for a device, and any other compiler for the host.
+// k-means, written once with Thrust's vectors and algorithms. Where their memory comes from is what `Memory`
+// says: from the system, or from tidemark. nvcc compiles this for a device, and any other compiler for the
+// host.
 //
 // Read `tidemark_memory` first, then `iterate`.
 #include "kmeans.hpp"
@@ -46,8 +47,8 @@ namespace {
 
 // ---- Where memory comes from ----
 
-// Vectors of an iteration and temporaries of its algorithms lie in an arena, which is rewound at the iteration's end.
-// What is kept lies in a pool.
+// Vectors of an iteration and temporaries of its algorithms lie in an arena, which is rewound at the
+// iteration's end. What is kept lies in a pool.
 class tidemark_memory {
  public:
   template <class T>
@@ -140,8 +141,9 @@ struct closest_centroid {
   }
 };
 
-// Sums are the same on every run and every device, because they are exact, so that it does not matter in which order
-// Thrust adds up: pixels are multiples of 1/16, in double; and distances are rounded to multiples of this.
+// Sums are the same on every run, because they are exact, so that it does not matter in
+// which order Thrust adds up: pixels are multiples of 1/16, in double; and distances are rounded to multiples
+// of this.
 constexpr double distance_unit = 1.0 / (1 << 20);
 struct in_units {
   HOST_DEVICE long long operator()(float distance) const {
@@ -154,8 +156,8 @@ struct one {
   HOST_DEVICE int operator()(std::size_t) const { return 1; }
 };
 
-// All pixels, the first of each image, then the second of each, and so on, with the images in the order of their
-// clusters: what belongs into one sum stands side by side.
+// All pixels, the first of each image, then the second of each, and so on, with the images in the order of
+// their clusters: what belongs into one sum stands side by side.
 struct sorted_pixels {
   float const* pixels;
   int const *images, *clusters;  // sorted by cluster
@@ -212,8 +214,8 @@ struct clustering {
   double inertia = 0;
 };
 
-// Assigns each image to the closest centroid, and moves the centroids into the middle of their images. Returns how
-// many images were assigned to another one than before.
+// Assigns each image to the closest centroid, and moves the centroids into the middle of their images.
+// Returns how many images were assigned to another one than before.
 template <class Memory>
 int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& kept) {
   using ints = typename Memory::template vector<int>;
@@ -222,7 +224,8 @@ int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& k
   const std::size_t images = problem.image_count, pixels = problem.pixel_count;
   const std::size_t clusters = problem.first_images.size();
 
-  // What is made from here on goes at the end of this function: vectors, and with them all that algorithms left.
+  // What is made from here on goes at the end of this function: vectors, and with them all that algorithms
+  // left.
   [[maybe_unused]] auto const scope = memory.begin_iteration();
   auto const policy = memory.policy();
 
@@ -259,8 +262,8 @@ int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& k
   thrust::scatter(policy, means, means + static_cast<std::ptrdiff_t>(count * pixels),
                   values_of(place{summed}), moved.begin());
 
-  // Copied out of the arena: what is assigned stays in the memory of the left side. (A move would take the memory
-  // along, which ends with the scope.)
+  // Copied out of the arena: what is assigned stays in the memory of the left side. (A move would take the
+  // memory along, which ends with the scope.)
   kept.clusters = closest;
   kept.centroids = moved;
   return changed;

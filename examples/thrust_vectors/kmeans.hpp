@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program tells kmeans.cpp, and what it gets back. No module and nothing of Thrust's: nvcc, which may compile
-// kmeans.cpp, cannot import, and the rest of the program needs no Thrust.
+// What the program tells kmeans.cpp, and what it gets back. No module and nothing of Thrust's: nvcc, which
+// may compile kmeans.cpp, cannot import, and the rest of the program needs no Thrust.
 #pragma once
 
 #include <cstddef>

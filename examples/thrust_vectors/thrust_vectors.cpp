@@ -7,9 +7,9 @@
 // and with tidemark.
 //
 // It prints, for both, how often an iteration asked the system for memory, and how well the clusters agree
-// with the labels: the purity is the part of the images whose label is the most frequent one of their cluster.
-// The exit status is 1 if the results differ in a single bit, or if the program was built for a device and
-// there is none, and 2 if an option makes no sense.
+// with the labels: the purity is the part of the images whose label is the most frequent one of their
+// cluster. The exit status is 1 if the results differ in a single bit, or if the program was built for a
+// device and there is none, and 2 if an option makes no sense.
 //
 //   thrust_vectors --clusters 20 --seed 3
 //

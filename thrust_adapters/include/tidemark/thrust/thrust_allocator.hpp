@@ -42,8 +42,8 @@ struct pointers_like<void*> {
   using to = T*;
 };
 
-/// Which work of Thrust makes the elements of a container: for a device's pointers, with CUDA, what runs on the
-/// allocator's stream; else what Thrust takes for the pointer.
+/// Which work of Thrust makes the elements of a container: for a device's pointers, with CUDA, what runs on
+/// the allocator's stream; else what Thrust takes for the pointer.
 template <bool OnStream>
 class element_work {
  public:
@@ -94,23 +94,26 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// kept = x;                                            // and what is assigned stays in that of `kept`
 /// kept = std::move(x);                                 // but here `kept` takes the memory, and is of `step` now
 /// ```
-/// There is no default resource: a vector without one does not compile, because a device's memory cannot stand
-/// in for the host's. The resource must outlive the vector, and the vector the scope or the step that its
-/// memory belongs to.
+/// There is no default resource: a vector without one does not compile, because a device's memory cannot
+/// stand in for the host's. The resource must outlive the vector, and the vector the scope or the step that
+/// its memory belongs to.
 ///
 /// Copy assignment keeps the resource of the left side, so that what is kept of a step is copied out of the
 /// step's memory. Moves and swaps take memory along with its resource, in O(1).
 ///
-/// *Streams* (CUDA only). Elements are made, copied and destroyed on the stream that the resource is of
-/// (`cuda::stream_bound`) or that was given; by default the default stream. As ever in Thrust that has ended
-/// when the vector's function returns; while the stream is captured it is put on the stream and not waited
-/// for, so that a vector can be made in a capture. Memory is allocated and freed on the host; what still uses
-/// a vector when it goes must be on the same stream.
+/// *Streams* (CUDA only). Elements are made and destroyed, and copied with their vector or as it grows, on
+/// the stream that the resource is of (`cuda::stream_bound`) or that was given; by default the default
+/// stream. As ever in Thrust that has ended when the vector's function returns; while the stream is captured
+/// it is put on the stream and not waited for, so that a vector can be made in a capture. What Thrust does by
+/// pointers alone knows of no stream: access to one element, assignment into room that is there, insertion
+/// and erasure in the middle, and comparison are on the default stream, whatever the resource. Memory is
+/// allocated and freed on the host; what still uses a vector when it goes must be on the same stream.
 ///
 /// Blocks are aligned to 256 bytes at least. Nothing is thrown where memory is given back. Two are equal if
 /// their resources are. Thread-safety: that of the resource.
 /// @tparam T the elements.
-/// @tparam R the resource's class; `std::pmr::memory_resource` for any. With a final class calls are not virtual.
+/// @tparam R the resource's class; `std::pmr::memory_resource` for any. With a final class calls are not
+/// virtual.
 /// @tparam VoidPointer `thrust::device_ptr<void>`, `thrust::universal_ptr<void>`, or `void*`.
 template <class T, class R = std::pmr::memory_resource, class VoidPointer = ::thrust::device_ptr<void>>
 class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPointer>> {
@@ -124,7 +127,8 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   using size_type = std::size_t;
   using difference_type = std::ptrdiff_t;
   using propagate_on_container_copy_assignment = std::false_type;
-  // Thrust's move assignment takes the other's memory whatever this says; so it must take the resource as well.
+  // Thrust's move assignment takes the other's memory whatever this says; so it must take the resource as
+  // well.
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
   using is_always_equal = std::false_type;
@@ -137,8 +141,8 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   template <std::derived_from<R> Resource>
   thrust_allocator(Resource* resource) noexcept  // NOLINT(google-explicit-constructor)
       : thrust_allocator{resource, cuda::stream_of(*resource)} {}
-  /// Memory from `resource`, which is of no stream, for work of `stream`; or of that stream, whose type is not
-  /// known.
+  /// Memory from `resource`, which is of no stream, for work of `stream`; or of that stream, whose type is
+  /// not known.
   TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, cuda::stream_handle stream) noexcept
       : work{stream}, resource_{resource} {}
   template <class U>

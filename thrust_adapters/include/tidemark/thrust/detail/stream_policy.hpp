@@ -15,8 +15,8 @@
 namespace tidemark::detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// As `thrust::cuda::par.on(stream)` and `thrust::cuda::par_nosync.on(stream)` are, which differ in type: this
-/// one decides when it is used. The two friends are Thrust's points of customisation for that.
+/// As `thrust::cuda::par.on(stream)` and `thrust::cuda::par_nosync.on(stream)` are, which differ in type:
+/// this one decides when it is used. The two friends are Thrust's points of customisation for that.
 template <class Derived>
 class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> {
  public:
@@ -44,8 +44,15 @@ struct stream_policy : stream_policy_base<stream_policy> {
   using stream_policy_base<stream_policy>::stream_policy_base;
 };
 
-/// Whether work on a stream may be waited for: not while it is captured. The default stream never is, and to ask
-/// it is an error where another stream is captured.
+/// A vector that is copied or grows asks whose work the copy within the device is: that of the pointers,
+/// which know of no stream, or the allocator's. Thrust's own answer is the pointers', the default stream.
+[[nodiscard]] TIDEMARK_HOST_DEVICE inline stream_policy& select_system(::thrust::cuda_cub::tag&,
+                                                                       stream_policy& policy) noexcept {
+  return policy;
+}
+
+/// Whether work on a stream may be waited for: not while it is captured. The default stream never is, and to
+/// ask it is an error where another stream is captured.
 [[nodiscard]] inline bool may_wait_for(cuda::stream_handle stream) noexcept {
   return stream == nullptr || stream == cudaStreamLegacy ||
          !cuda::detail::is_capturing(cuda::default_driver(), stream);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: on which stream elements are copied as a vector grows is decided by types, with CUDA. So these
+// tests look at types, and need no device. Whether Thrust's own choice is still the default stream is asked
+// for a policy like ours that makes no choice.
+#include <gtest/gtest.h>
+
+#include <tidemark/thrust.hpp>
+
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+#include <type_traits>
+#include <utility>
+
+#include <thrust/detail/copy.h>
+
+namespace tidemark::test {
+namespace {
+
+struct undecided_policy : tidemark::detail::stream_policy_base<undecided_policy> {
+  using tidemark::detail::stream_policy_base<undecided_policy>::stream_policy_base;
+};
+
+// As thrust::copy finds it.
+using thrust::system::detail::generic::select_system;
+template <class Policy>
+using chosen = decltype(select_system(std::declval<thrust::device_system_tag&>(), std::declval<Policy&>()));
+
+TEST(copies_in_vectors, are_on_the_stream_of_the_allocator) {
+  using policy = thrust_allocator<float>::system_type;
+  EXPECT_TRUE((std::is_same_v<chosen<policy>, policy&>));
+}
+
+TEST(thrust_faults, copies_in_vectors_would_be_on_the_default_stream) {
+  EXPECT_TRUE((std::is_same_v<chosen<undecided_policy>, thrust::device_system_tag&>));
+}
+
+}  // namespace
+}  // namespace tidemark::test
+
+#endif
