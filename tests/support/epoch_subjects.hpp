@@ -77,7 +77,7 @@ class epoch_on_pool_subject {
   static constexpr std::size_t largest = 8 * MiB;
   static constexpr std::size_t capacity = 0;
   static constexpr std::size_t reused_bytes_max = 16 * KiB;
-  static constexpr std::size_t reused_align_max = 64;
+  static constexpr std::size_t reused_align_max = 256;
 
   explicit epoch_on_pool_subject(supply_type& upstream)
       : pool_{&upstream}, memory_{&pool_}, epoch_{memory_} {}

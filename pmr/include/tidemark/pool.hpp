@@ -35,7 +35,7 @@ namespace tidemark {
 /// ```
 /// A request takes the first block of its class's list (a hit). If the list is empty, a slab of blocks comes
 /// from the upstream (a miss). No block has a header. Requests beyond the largest class, or aligned to more
-/// than 64 bytes, go to the upstream one by one (a miss each) and straight back. Free blocks are held up to
+/// than 256 bytes, go to the upstream one by one (a miss each) and straight back. Free blocks are held up to
 /// `max_cached_bytes`; beyond that and when memory is short (`on_memory_pressure`) slabs whose blocks are all
 /// free go back to the upstream.
 ///

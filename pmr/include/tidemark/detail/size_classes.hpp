@@ -24,7 +24,7 @@ class size_classes {
   static constexpr std::size_t block_bytes_min = 32;  // room for the words of a free block
   static constexpr std::size_t block_bytes_max = 1 * GiB;
   static constexpr std::size_t table_bytes_max = 16 * KiB;  // beyond it the class is searched, not looked up
-  static constexpr std::size_t alignment_max = 64;          // a cache line
+  static constexpr std::size_t alignment_max = 256;         // of a vector for a device
   static constexpr std::size_t none = count_max;
 
   /// @throws std::invalid_argument, naming the pool and the size, if the invariants do not hold.
