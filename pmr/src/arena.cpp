@@ -8,5 +8,6 @@ template class basic_arena<virtual_memory>;
 template class basic_arena<borrowed_memory>;
 template class basic_arena<borrowed_device_memory>;
 template class basic_arena<upstream_memory>;
+template class basic_arena<upstream_device_memory>;
 
 }  // namespace tidemark

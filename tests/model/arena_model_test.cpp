@@ -24,6 +24,9 @@ TEST(arena_model, agrees_with_the_arena_on_an_upstream) {
 }
 TEST(arena_model, agrees_with_the_arena_on_a_borrowed_range) { run_arena_model<borrowed_subject>(); }
 
+TEST(resource_model, agrees_with_the_arena_on_an_upstream_of_a_device) {
+  run_resource_model<upstream_device_arena_subject>();
+}
 TEST(resource_model, agrees_with_the_arena_on_small_chunks) { run_resource_model<chunked_arena_subject>(); }
 TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) { run_resource_model<borrowed_subject>(); }
 

@@ -56,6 +56,13 @@ struct upstream_arena_subject : arena_subject<upstream_arena> {
   explicit upstream_arena_subject(supply_type& upstream) : arena_subject{&upstream} {}
 };
 
+/// The same, as if the host might not touch them.
+struct upstream_device_arena_subject : arena_subject<upstream_device_arena> {
+  using supply_type = recording_resource;
+  explicit upstream_device_arena_subject(supply_type& upstream)
+      : arena_subject{std::size_t{4 * KiB}, &upstream} {}
+};
+
 /// A buffer that a base class holds, so that it outlives the arena on it.
 struct buffer_holder {
   std::unique_ptr<std::array<std::byte, 10'000>> buffer = std::make_unique<std::array<std::byte, 10'000>>();

@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "made_up_memory.hpp"
 #include "process_memory.hpp"
 #include "recording_supply.hpp"
 
@@ -232,6 +233,39 @@ TEST(upstream_memory, gives_back_to_the_upstream_exactly_what_it_got) {
     for (std::size_t i = 0; i < 100; ++i) (void)a.allocate(i * 131);
   }
   EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(upstream_memory, that_is_a_devices_is_computed_with_and_never_touched) {
+  test::made_up_memory device;
+  test::recording_resource upstream{&device};
+  {
+    upstream_device_arena a{&upstream};
+    for (int i = 0; i < 100; ++i) {
+      const arena_mark mark = a.mark();
+      for (int j = 0; j < 100; ++j) {
+        void* const block = a.allocate(100'000, 4);
+        ASSERT_TRUE(test::made_up_memory::is_made_up(block));
+        ASSERT_EQ(reinterpret_cast<std::uintptr_t>(block) % 256, 0u);
+      }
+      EXPECT_EQ(a.push_array<float>(1000, uninitialized).size(), 1000u);
+      a.check_invariants();
+      a.rewind(mark);
+    }
+    EXPECT_GE(a.stats().chunks, 3u);
+    EXPECT_EQ(a.stats().committed_bytes, upstream.outstanding);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(upstream_memory, that_is_a_devices_comes_in_chunks_that_begin_with_2_mib_or_as_told) {
+  test::made_up_memory device;
+  test::recording_resource upstream{&device};
+  upstream_device_arena a{&upstream};
+  (void)a.allocate(1);
+  EXPECT_EQ(upstream.outstanding, 2 * MiB);
+  upstream_device_arena b{std::size_t{8 * MiB}, &upstream};
+  (void)b.allocate(1);
+  EXPECT_EQ(upstream.outstanding, 10 * MiB);
 }
 
 TEST(upstream_memory, takes_nothing_before_the_first_need) {

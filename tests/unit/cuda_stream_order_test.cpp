@@ -59,6 +59,7 @@ static_assert(memory_access_of<arena> == memory_access::host &&
               memory_access_of<borrowed_arena> == memory_access::host &&
               memory_access_of<upstream_arena> == memory_access::host);
 static_assert(memory_access_of<borrowed_device_arena> == memory_access::device &&
+              memory_access_of<upstream_device_arena> == memory_access::device &&
               memory_access_of<device_arena> == memory_access::device &&
               memory_access_of<basic_arena<cuda::device_memory>> == memory_access::device);
 static_assert(memory_access_of<pinned_arena> == memory_access::host_and_device &&

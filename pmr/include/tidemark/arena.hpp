@@ -456,6 +456,8 @@ using borrowed_arena = basic_arena<borrowed_memory>;
 using borrowed_device_arena = basic_arena<borrowed_device_memory>;
 /// An arena on chunks of another resource: a drop-in for `std::pmr::monotonic_buffer_resource`.
 using upstream_arena = basic_arena<upstream_memory>;
+/// An arena on chunks of another resource, whose memory the host must not touch: hands out addresses only.
+using upstream_device_arena = basic_arena<upstream_device_memory>;
 
 }  // namespace tidemark
 
@@ -469,4 +471,5 @@ extern template class basic_arena<virtual_memory>;
 extern template class basic_arena<borrowed_memory>;
 extern template class basic_arena<borrowed_device_memory>;
 extern template class basic_arena<upstream_memory>;
+extern template class basic_arena<upstream_device_memory>;
 }  // namespace tidemark

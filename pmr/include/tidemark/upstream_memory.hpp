@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <type_traits>
 #include <utility>
 
 #include <tidemark/address_space.hpp>
@@ -24,32 +25,48 @@ namespace tidemark {
 /// std::byte buffer[4096];
 /// upstream_arena lines{buffer, sizeof buffer, std::pmr::get_default_resource()};
 /// ```
+/// With `upstream_device_arena` the memory is a device's, which the host must not touch: of a `device_pool`,
+/// or of RMM. An arena gives chunks back when it is told to and when it ends, and does not know of work that
+/// uses them: its upstream does, or such work has ended.
+///
 /// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. Its exceptions pass through
 /// unchanged. Upstream and buffer must outlive this object. One thread at a time.
-class upstream_memory {
+/// @tparam HostAccessible whether the host may touch the upstream's memory. Where it may not, the upstream is
+/// always named, blocks start at multiples of 256 bytes, as device code expects, and an arena hands out
+/// uninitialised memory only.
+template <bool HostAccessible>
+class basic_upstream_memory {
  public:
-  static constexpr bool host_accessible = true;
+  static constexpr bool host_accessible = HostAccessible;
   static constexpr bool fresh_is_zero = false;
   static constexpr bool commits = false;
   static constexpr bool reserves_at_once =
       false;  // as the standard's resource: no call before the first need
-  static constexpr std::size_t block_alignment = 16;
+  static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
   static constexpr std::size_t chunk_growth = 2;
+  /// The first chunk, where nothing else is said: for a device what its driver takes from the system at once.
+  static constexpr std::size_t chunk_bytes_min = HostAccessible ? 4 * KiB : 2 * MiB;
 
   /// Chunks from the default resource.
-  upstream_memory() noexcept : upstream_memory{std::pmr::get_default_resource()} {}
+  basic_upstream_memory() noexcept
+    requires HostAccessible
+      : basic_upstream_memory{std::pmr::get_default_resource()} {}
   /// Chunks from `upstream`.
-  explicit upstream_memory(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
+  explicit basic_upstream_memory(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
   /// The first chunk of at least `first_bytes`, all from `upstream`.
-  explicit upstream_memory(std::size_t first_bytes,
-                           std::pmr::memory_resource* upstream = std::pmr::get_default_resource()) noexcept
+  explicit basic_upstream_memory(std::size_t first_bytes, std::pmr::memory_resource* upstream) noexcept
       : upstream_{upstream}, first_bytes_{first_bytes} {}
+  explicit basic_upstream_memory(std::size_t first_bytes) noexcept
+    requires HostAccessible
+      : basic_upstream_memory{first_bytes, std::pmr::get_default_resource()} {}
   /// First `buffer`, which stays the caller's, then chunks from `upstream`.
-  upstream_memory(void* buffer, std::size_t bytes,
-                  std::pmr::memory_resource* upstream = std::pmr::get_default_resource()) noexcept
+  basic_upstream_memory(void* buffer, std::size_t bytes, std::pmr::memory_resource* upstream) noexcept
       : upstream_{upstream},
         buffer_{reinterpret_cast<std::uintptr_t>(buffer), bytes},
         unused_buffer_{buffer_} {}
+  basic_upstream_memory(void* buffer, std::size_t bytes) noexcept
+    requires HostAccessible
+      : basic_upstream_memory{buffer, bytes, std::pmr::get_default_resource()} {}
 
   /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream.
   /// @throws whatever the upstream throws; nothing has changed then.
@@ -68,9 +85,9 @@ class upstream_memory {
       upstream_->deallocate(range.data(), range.size, block_alignment);
     }
   }
-  /// What the constructor was told, or the size of the buffer; 4 KiB at least.
+  /// What the constructor was told, or the size of the buffer; `chunk_bytes_min` at least.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
-    return std::max({4 * KiB, first_bytes_, buffer_.size});
+    return std::max({chunk_bytes_min, first_bytes_, buffer_.size});
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 
@@ -91,6 +108,13 @@ class upstream_memory {
   std::size_t first_bytes_ = 0;
 };
 
+/// Chunks that the host may touch.
+using upstream_memory = basic_upstream_memory<true>;
+/// Chunks that the host must not touch, such as those of RMM's resources.
+using upstream_device_memory = basic_upstream_memory<false>;
+
 static_assert(address_space<upstream_memory>);
+static_assert(address_space<upstream_device_memory>);
+static_assert(!std::is_default_constructible_v<upstream_device_memory>, "the default resource is the host's");
 
 }  // namespace tidemark

@@ -47,11 +47,11 @@ inline constexpr memory_access access_of_blocks =
 }  // namespace detail
 
 /// Who may touch what an `R` hands out, as far as its type tells. Of an arena that is what its address space
-/// says. Pools and `test_resource` write into their memory, so that it is the host's at least; where their
-/// upstream is pinned or managed memory, say so to those who ask (`cuda_resource<pool,
-/// memory_access::host_and_device>`), and likewise of an `upstream_arena`. Resources that leave memory alone
-/// may have any: `graph_arena`, `reuse_cache`, adaptors, `std::pmr::memory_resource`. Specialise it for a
-/// resource of your own.
+/// says. Pools, `test_resource` and, unless its options say otherwise, `epoch_resource` write into their
+/// memory, so that it is the host's at least; where their upstream is pinned or managed memory, say so to
+/// those who ask (`cuda_resource<pool, memory_access::host_and_device>`), and likewise of an
+/// `upstream_arena`. Resources that leave memory alone may have any: `graph_arena`, `reuse_cache`, adaptors,
+/// `std::pmr::memory_resource`. Specialise it for a resource of your own.
 template <class R>
 inline constexpr memory_access memory_access_of = memory_access::unknown;
 template <class Space>

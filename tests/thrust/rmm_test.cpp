@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: RMM's own library on memory of the host, which the host may look into, and on a device's
+// addresses that are made up: containers, adaptors and limits of RMM above resources of tidemark, and the
+// other way round. RMM's numbers are compared with ours, and what is given back with what was taken. No
+// device is needed, and none is used; what of RMM calls the CUDA runtime is left out: its pools, arenas,
+// `allocate_sync` of its adaptors, and copies between buffers.
+#include <gtest/gtest.h>
+
+#include <rmm/device_buffer.hpp>
+#include <rmm/device_uvector.hpp>
+#include <rmm/error.hpp>
+#include <rmm/mr/aligned_resource_adaptor.hpp>
+#include <rmm/mr/callback_memory_resource.hpp>
+#include <rmm/mr/failure_callback_resource_adaptor.hpp>
+#include <rmm/mr/limiting_resource_adaptor.hpp>
+#include <rmm/mr/per_device_resource.hpp>
+#include <rmm/mr/statistics_resource_adaptor.hpp>
+#include <rmm/mr/tracking_resource_adaptor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena.hpp>
+#include <tidemark/arena_scope.hpp>
+#include <tidemark/cuda/device_arena.hpp>
+#include <tidemark/cuda/device_pool.hpp>
+#include <tidemark/cuda/stream.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/epoch_resource.hpp>
+#include <tidemark/graph_arena.hpp>
+#include <tidemark/limit_resource.hpp>
+#include <tidemark/out_of_memory.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/reuse_cache.hpp>
+#include <tidemark/statistics_resource.hpp>
+#include <tidemark/synchronized_pool.hpp>
+#include <tidemark/thrust/cuda_resource.hpp>
+#include <tidemark/thrust/foreign_resource.hpp>
+#include <tidemark/units.hpp>
+
+#include "fake_device.hpp"
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "stream_turns.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using cuda::memory_access;
+
+/// A resource of the host's memory as one that devices reach, too, which is what RMM's containers ask for.
+template <class R>
+using shared_with_devices = cuda_resource<R, memory_access::host_and_device>;
+
+constexpr cuda::stream_handle stream = nullptr;
+
+/// RMM's containers are handed memory of each of these; it must all come back.
+template <class R>
+struct lies_on {
+  recording_resource upstream;
+  R resource{&upstream};
+};
+template <>
+struct lies_on<arena> {
+  arena resource;
+};
+template <>
+struct lies_on<pool> {
+  recording_resource upstream;
+  pool resource{{.upstream = &upstream}};
+};
+template <>
+struct lies_on<synchronized_pool> {
+  recording_resource upstream;
+  synchronized_pool resource{{.upstream = &upstream}};
+};
+template <>
+struct lies_on<graph_arena> {
+  recording_resource upstream;
+  graph_arena resource{64 * KiB, &upstream};
+};
+
+template <class R>
+class rmm_containers : public ::testing::Test {};
+using resources = ::testing::Types<arena, upstream_arena, pool, synchronized_pool, epoch_resource,
+                                   statistics_resource, graph_arena>;
+
+struct name_of_resource {
+  template <class R>
+  static std::string GetName(int) {
+    if (std::is_same_v<R, arena>) return "arena";
+    if (std::is_same_v<R, upstream_arena>) return "upstream_arena";
+    if (std::is_same_v<R, pool>) return "pool";
+    if (std::is_same_v<R, synchronized_pool>) return "synchronized_pool";
+    if (std::is_same_v<R, epoch_resource>) return "epoch_resource";
+    if (std::is_same_v<R, statistics_resource>) return "statistics_resource";
+    return "graph_arena";
+  }
+};
+TYPED_TEST_SUITE(rmm_containers, resources, name_of_resource);
+
+TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_give_it_back) {
+  lies_on<TypeParam> memory;
+  {
+    rmm::device_uvector<int> numbers(100, stream, shared_with_devices<TypeParam>{memory.resource});
+    rmm::device_buffer bytes(1000, stream, shared_with_devices<TypeParam>{memory.resource});
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(numbers.data()) % 256, 0u)
+        << "though RMM asks for alignof(int)";
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % 256, 0u);
+    for (int i = 0; i < 100; ++i) numbers.data()[i] = i;
+    std::fill_n(static_cast<std::byte*>(bytes.data()), 1000, std::byte{7});
+    EXPECT_EQ(numbers.data()[99], 99) << "they do not overlap";
+
+    rmm::device_uvector<int> moved{std::move(numbers)};
+    EXPECT_EQ(moved.data()[42], 42);
+    moved.resize(10, stream);
+    EXPECT_EQ(moved.size(), 10u);
+    EXPECT_EQ(moved.capacity(), 100u);
+  }
+}
+
+// ---- containers of RMM ------------------------------------------------------------------------------------
+
+TEST(rmm_vector, goes_with_the_scope_of_an_arena) {
+  arena step;
+  {
+    basic_arena_scope scope{step};
+    rmm::device_uvector<float> x(1000, stream, shared_with_devices<arena>{step});
+    EXPECT_TRUE(step.owns(x.data()));
+    EXPECT_GE(step.position(), 4000u);
+  }
+  EXPECT_EQ(step.position(), 0u);
+}
+
+/// A buffer that is made again and again lies where it lay, and asks the upstream for nothing.
+template <class R>
+void expect_the_same_memory_again(R& blocks, recording_resource const& upstream) {
+  const shared_with_devices<R> memory{blocks};
+  void* first = nullptr;
+  {
+    rmm::device_buffer buffer(1000, stream, memory);
+    first = buffer.data();
+  }
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+  const std::size_t calls = upstream.calls;
+  for (int i = 0; i < 100; ++i) {
+    rmm::device_buffer buffer(1000, stream, memory);
+    ASSERT_EQ(buffer.data(), first);
+    ASSERT_EQ(blocks.stats().used_blocks, 1u);
+  }
+  EXPECT_EQ(upstream.calls, calls);
+}
+
+TEST(rmm_vector, freed_memory_comes_back_to_a_pool_and_is_handed_out_again) {
+  recording_resource upstream;
+  device_pool blocks{{.device = 0, .upstream = &upstream}};
+  expect_the_same_memory_again(blocks, upstream);
+}
+
+TEST(rmm_vector, freed_memory_comes_back_to_a_cache_and_is_handed_out_again) {
+  recording_resource upstream;
+  reuse_cache blocks{{.upstream = &upstream}};
+  expect_the_same_memory_again(blocks, upstream);
+}
+
+TEST(rmm_vector, ends_with_its_epoch) {
+  statistics_resource upstream{std::pmr::new_delete_resource()};
+  epoch_resource steps{&upstream};
+  {
+    epoch step{steps, "step"};
+    rmm::device_uvector<int> x(100, stream, shared_with_devices<epoch_resource>{steps});
+    EXPECT_EQ(upstream.stats().used_blocks, 1u);
+  }
+  (void)steps.release_quarantine();
+  EXPECT_EQ(upstream.stats().used_bytes, 0u);
+}
+
+TEST(rmm_vector, keeps_its_own_copy_of_the_handle) {
+  pool blocks;
+  std::optional<rmm::device_uvector<int>> x;
+  {
+    const shared_with_devices<pool> memory{blocks};
+    x.emplace(100, stream, memory);
+  }
+  EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  shared_with_devices<pool> again{blocks};
+  EXPECT_TRUE(x->memory_resource() == rmm::device_async_resource_ref{again}) << "it is known by its resource";
+  pool stranger;
+  shared_with_devices<pool> other{stranger};
+  EXPECT_FALSE(x->memory_resource() == rmm::device_async_resource_ref{other});
+  x.reset();
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+
+TEST(rmm_vector, a_buffer_is_aligned_as_it_asks) {
+  pool blocks;
+  rmm::device_buffer buffer(100, 4096, stream, shared_with_devices<pool>{blocks});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0u);
+}
+
+TEST(rmm_vector, takes_memory_of_tidemark_where_none_is_named_if_that_is_the_devices_resource) {
+  pool blocks;
+  const rmm::cuda_device_id first_device{0};
+  auto before = rmm::mr::set_per_device_resource(first_device, shared_with_devices<pool>{blocks});
+  {
+    rmm::device_buffer buffer(1000, stream, rmm::mr::get_per_device_resource_ref(first_device));
+    EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  }
+  (void)rmm::mr::set_per_device_resource(first_device, before);
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+
+TEST(rmm_vector, what_throws_when_it_grows_loses_nothing) {
+  statistics_resource counted{std::pmr::new_delete_resource()};
+  limit_resource limited{1000, &counted};
+  {
+    rmm::device_uvector<char> x(600, stream, shared_with_devices<limit_resource>{limited});
+    EXPECT_THROW(x.reserve(900, stream), std::bad_alloc) << "both are there for a while";
+    EXPECT_EQ(x.size(), 600u);
+    EXPECT_EQ(counted.stats().used_blocks, 1u);
+  }
+  EXPECT_EQ(counted.stats().used_blocks, 0u);
+}
+
+// ---- adaptors of RMM --------------------------------------------------------------------------------------
+
+TEST(rmm_adaptors, count_what_our_statistics_count) {
+  statistics_resource ours{std::pmr::new_delete_resource()};
+  rmm::mr::statistics_resource_adaptor theirs{shared_with_devices<statistics_resource>{ours}};
+  std::mt19937 random{17};
+  std::vector<rmm::device_buffer> buffers;
+  for (int i = 0; i < 1000; ++i) {
+    if (!buffers.empty() && random() % 2 == 0) {
+      std::swap(buffers[random() % buffers.size()], buffers.back());
+      buffers.pop_back();
+    } else {
+      buffers.emplace_back(1 + random() % 10'000, stream, theirs);
+    }
+    const auto bytes = theirs.get_bytes_counter(), blocks = theirs.get_allocations_counter();
+    const resource_stats seen = ours.stats();
+    ASSERT_EQ(static_cast<std::size_t>(bytes.value), seen.used_bytes);
+    ASSERT_EQ(static_cast<std::size_t>(bytes.peak), seen.peak_bytes);
+    ASSERT_EQ(static_cast<std::uint64_t>(bytes.total), seen.total_bytes);
+    ASSERT_EQ(static_cast<std::size_t>(blocks.value), seen.used_blocks);
+    ASSERT_EQ(static_cast<std::size_t>(blocks.peak), seen.peak_blocks);
+    ASSERT_EQ(static_cast<std::uint64_t>(blocks.total), seen.allocations);
+  }
+  buffers.clear();
+  EXPECT_EQ(theirs.get_bytes_counter().value, 0);
+  EXPECT_EQ(ours.stats().used_bytes, 0u);
+}
+
+TEST(rmm_adaptors, a_limit_of_rmm_is_told_of_and_loses_nothing) {
+  pool blocks;
+  rmm::mr::limiting_resource_adaptor limited{shared_with_devices<pool>{blocks}, 4096};
+  std::optional<rmm::device_buffer> half{std::in_place, 2048, stream, limited};
+  EXPECT_THROW(rmm::device_buffer(2049, stream, limited), rmm::out_of_memory);
+  EXPECT_THROW(rmm::device_uvector<char>(2049, stream, limited), std::bad_alloc);
+  EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  EXPECT_EQ(limited.get_allocated_bytes(), 2048u);
+  rmm::device_buffer other_half(2048, stream, limited);
+  half.reset();
+  rmm::device_buffer third_half(2048, stream, limited);
+  EXPECT_EQ(blocks.stats().used_blocks, 2u);
+}
+
+TEST(rmm_adaptors, a_limit_of_ours_is_told_of_through_rmm) {
+  limit_resource limited{1000};
+  rmm::mr::statistics_resource_adaptor counted{shared_with_devices<limit_resource>{limited}};
+  try {
+    rmm::device_buffer buffer(1001, stream, counted);
+    ADD_FAILURE() << "the limit is 1000 bytes";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().requested_bytes, 1001u);
+  }
+  EXPECT_EQ(counted.get_bytes_counter().value, 0);
+  EXPECT_EQ(limited.stats().used_bytes, 0u);
+}
+
+// RMM's default is rmm::out_of_memory, which is not what others throw.
+TEST(rmm_adaptors, a_callback_for_bad_alloc_makes_room_in_ours) {
+  limit_resource limited{1000};
+  std::optional<rmm::device_buffer> cached{std::in_place, 800, stream,
+                                           shared_with_devices<limit_resource>{limited}};
+  rmm::mr::failure_callback_resource_adaptor<std::bad_alloc> retrying{
+      shared_with_devices<limit_resource>{limited},
+      [](std::size_t, void* of) {
+        auto& spilled = *static_cast<std::optional<rmm::device_buffer>*>(of);
+        const bool again = spilled.has_value();
+        spilled.reset();
+        return again;
+      },
+      &cached};
+  const rmm::device_buffer buffer(600, stream, retrying);
+  EXPECT_FALSE(cached.has_value());
+  EXPECT_EQ(limited.stats().used_bytes, 600u);
+  EXPECT_THROW(rmm::device_buffer(600, stream, retrying), out_of_memory);
+}
+
+TEST(rmm_adaptors, know_of_what_is_outstanding) {
+  arena step;
+  rmm::mr::tracking_resource_adaptor tracked{shared_with_devices<arena>{step}};
+  {
+    const rmm::device_buffer buffer(1000, stream, tracked);
+    EXPECT_EQ(tracked.get_allocated_bytes(), 1000u);
+    EXPECT_EQ(tracked.get_outstanding_allocations().size(), 1u);
+    EXPECT_TRUE(tracked.get_outstanding_allocations().contains(const_cast<void*>(buffer.data())));
+  }
+  EXPECT_EQ(tracked.get_allocated_bytes(), 0u);
+}
+
+TEST(rmm_adaptors, one_that_aligns_by_itself_gives_back_what_it_took) {
+  recording_resource upstream;  // compares
+  rmm::mr::aligned_resource_adaptor aligned{shared_with_devices<recording_resource>{upstream}, 4096};
+  const rmm::device_buffer buffer(1000, stream, aligned);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0u);
+  EXPECT_GE(upstream.outstanding, 1000u);
+}
+
+// ---- streams of RMM's containers --------------------------------------------------------------------------
+
+class rmm_streams : public ::testing::Test {
+ protected:
+  const warning_recorder warnings_;
+  fake_device device_;
+  stream_turns turns_{device_};
+  cuda::stream own_{device_};
+  cuda::stream other_{device_};
+  made_up_memory nowhere_;
+};
+
+TEST_F(rmm_streams, a_vector_of_another_stream_comes_behind_that_of_the_pool_and_the_pools_behind_it) {
+  device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
+  turns_.put_on(own_, "own");
+  {
+    rmm::device_uvector<float> x(1000, other_.get(), cuda_resource{blocks, device_});
+    EXPECT_TRUE(made_up_memory::is_made_up(x.data()));
+    turns_.put_on(other_, "the vector's");
+  }
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+  turns_.put_on(own_, "own again");
+  EXPECT_TRUE(turns_.taken().empty());
+  device_.run(own_);
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"own", "the vector's", "own again"}));
+}
+
+TEST_F(rmm_streams, a_vector_of_the_pools_stream_makes_no_call) {
+  device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
+  const std::size_t before = device_.counts_total();
+  for (int i = 0; i < 10; ++i) {
+    const rmm::device_uvector<float> x(1000, own_.get(), cuda_resource{blocks, device_});
+    EXPECT_TRUE(made_up_memory::is_made_up(x.data()));
+  }
+  EXPECT_EQ(device_.counts_total(), before);
+}
+
+TEST_F(rmm_streams, a_vector_may_be_of_another_stream_when_it_ends) {
+  device_arena step{{.reserve = 4 * MiB}, own_.get(), device_};
+  {
+    rmm::device_uvector<float> x(1000, own_.get(), cuda_resource{step, device_});
+    EXPECT_TRUE(step.owns(x.data()));
+    x.set_stream(other_.get());
+    turns_.put_on(other_, "the vector's");
+  }
+  turns_.put_on(own_, "own");
+  device_.run(own_);
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"the vector's", "own"}));
+}
+
+TEST_F(rmm_streams, memory_that_is_of_no_stream_is_waited_for) {
+  pool blocks;
+  {
+    const rmm::device_buffer buffer(1000, other_.get(), shared_with_devices<pool>{blocks, device_});
+    turns_.put_on(other_, "the buffer's");
+  }
+  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"the buffer's"});
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+}
+
+TEST_F(rmm_streams, a_vector_that_cannot_be_waited_for_is_lost_and_warned_of) {
+  device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
+  {
+    const rmm::device_buffer buffer(1000, other_.get(), cuda_resource{blocks, device_});
+    device_.fail_next("cuStreamWaitEvent", cuda::status::unknown);
+  }
+  EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  EXPECT_EQ(warning_recorder::count(warning_kind::refused_return), 1u);
+}
+
+// ---- the other way: RMM below resources of tidemark -------------------------------------------------------
+
+TEST(rmm_upstream, an_arena_takes_its_chunks_of_rmm_and_gives_them_back) {
+  pool host;
+  rmm::mr::statistics_resource_adaptor counted{shared_with_devices<pool>{host}};
+  foreign_resource upstream{counted, stream};
+  {
+    upstream_arena step{&upstream};
+    for (int i = 0; i < 100; ++i) {
+      const std::span<int> numbers = step.push_array<int>(1000);
+      ASSERT_EQ(numbers.back(), 0);
+      numbers.back() = i;
+    }
+    EXPECT_EQ(static_cast<std::size_t>(counted.get_bytes_counter().value), step.stats().committed_bytes);
+    EXPECT_EQ(static_cast<std::size_t>(counted.get_allocations_counter().value), step.stats().chunks);
+    EXPECT_GT(step.stats().chunks, 1u);
+  }
+  EXPECT_EQ(counted.get_bytes_counter().value, 0);
+  EXPECT_EQ(host.stats().used_blocks, 0u);
+}
+
+TEST(rmm_upstream, an_arena_of_a_device_grows_by_chunks_of_rmm_and_serves_its_containers) {
+  made_up_memory nowhere;
+  rmm::mr::statistics_resource_adaptor counted{cuda_resource<made_up_memory, memory_access::device>{nowhere}};
+  foreign_resource upstream{counted, stream};
+  {
+    upstream_device_arena step{&upstream};
+    for (int i = 0; i < 10; ++i) {
+      basic_arena_scope scope{step};
+      const rmm::device_uvector<float> x(1'000'000, stream, cuda_resource{step});
+      EXPECT_TRUE(made_up_memory::is_made_up(x.data()));
+      EXPECT_TRUE(step.owns(x.data()));
+    }
+    EXPECT_EQ(static_cast<std::size_t>(counted.get_bytes_counter().value), step.stats().committed_bytes);
+    EXPECT_EQ(counted.get_allocations_counter().total, 1);
+  }
+  EXPECT_EQ(counted.get_bytes_counter().value, 0);
+}
+
+TEST(rmm_upstream, a_limit_of_rmm_passes_through_an_arena_that_can_go_on) {
+  pool host;
+  rmm::mr::limiting_resource_adaptor limited{shared_with_devices<pool>{host}, 64 * KiB};
+  foreign_resource upstream{limited, stream};
+  upstream_arena step{&upstream};
+  (void)step.allocate(1000);
+  const std::size_t position = step.position();
+  EXPECT_THROW((void)step.allocate(1 * MiB), rmm::out_of_memory);
+  EXPECT_EQ(step.position(), position);
+  EXPECT_NE(step.allocate(1000), nullptr);
+}
+
+TEST(rmm_upstream, a_pool_of_a_device_takes_slabs_of_rmm) {
+  made_up_memory nowhere;
+  rmm::mr::statistics_resource_adaptor counted{cuda_resource<made_up_memory, memory_access::device>{nowhere}};
+  foreign_resource upstream{counted, stream};
+  {
+    device_pool blocks{{.device = 0, .upstream = &upstream}};
+    std::vector<void*> live;
+    for (std::size_t i = 1; i <= 1000; ++i) live.push_back(blocks.allocate(100 * i));
+    EXPECT_TRUE(made_up_memory::is_made_up(live.back()));
+    EXPECT_EQ(static_cast<std::size_t>(counted.get_bytes_counter().value), blocks.stats().held_bytes);
+    for (std::size_t i = 1; i <= 1000; ++i) blocks.deallocate(live[i - 1], 100 * i);
+    blocks.clear();
+    EXPECT_EQ(counted.get_bytes_counter().value, 0);
+  }
+}
+
+TEST(rmm_upstream, a_pool_of_a_device_gives_back_what_is_free_where_rmm_has_no_more) {
+  made_up_memory nowhere;
+  rmm::mr::limiting_resource_adaptor limited{cuda_resource<made_up_memory, memory_access::device>{nowhere},
+                                             3 * MiB};
+  foreign_resource upstream{limited, stream};
+  device_pool blocks{{.device = 0, .upstream = &upstream}};
+  blocks.deallocate(blocks.allocate(256), 256);
+  EXPECT_EQ(limited.get_allocated_bytes(), 2 * MiB);
+  void* const large = blocks.allocate(2 * MiB);
+  EXPECT_EQ(limited.get_allocated_bytes(), 2 * MiB) << "the slab of small blocks went back";
+  EXPECT_THROW((void)blocks.allocate(2 * MiB), rmm::out_of_memory);
+  blocks.deallocate(large, 2 * MiB);
+}
+
+TEST(rmm_upstream, ours_below_theirs_below_ours_below_theirs) {
+  pool host;
+  rmm::mr::statistics_resource_adaptor below{shared_with_devices<pool>{host}};
+  foreign_resource upstream{below, stream};
+  upstream_arena step{&upstream};
+  rmm::mr::statistics_resource_adaptor above{shared_with_devices<upstream_arena>{step}};
+  {
+    const rmm::device_uvector<double> x(1000, stream, above);
+    EXPECT_EQ(above.get_bytes_counter().value, 8000);
+    EXPECT_GE(below.get_bytes_counter().value, 8000);
+  }
+  EXPECT_EQ(above.get_bytes_counter().value, 0);
+  step.release();
+  EXPECT_EQ(below.get_bytes_counter().value, 0);
+}
+
+TEST(rmm_upstream, what_one_makes_of_two_functions_is_a_source_too) {
+  recording_resource host;
+  rmm::mr::callback_memory_resource source{
+      [](std::size_t bytes, ::cuda::stream_ref, void* of) {
+        return static_cast<recording_resource*>(of)->allocate(bytes, 256);
+      },
+      [](void* block, std::size_t bytes, ::cuda::stream_ref, void* of) {
+        static_cast<recording_resource*>(of)->deallocate(block, bytes, 256);
+      },
+      &host, &host};
+  foreign_resource upstream{source, stream};
+  pool blocks{{.upstream = &upstream}};
+  const std::pmr::vector<int> numbers(1000, 7, &blocks);
+  EXPECT_EQ(numbers.back(), 7);
+  EXPECT_GT(host.outstanding, 4000u);
+}
+
+TEST(rmm_upstream, sources_of_rmm_tell_whether_they_are_equal) {
+  pool host;
+  rmm::mr::statistics_resource_adaptor counted{shared_with_devices<pool>{host}};
+  rmm::mr::statistics_resource_adaptor shared{counted};
+  rmm::mr::statistics_resource_adaptor other{shared_with_devices<pool>{host}};
+  EXPECT_TRUE((foreign_resource{counted, stream} == foreign_resource{shared, stream}));
+  EXPECT_FALSE((foreign_resource{counted, stream} == foreign_resource{other, stream}));
+}
+
+}  // namespace
+}  // namespace tidemark::test
