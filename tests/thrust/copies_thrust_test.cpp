@@ -29,7 +29,7 @@ TEST(copies_in_vectors, are_on_the_stream_of_the_allocator) {
   EXPECT_TRUE((std::is_same_v<chosen<policy>, policy&>));
 }
 
-TEST(thrust_faults, copies_in_vectors_would_be_on_the_default_stream) {
+TEST(thrust_faults_with_cuda, copies_in_vectors_would_be_on_the_default_stream) {
   EXPECT_TRUE((std::is_same_v<chosen<undecided_policy>, thrust::device_system_tag&>));
 }
 

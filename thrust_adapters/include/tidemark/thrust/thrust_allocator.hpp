@@ -138,7 +138,8 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   };
 
   /// Memory from `resource`, for work of its stream.
-  template <std::derived_from<R> Resource>
+  template <class Resource>
+    requires std::convertible_to<Resource*, R*>  // what is no resource may be incomplete, as CUstream_st is
   thrust_allocator(Resource* resource) noexcept  // NOLINT(google-explicit-constructor)
       : thrust_allocator{resource, cuda::stream_of(*resource)} {}
   /// Memory from `resource`, which is of no stream, for work of `stream`; or of that stream, whose type is
