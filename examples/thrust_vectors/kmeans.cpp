@@ -141,9 +141,8 @@ struct closest_centroid {
   }
 };
 
-// Sums are the same on every run, because they are exact, so that it does not matter in
-// which order Thrust adds up: pixels are multiples of 1/16, in double; and distances are rounded to multiples
-// of this.
+// Sums are the same on every run, because they are exact, so that it does not matter in which order Thrust
+// adds up: pixels are multiples of 1/16, in double; and distances are rounded to multiples of this.
 constexpr double distance_unit = 1.0 / (1 << 20);
 struct in_units {
   HOST_DEVICE long long operator()(float distance) const {
