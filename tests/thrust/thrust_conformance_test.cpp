@@ -8,6 +8,7 @@
 
 #include "arena_subjects.hpp"
 #include "conformance.hpp"
+#include "pool_subjects.hpp"
 
 namespace tidemark::test {
 
@@ -28,5 +29,10 @@ using bridged_arena = bridged_subject<virtual_arena_subject, arena>;
 using bridged_erased_arena = bridged_subject<upstream_arena_subject, std::pmr::memory_resource>;
 INSTANTIATE_TYPED_TEST_SUITE_P(bridged_arena, conformance, bridged_arena);
 INSTANTIATE_TYPED_TEST_SUITE_P(bridged_erased_arena, conformance, bridged_erased_arena);
+
+using bridged_pool = bridged_subject<pool_subject, pool>;
+using bridged_synchronized_pool = bridged_subject<synchronized_pool_subject, synchronized_pool>;
+INSTANTIATE_TYPED_TEST_SUITE_P(bridged_pool, conformance, bridged_pool);
+INSTANTIATE_TYPED_TEST_SUITE_P(bridged_synchronized_pool, conformance, bridged_synchronized_pool);
 
 }  // namespace tidemark::test

@@ -94,10 +94,7 @@ TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
   const std::uint64_t misses = blocks.stats().pool_misses;
   for (int i = 0; i < 5; ++i) expect_to_serve(blocks);
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
-  // `pool` keeps no memory that is aligned to more than 64 bytes, and the adapters ask for 256 always.
-  if (this_system == thrust_system::cuda) {
-    EXPECT_EQ(blocks.stats().pool_misses, misses);
-  }
+  EXPECT_EQ(blocks.stats().pool_misses, misses);
 }
 
 TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
