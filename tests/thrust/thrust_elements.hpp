@@ -49,6 +49,7 @@ struct read_number {
 /// The numbers of a device's vector, which are read where the elements are.
 template <class T, class Allocator>
 std::vector<int> numbers_in(thrust::device_vector<T, Allocator> const& elements) {
+  if (elements.empty()) return {};
   thrust::device_vector<int> read(elements.size());
   thrust::transform(elements.begin(), elements.end(), read.begin(), read_number{});
   std::vector<int> numbers(elements.size());
