@@ -55,5 +55,11 @@ void misuse(arena& step, device_arena& device, pool& blocks, device_vector<int>&
   cuda_resource<std::pmr::memory_resource> memory{any};
 #elif CASE == 16  // message: (explicit|no viable|no known conversion|could not convert|conversion)
   cuda_resource<arena> memory = step;
+#elif CASE == 17  // message: the host must not touch the memory of this resource
+  const host_vector<int> of_device_memory(10, &device);
+#elif CASE == 18  // message: the host must not touch the memory of this resource
+  const universal_vector<int> of_device_memory(10, &device);
+#elif CASE == 19  // message: the host must not touch the memory of this R
+  thrust_resource<device_arena, thrust::universal_ptr<void> > memory{&device};
 #endif
 }

@@ -19,6 +19,7 @@
 #include <tidemark/tidemark.hpp>
 
 #include "gpu_test.hpp"
+#include "host_thrust_side.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -48,6 +49,11 @@ class thrust_gpu : public gpu_test {
     return values;
   }
 };
+
+// Needs no device: what this file instantiates for CUDA must not stand in for what the other does for the host.
+TEST(thrust_systems, a_file_for_the_host_is_linked_with_those_for_a_device) {
+  EXPECT_EQ(sum_on_host(100), 5050);
+}
 
 TEST_F(thrust_gpu, a_vector_is_made_on_the_stream_of_its_arena) {
   cuda::stream stream;

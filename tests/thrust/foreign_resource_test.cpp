@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
@@ -242,6 +243,13 @@ TEST(foreign_resource_gaps, a_block_of_nothing_is_not_null) {
   foreign_resource memory{source};
   std::pmr::memory_resource& as_asked = memory;
   EXPECT_NE(static_cast<void* volatile>(as_asked.allocate(0, 256)), nullptr);
+}
+
+TEST(foreign_resource_gaps, what_is_larger_than_addresses_can_be_apart_is_refused) {
+  thrust::mr::new_delete_resource system;  // which rounds such sizes up to small ones
+  foreign_resource memory{system};
+  std::pmr::memory_resource& as_asked = memory;
+  EXPECT_THROW((void)as_asked.allocate(std::numeric_limits<std::size_t>::max() - 8, 256), out_of_memory);
 }
 
 TEST(foreign_resource_gaps, a_block_that_is_not_aligned_goes_back_and_is_refused) {

@@ -104,8 +104,8 @@ TEST(thrust_allocators, refuse_what_cannot_be_counted_in_bytes) {
   noting_resource memory;
   thrust_allocator<double> doubles{&memory};
   constexpr std::size_t size_max = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(doubles.max_size(), size_max / 8);
-  EXPECT_THROW((void)doubles.allocate(size_max / 8 + 1), std::bad_array_new_length);
+  EXPECT_EQ(doubles.max_size(), size_max / 16);
+  EXPECT_THROW((void)doubles.allocate(size_max / 16 + 1), std::bad_array_new_length);
   EXPECT_THROW((void)doubles.allocate(size_max), std::bad_array_new_length);
   EXPECT_TRUE(memory.allocations.empty());
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory_resource>
 #include <string>
 #include <type_traits>
@@ -75,6 +76,25 @@ TEST(thrust_resources, pass_on_what_the_resource_throws) {
   thrust_resource handle{&limited};
   EXPECT_THROW((void)handle.allocate(1001), out_of_memory);
   EXPECT_EQ(limited.stats().used_blocks, 0u);
+}
+
+TEST(thrust_resources, refuse_what_is_larger_than_addresses_can_be_apart) {
+  statistics_resource memory{std::pmr::new_delete_resource()};  // which rounds such sizes up to small ones
+  thrust_resource handle{&memory};
+  constexpr auto bytes_max = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  for (const std::size_t bytes : {bytes_max + 1, std::numeric_limits<std::size_t>::max() - 8,
+                                  std::numeric_limits<std::size_t>::max()}) {
+    EXPECT_THROW((void)handle.allocate(bytes), out_of_memory) << bytes;
+  }
+  EXPECT_EQ(memory.stats().allocations, 0u);
+}
+
+TEST(thrust_resources, take_null_for_no_block) {
+  arena step;
+  thrust_resource<arena, void*> handle{&step};
+  handle.deallocate(nullptr, 100);
+  thrust_allocator<int, arena, void*>{&step}.deallocate(nullptr, 0);
+  EXPECT_EQ(step.position(), 0u);
 }
 
 // ---- nothing is thrown where memory is given back ----

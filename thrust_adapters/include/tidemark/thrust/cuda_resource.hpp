@@ -61,8 +61,9 @@ namespace tidemark {
 ///
 /// *Captures.* A stream that is captured cannot wait for one that is not, nor that one for it, nor the
 /// calling thread: what would end a capture is not done. Memory of another stream is refused then, and what
-/// is given back to that is lost; memory of no stream goes back at once. What a capture takes is a
-/// `graph_arena`, which hands nothing out twice.
+/// is given back to that is lost; memory of no stream goes back at once. The default stream cannot be asked
+/// or waited for while another is captured that it waits for: it counts as one outside. What a capture takes
+/// is a `graph_arena`, which hands nothing out twice.
 ///
 /// Two are equal if their resources are, and both are for the same stream. Thread-safety: that of the
 /// resource; the driver's calls any thread's.
@@ -98,6 +99,7 @@ class cuda_resource {
   /// out then.
   [[nodiscard]] void* allocate(::cuda::stream_ref stream, std::size_t bytes,
                                std::size_t align = default_alignment) {
+    detail::require_countable(bytes, align, "cuda_resource");
     void* const block = resource_->allocate(bytes, aligned(align));
     if (is_of_a_stream()) {
       require_done("cuStreamWaitEvent", cuda::put_behind(*driver_, stream.get(), own_stream()), block, bytes,
@@ -127,6 +129,7 @@ class cuda_resource {
   }
   /// A block for any work. @throws as the other, and `cuda_error` of work on the resource's stream.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t align = default_alignment) {
+    detail::require_countable(bytes, align, "cuda_resource");
     void* const block = resource_->allocate(bytes, aligned(align));
     if (is_of_a_stream()) require_done("cuStreamSynchronize", wait_for(own_stream()), block, bytes, align);
     return block;
@@ -177,7 +180,7 @@ class cuda_resource {
  private:
   // As `device_cache`, which guards the block by an event.
   static constexpr bool orders_itself = requires(R& resource, void* block, cuda::stream_handle last_used_on) {
-    resource.deallocate(block, std::size_t{}, std::size_t{}, last_used_on);
+    { resource.deallocate(block, std::size_t{}, std::size_t{}, last_used_on) } noexcept;
   };
 
   [[nodiscard]] static constexpr std::size_t aligned(std::size_t align) noexcept {

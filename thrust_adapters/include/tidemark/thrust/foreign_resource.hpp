@@ -14,6 +14,7 @@
 
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/out_of_memory.hpp>
+#include <tidemark/thrust/detail/give_back.hpp>
 
 namespace tidemark {
 
@@ -83,8 +84,10 @@ class foreign_resource final : public std::pmr::memory_resource {
   static constexpr bool names_async =
       requires(M& source, cuda::stream_handle stream) { source.allocate_async(1, 1, stream); };
 
-  /// @throws what the source throws; out_of_memory if it gives null, or does not keep to the alignment.
+  /// @throws what the source throws; out_of_memory if it gives null, does not keep to the alignment, or is
+  /// asked for more than PTRDIFF_MAX bytes.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
+    detail::require_countable(bytes, align, "foreign_resource");
     void* const block = ask(at_least_one(bytes), align);
     if (block == nullptr) refuse(bytes, align, "its source gave null");
     if (reinterpret_cast<std::uintptr_t>(block) % align != 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `policy`, `nosync_policy`: Thrust's algorithms with their temporaries in a resource of tidemark. Own nothing.
+/// `policy`, `nosync_policy`: Thrust's algorithms with their temporaries in a resource of tidemark. Own
+/// nothing.
 #pragma once
 
 #include <cstddef>
@@ -62,12 +63,13 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 ///   thrust::sort(policy(step), keys.begin(), keys.end());  // after the first turn nothing is allocated
 /// }
 /// ```
-/// An algorithm returns when its work has ended, as ever in Thrust. While the stream is captured when the policy
-/// is made it does not wait: those that return nothing from the device can be captured then (`thrust::sort`,
-/// `transform`, `for_each`, scans); those that do wait whatever the policy is, and end a capture (`reduce`,
-/// `unique`, `copy_if`, `count`).
+/// An algorithm returns when its work has ended, as ever in Thrust. While the stream is captured when the
+/// policy is made it does not wait: those that return nothing from the device can be captured then
+/// (`thrust::sort`, `transform`, `for_each`, scans); those that do wait whatever the policy is, and end a
+/// capture (`reduce`, `unique`, `copy_if`, `count`).
 ///
-/// A policy is a value of a few words, good for many calls, on one thread at a time if the resource is of one.
+/// A policy is a value of a few words, good for many calls, on one thread at a time if the resource is of
+/// one; with OpenMP, at the level of nested regions where it was made.
 /// The resource must outlive it. With Thrust's CPP, OMP and TBB systems there are no streams, and `stream`
 /// means nothing. With OMP the temporaries of sorts come from the heap: all threads of a sort take some.
 /// @throws std::invalid_argument if the resource is known to be of another stream (`cuda::stream_bound`).

@@ -89,10 +89,10 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
-/// device_vector<float> x(1000, 0.0f, &step);           // allocated in `step`, filled on `stream`
-/// device_vector<float> y{x};                           // a copy lies in the same resource
-/// kept = x;                                            // and what is assigned stays in that of `kept`
-/// kept = std::move(x);                                 // but here `kept` takes the memory, and is of `step` now
+/// device_vector<float> x(1000, 0.0f, &step);  // allocated in `step`, filled on `stream`
+/// device_vector<float> y{x};                  // a copy lies in the same resource
+/// kept = x;                                   // and what is assigned stays in that of `kept`
+/// kept = std::move(x);                        // but here `kept` takes the memory, and is of `step` now
 /// ```
 /// There is no default resource: a vector without one does not compile, because a device's memory cannot
 /// stand in for the host's. The resource must outlive the vector, and the vector the scope or the step that
@@ -141,7 +141,12 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   template <class Resource>
     requires std::convertible_to<Resource*, R*>  // what is no resource may be incomplete, as CUstream_st is
   thrust_allocator(Resource* resource) noexcept  // NOLINT(google-explicit-constructor)
-      : thrust_allocator{resource, cuda::stream_of(*resource)} {}
+      : thrust_allocator{resource, cuda::stream_of(*resource)} {
+    static_assert(
+        detail::may_serve<Resource, VoidPointer>,
+        "host_vector and universal_vector: the host must not touch the memory of this resource, and does "
+        "with them; take device_vector, or a resource of pinned or managed memory");
+  }
   /// Memory from `resource`, which is of no stream, for work of `stream`; or of that stream, whose type is
   /// not known.
   TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, cuda::stream_handle stream) noexcept
@@ -151,8 +156,8 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
       thrust_allocator<U, R, VoidPointer> const& other) noexcept
       : thrust_allocator{other.resource(), other.stream()} {}
 
-  /// Room for `n` elements. @throws std::bad_array_new_length if that is more bytes than there are numbers;
-  /// otherwise what the resource throws. Nothing has changed then.
+  /// Room for `n` elements. @throws std::bad_array_new_length if these are more than `max_size()`; otherwise
+  /// what the resource throws. Nothing has changed then.
   [[nodiscard]] pointer allocate(std::size_t n) {
     if (n > max_size()) throw std::bad_array_new_length{};
     return static_cast<pointer>(memory().do_allocate(n * sizeof(T), alignof(T)));
@@ -162,9 +167,9 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
     memory().do_deallocate(VoidPointer{block}, n * sizeof(T), alignof(T));
   }
 
-  /// Elements that a size can count.
+  /// Elements in PTRDIFF_MAX bytes.
   [[nodiscard]] TIDEMARK_HOST_DEVICE static constexpr std::size_t max_size() noexcept {
-    return std::size_t(-1) / sizeof(T);
+    return std::size_t(-1) / 2 / sizeof(T);
   }
   /// The resource that memory comes from.
   [[nodiscard]] TIDEMARK_HOST_DEVICE R* resource() const noexcept { return resource_; }

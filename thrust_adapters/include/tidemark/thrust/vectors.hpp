@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `device_vector`, `universal_vector`, `host_vector`: Thrust's vectors on resources of tidemark. They own their
-/// memory.
+/// `device_vector`, `universal_vector`, `host_vector`: Thrust's vectors on resources of tidemark. They own
+/// their memory.
 #pragma once
 
 #include <memory_resource>
@@ -16,8 +16,8 @@
 namespace tidemark {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// `thrust::device_vector` on a resource, whose address is the last argument of its constructors. With Thrust's
-/// CPP, OMP and TBB systems the memory is the host's.
+/// `thrust::device_vector` on a resource, whose address is the last argument of its constructors. With
+/// Thrust's CPP, OMP and TBB systems the memory is the host's.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
@@ -35,9 +35,9 @@ using device_vector = ::thrust::device_vector<T, thrust_allocator<T, R>>;
 template <class T, class R = std::pmr::memory_resource>
 using universal_vector = ::thrust::universal_vector<T, thrust_allocator<T, R, ::thrust::universal_ptr<void>>>;
 
-/// `thrust::host_vector` on a resource of the host: with `pinned_arena` or `cuda::pinned_resource` memory from
-/// which copies to a device go on beside the host. A resource that only a device may touch does not compile, as
-/// far as its type tells.
+/// `thrust::host_vector` on a resource of the host: with `pinned_arena` or `cuda::pinned_resource` memory
+/// from which copies to a device go on beside the host. A resource that only a device may touch does not
+/// compile, as far as its type tells.
 template <class T, class R = std::pmr::memory_resource>
 using host_vector = ::thrust::host_vector<T, thrust_allocator<T, R, void*>>;
 

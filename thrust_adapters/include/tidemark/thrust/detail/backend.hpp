@@ -5,7 +5,7 @@
 
 #include <thrust/detail/config.h>
 
-// One program may have translation units of several systems: .cu files with CUDA and others with OpenMP, say. What
+// One program may have .cu files and translation units of another system, OpenMP's, say. What
 // differs between them has names of its own in each, as Thrust's own names have.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #define TIDEMARK_THRUST_SYSTEM for_cuda
