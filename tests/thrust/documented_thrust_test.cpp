@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the code of docs/thrust.md stands here, word for word: a test in tests/tools sees to that. Here it
-// is compiled for each of Thrust's systems, as users do: outside of our namespace. What it says of itself is
-// looked at.
+// Strategy: the code of docs/thrust.md stands here, word for word: a test in tests/tools sees to that. Here
+// it is compiled for each of Thrust's systems, as users do: outside of our namespace. What it says of itself
+// is looked at.
 #include <gtest/gtest.h>
 #include <thrust/equal.h>
 #include <thrust/scan.h>
