@@ -389,11 +389,15 @@ TEST(rehearse, equal_to_itself_alone) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
+// Programs do so, although the standard library says in its declaration that it is never null.
+[[gnu::no_sanitize("undefined")]] void give_null_back(std::pmr::memory_resource& memory, void* null) {
+  memory.deallocate(null, 8);
+}
+
 TEST(rehearse, null_is_no_block) {
   const test::violation_recorder violations;
-  void* null = nullptr;
   const graph_layout layout =
-      rehearse([&](std::pmr::memory_resource& memory) { memory.deallocate(null, 8); });
+      rehearse([](std::pmr::memory_resource& memory) { give_null_back(memory, nullptr); });
   EXPECT_EQ(layout, graph_layout{});
   EXPECT_TRUE(violations.reports().empty());
 }
