@@ -220,8 +220,8 @@ TEST(cuda_resource_alignment, blocks_go_back_with_the_alignment_that_they_were_t
   EXPECT_THROW((void)memory.allocate_sync(4, 4), std::bad_alloc);
 }
 
-/// A resource that is not as it should be.
-class throwing_resource final : public std::pmr::memory_resource {
+/// A resource that is not as it should be. It hands out itself, which is aligned as blocks are.
+class alignas(256) throwing_resource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t, std::size_t) override { return this; }
   void do_deallocate(void*, std::size_t, std::size_t) override { throw std::runtime_error{"not taken"}; }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
