@@ -28,6 +28,12 @@
 #include <tidemark/pool.hpp>
 #endif
 
+// A release on a compiler's own path would be tested twice, and the other one not at all.
+#if defined(TIDEMARK_TEST_CCCL_VERSION)
+static_assert(CCCL_VERSION == TIDEMARK_TEST_CCCL_VERSION,
+              "these are the headers of another CCCL than was meant");
+#endif
+
 namespace tidemark::test {
 
 /// The names of Thrust's systems: what a system does of its own some tests ask.

@@ -47,8 +47,7 @@ namespace tidemark {
 /// ```
 /// It is small and copyable, as CCCL wants it since 3.2; the resource must outlive it and what is made with
 /// it. Where devices may touch the memory, blocks are aligned to 256 bytes at least, as those of RMM's
-/// resources are: RMM's containers ask for `alignof(T)`, and code that reads wide words relies on more. A
-/// `pool` does not keep such blocks, a `device_pool` and a `reuse_cache` do, whoever's memory it is.
+/// resources are: RMM's containers ask for `alignof(T)`, and code that reads wide words relies on more.
 ///
 /// *Streams.* A call that names a stream gives memory for the work of that stream, and takes it back behind
 /// the work that is on it now. If the resource is of another (`cuda::stream_bound`, or it was told so),

@@ -24,8 +24,6 @@ class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> 
       : stream_{stream}, waits_{waits} {}
 
   [[nodiscard]] TIDEMARK_HOST_DEVICE cudaStream_t stream() const noexcept { return stream_; }
-  /// Whether an algorithm returns after its work, and not as soon as that is put on the stream.
-  [[nodiscard]] TIDEMARK_HOST_DEVICE bool waits() const noexcept { return waits_; }
 
  private:
   TIDEMARK_HOST_DEVICE friend cudaStream_t get_stream(stream_policy_base const& policy) noexcept {
@@ -37,7 +35,7 @@ class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> 
   }
 
   cudaStream_t stream_;
-  bool waits_;
+  bool waits_;  // an algorithm returns after its work, and not as soon as that is put on the stream
 };
 
 struct stream_policy : stream_policy_base<stream_policy> {
