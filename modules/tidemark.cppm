@@ -6,6 +6,7 @@ export module tidemark;
 export import tidemark.arena;
 export import tidemark.epoch;
 export import tidemark.graph;
+export import tidemark.plan;
 export import tidemark.pool;
 export import tidemark.telemetry;
 export import tidemark.workspace;

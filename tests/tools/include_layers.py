@@ -35,6 +35,7 @@ LAYERS = [
                    "detail/workspace_core.hpp", "workspace_acquisition.hpp", "detail/escape.hpp",
                    "workspace.hpp", "workspace_errors.hpp", "workspace_compaction.hpp", "workspace_options.hpp", "workspace_scope.hpp",
                    "workspace_stats.hpp", "workspace_sweeps.hpp", "with_workspace.hpp", "this_thread_workspace.hpp"]),
+    ("plan", ["lifetime.hpp", "plan.hpp", "plan_options.hpp"]),
     ("telemetry", ["resource_stats.hpp", "trace_log.hpp", "trace_resource.hpp", "trace_slice.hpp",
                    "detail/trace_file.hpp", "detail/trace_track.hpp", "live_block.hpp", "allocation_site.hpp",
                    "statistics_resource.hpp", "limit_resource.hpp", "expect_no_upstream.hpp", "tracking_resource.hpp", "test_resource.hpp",

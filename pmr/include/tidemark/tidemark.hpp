@@ -37,6 +37,7 @@
 #include <tidemark/graph_backend.hpp>
 #include <tidemark/graph_errors.hpp>
 #include <tidemark/graph_layout.hpp>
+#include <tidemark/lifetime.hpp>
 #include <tidemark/limit_resource.hpp>
 #include <tidemark/live_block.hpp>
 #include <tidemark/macros.hpp>
@@ -44,6 +45,8 @@
 #include <tidemark/os_memory.hpp>
 #include <tidemark/out_of_memory.hpp>
 #include <tidemark/owner.hpp>
+#include <tidemark/plan.hpp>
+#include <tidemark/plan_options.hpp>
 #include <tidemark/pool.hpp>
 #include <tidemark/pool_options.hpp>
 #include <tidemark/pool_stats.hpp>

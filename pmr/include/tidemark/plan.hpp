@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `make_plan`: where blocks lie whose lifetimes are known, in little memory. Owns offsets only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <tidemark/lifetime.hpp>
+#include <tidemark/plan_options.hpp>
+
+namespace tidemark {
+
+/// What a stage of the search came to.
+struct plan_stage {
+  char const* name = "";                ///< of the stage: a literal
+  std::size_t height = 0;               ///< bytes, of the best plan when it ended
+  std::uint64_t nodes = 0;              ///< blocks that it placed
+  std::chrono::nanoseconds elapsed{0};  ///< that it took
+};
+
+/// Offsets of blocks, such that no two in conflict share a byte.
+///
+/// `lower_bound <= height`, and `optimal` if they are equal. Both are multiples of `plan_options::alignment`, and
+/// of sizes rounded up to it.
+struct plan {
+  std::vector<std::size_t> offsets;  ///< of each block in bytes, in the order of the blocks
+  std::size_t height = 0;            ///< bytes of the memory that holds them all
+  std::size_t lower_bound = 0;  ///< bytes: the largest sum live at once, or the end of a block that is fixed
+  bool optimal = false;         ///< whether no plan is lower
+  std::vector<plan_stage> stages;  ///< what the search did, in order
+
+  /// How much more than the bound it takes: 1 at best. 1 where there is nothing to place.
+  [[nodiscard]] double ratio() const noexcept {
+    return lower_bound == 0 ? 1.0 : static_cast<double>(height) / static_cast<double>(lower_bound);
+  }
+};
+
+/// Places blocks whose lifetimes are known, in as little memory as is found within the limits.
+///
+/// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power of two, an
+/// `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed blocks are in
+/// conflict and share a byte; if the blocks together have more than 2^62 bytes; std::bad_alloc.
+[[nodiscard]] plan make_plan(std::span<lifetime const> blocks, plan_options const& options = {});
+
+/// The same where any two blocks may be in conflict, as in captures of several streams, whose order is partial.
+/// `lower_bound` is the weight of a clique that was found, and so may be below the largest there is.
+/// @throws as above, and std::invalid_argument if a conflict names a block that is not there.
+[[nodiscard]] plan make_plan(std::span<plan_block const> blocks, std::span<conflict const> conflicts,
+                             plan_options const& options = {});
+
+}  // namespace tidemark
