@@ -87,11 +87,11 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align) {
 
 // A slot of a request that fits there. Null, and the request is missed, if another block's bytes are in each.
 void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
-  plan_run::slot* const slot = current_->clear_slot(request);
+  step_run::slot* const slot = current_->clear_slot(request);
   current_->go_on_at(request + 1);
   if (slot != nullptr && !meets_stranger(slot->address, slot->bytes_max))
     return current_->hand_over(*slot, bytes, now_);
-  plan_run::own_request const* const own = current_->own_at(request);
+  step_run::own_request const* const own = current_->own_at(request);
   if (slot == nullptr && own != nullptr && own->slots.size() < options_.slots_max) {
     plan_->wanted_slots.push_back(request);  // not the plan's fault: it learns from that
     ++misses_;
@@ -149,7 +149,7 @@ void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t a
 }
 
 bool planned_core::may_give(std::uintptr_t address, std::size_t bytes) const noexcept {
-  plan_run::slot const* const slot = current_->live_at(address);
+  step_run::slot const* const slot = current_->live_at(address);
   return slot == nullptr || slot->bytes == bytes;
 }
 
@@ -274,13 +274,13 @@ bool planned_core::agrees_so_far(kept_plan const& plan) const noexcept {
 // The live blocks of a plan become strangers: all, or those that its slots are not meant to have in the next step.
 void planned_core::estrange(kept_plan& plan, bool own_too) {
   auto const slots = plan.run.slots();
-  const auto goes = [&](plan_run::slot const& s) {
+  const auto goes = [&](step_run::slot const& s) {
     return s.live() && (own_too || !plan.run.is_own(s.index));
   };
   const auto to_go = static_cast<std::size_t>(std::ranges::count_if(slots, goes));
   if (to_go == 0) return;
   strangers_.reserve(strangers_.size() + to_go);
-  for (plan_run::slot const& s : slots) {
+  for (step_run::slot const& s : slots) {
     if (!goes(s)) continue;
     strangers_.push_back({.begin = s.address,
                           .bytes = s.bytes_max,
@@ -329,7 +329,7 @@ void planned_core::plan_step() {
 void planned_core::record_served(kept_plan const& plan) {
   auto const slots = plan.run.slots();
   for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    plan_run::slot const& s = slots[i];
+    step_run::slot const& s = slots[i];
     if (s.born < begin_) continue;
     record_.add({.born = s.born,
                  .died = s.died > s.born ? s.died : 0,
@@ -387,9 +387,9 @@ void planned_core::use(step_plan plan) {
 // Whether blocks that have bytes of their own, because they outlived the step that was planned, do so no more.
 bool planned_core::blocks_stay_within_steps() noexcept {
   bool any = false;
-  for (plan_run::own_request& own : current_->own()) {
+  for (step_run::own_request& own : current_->own()) {
     const auto stayed = [&](std::uint32_t i) {
-      plan_run::slot const& s = current_->slots()[i];
+      step_run::slot const& s = current_->slots()[i];
       return s.born >= begin_ && !s.live();
     };
     own.steps_within = std::ranges::any_of(own.slots, stayed) ? own.steps_within + 1 : 0;
@@ -401,8 +401,8 @@ bool planned_core::blocks_stay_within_steps() noexcept {
 // A second slot where the block of the step before was still there, and a further one where all were taken.
 void planned_core::add_slots() {
   if (record_.has_carried()) {
-    for (plan_run::own_request const& own : current_->own()) {
-      plan_run::slot const& newest = current_->newest(own.request);
+    for (step_run::own_request const& own : current_->own()) {
+      step_run::slot const& newest = current_->newest(own.request);
       if (newest.born >= begin_ && own.slots.size() < std::min<std::size_t>(2, options_.slots_max) &&
           record_.overlaps_carried(newest.bytes, newest.born))
         plan_->wanted_slots.push_back(own.request);

@@ -35,7 +35,7 @@ LAYERS = [
                    "detail/workspace_core.hpp", "workspace_acquisition.hpp", "detail/escape.hpp",
                    "workspace.hpp", "workspace_errors.hpp", "workspace_compaction.hpp", "workspace_options.hpp", "workspace_scope.hpp",
                    "workspace_stats.hpp", "workspace_sweeps.hpp", "with_workspace.hpp", "this_thread_workspace.hpp"]),
-    ("plan", ["lifetime.hpp", "plan.hpp", "plan_options.hpp", "step_plan.hpp", "detail/plan_run.hpp",
+    ("plan", ["lifetime.hpp", "plan.hpp", "plan_options.hpp", "step_plan.hpp", "detail/step_run.hpp",
               "detail/step_record.hpp", "detail/planned_region.hpp", "detail/planned_core.hpp",
               "planned_arena.hpp", "planned_arena_options.hpp", "planned_arena_stats.hpp"]),
     ("telemetry", ["resource_stats.hpp", "trace_log.hpp", "trace_resource.hpp", "trace_slice.hpp",

@@ -9,9 +9,9 @@
 #include <memory_resource>
 #include <vector>
 
-#include <tidemark/detail/plan_run.hpp>
 #include <tidemark/detail/planned_region.hpp>
 #include <tidemark/detail/step_record.hpp>
+#include <tidemark/detail/step_run.hpp>
 #include <tidemark/macros.hpp>
 #include <tidemark/planned_arena_options.hpp>
 #include <tidemark/planned_arena_stats.hpp>
@@ -26,7 +26,7 @@ namespace tidemark::detail {
 /// plan, or of an earlier step of the same one. While there are any, no slot is handed out but by the slow path,
 /// which looks at them.
 ///
-/// Invariants, checked by `check_invariants()`: those of `plan_run` and of `planned_arena_stats`; strangers are
+/// Invariants, checked by `check_invariants()`: those of `step_run` and of `planned_arena_stats`; strangers are
 /// sorted, and no two of them and of the current plan's live slots overlap; all lie in committed memory.
 ///
 /// One thread at a time.
@@ -40,7 +40,7 @@ class planned_core {
   ~planned_core();
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align) {
-    if (plan_run::slot* const next = current_->next_at_sight(bytes, align)) [[likely]]
+    if (step_run::slot* const next = current_->next_at_sight(bytes, align)) [[likely]]
       return current_->take(*next, bytes, now_);
     return allocate_slow(bytes, align);
   }
@@ -65,13 +65,13 @@ class planned_core {
   void check_invariants() const noexcept;
 
  private:
-  using request_time = plan_run::request_time;
+  using request_time = step_run::request_time;
 
   /// A plan that is kept, and what is known of its use.
   struct kept_plan {
     explicit kept_plan(step_plan plan) : run{std::move(plan)}, hash{run.plan().hash()} {}
 
-    plan_run run;
+    step_run run;
     std::uint64_t hash;
     std::size_t misses = 0;       // since it was made
     std::uint64_t used_last = 0;  // the number of the step
@@ -121,7 +121,7 @@ class planned_core {
   void add_slots();
   [[nodiscard]] std::size_t used_bytes_end() const noexcept;
 
-  plan_run* current_;     // what `plan_` runs by; `nothing_` where there is no plan
+  step_run* current_;     // what `plan_` runs by; `nothing_` where there is no plan
   request_time now_ = 1;  // the number of the next request, of all steps
 
   planned_region& region_;
@@ -143,7 +143,7 @@ class planned_core {
   std::uint64_t next_planning_ = 0;  // no step before this number is planned
   std::uint64_t steps_ = 0, planned_steps_ = 0, fallback_allocations_ = 0, outside_allocations_ = 0;
   std::uint64_t misses_ = 0, plans_made_ = 0;
-  plan_run nothing_{step_plan{}};
+  step_run nothing_{step_plan{}};
 };
 
 }  // namespace tidemark::detail

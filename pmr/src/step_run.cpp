@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/detail/plan_run.hpp>
+#include <tidemark/detail/step_run.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace tidemark::detail {
 
-plan_run::plan_run(step_plan plan) : plan_{std::move(plan)} {
+step_run::step_run(step_plan plan) : plan_{std::move(plan)} {
   slots_.resize(plan_.requests);
   offsets_.resize(plan_.requests);
   request_of_.resize(plan_.requests);
@@ -29,7 +29,7 @@ plan_run::plan_run(step_plan plan) : plan_{std::move(plan)} {
   serve_fast(false);
 }
 
-void plan_run::add_slot(planned_block const& block) {
+void step_run::add_slot(planned_block const& block) {
   const auto request = static_cast<std::uint32_t>(block.request);
   planned_[request] = {.bytes = block.life.size, .align = std::max(plan_.alignment, block.life.alignment)};
   alignment_ = std::max(alignment_, planned_[request].align);
@@ -55,7 +55,7 @@ void plan_run::add_slot(planned_block const& block) {
 // The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes that has
 // one holder is an entry of `top`; a slot cuts what it covers out of the entries, so that there are O(slots) of
 // them in all.
-void plan_run::find_unders() {
+void step_run::find_unders() {
   struct holder {
     std::size_t end;
     std::uint32_t slot;
@@ -95,7 +95,7 @@ void plan_run::find_unders() {
 }
 
 // At one time the block that came last goes first, as local variables do, until a run shows otherwise.
-void plan_run::order_returns() {
+void step_run::order_returns() {
   const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
   upper_.resize(slots_.size());
   for (planned_block const& block : plan_.blocks) {
@@ -119,7 +119,7 @@ void plan_run::order_returns() {
   returns_.push_back(last);
 }
 
-void plan_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
+void step_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
   host_accessible_ = host_accessible;
   const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
   if (base == base_ && base != 0) return;
@@ -136,7 +136,7 @@ void plan_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
   }
 }
 
-bool plan_run::adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t bytes,
+bool step_run::adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t bytes,
                      request_time now) noexcept {
   for (own_request const& own : own_) {
     for (std::uint32_t i : own.slots) {
@@ -152,19 +152,19 @@ bool plan_run::adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t 
   return false;
 }
 
-plan_run::own_request const* plan_run::own_at(std::size_t request) const noexcept {
+step_run::own_request const* step_run::own_at(std::size_t request) const noexcept {
   const auto found = std::ranges::lower_bound(own_, request, {}, &own_request::request);
   return found != own_.end() && found->request == request ? &*found : nullptr;
 }
 
-plan_run::slot const& plan_run::newest(std::size_t request) const noexcept {
+step_run::slot const& step_run::newest(std::size_t request) const noexcept {
   own_request const* const own = own_at(request);
   if (own == nullptr) return slots_[request];
   return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
 }
 
 // Of blocks that are given back at one time, the one that comes first takes the turn of the one whose turn it was.
-plan_run::slot* plan_run::give_out_of_turn(std::uintptr_t address) noexcept {
+step_run::slot* step_run::give_out_of_turn(std::uintptr_t address) noexcept {
   slot* const ended = live_at(address);
   if (ended == nullptr || is_own(ended->index)) return ended;
   const auto is_done = [&](std::uint32_t i) { return !slots_[i].live() && slots_[i].died >= begin_; };
@@ -179,13 +179,13 @@ plan_run::slot* plan_run::give_out_of_turn(std::uintptr_t address) noexcept {
 }
 
 template <class Visit>
-void plan_run::for_each_under(slot const& one, Visit visit) const {
+void step_run::for_each_under(slot const& one, Visit visit) const {
   for (std::uint32_t i : one.under) visit(i);
   for (std::uint32_t const* i = &more_under_[one.more_under]; slots_[*i].address != no_address; ++i)
     visit(*i);
 }
 
-bool plan_run::clear(std::uint32_t slot) {
+bool step_run::clear(std::uint32_t slot) {
   if (slots_[slot].live()) return false;
   if (is_own(slot)) return true;
   to_visit_.assign({slot});
@@ -208,7 +208,7 @@ bool plan_run::clear(std::uint32_t slot) {
   return true;
 }
 
-plan_run::slot* plan_run::clear_slot(std::size_t request) {
+step_run::slot* step_run::clear_slot(std::size_t request) {
   own_request const* const own = own_at(request);
   if (own == nullptr) return clear(static_cast<std::uint32_t>(request)) ? &slots_[request] : nullptr;
   for (std::uint32_t i : own->slots) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `plan_run`: a plan of a step, and which of its slots are taken. Owns its tables, and no memory that is handed
+/// `step_run`: a plan of a step, and which of its slots are taken. Owns its tables, and no memory that is handed
 /// out.
 #pragma once
 
@@ -38,7 +38,7 @@ namespace tidemark::detail {
 /// is one by `upper`.
 ///
 /// One thread at a time.
-class plan_run {
+class step_run {
  public:
   using request_time = std::uint64_t;
 
@@ -59,9 +59,9 @@ class plan_run {
   };
 
   /// @pre the plan is valid.
-  explicit plan_run(step_plan plan);
-  plan_run(plan_run const&) = delete;
-  plan_run& operator=(plan_run const&) = delete;
+  explicit step_run(step_plan plan);
+  step_run(step_run const&) = delete;
+  step_run& operator=(step_run const&) = delete;
 
   // ---- the fast path -----------------------------------------------------------------------------------------
 
