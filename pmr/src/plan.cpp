@@ -3,6 +3,7 @@
 
 #include "plan_orders.hpp"
 #include "plan_problem.hpp"
+#include "plan_rounds.hpp"
 #include "plan_run.hpp"
 
 namespace tidemark {
@@ -16,6 +17,7 @@ plan plan_of(problem const& asked, std::span<Block const> blocks, plan_options c
   place_by_size(run);
   if (!run.over()) place_in_orders(run);
   if (!run.over()) place_lowest_first(run);
+  if (!run.over()) climb_and_search(run, options.exact);
   plan made = run.finish(blocks.size());
   // Blocks that are in conflict with none are no pieces.
   for (std::size_t i = 0; i < blocks.size(); ++i) {
