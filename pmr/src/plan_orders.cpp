@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_orders.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "plan_space.hpp"
+
+namespace tidemark::detail::planning {
+namespace {
+
+enum class gap_choice : std::uint8_t { lowest, smallest };
+
+/// The lowest offset of the gap that is chosen.
+granules choose_gap(std::vector<range_reader>& readers, piece const& wanting, gap_choice choice) {
+  granules chosen = nowhere;
+  granules smallest = nowhere;
+  each_gap(readers, [&](granules begin, granules end) {
+    const granules offset = aligned_up(begin, wanting.align);
+    if (offset > end || end - offset < wanting.size) return false;
+    if (chosen == nowhere || end - begin < smallest) {
+      chosen = offset;
+      smallest = end - begin;
+    }
+    return choice == gap_choice::lowest || smallest == wanting.size;
+  });
+  return chosen;
+}
+
+/// Numbers of the pieces that are not fixed, in falling `key`, and those that are equal by their number.
+template <class Key>
+std::vector<std::uint32_t> order_by(problem const& asked, Key key) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < asked.pieces.size(); ++i) {
+    if (asked.pieces[i].fixed == nowhere) order.push_back(i);
+  }
+  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    const auto one = std::invoke(key, asked.pieces[a]);
+    const auto other = std::invoke(key, asked.pieces[b]);
+    return one != other ? one > other : a < b;
+  });
+  return order;
+}
+
+double area(piece const& each) { return each.span * static_cast<double>(each.size); }
+std::int64_t birth(piece const& each) { return -static_cast<std::int64_t>(each.first_section); }
+
+/// A layout that grows by a piece at a time. The fixed pieces lie where they must from the start.
+template <class Space>
+class growing_layout {
+ public:
+  explicit growing_layout(search_run& run)
+      : run_{&run}, asked_{&run.asked()}, space_{*asked_}, offsets_(asked_->pieces.size(), 0) {}
+
+  void restart() {
+    space_.clear();
+    height_ = 0;
+    for (std::uint32_t i = 0; i < asked_->pieces.size(); ++i) {
+      if (asked_->pieces[i].fixed != nowhere) note(i, asked_->pieces[i].fixed);
+    }
+  }
+
+  /// Offers the layout of that order. @return false if the search was cut off.
+  bool place(std::span<std::uint32_t const> order, gap_choice choice) {
+    restart();
+    for (std::uint32_t i : order) {
+      space_.read(i, readers_);
+      note(i, choose_gap(readers_, asked_->pieces[i], choice));
+      if (!run_->count()) return false;
+      if (height_ >= run_->best().height) return true;
+    }
+    run_->offer(offsets_, height_);
+    return true;
+  }
+
+  /// Offers the layout in which the piece of `order` is next that can lie lowest above the floor of what is
+  /// placed, and of equals the first. @return false if the search was cut off.
+  bool place_lowest(std::span<std::uint32_t const> order) {
+    restart();
+    // An offset only grows while others are placed, so that a piece's turn comes no earlier than it is noted.
+    using turn = std::pair<granules, std::uint32_t>;
+    std::priority_queue<turn, std::vector<turn>, std::greater<>> turns;
+    for (std::uint32_t at = 0; at < order.size(); ++at) turns.emplace(lowest_above_floor(order[at]), at);
+    while (!turns.empty()) {
+      const auto [noted, at] = turns.top();
+      const std::uint32_t i = order[at];
+      const granules offset = lowest_above_floor(i);
+      turns.pop();
+      if (offset > noted) {
+        turns.emplace(offset, at);
+        continue;
+      }
+      offsets_[i] = offset;
+      space_.raise(i, offset + asked_->pieces[i].size);
+      height_ = std::max(height_, offset + asked_->pieces[i].size);
+      if (!run_->count()) return false;
+      if (height_ >= run_->best().height) return true;
+    }
+    run_->offer(offsets_, height_);
+    return true;
+  }
+
+ private:
+  void note(std::uint32_t i, granules offset) {
+    offsets_[i] = offset;
+    space_.take(i, offset);
+    height_ = std::max(height_, offset + asked_->pieces[i].size);
+  }
+
+  /// Only the fixed pieces are noted as taken in that order.
+  granules lowest_above_floor(std::uint32_t i) {
+    piece const& each = asked_->pieces[i];
+    granules floor = aligned_up(space_.floor(i), each.align);
+    space_.read(i, readers_);
+    each_gap(readers_, [&](granules begin, granules end) {
+      const granules offset = aligned_up(std::max(begin, floor), each.align);
+      if (offset > end || end - offset < each.size) return false;
+      floor = offset;
+      return true;
+    });
+    return floor;
+  }
+
+  search_run* run_;
+  problem const* asked_;
+  Space space_;
+  std::vector<granules> offsets_;
+  granules height_ = 0;
+  std::vector<range_reader> readers_;
+};
+
+bool all_of_one_size(problem const& asked) {
+  return std::ranges::all_of(asked.pieces, [&](piece const& each) {
+    return each.size == asked.pieces.front().size && each.align == 1 && each.fixed == nowhere;
+  });
+}
+
+template <class Space>
+void place_by_size_in(search_run& run) {
+  growing_layout<Space> layout{run};
+  problem const& asked = run.asked();
+  // Where all have one size any order is by size, and by birth no moment needs more than what is live then.
+  const auto order = all_of_one_size(asked) ? order_by(asked, birth) : order_by(asked, &piece::size);
+  (void)layout.place(order, gap_choice::lowest);
+}
+
+template <class Space>
+void place_in_orders_in(search_run& run) {
+  growing_layout<Space> layout{run};
+  problem const& asked = run.asked();
+  const auto by_size = [](piece const& each) { return std::tuple{each.size, birth(each)}; };
+  const auto by_size_and_span = [](piece const& each) { return std::tuple{each.size, each.span}; };
+  const std::array orders{order_by(asked, area), order_by(asked, by_size), order_by(asked, &piece::span),
+                          order_by(asked, by_size_and_span), order_by(asked, birth)};
+  for (gap_choice choice : {gap_choice::lowest, gap_choice::smallest}) {
+    for (auto const& order : orders) {
+      if (run.over() || !layout.place(order, choice)) return;
+    }
+  }
+}
+
+template <class Space>
+void place_lowest_first_in(search_run& run) {
+  growing_layout<Space> layout{run};
+  problem const& asked = run.asked();
+  const auto load = [](piece const& each) { return static_cast<double>(each.load); };
+  const auto size = [](piece const& each) { return static_cast<double>(each.size); };
+  const std::array orders{
+      order_by(asked, [&](piece const& each) { return std::tuple{load(each), each.span, area(each)}; }),
+      order_by(asked, [&](piece const& each) { return std::tuple{load(each), area(each), each.span}; }),
+      order_by(asked, [&](piece const& each) { return std::tuple{each.span, load(each), area(each)}; }),
+      order_by(asked, [&](piece const& each) { return std::tuple{area(each), load(each), each.span}; }),
+      order_by(asked, [&](piece const& each) { return std::tuple{size(each), load(each), each.span}; })};
+  for (auto const& order : orders) {
+    if (run.over() || !layout.place_lowest(order)) return;
+  }
+}
+
+}  // namespace
+
+void place_by_size(search_run& run) {
+  run.enter("size");
+  run.asked().graph ? place_by_size_in<graph_space>(run) : place_by_size_in<section_space>(run);
+  run.obey_limits();
+}
+
+void place_in_orders(search_run& run) {
+  run.enter("orders");
+  run.asked().graph ? place_in_orders_in<graph_space>(run) : place_in_orders_in<section_space>(run);
+}
+
+void place_lowest_first(search_run& run) {
+  run.enter("lowest");
+  run.asked().graph ? place_lowest_first_in<graph_space>(run) : place_lowest_first_in<section_space>(run);
+}
+
+}  // namespace tidemark::detail::planning
