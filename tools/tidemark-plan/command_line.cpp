@@ -81,10 +81,9 @@ void check_together(command_line const& asked, CLI::Option const& step) {
 std::optional<command_line> read_command_line(int count, char const* const* arguments) {
   command_line asked;
   asked.options.alignment = 1;
-  asked.options.exact = true;
   CLI::App app{description, "tidemark-plan"};
   app.footer(closing);
-  app.add_option("FILE", asked.file, "the lifetimes");
+  app.add_option("FILE", asked.file, "the lifetimes")->type_name(".csv");
   app.add_option("--from-trace", asked.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
   app.add_option("--steps", asked.steps, "its steps")->type_name("STEPS");
   CLI::Option* const step = add_number(app, "--step", asked.step, "which of them, counted from 0");
@@ -112,8 +111,8 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
                                            "searches until the plan fits into so many bytes");
   capacity->type_name("BYTES");
   add_number(app, "--seed", seed, "of the random choices of the search (default: 0)")->type_name("N");
-  app.add_flag("--exact,!--no-exact", asked.options.exact,
-               "whether an exact search follows the quick ones (default: it does)");
+  bool leaves_out_exact = false;
+  app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search that follows the quick ones");
   app.add_flag("--progress", asked.shows_progress,
                "tells on standard error how far the search is, also where that is no terminal");
   try {
@@ -128,6 +127,7 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   } catch (CLI::ParseError const& error) {
     throw std::runtime_error(std::string{error.what()} + "; see --help");
   }
+  asked.options.exact = !leaves_out_exact;
   asked.options.seed = seed;
   if (node_limit->count() != 0) asked.options.node_limit = nodes;
   const bool is_limited = capacity->count() == 0 && node_limit->count() == 0;

@@ -44,7 +44,8 @@ std::filesystem::path folder_of(std::filesystem::path const& path) {
 }
 
 bool is_special(std::filesystem::path const& path) {
-  const std::filesystem::file_status there = std::filesystem::status(path);
+  std::error_code none;  // what cannot be looked at will not be opened either
+  const std::filesystem::file_status there = std::filesystem::status(path, none);
   return exists(there) && !is_regular_file(there);
 }
 
@@ -53,10 +54,10 @@ bool is_special(std::filesystem::path const& path) {
 void pending_file::require_writable(std::string const& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) fail(path, EISDIR);
+  if (path.empty() || path.ends_with('/')) fail(path, ENOENT);
+  if (is_special(path)) return;
   const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
   if (error) fail(path, error.value());
-  if (path.empty() || path.ends_with('/')) fail(path, ENOENT);
-  if (is_special(target)) return;
   if (::access(folder_of(target).c_str(), W_OK | X_OK) != 0) fail(path, errno);
 }
 

@@ -16,13 +16,13 @@ namespace {
 
 // Where the plot lies in the picture.
 constexpr double width = 1200, height = 720, left = 96, right = 1090, top = 84, bottom = 640;
-constexpr double heights_max = 1e6;            // units up the address axis: a pixel has hundreds
+constexpr double heights_max = 1 << 24;        // units up the address axis: what a float still tells apart
 constexpr std::size_t outlined_blocks = 4000;  // at most: of more, outlines would be all there is to see
 constexpr std::size_t colours = 6;
 
 // The colours of blocks go with light and dark; those of what is written do not.
 constexpr std::string_view style = R"(<style>
-svg { --paper: #ffffff; --ink: #1f2328; --line: #8a929b; }
+svg { background: var(--paper); --paper: #ffffff; --ink: #1f2328; --line: #8a929b; }
 @media screen and (prefers-color-scheme: dark) { svg { --paper: #14171a; --ink: #e3e6ea; --line: #7d8590; } }
 .paper { fill: var(--paper); }
 text { fill: var(--ink); font: 13px system-ui, sans-serif; }
