@@ -135,7 +135,7 @@ void print(question const& given, plan const& made, std::chrono::nanoseconds ela
               made.optimal ? "and no plan is lower" : "and there may be a lower plan");
   std::printf("time    %s\n", duration_text(elapsed).c_str());
   for (plan_stage const& stage : made.stages) {
-    std::printf("        %-24s %10s  %20s B  %14s blocks placed\n", stage.name,
+    std::printf("        %-12s %9s  %18s B  %13s blocks placed\n", stage.name,
                 duration_text(stage.elapsed).c_str(), number_text(stage.height).c_str(),
                 number_text(stage.nodes).c_str());
   }
