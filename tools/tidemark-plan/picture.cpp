@@ -29,7 +29,7 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 #name { font-size: 20px; }
 .axes { fill: none; stroke: var(--line); }
 #bound { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 8 4; }
-.outlined { stroke: var(--paper); stroke-width: .6; vector-effect: non-scaling-stroke; }
+.outlined { stroke: var(--ink); stroke-opacity: .45; stroke-width: .5; }
 .outlined rect { vector-effect: non-scaling-stroke; }
 .c0 { fill: #5b8ec4; } .c1 { fill: #d1963a; } .c2 { fill: #62a35d; }
 .c3 { fill: #ab7dbd; } .c4 { fill: #4ca6a6; } .c5 { fill: #cc7070; }
