@@ -155,7 +155,7 @@ def what_is_no_number_is_told_of():
         for field in ("x", "-1", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "1_000", '"1"', "inf"):
             expect_refusal(ALL_COLUMNS + "0,0,2,10,1,\n" + text.format(field) + "\n", 3,
                            f"{name} is '{field}', not a whole number")
-        for field in (2**64, 10**20):
+        for field in (2**64, 10**20, "0" * 20 + "1"):
             expect_refusal(ALL_COLUMNS + text.format(field) + "\n", 2, f"{name} is '{field}', more than 2^64 - 1")
         expect_refusal(ALL_COLUMNS + text.format("9" * 90000), 2, f"{name} is '{'9' * 40}...', more than 2^64 - 1")
     for name, text in (("lower", "0,,2,10"), ("upper", "0,0,,10"), ("size", "0,0,2,")):
@@ -569,6 +569,13 @@ def what_cannot_be_written_is_told_of_and_leaves_nothing():
                              capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
            (2, "", f"tidemark-plan: {folder}/out.csv: File too large\n"))
+    expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+    expect("the file of before", (folder / "out.csv").read_text(), "before")
+    # A picture that cannot be written keeps the rows, which could be, from appearing.
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$0" "$@"', PROGRAM, write(SMALL), "--out", folder / "out.csv",
+                              "--picture", folder / "out.svg"], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
+           (2, "", f"tidemark-plan: {folder}/out.svg: File too large\n"))
     expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
     expect("the file of before", (folder / "out.csv").read_text(), "before")
     with open("/dev/full", "w") as full:
