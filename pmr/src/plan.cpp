@@ -7,6 +7,7 @@
 
 #include "plan_orders.hpp"
 #include "plan_problem.hpp"
+#include "plan_rounds.hpp"
 #include "plan_run.hpp"
 
 namespace tidemark {
@@ -37,6 +38,7 @@ plan plan_of(problem const& asked, std::span<Block const> blocks, plan_options c
   place_by_size(run);
   if (!run.over()) place_in_orders(run);
   if (!run.over()) place_lowest_first(run);
+  if (!run.over()) climb_and_search(run, options.exact);
   plan made = run.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;

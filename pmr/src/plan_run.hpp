@@ -30,6 +30,8 @@ class search_run {
   [[nodiscard]] problem const& asked() const noexcept { return *asked_; }
   [[nodiscard]] layout const& best() const noexcept { return best_; }
   [[nodiscard]] granules proven() const noexcept { return proven_; }
+  /// A layout of that height is good enough.
+  [[nodiscard]] granules wanted() const noexcept { return wanted_; }
   [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_->seed; }
 
@@ -63,7 +65,7 @@ class search_run {
   plan_options const* options_;
   layout best_;
   granules proven_;
-  granules wanted_;  // a layout of that height is good enough
+  granules wanted_;  // >= proven_
   bool limited_ = false;
   bool cut_ = false;
   std::uint64_t nodes_ = 0;

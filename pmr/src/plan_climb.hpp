@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stage of make_plan that changes an order at random, and keeps what is no worse.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "plan_run.hpp"
+
+namespace tidemark::detail::planning {
+
+/// A hill climb over orders of the pieces.
+///
+/// Of an order a layout is made from below: placed next is the first piece of the order that can lie below
+/// `min(offset[j] + size[j])` over all that are left, where `offset[j]` is the lowest offset above what is placed
+/// that j can have. So nothing is left under which a piece would still fit. A step moves a piece that holds up
+/// the top, through those that lie on each other.
+///
+/// Memory is linear. A layout takes O(n^2) steps.
+class hill_climb {
+ public:
+  /// Fixed pieces lie where they must, and the others around them.
+  explicit hill_climb(search_run& run);
+
+  /// Goes on until so many nodes were placed, or the run is over. The first call tries `orders` first.
+  void climb(std::span<std::vector<std::uint32_t> const> orders, std::uint64_t nodes);
+
+ private:
+  struct open_piece {
+    granules offset = 0;
+    std::uint32_t number = 0;
+  };
+
+  bool lay_out(granules height_max);
+  [[nodiscard]] bool in_conflict(std::uint32_t i, std::uint32_t j) const;
+  void raise(std::uint32_t placed);
+  [[nodiscard]] granules around_fixed(std::uint32_t i, granules offset) const;
+  void find_supports();
+  void change_order();
+  std::size_t random_below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+
+  search_run* run_;
+  problem const* asked_;
+  std::mt19937_64 random_;
+  std::vector<std::uint32_t> fixed_;  // those that are fixed, by their offset
+  std::vector<std::uint32_t> order_;  // of the layout it is at
+  std::vector<std::uint32_t> tried_;  // the one that is tried
+  granules height_ = nowhere;         // of the layout it is at
+  std::vector<granules> offsets_;     // of that layout
+  std::vector<granules> tried_offsets_;
+  granules tried_height_ = 0;
+  std::vector<open_piece> left_;         // what is left to place, in order
+  std::vector<std::uint32_t> supports_;  // the pieces that hold up the top, and those that hold up them
+  std::vector<bool> supporting_;
+};
+
+}  // namespace tidemark::detail::planning
