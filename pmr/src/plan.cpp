@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/plan.hpp>
 
+#include <algorithm>
+
+#include <tidemark/detail/align.hpp>
+
 #include "plan_orders.hpp"
 #include "plan_problem.hpp"
 #include "plan_rounds.hpp"
@@ -11,6 +15,23 @@ namespace {
 
 using namespace detail::planning;  // NOLINT(google-build-using-namespace)
 
+bool is_no_piece(lifetime const& block) { return block.size == 0 || block.lower == block.upper; }
+bool is_no_piece(plan_block const& block) { return block.size == 0; }
+
+/// Blocks that are in conflict with none were not placed: they lie where they are fixed, or at 0. The memory
+/// has to hold them all the same.
+template <class Block>
+void place_the_others(plan& made, std::span<Block const> blocks, std::size_t alignment) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (!is_no_piece(blocks[i])) continue;
+    made.offsets[i] = blocks[i].offset.value_or(0);
+    made.lower_bound =
+        std::max(made.lower_bound, detail::align_up(made.offsets[i] + blocks[i].size, alignment));
+  }
+  made.height = std::max(made.height, made.lower_bound);
+  made.optimal = made.optimal || made.height == made.lower_bound;
+}
+
 template <class Block>
 plan plan_of(problem const& asked, std::span<Block const> blocks, plan_options const& options) {
   search_run run{asked, options};
@@ -19,10 +40,7 @@ plan plan_of(problem const& asked, std::span<Block const> blocks, plan_options c
   if (!run.over()) place_lowest_first(run);
   if (!run.over()) climb_and_search(run, options.exact);
   plan made = run.finish(blocks.size());
-  // Blocks that are in conflict with none are no pieces.
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].offset) made.offsets[i] = *blocks[i].offset;
-  }
+  place_the_others(made, blocks, options.alignment);
   return made;
 }
 

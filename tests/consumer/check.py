@@ -31,6 +31,10 @@ if how == "installed":
         sys.exit(f"compiled module interfaces were installed: {compiled}")
     if "tidemark-report" not in run(work / "prefix/bin/tidemark-report", "--help"):
         sys.exit("tidemark-report was not installed as a program that runs")
+    # Where there is what it is made with.
+    if (pathlib.Path(build_dir) / "tools/tidemark-plan/tidemark-plan").exists():
+        if "tidemark-plan" not in run(work / "prefix/bin/tidemark-plan", "--help"):
+            sys.exit("tidemark-plan was not installed as a program that runs")
     # The prefix is moved, so that a path of the build machine in the package would be found out.
     (work / "prefix").rename(work / "moved")
     place = f"-DCMAKE_PREFIX_PATH={work / 'moved'}"

@@ -46,7 +46,8 @@ class recorded_steps : public testing::Test {
   }
 
   trace_files files_;
-  recorded_trace trace_{.events = std::vector<tools::trace_event>(events, {true, 0, 0, 0}), .left = {}};
+  recorded_trace trace_{
+      .events = std::vector<tools::trace_event>(events, {true, 0, 0, 0}), .left = {}, .ids = {}};
 };
 
 TEST_F(recorded_steps, every_good_file_is_read) {

@@ -2,92 +2,18 @@
 #include "recorded_trace.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
+
+#include "table.hpp"
 
 namespace tidemark::tools {
 namespace {
 
 constexpr std::size_t number_max = std::numeric_limits<std::uint64_t>::max();
-
-/// Text of a file, safe to be printed in a message: as tidemark-report prints it, but that each byte of a
-/// character beyond ASCII is a question mark.
-std::string printable(std::string_view text) {
-  constexpr std::size_t length_max = 40;
-  std::string safe{text.substr(0, length_max)};
-  for (char& c : safe) c = c >= 0x20 && c < 0x7F ? c : '?';
-  return text.size() <= length_max ? safe : safe + "...";
-}
-
-/// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.
-class table {
- public:
-  table(std::string const& path, std::string_view header) : path_{path}, file_{path, std::ios::binary} {
-    if (!file_) fail_to_read();
-    if (!next_line()) fail("the file is empty; it should begin with " + std::string{header});
-    if (text_ != header) fail("the header is '" + printable(text_) + "', not " + std::string{header});
-  }
-
-  /// The fields of the next row, good until the one after it is read. @return false at the end.
-  template <std::size_t columns>
-  bool next_row(std::string_view (&fields)[columns]) {
-    if (!next_line()) return false;
-    if (text_.empty()) fail("the row is empty");
-    const auto fields_there = static_cast<std::size_t>(std::ranges::count(text_, ',')) + 1;
-    if (fields_there != columns) {
-      fail("the row has " + std::to_string(fields_there) + " fields, not " + std::to_string(columns));
-    }
-    std::string_view rest = text_;
-    for (std::string_view& field : fields) {
-      field = rest.substr(0, rest.find(','));
-      rest.remove_prefix(std::min(rest.size(), field.size() + 1));
-    }
-    return true;
-  }
-
-  [[noreturn]] void fail(std::string const& reason) const {
-    throw std::runtime_error(path_ + ":" + std::to_string(line_) + ": " + reason);
-  }
-
-  [[nodiscard]] std::size_t number(char const* what, std::string_view text) const {
-    constexpr std::size_t digits_max = 20;
-    const auto say = [&](char const* reason) {
-      fail(std::string{what} + " is '" + printable(text) + "', " + reason);
-    };
-    if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos)
-      say("not a whole number");
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.size() > digits_max || error != std::errc{}) say("more than 2^64 - 1");
-    return value;
-  }
-
- private:
-  bool next_line() {
-    ++line_;
-    errno = 0;
-    const bool found{std::getline(file_, text_)};
-    if (file_.bad()) fail_to_read();
-    if (found && !file_.eof() && text_.ends_with('\r')) text_.pop_back();  // the line end is CRLF
-    return found;
-  }
-
-  [[noreturn]] void fail_to_read() const {
-    throw std::runtime_error(path_ + ": " + std::generic_category().message(errno != 0 ? errno : EIO));
-  }
-
-  std::string const& path_;
-  std::ifstream file_;
-  std::size_t line_ = 0;
-  std::string text_;  // of the line
-};
 
 /// What docs/traces.md says a trace is. tests/trace/readers.py compares it with tidemark-report.
 class reader {
@@ -129,6 +55,7 @@ class reader {
            std::to_string(found->second.allocated_by));
     }
     if (bytes > number_max - live_bytes_) fail("more than 2^64 - 1 bytes are live");
+    trace_.ids.push_back(id);
     live_bytes_ += bytes;
     trace_.peak_live_bytes = std::max(trace_.peak_live_bytes, live_bytes_);
     return {true, by, trace_.blocks++, bytes};

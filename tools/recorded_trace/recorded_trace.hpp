@@ -28,6 +28,7 @@ struct recorded_trace {
   std::size_t threads = 0;          ///< that appear in it
   std::size_t peak_live_bytes = 0;  ///< most that were asked for at once
   std::vector<trace_event> left;    ///< frees of the blocks that are live at its end
+  std::vector<std::size_t> ids;     ///< of the blocks in the file, by their number
 };
 
 /// Reads the CSV form of a trace, as docs/traces.md describes it.

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at a plan without knowing how it was made: it goes through time once, with the bytes that are taken,
+// in O(n log n). Where lifetimes do not say which blocks are in conflict, it looks at each conflict.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <tidemark/lifetime.hpp>
+#include <tidemark/plan.hpp>
+
+namespace tidemark::test {
+
+namespace plan_checker_detail {
+
+inline std::string text_of(std::size_t number, lifetime const& block, std::size_t offset) {
+  return "block " + std::to_string(number) + " (" + std::to_string(block.size) + " bytes at " +
+         std::to_string(offset) + ", live in [" + std::to_string(block.lower) + ", " +
+         std::to_string(block.upper) + "))";
+}
+
+inline std::string text_of(std::size_t number, plan_block const& block, std::size_t offset) {
+  return "block " + std::to_string(number) + " (" + std::to_string(block.size) + " bytes at " +
+         std::to_string(offset) + ")";
+}
+
+/// What can be said of each block by itself, and of the height.
+template <class Block>
+std::string fault_of_each(plan const& made, std::span<Block const> blocks, std::size_t alignment) {
+  if (made.offsets.size() != blocks.size()) {
+    return std::to_string(made.offsets.size()) + " offsets for " + std::to_string(blocks.size()) + " blocks";
+  }
+  std::size_t end = 0, fixed_end = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    Block const& block = blocks[i];
+    const std::size_t offset = made.offsets[i];
+    const std::size_t least = std::max(alignment, block.alignment);  // both are powers of two
+    if (block.offset && offset != *block.offset) {
+      return text_of(i, block, offset) + " is to be at " + std::to_string(*block.offset);
+    }
+    if (offset % least != 0) return text_of(i, block, offset) + " is not aligned to " + std::to_string(least);
+    if (offset + block.size < offset) return text_of(i, block, offset) + " ends above all bytes there are";
+    end = std::max(end, offset + block.size);
+    if (block.offset) fixed_end = std::max(fixed_end, offset + block.size);
+  }
+  const std::size_t height = (end + alignment - 1) / alignment * alignment;
+  if (made.height != height) {
+    return "the height is " + std::to_string(made.height) + ", and the highest end " + std::to_string(end);
+  }
+  if (made.lower_bound < fixed_end) {
+    return "the lower bound is " + std::to_string(made.lower_bound) + ", and a fixed block ends at " +
+           std::to_string(fixed_end);
+  }
+  if (made.lower_bound % alignment != 0) {
+    return "the lower bound, " + std::to_string(made.lower_bound) + ", is not rounded up to " +
+           std::to_string(alignment);
+  }
+  if (made.height < made.lower_bound) {
+    return "the height is " + std::to_string(made.height) + ", below the lower bound, " +
+           std::to_string(made.lower_bound);
+  }
+  if (made.height == made.lower_bound && !made.optimal) {
+    return "the height is the lower bound, and the plan is not called optimal";
+  }
+  return {};
+}
+
+}  // namespace plan_checker_detail
+
+/// What is wrong in a plan, in words that name its blocks by number; empty if nothing is. A block of no bytes,
+/// or of no time, is in no other's way.
+/// @param alignment that was asked for: plan_options::alignment.
+[[nodiscard]] inline std::string plan_fault(plan const& made, std::span<lifetime const> blocks,
+                                            std::size_t alignment) {
+  using namespace plan_checker_detail;
+  if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
+
+  std::vector<std::tuple<std::uint64_t, bool, std::size_t>> events;  // moment, whether it begins, block
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].lower >= blocks[i].upper || blocks[i].size == 0) continue;
+    events.emplace_back(blocks[i].lower, true, i);
+    events.emplace_back(blocks[i].upper, false, i);
+  }
+  std::ranges::sort(events);  // at one moment ends come first
+
+  std::map<std::size_t, std::size_t> live;  // blocks, by offset: none overlap, so that neighbours are enough
+  std::size_t bytes = 0, bytes_max = 0;
+  for (auto [moment, begins, i] : events) {
+    const std::size_t offset = made.offsets[i];
+    if (!begins) {
+      live.erase(offset);
+      bytes -= blocks[i].size;
+      continue;
+    }
+    const auto above = live.lower_bound(offset);
+    const auto collides = [&](auto neighbour) {
+      const std::size_t other = made.offsets[neighbour->second];
+      return offset < other + blocks[neighbour->second].size && other < offset + blocks[i].size;
+    };
+    for (auto neighbour : {above, above == live.begin() ? live.end() : std::prev(above)}) {
+      if (neighbour == live.end() || !collides(neighbour)) continue;
+      const std::size_t j = neighbour->second;
+      return text_of(j, blocks[j], made.offsets[j]) + " and " + text_of(i, blocks[i], offset) +
+             " share bytes";
+    }
+    live.emplace(offset, i);
+    bytes_max = std::max(bytes_max, bytes += blocks[i].size);
+  }
+  if (made.lower_bound < bytes_max) {
+    return "the lower bound is " + std::to_string(made.lower_bound) + ", and " + std::to_string(bytes_max) +
+           " bytes are live at once";
+  }
+  return {};
+}
+
+/// The same where conflicts are given. Of the lower bound it asks that the largest block is not above it.
+[[nodiscard]] inline std::string plan_fault(plan const& made, std::span<plan_block const> blocks,
+                                            std::span<conflict const> conflicts, std::size_t alignment) {
+  using namespace plan_checker_detail;
+  if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
+  for (auto [i, j] : conflicts) {
+    if (i >= blocks.size() || j >= blocks.size()) return "a conflict names a block that is not there";
+    const std::size_t first = made.offsets[i], second = made.offsets[j];
+    const bool have_bytes = blocks[i].size > 0 && blocks[j].size > 0;
+    if (i != j && have_bytes && first < second + blocks[j].size && second < first + blocks[i].size) {
+      return text_of(i, blocks[i], first) + " and " + text_of(j, blocks[j], second) + " share bytes";
+    }
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].size > made.lower_bound) {
+      return "the lower bound is " + std::to_string(made.lower_bound) + ", below " +
+             text_of(i, blocks[i], made.offsets[i]);
+    }
+  }
+  return {};
+}
+
+}  // namespace tidemark::test

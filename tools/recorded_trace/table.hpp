@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file `table`: a file of rows of comma-separated fields below a header, read row by row. For the readers
+/// of traces and plans; no part of the library.
+#pragma once
+
+#include <cstddef>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tidemark::tools {
+
+/// Text of a file, safe to be printed in a message: as tidemark-report prints it, but that each byte of a
+/// character beyond ASCII is a question mark.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t length_max = 40);
+
+/// The whole number that a text is: 1 to 20 decimal digits.
+/// @param reason is set if it is none: "not a whole number", "more than 2^64 - 1".
+[[nodiscard]] std::size_t whole_number(std::string_view text, char const*& reason);
+
+/// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.
+class table {
+ public:
+  /// @param header that the file must have; empty: any, which `header` then gives.
+  /// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason`, as all members do.
+  table(std::string const& path, std::string_view header);
+
+  /// The text of the line that was read last, without its end: the header, before any row was read.
+  [[nodiscard]] std::string const& line_text() const { return text_; }
+  /// Its number, from 1.
+  [[nodiscard]] std::size_t line() const { return line_; }
+  /// Its fields, good until the next line is read.
+  [[nodiscard]] std::vector<std::string_view> fields() const;
+
+  /// The fields of the next row, as many as there is room for, good until the one after it is read.
+  /// @return false at the end.
+  bool next_row(std::span<std::string_view> fields);
+
+  [[noreturn]] void fail(std::string const& reason) const;
+  /// The number in a field, which `what` names if it is none.
+  [[nodiscard]] std::size_t number(char const* what, std::string_view text) const;
+
+ private:
+  bool next_line();
+  [[noreturn]] void fail_to_read() const;
+
+  std::string path_;
+  std::ifstream file_;
+  std::size_t line_ = 0;
+  std::string text_;  // of the line
+};
+
+}  // namespace tidemark::tools

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.hpp"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "table.hpp"
+
+namespace tidemark::tools {
+namespace {
+
+constexpr std::chrono::nanoseconds usual_time_limit = std::chrono::seconds{1};
+
+constexpr char const* description =
+    "Places blocks whose lifetimes are known in as little memory as is found: reads\n"
+    "id,lower,upper,size[,alignment][,offset], or a step of a recorded trace.";
+
+constexpr char const* closing =
+    "A block is live from the moment `lower` until the moment `upper`, and two that are live at one moment\n"
+    "share no byte. A block whose row has an offset stays there. Rows and traces are described in "
+    "tidemark's\n"
+    "docs/traces.md.\n"
+    "In the picture time goes across and addresses go up. Each moment at which a block begins or ends is "
+    "one\n"
+    "step of the time axis, so that stretches in which nothing happens take no room; its labels are the\n"
+    "file's own numbers.\n"
+    "Exit status: 0 if a plan was made, and fits where --capacity is given; 1 if none was found that fits "
+    "(the\n"
+    "lowest one is written all the same); 2, with a sentence and nothing written, if the input, an option or "
+    "a\n"
+    "file to write is wrong.";
+
+CLI::Option* add_number(CLI::App& app, std::string const& name, std::size_t& value, std::string const& help) {
+  const auto read = [&value, name](std::string const& text) {
+    char const* reason = nullptr;
+    value = whole_number(text, reason);
+    if (reason != nullptr) throw CLI::ValidationError(name + " is '" + printable(text) + "', " + reason);
+  };
+  return app.add_option_function<std::string>(name, read, help);
+}
+
+std::chrono::nanoseconds duration(std::string const& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool begins_as_number = text.find_first_not_of("0123456789.") != 0;  // neither a sign nor inf or nan
+  if (!begins_as_number || error != std::errc{} || end != text.data() + text.size()) {
+    throw CLI::ValidationError("--time-limit is '" + printable(text) + "', no number of seconds");
+  }
+  const std::chrono::duration<double> wanted{seconds};
+  if (wanted >= no_time_limit) return no_time_limit;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(wanted);
+}
+
+/// What no single option knows.
+void check_together(command_line const& asked, CLI::Option const& step) {
+  const bool from_trace = !asked.trace.empty();
+  if (from_trace == !asked.file.empty()) {
+    throw CLI::ValidationError(from_trace ? "FILE.csv and --from-trace exclude each other"
+                                          : "FILE.csv or --from-trace is required");
+  }
+  if (from_trace && (asked.steps.empty() || step.count() == 0)) {
+    throw CLI::ValidationError("--from-trace needs --steps and --step");
+  }
+  if (!from_trace && (!asked.steps.empty() || step.count() != 0 || !asked.lifetimes.empty())) {
+    throw CLI::ValidationError("--steps, --step and --lifetimes need --from-trace");
+  }
+  if (!std::has_single_bit(asked.options.alignment)) {
+    throw CLI::ValidationError("--alignment is " + std::to_string(asked.options.alignment) +
+                               ", no power of two");
+  }
+}
+
+}  // namespace
+
+std::optional<command_line> read_command_line(int count, char const* const* arguments) {
+  command_line asked;
+  asked.options.alignment = 1;
+  CLI::App app{description, "tidemark-plan"};
+  app.footer(closing);
+  app.add_option("FILE", asked.file, "the lifetimes")->type_name(".csv");
+  app.add_option("--from-trace", asked.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
+  app.add_option("--steps", asked.steps, "its steps")->type_name("STEPS");
+  CLI::Option* const step = add_number(app, "--step", asked.step, "which of them, counted from 0");
+  step->type_name("K");
+  app.add_option("--lifetimes", asked.lifetimes, "writes the lifetimes of that step")->type_name("OUT.csv");
+  app.add_option("--out", asked.out, "writes the rows with a last column `offset`, or that column filled")
+      ->type_name("OUT.csv");
+  app.add_option("--picture", asked.picture, "draws the plan")->type_name("OUT.svg");
+  std::optional<std::chrono::nanoseconds> time_limit;
+  app.add_option_function<std::string>(
+         "--time-limit", [&](std::string const& text) { time_limit = duration(text); },
+         "ends the search; fractions are fine (default: 1; none with --capacity or --node-limit)")
+      ->type_name("SECONDS");
+  std::size_t nodes = 0, seed = 0;
+  CLI::Option* const node_limit =
+      add_number(app, "--node-limit", nodes,
+                 "ends the search when it has placed so many blocks: always with the same plan");
+  node_limit->type_name("N");
+  add_number(
+      app, "--alignment", asked.options.alignment,
+      "of every offset, beside that of its row (default: 1, as MiniMalloc reads such files; planned_arena\n"
+      "has 256)")
+      ->type_name("BYTES");
+  CLI::Option* const capacity = add_number(app, "--capacity", asked.options.capacity,
+                                           "searches until the plan fits into so many bytes");
+  capacity->type_name("BYTES");
+  add_number(app, "--seed", seed, "of the random choices of the search (default: 0)")->type_name("N");
+  bool leaves_out_exact = false;
+  app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search that follows the quick ones");
+  app.add_flag("--progress", asked.shows_progress,
+               "tells on standard error how far the search is, also where that is no terminal");
+  try {
+    app.parse(count, arguments);
+    check_together(asked, *step);
+    if (capacity->count() != 0 && asked.options.capacity == 0) {
+      throw CLI::ValidationError("--capacity is 0, which holds nothing");
+    }
+  } catch (CLI::CallForHelp const&) {
+    std::fputs(app.help().c_str(), stdout);
+    return std::nullopt;
+  } catch (CLI::ParseError const& error) {
+    throw std::runtime_error(std::string{error.what()} + "; see --help");
+  }
+  asked.options.exact = !leaves_out_exact;
+  asked.options.seed = seed;
+  if (node_limit->count() != 0) asked.options.node_limit = nodes;
+  const bool is_limited = capacity->count() == 0 && node_limit->count() == 0;
+  asked.options.time_limit = time_limit.value_or(is_limited ? usual_time_limit : no_time_limit);
+  return asked;
+}
+
+}  // namespace tidemark::tools

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file `command_line`: what tidemark-plan was asked for.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include <tidemark/plan_options.hpp>
+
+namespace tidemark::tools {
+
+/// What tidemark-plan was asked for.
+struct command_line {
+  std::string file;          ///< of lifetimes; empty: they are made from a trace
+  std::string trace, steps;  ///< files
+  std::size_t step = 0;      ///< of the trace
+
+  std::string out, lifetimes, picture;  ///< files to write; empty: none
+  bool shows_progress = false;          ///< also where no terminal is
+  plan_options options;
+};
+
+/// A search without a limit ends after that time. Durations of all time there is would overflow.
+inline constexpr std::chrono::hours no_time_limit{24 * 365 * 100};
+
+/// Reads the arguments of main. Nothing if `--help` was asked for, which it has printed.
+/// @throws std::runtime_error with a sentence if they are wrong.
+[[nodiscard]] std::optional<command_line> read_command_line(int count, char const* const* arguments);
+
+}  // namespace tidemark::tools

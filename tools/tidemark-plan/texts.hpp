@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file Numbers as tidemark-plan prints and draws them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tidemark::tools {
+
+/// 1,234,567
+[[nodiscard]] std::string number_text(std::uint64_t number);
+
+/// The largest unit that some bytes have one of.
+struct byte_unit {
+  char const* name;
+  double bytes;
+};
+[[nodiscard]] byte_unit unit_of(std::size_t bytes);
+
+/// 1,234,567 B (1.2 MiB)
+[[nodiscard]] std::string bytes_text(std::size_t bytes);
+
+/// 12.3 ms
+[[nodiscard]] std::string duration_text(std::chrono::nanoseconds time);
+
+/// A number with so many decimals.
+[[nodiscard]] std::string decimal_text(double number, int decimals);
+
+}  // namespace tidemark::tools
