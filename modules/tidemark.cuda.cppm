@@ -13,6 +13,7 @@ module;
 #include <tidemark/cuda/device_arena.hpp>
 #include <tidemark/cuda/device_cache.hpp>
 #include <tidemark/cuda/device_cache_options.hpp>
+#include <tidemark/cuda/device_planned_arena.hpp>
 #include <tidemark/cuda/device_pool.hpp>
 #include <tidemark/cuda/device_pool_options.hpp>
 #include <tidemark/cuda/driver.hpp>
@@ -30,6 +31,7 @@ export namespace tidemark {
 
 // Arenas
 using tidemark::device_arena;
+using tidemark::device_planned_arena;
 using tidemark::managed_arena;
 using tidemark::pinned_arena;
 

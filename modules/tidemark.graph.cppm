@@ -30,6 +30,7 @@ using tidemark::graph_arena_stats;
 using tidemark::graph_layout;
 using tidemark::rehearsal;
 using tidemark::rehearse;
+using tidemark::rehearse_plan;
 using tidemark::unique_block;
 
 // What programs allocate through that capture

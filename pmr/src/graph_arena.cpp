@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include <tidemark/capture_switch.hpp>
@@ -55,6 +56,19 @@ byte_range take(std::pmr::memory_resource* upstream, std::size_t bytes, std::siz
           size};
 }
 
+// What a plan needs in all. Its hash comes later.
+graph_layout planned_layout(step_plan const& plan, std::size_t tail_bytes, char const* name) {
+  plan.require_valid();
+  if (plan.alignment % granule_bytes != 0) {
+    throw std::invalid_argument{"graph_arena '" + std::string{name} +
+                                "': a plan whose blocks are aligned to " + std::to_string(plan.alignment) +
+                                " bytes, and not to 256"};
+  }
+  std::size_t align = plan.alignment;
+  for (planned_block const& block : plan.blocks) align = std::max(align, block.life.alignment);
+  return {.bytes = detail::add_saturating(plan.height, tail_bytes), .alignment = align};
+}
+
 }  // namespace
 
 graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
@@ -89,9 +103,43 @@ graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resourc
   expected_ = rehearsed;
 }
 
+graph_arena::graph_arena(step_plan const& rehearsed, std::size_t tail_bytes,
+                         std::pmr::memory_resource* upstream, graph_arena_options const& options)
+    : graph_arena{planned_layout(rehearsed, tail_bytes, completed(options).name), upstream, options} {
+  planned_ = std::make_unique<planned_part>(rehearsed);
+  planned_->run.lie_at(layout_.begin(), false);  // graph arenas tell tools nothing of blocks
+  begin_planned();
+  monotone_layout followed = layout_;
+  for (std::size_t i = 0; i < rehearsed.requests; ++i) {
+    const detail::step_run::slot& slot = planned_->run.slots()[i];
+    followed.note(slot.address, monotone_layout::block_bytes(planned_->run.planned(i).bytes));
+  }
+  expected_ = followed.layout();
+}
+
 graph_arena::~graph_arena() {
   if (known_to_ != nullptr) known_to_->forget(*this);
   if (upstream_ != nullptr) upstream_->deallocate(taken_.data(), taken_.size, upstream_align_);
+}
+
+void graph_arena::begin_planned() noexcept {
+  layout_.leave(planned_->run.plan().height, planned_->run.alignment());
+  planned_->run.begin(++planned_->now);
+}
+
+// A capture may ask for more, less or other than rehearsed: what fits at its turn, and where nothing lives, is as
+// planned. The others do not take the turn of those that come later.
+void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
+  detail::step_run& run = planned_->run;
+  const std::size_t turn = run.cursor();
+  if (!run.fits(turn, bytes, align)) return nullptr;
+  run.go_on_at(turn + 1);
+  detail::step_run::slot* const slot = run.clear_slot(turn);
+  if (slot == nullptr) return nullptr;
+  const std::size_t size = monotone_layout::block_bytes(bytes);
+  layout_.note(slot->address, size);
+  (void)run.hand_over(*slot, bytes, planned_->now);
+  return note_use(slot->address, size);
 }
 
 void graph_arena::make_room(std::size_t bytes, std::size_t align) {
@@ -129,6 +177,7 @@ void graph_arena::reset() {
                          used_blocks_};
   }
   layout_.reset();
+  if (planned_ != nullptr) begin_planned();
   peak_bytes_ = peak_blocks_ = 0;
   bad_deallocations_ = 0;
 }

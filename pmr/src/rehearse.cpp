@@ -2,6 +2,8 @@
 #include <tidemark/rehearse.hpp>
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 #include <tidemark/out_of_memory.hpp>
 
@@ -23,6 +25,15 @@ rehearsal::~rehearsal() {
     memory_->deallocate(reinterpret_cast<void*>(address), entry.bytes,
                         monotone_layout::block_alignment(entry.align));
   }
+}
+
+step_plan rehearsal::plan(plan_options const& options) {
+  if (options.alignment < monotone_layout::granule_bytes) {
+    throw std::invalid_argument{
+        "rehearsal: a graph arena's blocks are aligned to 256 bytes at least, not to " +
+        std::to_string(options.alignment)};
+  }
+  return record_.plan_it(options);
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
@@ -48,11 +59,13 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
     throw;
   }
   layout_ = next;
+  record_.came(block, {.born = now_++, .died = 0, .bytes = bytes, .align = block_align});
   return block;
 }
 
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
   if (block == nullptr || !blocks_.remove(kind, name, block, bytes, align)) return;
+  record_.goes(block, now_);
   if (memory_ != nullptr) memory_->deallocate(block, bytes, monotone_layout::block_alignment(align));
 }
 

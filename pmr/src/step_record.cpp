@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include <tidemark/detail/align.hpp>
@@ -68,15 +69,17 @@ bool step_record::overlaps_carried(std::size_t bytes, request_time born) noexcep
 }
 
 step_plan step_record::plan_it(plan_options const& options) {
-  std::ranges::sort(entries_, {}, &entry::born);
+  if (!complete_) throw std::bad_alloc{};
+  std::vector<entry> entries = entries_;  // those that a plan served are not in their places yet
+  std::ranges::sort(entries, {}, &entry::born);
   step_plan made;
-  made.requests = entries_.size();
+  made.requests = entries.size();
   made.alignment = options.alignment;
-  const request_time begin = entries_.front().born;
+  const request_time begin = entries.empty() ? 0 : entries.front().born;
   std::size_t own_end = 0, alignment_max = options.alignment;
   std::vector<lifetime> lives;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    entry const& e = entries_[i];
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entry const& e = entries[i];
     const std::size_t align = std::max(options.alignment, e.align);
     alignment_max = std::max(alignment_max, align);
     lifetime life{.lower = i, .upper = e.died - begin, .size = e.bytes, .alignment = align};

@@ -68,7 +68,7 @@ LAYERS = [
                        "cuda/async_resource.hpp",
                        "cuda/detail/uncaptured_memory.hpp",
                        "cuda/virtual_memory.hpp"]),
-    ("device resources", ["cuda/device_arena.hpp",
+    ("device resources", ["cuda/device_arena.hpp", "cuda/device_planned_arena.hpp",
                           "cuda/device_cache.hpp",
                           "cuda/device_cache_options.hpp",
                           "cuda/device_pool.hpp",

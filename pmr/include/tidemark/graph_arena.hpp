@@ -14,17 +14,20 @@
 
 #include <tidemark/byte_range.hpp>
 #include <tidemark/detail/monotone_layout.hpp>
+#include <tidemark/detail/step_run.hpp>
 #include <tidemark/graph_arena_options.hpp>
 #include <tidemark/graph_arena_stats.hpp>
 #include <tidemark/graph_layout.hpp>
 #include <tidemark/macros.hpp>
+#include <tidemark/step_plan.hpp>
 #include <tidemark/violation.hpp>
 
 namespace tidemark {
 
 class capture_switch;
 
-/// A bump arena over one range that never hands out an address twice.
+/// A bump arena over one range that never hands out an address twice; or, where a plan says so, only when all
+/// that lay there is dead.
 ///
 /// A graph that a device replays, such as a CUDA graph, has the addresses of its memory baked in: every
 /// replay reads and writes where the capture did. Ordinary allocators reuse a temporary's memory as soon as
@@ -37,6 +40,16 @@ class capture_switch;
 /// graph_arena memory{layout, &device};                 // exactly so much, of a cuda::device_resource
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
+/// **By a plan.** A capture on one stream does what it does in the order in which it was captured, and so does
+/// each replay. So a block may have the bytes of another that was given back before it was asked for. An arena
+/// made of a plan of the capture (`rehearse_plan`) lays its blocks so, most often in no more memory than is live
+/// at once. What the capture does otherwise than rehearsed lies behind the planned memory, one block after the
+/// other, as far as there is a tail for it. Captures of several streams that are not put in one order must not use
+/// such an arena.
+///
+/// ```cpp
+/// graph_arena memory{rehearse_plan(body), 1 * MiB, &device};   // and a tail of 1 MiB
+/// ```
 /// It makes no call to its upstream or to a device between its construction and its destruction, and never
 /// touches the range: an address that means nothing to the host will do. Blocks are multiples of 256 bytes,
 /// and so are their addresses.
@@ -47,8 +60,9 @@ class capture_switch;
 ///   bytes, and they end at or below the beginning of the next
 /// - `used_bytes == g * sum of granules`, `used_blocks == number of granules[i] != 0`
 ///
-/// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks. Host memory: 4 bytes
-/// for each 256 of the range, of which the system backs the pages that block beginnings fall into.
+/// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks; by a plan amortised. Host
+/// memory: 4 bytes for each 256 of the range, of which the system backs the pages that block beginnings fall into,
+/// and about 100 for each request of a plan.
 /// Thread-safety: one thread at a time.
 class graph_arena final : public std::pmr::memory_resource {
  public:
@@ -71,28 +85,31 @@ class graph_arena final : public std::pmr::memory_resource {
   graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 
+  /// An arena laid out by a plan of what was rehearsed, with `tail_bytes` bytes above it for what the capture does
+  /// otherwise. @throws as above; std::invalid_argument if the plan is not valid, or aligns to less than 256 bytes.
+  graph_arena(step_plan const& rehearsed, std::size_t tail_bytes, std::pmr::memory_resource* upstream,
+              graph_arena_options const& options = {});
+
   graph_arena(graph_arena const&) = delete;
   graph_arena& operator=(graph_arena const&) = delete;
   /// Gives the range back to its upstream, if it has one. Blocks in use are gone.
   ~graph_arena() override;
 
-  /// A block that no block before it shares a byte with.
+  /// A block that no block before it shares a byte with, but by a plan: then one that is dead may.
   /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
   /// @param align a power of two; blocks are aligned to 256 at least.
   /// @throws out_of_memory; std::invalid_argument if `align` is found not to be a power of two, which only
   /// level 2 looks at where it is below 256. Nothing has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
+    if (planned_ != nullptr) [[unlikely]] {
+      if (void* const block = take_planned(bytes, align)) return block;
+    }
     if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]] {
       make_room(bytes, align);
     }
     const std::uintptr_t block = layout_.place(bytes);
-    const std::size_t size = layout_.high_water_bytes() - (block - layout_.begin());
-    granules_[index_of(block)] = static_cast<granule_count>(size / default_alignment);
-    used_bytes_ += size;
-    if (used_bytes_ > peak_bytes_) peak_bytes_ = used_bytes_;
-    if (++used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
-    return reinterpret_cast<void*>(block);
+    return note_use(block, layout_.high_water_bytes() - (block - layout_.begin()));
   }
 
   /// Notes that a block is not in use any more. Its address is not given out again. What the arena does not
@@ -108,6 +125,8 @@ class graph_arena final : public std::pmr::memory_resource {
     used_bytes_ -= std::size_t{granules} * default_alignment;
     --used_blocks_;
     granules = 0;
+    if (planned_ != nullptr) [[unlikely]]
+      (void)planned_->run.give(address, planned_->now);
   }
 
   /// Starts anew: the next capture gets the first address again. Only where the graph that has the addresses
@@ -129,8 +148,10 @@ class graph_arena final : public std::pmr::memory_resource {
   /// What was allocated since the beginning.
   [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
   /// What was rehearsed, if the arena was made of that: `capture` throws `layout_mismatch` where `layout()`
-  /// differs.
+  /// differs. An arena by a plan tells it too, and has its tail for what differs: nothing is thrown.
   [[nodiscard]] std::optional<graph_layout> const& expected() const noexcept { return expected_; }
+  /// Whether it was made of a plan.
+  [[nodiscard]] bool is_planned() const noexcept { return planned_ != nullptr; }
 
   /// A snapshot in numbers. O(1).
   [[nodiscard]] graph_arena_stats stats() const noexcept;
@@ -163,6 +184,23 @@ class graph_arena final : public std::pmr::memory_resource {
                granules_[offset / default_alignment] &&
            granules_[offset / default_alignment] != 0;
   }
+  // A plan, and how many requests were made so far, beginnings of captures counted in.
+  struct planned_part {
+    explicit planned_part(step_plan const& plan) : run{plan} {}
+
+    detail::step_run run;
+    detail::step_run::request_time now = 1;
+  };
+  void* note_use(std::uintptr_t block, std::size_t size) noexcept {
+    granules_[index_of(block)] = static_cast<granule_count>(size / default_alignment);
+    used_bytes_ += size;
+    if (used_bytes_ > peak_bytes_) peak_bytes_ = used_bytes_;
+    if (++used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
+    return reinterpret_cast<void*>(block);
+  }
+  // A block by the plan; null if it has none for this request.
+  [[nodiscard]] void* take_planned(std::size_t bytes, std::size_t align);
+  void begin_planned() noexcept;
   // So that the next block fits at the alignment that was asked for; or throws.
   TIDEMARK_COLD void make_room(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept;
@@ -182,6 +220,7 @@ class graph_arena final : public std::pmr::memory_resource {
   std::uint64_t bad_deallocations_ = 0;
   graph_arena_options options_;
   std::optional<graph_layout> expected_;
+  std::unique_ptr<planned_part> planned_;          // null: there is no plan
   byte_range taken_;                               // of the upstream
   std::pmr::memory_resource* upstream_ = nullptr;  // null: the range was lent
   std::size_t upstream_align_ = default_alignment;

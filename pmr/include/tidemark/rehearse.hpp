@@ -9,7 +9,10 @@
 
 #include <tidemark/detail/block_ledger.hpp>
 #include <tidemark/detail/monotone_layout.hpp>
+#include <tidemark/detail/step_record.hpp>
 #include <tidemark/graph_layout.hpp>
+#include <tidemark/plan_options.hpp>
+#include <tidemark/step_plan.hpp>
 
 namespace tidemark {
 
@@ -32,6 +35,10 @@ class rehearsal final : public std::pmr::memory_resource {
 
   /// What was laid out so far.
   [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
+  /// Where what was allocated so far best lies, if blocks that were given back make room for later ones; those that
+  /// are still in use have bytes of their own. @throws as `make_plan`; std::invalid_argument if the options'
+  /// alignment is below 256.
+  [[nodiscard]] step_plan plan(plan_options const& options = {});
 
  private:
   // Addresses that no process has: bit 62 makes them none of x86-64, whose bits 57 to 63 are alike, and bit
@@ -44,6 +51,8 @@ class rehearsal final : public std::pmr::memory_resource {
 
   detail::monotone_layout layout_{first_address, first_address + detail::monotone_layout::bytes_max};
   detail::block_ledger blocks_;  // in use
+  detail::step_record record_;
+  detail::step_record::request_time now_ = 1;
   std::pmr::memory_resource* memory_;
 };
 
@@ -72,6 +81,17 @@ template <class Body>
   rehearsal stage{memory};
   std::forward<Body>(body)(static_cast<std::pmr::memory_resource&>(stage));
   return stage.layout();
+}
+
+/// The same, and tells where the blocks best lie: a `graph_arena` made of that needs most often no more than was
+/// live at once. For captures on one stream.
+/// @throws as `rehearse`, and as `rehearsal::plan`.
+template <class Body>
+[[nodiscard]] step_plan rehearse_plan(Body&& body, std::pmr::memory_resource* memory = nullptr,
+                                      plan_options const& options = {}) {
+  rehearsal stage{memory};
+  std::forward<Body>(body)(static_cast<std::pmr::memory_resource&>(stage));
+  return stage.plan(options);
 }
 
 }  // namespace tidemark

@@ -13,6 +13,7 @@
 #include <tidemark/cuda/device_arena.hpp>
 #include <tidemark/cuda/device_cache.hpp>
 #include <tidemark/cuda/device_cache_options.hpp>
+#include <tidemark/cuda/device_planned_arena.hpp>
 #include <tidemark/cuda/device_pool.hpp>
 #include <tidemark/cuda/device_pool_options.hpp>
 #include <tidemark/cuda/driver.hpp>

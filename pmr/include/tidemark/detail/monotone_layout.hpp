@@ -48,10 +48,20 @@ class monotone_layout {
     const std::uintptr_t block = cursor_;
     const std::size_t size = block_bytes(bytes);
     cursor_ = block + size;
+    note(block, size);
+    return block;
+  }
+  /// Counts a block in that lies elsewhere, below the cursor. @pre both are multiples of the granule
+  constexpr void note(std::uintptr_t block, std::size_t size) noexcept {
     ++allocations_;
     // FNV-1a by words (Fowler, Noll, Vo): of where the block begins and how much it takes.
     hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
-    return block;
+  }
+  /// Leaves the first `bytes` bytes to somebody else, who aligns blocks there to `align` at most. @pre nothing was
+  /// placed; `bytes` is a multiple of the granule and fits
+  constexpr void leave(std::size_t bytes, std::size_t align) noexcept {
+    cursor_ = begin_ + bytes;
+    align_ = block_alignment(align);
   }
   /// Bytes of the largest block that fits at a multiple of `align`; 0: none does. @pre align is a power of
   /// two.

@@ -50,7 +50,8 @@ class step_record {
   /// as that of the same size before took another's. To be asked in order, once for each block that outlives the step.
   [[nodiscard]] bool overlaps_carried(std::size_t bytes, request_time born) noexcept;
 
-  /// Where the blocks of such a step best lie: below all others the ones that outlive it. @throws as `make_plan`.
+  /// Where the blocks of such a step best lie: below all others the ones that outlive it. @throws as `make_plan`;
+  /// std::bad_alloc if the record is not complete.
   [[nodiscard]] step_plan plan_it(plan_options const& options);
 
  private:
