@@ -60,14 +60,15 @@ struct state_key {
   friend bool operator==(state_key const&, state_key const&) = default;
 };
 
-/// What is left that could not be placed after that turn. Then it cannot be placed after a later one either, as
-/// all that could follow that could follow the earlier one too.
+/// What is left that could not be placed after that turn. Then it cannot be placed after a later one either,
+/// as all that could follow that could follow the earlier one too.
 struct failure {
   state_key key;
   turn after;
 };
 
-/// Mixes bits so that each depends on all. Constants: D. Stafford's 13th variant of the finalizer of MurmurHash3.
+/// Mixes bits so that each depends on all. Constants: D. Stafford's 13th variant of the finalizer of
+/// MurmurHash3.
 constexpr std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
@@ -349,7 +350,8 @@ class height_search::state {
     return result;
   }
 
-  /// Places what is left from `open_[begin]` on, each connected part of the sections by itself, small ones first.
+  /// Places what is left from `open_[begin]` on, each connected part of the sections by itself, small ones
+  /// first.
   outcome split_and_solve(std::size_t begin, std::uint32_t first_section, std::uint32_t last_section,
                           turn last) {
     std::vector<std::uint32_t> cuts;

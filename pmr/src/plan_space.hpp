@@ -55,7 +55,8 @@ struct range_reader {
 };
 
 /// Reads the gaps of the union of several range sets, upwards.
-/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to stop.
+/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to
+/// stop.
 template <class Visit>
 void each_gap(std::vector<range_reader>& readers, Visit visit) {
   granules begin = 0;
@@ -81,8 +82,9 @@ void each_gap(std::vector<range_reader>& readers, Visit visit) {
   }
 }
 
-/// Calls `whole(node)` for the fewest nodes of a tree over `leaf_n` leaves that make up leaves `[first, last)`,
-/// and `part(node)` for the nodes above them. Node 1 is the root, and node i has the children 2i and 2i + 1.
+/// Calls `whole(node)` for the fewest nodes of a tree over `leaf_n` leaves that make up leaves `[first,
+/// last)`, and `part(node)` for the nodes above them. Node 1 is the root, and node i has the children 2i and
+/// 2i + 1.
 template <class Whole, class Part>
 void each_node(std::uint32_t leaf_n, std::uint32_t first, std::uint32_t last, Whole whole, Part part) {
   const auto descend = [&](auto const& self, std::uint32_t node, std::uint32_t begin,
@@ -102,8 +104,8 @@ void each_node(std::uint32_t leaf_n, std::uint32_t first, std::uint32_t last, Wh
 /// What is taken where lifetimes say which pieces are in conflict.
 ///
 /// A piece's range is noted at O(log n) nodes of a tree over the sections: that takes O(n log n) memory, less
-/// where ranges join, whatever the number of conflicts. A set of ranges is a sorted array, so that adding to one
-/// of k moves O(k) of them, which for what a plan has is less than a tree of them costs.
+/// where ranges join, whatever the number of conflicts. A set of ranges is a sorted array, so that adding to
+/// one of k moves O(k) of them, which for what a plan has is less than a tree of them costs.
 class section_space {
  public:
   explicit section_space(problem const& asked)
