@@ -54,28 +54,23 @@ struct range_reader {
   range const* end = nullptr;
 };
 
-/// Reads the gaps of the union of several range sets, upwards.
-/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to
-/// stop.
+/// Reads the gaps of the union of several range sets that have `size` granules, upwards.
+/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to stop.
 template <class Visit>
-void each_gap(std::vector<range_reader>& readers, Visit visit) {
+void each_gap(std::vector<range_reader>& readers, granules size, Visit visit) {
   granules begin = 0;
   while (true) {
+    // A gap of one set that is too small is none of the union: most are passed over without a look at the others.
+    for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
+      range_reader& reader = readers[at];
+      const granules was = begin;
+      for (; reader.next != reader.end && reader.next->begin < begin + size; ++reader.next)
+        begin = std::max(begin, reader.next->end);
+      clear = begin == was ? clear + 1 : 1;
+    }
     granules end = nowhere;
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      end = nowhere;
-      for (range_reader& reader : readers) {
-        while (reader.next != reader.end && reader.next->end <= begin) ++reader.next;
-        if (reader.next == reader.end) continue;
-        if (reader.next->begin <= begin) {
-          begin = reader.next->end;
-          moved = true;
-        } else {
-          end = std::min(end, reader.next->begin);
-        }
-      }
+    for (range_reader const& reader : readers) {
+      if (reader.next != reader.end) end = std::min(end, reader.next->begin);
     }
     if (visit(begin, end) || end == nowhere) return;
     begin = end;
