@@ -72,8 +72,8 @@ void hill_climb::raise(std::uint32_t placed) {
   }
 }
 
-/// Makes a layout of `tried_`, and offers it. @return false where it would be higher than `height_max`, or the
-/// run was cut off.
+/// Makes a layout of `tried_`, and offers it. @return false where it would be higher than `height_max`, or
+/// the run was cut off.
 bool hill_climb::lay_out(granules height_max) {
   left_.clear();
   tried_height_ = 0;
