@@ -20,7 +20,8 @@ hill_climb::hill_climb(search_run& run)
   std::ranges::sort(fixed_, [&](std::uint32_t a, std::uint32_t b) {
     return std::pair{asked_->pieces[a].fixed, a} < std::pair{asked_->pieces[b].fixed, b};
   });
-  for (std::uint32_t i : fixed_) tried_offsets_[i] = asked_->pieces[i].fixed;
+  // In both, because they are swapped.
+  for (std::uint32_t i : fixed_) offsets_[i] = tried_offsets_[i] = asked_->pieces[i].fixed;
 }
 
 void hill_climb::climb(std::span<std::vector<std::uint32_t> const> orders, std::uint64_t nodes) {

@@ -124,6 +124,8 @@ std::size_t height_in_order(blocks const& asked, std::vector<std::size_t> const&
   };
   for (std::size_t i : order) {
     if (live(asked[i]) && asked[i].offset) place(i, *asked[i].offset);
+    if (!live(asked[i]))
+      height = std::max(height, rounded(asked[i].offset.value_or(0) + asked[i].size, alignment));
   }
   for (std::size_t i : order) {
     if (!live(asked[i]) || asked[i].offset) continue;
@@ -342,9 +344,12 @@ TEST(plan, rounds_blocks_up_to_the_alignment) {
   EXPECT_EQ(made.height, 1024u);
 }
 
-TEST(plan, does_not_place_blocks_without_bytes_or_life) {
+TEST(plan, holds_blocks_without_bytes_or_life_that_are_in_no_others_way) {
+  const plan small = planned({{0, 2, 100}, {1, 1, 100}, {0, 2, 0}, {1, 1, 7, 1, 90}}, unhurried());
+  EXPECT_EQ(small.height, 100u);
   const plan made = planned({{0, 2, 100}, {1, 1, 1000}, {0, 2, 0}, {1, 1, 7, 1, 4096}}, unhurried());
-  EXPECT_EQ(made.height, 100u);
+  EXPECT_EQ(made.height, 4103u);
+  EXPECT_EQ(made.lower_bound, 4103u);
   EXPECT_EQ(made.offsets, (std::vector<std::size_t>{0, 0, 0, 4096}));
 }
 
