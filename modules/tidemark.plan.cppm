@@ -6,6 +6,10 @@ module;
 #include <tidemark/lifetime.hpp>
 #include <tidemark/plan.hpp>
 #include <tidemark/plan_options.hpp>
+#include <tidemark/planned_arena.hpp>
+#include <tidemark/planned_arena_options.hpp>
+#include <tidemark/planned_arena_stats.hpp>
+#include <tidemark/step_plan.hpp>
 
 export module tidemark.plan;
 
@@ -20,5 +24,15 @@ using tidemark::plan_block;
 using tidemark::plan_options;
 using tidemark::plan_progress;
 using tidemark::plan_stage;
+
+// Steps that run by them
+using tidemark::basic_planned_arena;
+using tidemark::load_step_plan;
+using tidemark::planned_arena;
+using tidemark::planned_arena_options;
+using tidemark::planned_arena_stats;
+using tidemark::planned_block;
+using tidemark::save;
+using tidemark::step_plan;
 
 }  // namespace tidemark

@@ -47,6 +47,9 @@
 #include <tidemark/owner.hpp>
 #include <tidemark/plan.hpp>
 #include <tidemark/plan_options.hpp>
+#include <tidemark/planned_arena.hpp>
+#include <tidemark/planned_arena_options.hpp>
+#include <tidemark/planned_arena_stats.hpp>
 #include <tidemark/pool.hpp>
 #include <tidemark/pool_options.hpp>
 #include <tidemark/pool_stats.hpp>
@@ -59,6 +62,7 @@
 #include <tidemark/reuse_fence.hpp>
 #include <tidemark/scratch.hpp>
 #include <tidemark/statistics_resource.hpp>
+#include <tidemark/step_plan.hpp>
 #include <tidemark/synchronized_pool.hpp>
 #include <tidemark/tensor_view.hpp>
 #include <tidemark/test_resource.hpp>

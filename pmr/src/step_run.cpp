@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/detail/step_run.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include <tidemark/detail/align.hpp>
+
+namespace tidemark::detail {
+
+step_run::step_run(step_plan plan) : plan_{std::move(plan)} {
+  slots_.resize(plan_.requests);
+  offsets_.resize(plan_.requests);
+  request_of_.resize(plan_.requests);
+  planned_.resize(plan_.requests);
+  for (planned_block const& block : plan_.blocks) add_slot(block);
+  const auto always_clear = static_cast<std::uint32_t>(slots_.size());
+  slots_.push_back({.address = no_address, .died = std::numeric_limits<request_time>::max()});
+  find_unders();
+  order_returns();
+  const std::size_t places = std::bit_ceil(2 * slots_.size());
+  homes_.assign(places, always_clear);
+  mask_ = places - 1;
+  lie_at(0, true);
+  begin(0);
+  serve_fast(false);
+}
+
+void step_run::add_slot(planned_block const& block) {
+  const auto request = static_cast<std::uint32_t>(block.request);
+  planned_[request] = {.bytes = block.life.size, .align = std::max(plan_.alignment, block.life.alignment)};
+  alignment_ = std::max(alignment_, planned_[request].align);
+  std::size_t index = request;
+  if (plan_.outlives(block)) {
+    if (own_.empty() || own_.back().request != block.request) {
+      own_.push_back({.request = block.request});
+    } else {
+      index = slots_.size();
+      slots_.emplace_back();
+      offsets_.emplace_back();
+      request_of_.emplace_back();
+    }
+    own_.back().slots.push_back(static_cast<std::uint32_t>(index));
+  }
+  offsets_[index] = *block.life.offset;
+  // The bytes up to the next multiple of the plan's alignment are nobody else's.
+  slots_[index].bytes_max = align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment);
+  slots_[index].index = static_cast<std::uint32_t>(index);
+  request_of_[index] = request;
+}
+
+// The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes that has
+// one holder is an entry of `top`; a slot cuts what it covers out of the entries, so that there are O(slots) of
+// them in all.
+void step_run::find_unders() {
+  struct holder {
+    std::size_t end;
+    std::uint32_t slot;
+  };
+  std::map<std::size_t, holder> top;  // by where the range begins
+  std::vector<std::uint32_t> found;
+  const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
+  more_under_.assign({always_clear});
+  for (std::uint32_t i = 0; i < always_clear; ++i) {
+    slot& s = slots_[i];
+    s.under[0] = s.under[1] = always_clear;
+    if (own_at(request_of_[i]) != nullptr) {
+      s.under[0] = i;
+      continue;
+    }
+    const std::size_t begin = offsets_[i], end = begin + s.bytes_max;
+    found.clear();
+    auto at = top.upper_bound(begin);
+    if (at != top.begin() && std::prev(at)->second.end > begin) --at;
+    while (at != top.end() && at->first < end) {
+      auto const [first, held] = *at;
+      found.push_back(held.slot);
+      at = top.erase(at);
+      if (first < begin) top.emplace(first, holder{.end = begin, .slot = held.slot});
+      if (held.end > end) at = top.emplace(end, holder{.end = held.end, .slot = held.slot}).first;
+    }
+    top.insert_or_assign(begin, holder{.end = end, .slot = i});
+    // Several pieces may be left of one slot.
+    std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
+    std::copy_n(found.begin(), std::min<std::size_t>(found.size(), 2), s.under);
+    if (found.size() <= 2) continue;
+    s.more_under = static_cast<std::uint32_t>(more_under_.size());
+    more_under_.insert(more_under_.end(), found.begin() + 2, found.end());
+    more_under_.push_back(always_clear);
+  }
+}
+
+// At one time the block that came last goes first, as local variables do, until a run shows otherwise.
+void step_run::order_returns() {
+  const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
+  upper_.resize(slots_.size());
+  for (planned_block const& block : plan_.blocks) {
+    if (!plan_.outlives(block)) upper_[block.request] = block.life.upper;
+  }
+  for (std::uint32_t i = 0; i < last; ++i) {
+    if (!is_own(i)) returns_.push_back(i);
+  }
+  std::ranges::sort(returns_, [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair{upper_[a], b} < std::pair{upper_[b], a};
+  });
+  turn_of_.resize(slots_.size());
+  for (std::uint32_t turn = 0; turn < returns_.size(); ++turn) turn_of_[returns_[turn]] = turn;
+  for (std::uint32_t i = 0; i < last; ++i) {
+    const auto behind =
+        std::ranges::upper_bound(returns_, request_of_[i], {}, [&](std::uint32_t s) { return upper_[s]; });
+    // Of one with bytes of its own it says nothing whether they are free.
+    slots_[i].returns_before = is_own(i) ? std::numeric_limits<std::uint32_t>::max()
+                                         : static_cast<std::uint32_t>(behind - returns_.begin());
+  }
+  returns_.push_back(last);
+}
+
+void step_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
+  host_accessible_ = host_accessible;
+  const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
+  if (base == base_ && base != 0) return;
+  base_ = base;
+  std::ranges::fill(homes_, always_clear);
+  for (std::uint32_t i = 0; i < always_clear; ++i) {
+    slot& s = slots_[i];
+    s.address = base + offsets_[i];
+    std::size_t place = hash(s.address);
+    while (homes_[place & mask_] != always_clear && slots_[homes_[place & mask_]].address != s.address)
+      ++place;
+    s.home = static_cast<std::uint32_t>(place & mask_);
+    homes_[s.home] = i;
+  }
+}
+
+bool step_run::adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t bytes,
+                     request_time now) noexcept {
+  for (own_request const& own : own_) {
+    for (std::uint32_t i : own.slots) {
+      slot& s = slots_[i];
+      if (s.address != address || s.bytes_max != bytes_max || s.live()) continue;
+      homes_[s.home] = i;
+      s.bytes = bytes;
+      s.born = now - 1;  // before this run
+      s.died = now - 2;
+      return true;
+    }
+  }
+  return false;
+}
+
+step_run::own_request const* step_run::own_at(std::size_t request) const noexcept {
+  const auto found = std::ranges::lower_bound(own_, request, {}, &own_request::request);
+  return found != own_.end() && found->request == request ? &*found : nullptr;
+}
+
+step_run::slot const& step_run::newest(std::size_t request) const noexcept {
+  own_request const* const own = own_at(request);
+  if (own == nullptr) return slots_[request];
+  return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
+}
+
+// Of blocks that are given back at one time, the one that comes first takes the turn of the one whose turn it was.
+step_run::slot* step_run::give_out_of_turn(std::uintptr_t address) noexcept {
+  slot* const ended = live_at(address);
+  if (ended == nullptr || is_own(ended->index)) return ended;
+  const auto is_done = [&](std::uint32_t i) { return !slots_[i].live() && slots_[i].died >= begin_; };
+  while (!all_returned() && is_done(returns_[returned_])) ++returned_;
+  if (all_returned()) return ended;
+  const std::uint32_t turn = turn_of_[ended->index], other = returns_[returned_];
+  if (turn < returned_ || upper_[ended->index] != upper_[other]) return ended;
+  std::swap(returns_[turn], returns_[returned_]);
+  std::swap(turn_of_[ended->index], turn_of_[other]);
+  ++returned_;
+  return ended;
+}
+
+template <class Visit>
+void step_run::for_each_under(slot const& one, Visit visit) const {
+  for (std::uint32_t i : one.under) visit(i);
+  for (std::uint32_t const* i = &more_under_[one.more_under]; slots_[*i].address != no_address; ++i)
+    visit(*i);
+}
+
+bool step_run::clear(std::uint32_t slot) {
+  if (slots_[slot].live()) return false;
+  if (is_own(slot)) return true;
+  to_visit_.assign({slot});
+  visited_.clear();
+  bool is_free = true;
+  while (is_free && !to_visit_.empty()) {
+    const std::uint32_t visited = to_visit_.back();
+    to_visit_.pop_back();
+    visited_.push_back(visited);
+    for_each_under(slots_[visited], [&](std::uint32_t below) {
+      if (slots_[below].live()) is_free = false;
+      else if (slots_[below].died < begin_) to_visit_.push_back(below);
+    });
+  }
+  if (!is_free) return false;
+  // So that the next one sees it at once. They come before this one, and are not handed out any more in this run.
+  for (std::uint32_t below : visited_) {
+    if (below != slot) slots_[below].died = begin_;
+  }
+  return true;
+}
+
+step_run::slot* step_run::clear_slot(std::size_t request) {
+  own_request const* const own = own_at(request);
+  if (own == nullptr) return clear(static_cast<std::uint32_t>(request)) ? &slots_[request] : nullptr;
+  for (std::uint32_t i : own->slots) {
+    if (!slots_[i].live()) return &slots_[i];
+  }
+  return nullptr;
+}
+
+}  // namespace tidemark::detail
