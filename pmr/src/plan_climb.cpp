@@ -20,7 +20,8 @@ hill_climb::hill_climb(search_run& run)
   std::ranges::sort(fixed_, [&](std::uint32_t a, std::uint32_t b) {
     return std::pair{asked_->pieces[a].fixed, a} < std::pair{asked_->pieces[b].fixed, b};
   });
-  for (std::uint32_t i : fixed_) tried_offsets_[i] = asked_->pieces[i].fixed;
+  // In both, because they are swapped.
+  for (std::uint32_t i : fixed_) offsets_[i] = tried_offsets_[i] = asked_->pieces[i].fixed;
 }
 
 void hill_climb::climb(std::span<std::vector<std::uint32_t> const> orders, std::uint64_t nodes) {
@@ -72,8 +73,8 @@ void hill_climb::raise(std::uint32_t placed) {
   }
 }
 
-/// Makes a layout of `tried_`, and offers it. @return false where it would be higher than `height_max`, or the
-/// run was cut off.
+/// Makes a layout of `tried_`, and offers it. @return false where it would be higher than `height_max`, or
+/// the run was cut off.
 bool hill_climb::lay_out(granules height_max) {
   left_.clear();
   tried_height_ = 0;

@@ -14,9 +14,9 @@ namespace tidemark::detail::planning {
 /// A hill climb over orders of the pieces.
 ///
 /// Of an order a layout is made from below: placed next is the first piece of the order that can lie below
-/// `min(offset[j] + size[j])` over all that are left, where `offset[j]` is the lowest offset above what is placed
-/// that j can have. So nothing is left under which a piece would still fit. A step moves a piece that holds up
-/// the top, through those that lie on each other.
+/// `min(offset[j] + size[j])` over all that are left, where `offset[j]` is the lowest offset above what is
+/// placed that j can have. So nothing is left under which a piece would still fit. A step moves a piece that
+/// holds up the top, through those that lie on each other.
 ///
 /// Memory is linear. A layout takes O(n^2) steps.
 class hill_climb {

@@ -21,7 +21,7 @@ enum class gap_choice : std::uint8_t { lowest, smallest };
 granules choose_gap(std::vector<range_reader>& readers, piece const& wanting, gap_choice choice) {
   granules chosen = nowhere;
   granules smallest = nowhere;
-  each_gap(readers, [&](granules begin, granules end) {
+  each_gap(readers, wanting.size, [&](granules begin, granules end) {
     const granules offset = aligned_up(begin, wanting.align);
     if (offset > end || end - offset < wanting.size) return false;
     if (chosen == nowhere || end - begin < smallest) {
@@ -118,7 +118,7 @@ class growing_layout {
     piece const& each = asked_->pieces[i];
     granules floor = aligned_up(space_.floor(i), each.align);
     space_.read(i, readers_);
-    each_gap(readers_, [&](granules begin, granules end) {
+    each_gap(readers_, each.size, [&](granules begin, granules end) {
       const granules offset = aligned_up(std::max(begin, floor), each.align);
       if (offset > end || end - offset < each.size) return false;
       floor = offset;

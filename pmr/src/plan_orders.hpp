@@ -6,8 +6,8 @@
 
 namespace tidemark::detail::planning {
 
-/// Places the pieces in falling size, each in the lowest gap. It is always finished: the run's limits hold from
-/// then on. O(n log n) steps, each of which reads the ranges that are taken beside the piece.
+/// Places the pieces in falling size, each in the lowest gap. It is always finished: the run's limits hold
+/// from then on. O(n log n) steps, each of which reads the ranges that are taken beside the piece.
 void place_by_size(search_run& run);
 
 /// The other orders, with the lowest and with the smallest gap that is large enough.

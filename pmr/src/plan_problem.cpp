@@ -79,7 +79,8 @@ void count_in_granules(problem& asked) {
     if (each.fixed != nowhere) granule = std::gcd(granule, each.fixed);
   }
   if (granule == 0) return;
-  // An alignment that the granule is a multiple of holds by itself. Another one is a multiple of what is left.
+  // An alignment that the granule is a multiple of holds by itself. Another one is a multiple of what is
+  // left.
   for (piece const& each : asked.pieces) {
     if (granule % each.align != 0) granule = std::gcd(granule, each.align);
   }

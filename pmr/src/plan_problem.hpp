@@ -19,8 +19,9 @@ inline constexpr granules nowhere = std::numeric_limits<granules>::max();
 
 /// A block that is in conflict with some other, or might be: one that has bytes and a life.
 ///
-/// Where blocks have lifetimes, the sections are the largest sets of blocks that are live at once, in the order of
-/// time: two pieces are in conflict exactly if their ranges of sections share one. There are no more than pieces.
+/// Where blocks have lifetimes, the sections are the largest sets of blocks that are live at once, in the
+/// order of time: two pieces are in conflict exactly if their ranges of sections share one. There are no more
+/// than pieces.
 struct piece {
   granules size = 0;
   granules align = 1;               ///< a power of two
@@ -38,7 +39,8 @@ struct problem {
   std::uint32_t section_n = 0;        ///< of lifetimes; 0 in a graph
   granules lower_bound = 0;           ///< no plan is lower
   bool graph = false;                 ///< whether `neighbors` say which are in conflict
-  /// Of a graph: the neighbors of piece i are `neighbors[neighbor_begin[i]]` to before `[neighbor_begin[i + 1]]`.
+  /// Of a graph: the neighbors of piece i are `neighbors[neighbor_begin[i]]` to before `[neighbor_begin[i +
+  /// 1]]`.
   std::vector<std::size_t> neighbor_begin;
   std::vector<std::uint32_t> neighbors;
 

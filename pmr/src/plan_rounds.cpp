@@ -65,8 +65,8 @@ class prober {
  public:
   prober(search_run& run, std::span<order const> orders) : run_{&run}, orders_{orders}, search_{run} {}
 
-  /// Asks about the bound, where the least need be looked at, about the height that is wanted, and where that is
-  /// left open about one between it and the best.
+  /// Asks about the bound, where the least need be looked at, about the height that is wanted, and where that
+  /// is left open about one between it and the best.
   void probe(std::uint64_t nodes_each) {
     run_->enter("search");
     for_each_way(nodes_each, [&] { return run_->proven(); });

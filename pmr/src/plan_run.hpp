@@ -21,8 +21,8 @@ struct layout {
 
 /// The best layout so far, what it is measured against, and the limits.
 ///
-/// `asked().lower_bound <= proven() <= best().height`. What the stages do depends on the problem and on `best()`
-/// alone, never on the limits, so that the limits only cut one sequence of steps.
+/// `asked().lower_bound <= proven() <= best().height`. What the stages do depends on the problem and on
+/// `best()` alone, never on the limits, so that the limits only cut one sequence of steps.
 class search_run {
  public:
   search_run(problem const& asked, plan_options const& options);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
 
 // Of what failed, so much is remembered: the newest in each place.
-constexpr std::size_t failure_n = std::size_t{1} << 16;
+constexpr std::size_t failure_n_max = std::size_t{1} << 16;
 // A probe gives up that would go deeper: 32 MiB, and some 2,000 pieces.
 constexpr std::size_t stack_max = std::size_t{1} << 21;
 
@@ -47,6 +47,15 @@ struct turn {
   friend auto operator<=>(turn const&, turn const&) = default;
 };
 
+/// What is left of a node of the search, a range of the stack, and what was seen when it was looked over.
+struct node_view {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  granules window = nowhere;  // the next one must lie below
+  std::uint32_t first_section = no_rank;
+  std::uint32_t last_section = 0;
+};
+
 /// The one that was placed last in the sections that it has.
 struct stack_top {
   granules end = nowhere;
@@ -60,14 +69,15 @@ struct state_key {
   friend bool operator==(state_key const&, state_key const&) = default;
 };
 
-/// What is left that could not be placed after that turn. Then it cannot be placed after a later one either, as
-/// all that could follow that could follow the earlier one too.
+/// What is left that could not be placed after that turn. Then it cannot be placed after a later one either,
+/// as all that could follow that could follow the earlier one too.
 struct failure {
   state_key key;
   turn after;
 };
 
-/// Mixes bits so that each depends on all. Constants: D. Stafford's 13th variant of the finalizer of MurmurHash3.
+/// Mixes bits so that each depends on all. Constants: D. Stafford's 13th variant of the finalizer of
+/// MurmurHash3.
 constexpr std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
@@ -87,7 +97,7 @@ class height_search::state {
         left_(asked_->section_n, 0),
         crossing_(asked_->section_n + std::size_t{1}, 0),
         witness_(asked_->section_n, 0),
-        failures_(failure_n) {
+        failures_(std::bit_ceil(std::min(failure_n_max, asked_->pieces.size() * 256 + 1))) {
     for (piece const& each : asked_->pieces) {
       for (std::uint32_t s = each.first_section; s < each.last_section; ++s) left_[s] += each.size;
       for (std::uint32_t s = each.first_section + 1; s < each.last_section; ++s) ++crossing_[s];
@@ -109,7 +119,9 @@ class height_search::state {
       piece const& each = asked_->pieces[pieces_[rank].number];
       open_.push_back({each.fixed == nowhere ? 0 : each.fixed, rank});
     }
-    return split_and_solve(0, 0, asked_->section_n, {0, 0});
+    node_view all{.begin = 0, .end = open_.size()};
+    if (!look_over(all, {0, 0}) || !sections_hold(all)) return outcome::impossible;
+    return split_and_solve(all, {0, 0});
   }
 
   std::vector<granules> const& offsets() const noexcept { return offsets_; }
@@ -203,33 +215,41 @@ class height_search::state {
     return top.end == at.offset && at.rank < top.rank && each.swaps && pieces_[top.rank].swaps;
   }
 
-  /// Places what is left in `open_[begin, end)`, whose sections are connected, after that turn.
-  outcome solve(std::size_t begin, std::size_t end, turn last) {
-    if (end - begin == 1) {
-      ranked const& only = pieces_[open_[begin].rank];
-      offsets_[only.number] = open_[begin].offset;
-      return open_[begin].offset + only.size <= height_ ? outcome::found : outcome::impossible;
+  /// Notes how low each of `node` can still be placed. @return whether all can be, below `height_`.
+  bool look_over(node_view& node, turn last) {
+    node.window = nowhere;
+    node.first_section = no_rank;
+    node.last_section = 0;
+    for (std::size_t at = node.begin; at < node.end; ++at) {
+      if (!look_at(open_[at], node, last)) return false;
     }
-    granules window = nowhere;
-    std::uint32_t first_section = no_rank;
-    std::uint32_t last_section = 0;
-    for (std::size_t at = begin; at < end; ++at) {
-      open_piece const& each = open_[at];
-      ranked const& shape = pieces_[each.rank];
-      const granules from = free_from(each, last);
-      if (from + shape.size > height_) return outcome::impossible;
-      free_from_[each.rank] = from;
-      window = std::min(window, each.offset + shape.size);
-      first_section = std::min(first_section, shape.first_section);
-      last_section = std::max(last_section, shape.last_section);
+    return true;
+  }
+
+  bool look_at(open_piece each, node_view& node, turn last) {
+    ranked const& shape = pieces_[each.rank];
+    const granules from = free_from(each, last);
+    free_from_[each.rank] = from;
+    node.window = std::min(node.window, each.offset + shape.size);
+    node.first_section = std::min(node.first_section, shape.first_section);
+    node.last_section = std::max(node.last_section, shape.last_section);
+    return from + shape.size <= height_;
+  }
+
+  /// Places what is left of a node, whose sections are connected and were looked over, after that turn.
+  outcome solve(node_view const& node, turn last) {
+    if (node.end - node.begin == 1) {
+      open_piece const& only = open_[node.begin];
+      offsets_[pieces_[only.rank].number] = only.offset;
+      return outcome::found;
     }
-    if (window <= last.offset || !sections_hold(begin, end, first_section, last_section))
+    if (node.window <= last.offset) return outcome::impossible;
+    const state_key key = key_of(node);
+    const std::size_t place_of_key = key.low % failures_.size();
+    if (failures_[place_of_key].key == key && failures_[place_of_key].after <= last)
       return outcome::impossible;
-    const state_key key = key_of(begin, end);
-    failure& kept = failures_[key.low % failure_n];
-    if (kept.key == key && kept.after <= last) return outcome::impossible;
-    const outcome result = try_candidates(begin, end, last, window, {first_section, last_section});
-    if (result == outcome::impossible) failures_[key.low % failure_n] = {key, last};
+    const outcome result = try_candidates(node, last);
+    if (result == outcome::impossible) failures_[place_of_key] = {key, last};
     return result;
   }
 
@@ -239,44 +259,51 @@ class height_search::state {
            free_from_[rank] + left_[section] <= height_;
   }
 
-  /// Whether each section has one left that is low enough for all that is left in it. The one that was found
-  /// last is asked first; mostly it still is.
-  bool sections_hold(std::size_t begin, std::size_t end, std::uint32_t first_section,
-                     std::uint32_t last_section) {
-    for (std::uint32_t section = first_section; section < last_section; ++section) {
-      if (left_[section] == 0 || section_holds_with(section, witness_[section])) continue;
-      const auto holds = [&](open_piece const& each) { return section_holds_with(section, each.rank); };
-      const auto from = open_.begin() + static_cast<std::ptrdiff_t>(begin);
-      const auto to = open_.begin() + static_cast<std::ptrdiff_t>(end);
-      const auto found = std::find_if(from, to, holds);
-      if (found == to) return false;
-      witness_[section] = found->rank;
+  /// Whether the section has one left that is low enough for all that is left in it. The one that was found last
+  /// is asked first; mostly it still is.
+  bool section_holds(std::uint32_t section, node_view const& node) {
+    if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
+    for (std::size_t at = node.begin; at < node.end; ++at) {
+      if (!section_holds_with(section, open_[at].rank)) continue;
+      witness_[section] = open_[at].rank;
+      return true;
+    }
+    return false;
+  }
+
+  /// Whether all sections of a node hold. The one that failed last is asked first.
+  bool sections_hold(node_view const& node) {
+    if (node.first_section <= suspect_ && suspect_ < node.last_section && !section_holds(suspect_, node))
+      return false;
+    for (std::uint32_t section = node.first_section; section < node.last_section; ++section) {
+      if (section_holds(section, node)) continue;
+      suspect_ = section;
+      return false;
     }
     return true;
   }
 
-  [[nodiscard]] state_key key_of(std::size_t begin, std::size_t end) const {
+  [[nodiscard]] state_key key_of(node_view const& node) const {
     state_key key{.low = generation_, .high = generation_};
-    for (std::size_t at = begin; at < end; ++at) {
+    for (std::size_t at = node.begin; at < node.end; ++at) {
       open_piece const& each = open_[at];
-      const std::uint64_t bits =
-          mixed((std::uint64_t{each.rank} << 1U | std::uint64_t{stacked_wrongly(each)}) + 1) + each.offset;
-      key.low += mixed(bits);
+      const std::uint64_t who = std::uint64_t{each.rank} << 1U | std::uint64_t{stacked_wrongly(each)};
+      const std::uint64_t bits = mixed(mixed(who + 1) + each.offset);
+      key.low += bits;
       key.high += mixed(bits ^ 0x9e3779b97f4a7c15U);
     }
     return key;
   }
 
-  /// Those that may be next: @return where in `candidates_` they begin.
-  std::size_t list_candidates(std::size_t begin, std::size_t end, turn last, granules window,
-                              std::pair<std::uint32_t, std::uint32_t> sections) {
+  /// Those that may be next. @return where in `candidates_` they begin.
+  std::size_t list_candidates(node_view const& node, turn last) {
     // None may be so high that the fullest section could not hold what is left in it.
     granules most_left = 0;
-    for (std::uint32_t section = sections.first; section < sections.second; ++section)
+    for (std::uint32_t section = node.first_section; section < node.last_section; ++section)
       most_left = std::max(most_left, left_[section]);
-    const granules highest = std::min(window - 1, height_ - most_left);
+    const granules highest = std::min(node.window - 1, height_ - most_left);
     const std::size_t first = candidates_.size();
-    for (std::size_t at = begin; at < end; ++at) {
+    for (std::size_t at = node.begin; at < node.end; ++at) {
       open_piece const& each = open_[at];
       if (each.offset > highest || turn{each.offset, each.rank} < last) continue;
       const std::uint32_t twin = pieces_[each.rank].twin;
@@ -291,73 +318,80 @@ class height_search::state {
     return first;
   }
 
-  outcome try_candidates(std::size_t begin, std::size_t end, turn last, granules window,
-                         std::pair<std::uint32_t, std::uint32_t> sections) {
-    const std::size_t first = list_candidates(begin, end, last, window, sections);
+  outcome try_candidates(node_view const& node, turn last) {
+    const std::size_t first = list_candidates(node, last);
+    const std::size_t end = candidates_.size();
     outcome result = outcome::impossible;
-    for (std::size_t k = first; k < candidates_.size() && result == outcome::impossible; ++k) {
-      if (k != first) {
-        // What was tried has changed it.
-        for (std::size_t at = begin; at < end; ++at) free_from_[open_[at].rank] = free_from(open_[at], last);
-      }
-      const open_piece next = candidates_[k];
-      const std::size_t candidate_end = candidates_.size();
-      result = place(begin, end, next, sections);
-      candidates_.resize(candidate_end);
+    for (std::size_t k = first; k < end && result == outcome::impossible; ++k) {
+      result = place(node, candidates_[k]);
+      candidates_.resize(end);
     }
     candidates_.resize(first);
     return result;
   }
 
-  /// Places one of `open_[begin, end)` and then the others.
-  outcome place(std::size_t begin, std::size_t end, open_piece next,
-                std::pair<std::uint32_t, std::uint32_t> sections) {
-    if (!run_->count() || run_->nodes() > nodes_end_ || open_.size() + (end - begin) > stack_max)
+  /// Places one of a node, and then the others.
+  outcome place(node_view const& node, open_piece next) {
+    const std::size_t begin = open_.size();
+    if (!run_->count() || run_->nodes() > nodes_end_ || begin + (node.end - node.begin) > stack_max)
       return outcome::unknown;
     ranked const& shape = pieces_[next.rank];
-    const granules top = next.offset + shape.size;
     offsets_[shape.number] = next.offset;
-    const std::size_t child = open_.size();
-    for (std::size_t at = begin; at < end; ++at) {
+    node_view child{.begin = begin};
+    outcome result = outcome::impossible;
+    if (!push_others(node, next, child)) {
+      open_.resize(begin);
+      return result;
+    }
+    stack_top& stack = stack_tops_[shape.stack_group];
+    const stack_top was = std::exchange(stack, {next.offset + shape.size, next.rank});
+    for (std::uint32_t s = shape.first_section; s < shape.last_section; ++s) left_[s] -= shape.size;
+    if (sections_hold(child)) {
+      bool split = child.begin == child.end;
+      for (std::uint32_t s = shape.first_section + 1; s < shape.last_section; ++s)
+        split |= --crossing_[s] == 0;
+      const turn now{next.offset, next.rank};
+      result = split ? split_and_solve(child, now) : solve(child, now);
+      for (std::uint32_t s = shape.first_section + 1; s < shape.last_section; ++s) ++crossing_[s];
+    }
+    for (std::uint32_t s = shape.first_section; s < shape.last_section; ++s) left_[s] += shape.size;
+    stack = was;
+    open_.resize(begin);
+    return result;
+  }
+
+  /// Puts what is left of a node when `next` is placed onto the stack, and looks it over.
+  /// @return whether all of it can still be placed.
+  bool push_others(node_view const& node, open_piece next, node_view& child) {
+    ranked const& shape = pieces_[next.rank];
+    const granules top = next.offset + shape.size;
+    const turn now{next.offset, next.rank};
+    open_.resize(child.begin + (node.end - node.begin) - 1);
+    child.end = child.begin;
+    free_from_[next.rank] = nowhere;
+    for (std::size_t at = node.begin; at < node.end; ++at) {
       open_piece each = open_[at];
       if (each.rank == next.rank) continue;
       ranked const& other = pieces_[each.rank];
       if (other.first_section < shape.last_section && shape.first_section < other.last_section &&
           each.offset < top) {
+        if (other.fixed) return false;
         each.offset = aligned_up(top, other.align);
-        if (other.fixed) {
-          open_.resize(child);
-          return outcome::impossible;
-        }
       }
-      open_.push_back(each);
+      open_[child.end++] = each;
+      if (!look_at(each, child, now)) return false;
     }
-    free_from_[next.rank] = nowhere;
-    stack_top& stack = stack_tops_[shape.stack_group];
-    const stack_top was = std::exchange(stack, {top, next.rank});
-    for (std::uint32_t s = shape.first_section; s < shape.last_section; ++s) left_[s] -= shape.size;
-    bool split = false;
-    for (std::uint32_t s = shape.first_section + 1; s < shape.last_section; ++s) split |= --crossing_[s] == 0;
-    const turn now{next.offset, next.rank};
-    const outcome result = split || end - begin == 1
-                               ? split_and_solve(child, sections.first, sections.second, now)
-                               : solve(child, open_.size(), now);
-    for (std::uint32_t s = shape.first_section; s < shape.last_section; ++s) left_[s] += shape.size;
-    for (std::uint32_t s = shape.first_section + 1; s < shape.last_section; ++s) ++crossing_[s];
-    stack = was;
-    open_.resize(child);
-    return result;
+    return true;
   }
 
-  /// Places what is left from `open_[begin]` on, each connected part of the sections by itself, small ones first.
-  outcome split_and_solve(std::size_t begin, std::uint32_t first_section, std::uint32_t last_section,
-                          turn last) {
+  /// Places what is left of a node, each connected part of the sections by itself, small ones first.
+  outcome split_and_solve(node_view const& node, turn last) {
     std::vector<std::uint32_t> cuts;
-    for (std::uint32_t s = first_section + 1; s < last_section; ++s) {
+    for (std::uint32_t s = node.first_section + 1; s < node.last_section; ++s) {
       if (crossing_[s] == 0) cuts.push_back(s);
     }
     std::vector<std::vector<open_piece>> parts(cuts.size() + 1);
-    for (std::size_t at = begin; at < open_.size(); ++at) {
+    for (std::size_t at = node.begin; at < node.end; ++at) {
       const std::uint32_t section = pieces_[open_[at].rank].first_section;
       parts[static_cast<std::size_t>(std::ranges::upper_bound(cuts, section) - cuts.begin())].push_back(
           open_[at]);
@@ -367,9 +401,10 @@ class height_search::state {
     });
     for (auto const& part : parts) {
       if (part.empty()) break;
-      open_.resize(begin);
+      open_.resize(node.begin);
       open_.insert(open_.end(), part.begin(), part.end());
-      const outcome result = solve(begin, open_.size(), last);
+      node_view view{.begin = node.begin, .end = open_.size()};
+      const outcome result = look_over(view, last) ? solve(view, last) : outcome::impossible;
       if (result != outcome::found) return result;
     }
     return outcome::found;
@@ -391,6 +426,7 @@ class height_search::state {
   std::vector<open_piece> candidates_;   // a stack, likewise
   std::vector<failure> failures_;
   std::uint64_t generation_ = 0;  // of the probe: what failed in another one says nothing here
+  std::uint32_t suspect_ = 0;     // the section that failed last
   next_choice choice_ = next_choice::lowest;
   granules height_ = 0;
   std::uint64_t nodes_end_ = 0;

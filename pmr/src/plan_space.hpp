@@ -54,35 +54,32 @@ struct range_reader {
   range const* end = nullptr;
 };
 
-/// Reads the gaps of the union of several range sets, upwards.
+/// Reads the gaps of the union of several range sets that have `size` granules, upwards.
 /// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to stop.
 template <class Visit>
-void each_gap(std::vector<range_reader>& readers, Visit visit) {
+void each_gap(std::vector<range_reader>& readers, granules size, Visit visit) {
   granules begin = 0;
   while (true) {
+    // A gap of one set that is too small is none of the union: most are passed over without a look at the others.
+    for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
+      range_reader& reader = readers[at];
+      const granules was = begin;
+      for (; reader.next != reader.end && reader.next->begin < begin + size; ++reader.next)
+        begin = std::max(begin, reader.next->end);
+      clear = begin == was ? clear + 1 : 1;
+    }
     granules end = nowhere;
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      end = nowhere;
-      for (range_reader& reader : readers) {
-        while (reader.next != reader.end && reader.next->end <= begin) ++reader.next;
-        if (reader.next == reader.end) continue;
-        if (reader.next->begin <= begin) {
-          begin = reader.next->end;
-          moved = true;
-        } else {
-          end = std::min(end, reader.next->begin);
-        }
-      }
+    for (range_reader const& reader : readers) {
+      if (reader.next != reader.end) end = std::min(end, reader.next->begin);
     }
     if (visit(begin, end) || end == nowhere) return;
     begin = end;
   }
 }
 
-/// Calls `whole(node)` for the fewest nodes of a tree over `leaf_n` leaves that make up leaves `[first, last)`,
-/// and `part(node)` for the nodes above them. Node 1 is the root, and node i has the children 2i and 2i + 1.
+/// Calls `whole(node)` for the fewest nodes of a tree over `leaf_n` leaves that make up leaves `[first,
+/// last)`, and `part(node)` for the nodes above them. Node 1 is the root, and node i has the children 2i and
+/// 2i + 1.
 template <class Whole, class Part>
 void each_node(std::uint32_t leaf_n, std::uint32_t first, std::uint32_t last, Whole whole, Part part) {
   const auto descend = [&](auto const& self, std::uint32_t node, std::uint32_t begin,
@@ -102,8 +99,8 @@ void each_node(std::uint32_t leaf_n, std::uint32_t first, std::uint32_t last, Wh
 /// What is taken where lifetimes say which pieces are in conflict.
 ///
 /// A piece's range is noted at O(log n) nodes of a tree over the sections: that takes O(n log n) memory, less
-/// where ranges join, whatever the number of conflicts. A set of ranges is a sorted array, so that adding to one
-/// of k moves O(k) of them, which for what a plan has is less than a tree of them costs.
+/// where ranges join, whatever the number of conflicts. A set of ranges is a sorted array, so that adding to
+/// one of k moves O(k) of them, which for what a plan has is less than a tree of them costs.
 class section_space {
  public:
   explicit section_space(problem const& asked)

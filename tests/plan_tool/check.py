@@ -114,6 +114,16 @@ def random_blocks(chance, n, alignments=(1,), sizes=1000, moments=100):
     return "\n".join(lines) + "\n"
 
 
+def hard_to_prove():
+    """17 blocks whose lowest plan is above their bound, which an exact search needs a while to prove."""
+    chance = random.Random(18)
+    lines = ["id,lower,upper,size,alignment"]
+    for i in range(chance.randint(12, 40)):
+        lower = chance.randrange(12)
+        lines.append(f"{i},{lower},{lower + chance.randint(1, 8)},{chance.randint(1, 40)},{chance.choice((1, 1, 1, 8, 16))}")
+    return "\n".join(lines) + "\n"
+
+
 def expect_refusal(content, line, reason, *options):
     blocks = write(content)
     expect(f"what is said of {content[:80]!r}", run(blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg",
@@ -395,9 +405,31 @@ def where_only_nodes_are_limited_the_plan_is_always_the_same():
                True)
 
 
+def another_seed_makes_other_choices():
+    text = (DATA / "plans/minimalloc_C.csv").read_text()
+    found = set()
+    for seed in range(4):
+        said, rows = plan(text, "--node-limit", 20000, "--seed", seed)
+        expect("height", expect_sound(rows)[0], said["height"])
+        found.add(((folder / "out.csv").read_text(), str(said["stages"])))
+    expect("not all are alike", len(found) > 1, True)
+
+
+def an_exact_search_proves_what_is_lowest_above_the_bound():
+    text = hard_to_prove()
+    said, rows = plan(text, "--node-limit", 3000000)
+    expect("no plan is lower, and it is above the bound", (said["optimal"], said["height"] > said["bound"]), (True, True))
+    expect("height", expect_sound(rows)[0], said["height"])
+    without, rows = plan(text, "--node-limit", 1500000, "--no-exact")
+    expect("height", expect_sound(rows)[0], without["height"])
+    expect("the search is another without", without["stages"] != said["stages"], True)
+
+
 def a_capacity_that_is_met_is_success():
     said, rows = plan((DATA / "plans/minimalloc_A.csv").read_text(), "--capacity", 1400000)
     expect("it fits", (said["height"] <= 1400000, expect_sound(rows)[0]), (True, said["height"]))
+    hard = (DATA / "plans/minimalloc_C.csv").read_text()
+    expect("it fits after a while", plan(hard, "--capacity", 1048576)[0]["height"] <= 1048576, True)
     for options in ((), ("--no-exact",), ("--node-limit", 0), ("--time-limit", 0)):
         expect("exactly", plan(SMALL, "--capacity", 50, *options)[0]["height"], 50)
 
@@ -415,7 +447,14 @@ def a_capacity_that_is_not_met_is_told_of_and_the_lowest_plan_written():
            (1, "tidemark-plan: the blocks were not fitted into 1,048,575 bytes: their bound is 1,048,576\n"))
     status, _, errors = run(write(SMALL), "--capacity", 49)
     expect("what is said", (status, errors),
-           (1, "tidemark-plan: the blocks were not fitted into 49 bytes: no plan is lower than 50\n"))
+           (1, "tidemark-plan: the blocks were not fitted into 49 bytes: their bound is 50\n"))
+    # Nor what an exact search has ruled out.
+    blocks = write(hard_to_prove())
+    bound = printed(run(blocks, "--time-limit", 0)[1])["bound"]
+    status, output, errors = run(blocks, "--capacity", bound)
+    lowest = printed(output)["height"]
+    expect("what is said", (status, errors, lowest > bound),
+           (1, f"tidemark-plan: the blocks were not fitted into {bound} bytes: no plan is lower than {lowest}\n", True))
 
 
 # ---- traces --------------------------------------------------------------------------------------------------------

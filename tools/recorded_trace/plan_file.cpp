@@ -63,8 +63,8 @@ class lifetimes_reader {
     file_.header = rows_.line_text();
     const std::vector<std::string_view> names = rows_.fields();
     for (std::size_t place = 0; place < names.size(); ++place) {
-      const auto known = std::ranges::find(column_names, names[place],
-                                           [](char const* name) { return std::string_view{name}; });
+      const auto* const known = std::ranges::find(column_names, names[place],
+                                                  [](char const* name) { return std::string_view{name}; });
       if (known == column_names.end()) {
         rows_.fail("the column '" + printable(names[place]) +
                    "' is none of id, lower, upper, size, alignment and offset");
@@ -131,10 +131,10 @@ void append_row(std::string& text, std::string_view row, std::optional<std::size
 
 }  // namespace
 
-void plan_file::add(std::string name, lifetime const& block) {
-  rows.push_back(name + "," + std::to_string(block.lower) + "," + std::to_string(block.upper) + "," +
+void plan_file::add(std::string id, lifetime const& block) {
+  rows.push_back(id + "," + std::to_string(block.lower) + "," + std::to_string(block.upper) + "," +
                  std::to_string(block.size));
-  ids.push_back(std::move(name));
+  ids.push_back(std::move(id));
   blocks.push_back(block);
 }
 

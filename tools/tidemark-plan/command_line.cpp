@@ -112,7 +112,7 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   capacity->type_name("BYTES");
   add_number(app, "--seed", seed, "of the random choices of the search (default: 0)")->type_name("N");
   bool leaves_out_exact = false;
-  app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search that follows the quick ones");
+  app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search, and goes on with quick ones");
   app.add_flag("--progress", asked.shows_progress,
                "tells on standard error how far the search is, also where that is no terminal");
   try {

@@ -165,12 +165,11 @@ int run(command_line const& asked) {
   print(given, made, elapsed);
   const std::size_t capacity = asked.options.capacity;
   if (capacity == 0 || made.height <= capacity) return exit_fits;
-  const std::string least = made.optimal ? "no plan is lower than " + number_text(made.height)
-                            : made.lower_bound > capacity
-                                ? "their bound is " + number_text(made.lower_bound)
-                                : "the lowest plan that was found has " + number_text(made.height);
+  std::string reason = "the lowest plan that was found has " + number_text(made.height);
+  if (made.optimal) reason = "no plan is lower than " + number_text(made.height);
+  if (made.lower_bound > capacity) reason = "their bound is " + number_text(made.lower_bound);
   std::fprintf(stderr, "tidemark-plan: the blocks were not fitted into %s bytes: %s\n",
-               number_text(capacity).c_str(), least.c_str());
+               number_text(capacity).c_str(), reason.c_str());
   return exit_too_high;
 }
 

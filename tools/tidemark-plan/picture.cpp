@@ -164,7 +164,9 @@ class drawing {
     if (unit.bytes == 1) step = std::max(step, 1.0);
     const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
     std::string ticks;
-    for (double at = 0; at * unit.bytes <= top_bytes_ * (1 + 1e-9); at += step) {
+    const auto steps = static_cast<int>(top_bytes_ / unit.bytes / step + 1e-9);
+    for (int i = 0; i <= steps; ++i) {
+      const double at = i * step;
       const double y = up(at * unit.bytes);
       ticks += "M" + place_text(left) + " " + place_text(y) + "h-6";
       svg_ += text_at(left - 10, y + 4, "end", decimal_text(at, decimals));

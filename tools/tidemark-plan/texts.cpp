@@ -21,7 +21,7 @@ byte_unit unit_of(std::size_t bytes) {
 
 std::string bytes_text(std::size_t bytes) {
   const byte_unit unit = unit_of(bytes);
-  const std::string exact = number_text(bytes) + " B";
+  std::string exact = number_text(bytes) + " B";
   if (unit.bytes == 1) return exact;
   return exact + " (" + decimal_text(static_cast<double>(bytes) / unit.bytes, 1) + " " + unit.name + ")";
 }
