@@ -81,17 +81,15 @@ def an_epoch_keeps_the_result_of_its_step_only():
     expect("blocks", tuple(map(int, counts.groups())), (blocks, 0, blocks - steps, steps))
 
 
-def steps_run_by_plans_from_the_third_on():
+def all_steps_but_the_first_run_by_its_plan():
     status, output, errors = run("--epochs", "2", "--allocator", "planned")
     expect("exit status", (status, errors), (0, ""))
     counts = expect_match(r"^steps by plans: (\d+) of (\d+); blocks: (\d+) planned, (\d+) from malloc; plans made: (\d+)$", output)
     planned_steps, steps, planned, fallback, made = map(int, counts.groups())
-    # In each pass 45 steps train and 12 test, the last of either with fewer images, which fit in the others' places.
-    # The first of either kind is recorded, with 21 and 12 blocks.
-    expect("steps", steps, 2 * (45 + 12))
-    expect("steps by plans", planned_steps, steps - made)
-    expect("plans made", made, 2)
-    expect("blocks", planned + fallback, 2 * (45 * 21 + 12 * 12))
+    # In each pass 45 steps train, with 20 blocks, and 12 test, with 11. The first of all is recorded; those that test
+    # ask for the same as the others as far as they go, and the last of either has fewer images, which fit too.
+    expect("steps", (steps, planned_steps, made), (2 * (45 + 12), 2 * (45 + 12) - 1, 1))
+    expect("blocks", (planned + fallback, fallback), (2 * (45 * 20 + 12 * 11), 20))
 
 
 def prints_a_bar_on_a_terminal():
