@@ -55,12 +55,14 @@ struct range_reader {
 };
 
 /// Reads the gaps of the union of several range sets that have `size` granules, upwards.
-/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to stop.
+/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to
+/// stop.
 template <class Visit>
 void each_gap(std::vector<range_reader>& readers, granules size, Visit visit) {
   granules begin = 0;
   while (true) {
-    // A gap of one set that is too small is none of the union: most are passed over without a look at the others.
+    // A gap of one set that is too small is none of the union: most are passed over without a look at the
+    // others.
     for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
       range_reader& reader = readers[at];
       const granules was = begin;

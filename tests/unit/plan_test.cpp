@@ -454,7 +454,8 @@ TEST(plan, ends_at_the_node_limit) {
 }
 
 TEST(plan, is_the_same_for_a_seed_and_a_node_limit) {
-  const blocks asked = cut_rectangle(6, 800, 1'000'000);
+  std::mt19937_64 random{6};
+  const blocks asked = random_blocks(random, {.count = 400, .moments = 400, .size_max = 100'000});
   plan_options options = up_to(30'000);
   options.seed = 7;
   const plan first = planned(asked, options);
