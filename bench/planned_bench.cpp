@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic planned: a step of 64 blocks, allocated and freed in several orders again and again, and the recorded steps
+// of real programs. An item is a pair of allocate and deallocate; the step's own beginning and end are part of it.
+// Blocks are not touched, so that what is seen is the resource's own work. The arena, which is rewound at the end
+// of a step, is the floor: it knows nothing of a block, and does not reuse its bytes.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory_resource>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "mimalloc_peer.hpp"
+
+namespace {
+
+using namespace tidemark;
+using tidemark::bench::mimalloc_resource;
+
+constexpr std::size_t step_blocks = 64;
+
+void use(void* block) {
+  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
+}
+
+// ---- who serves a step ------------------------------------------------------------------------------------
+
+/// A resource that knows nothing of steps.
+template <class Resource>
+struct without_steps {
+  struct step {
+    explicit step(without_steps&) {}
+  };
+  void* allocate(std::size_t bytes) { return resource.allocate(bytes); }
+  void deallocate(void* block, std::size_t bytes) { resource.deallocate(block, bytes); }
+
+  Resource resource{};
+};
+
+/// The same through std::pmr::memory_resource.
+template <class Resource>
+struct by_pmr {
+  struct step {
+    explicit step(by_pmr&) {}
+  };
+  by_pmr() { benchmark::DoNotOptimize(through_vtable); }
+  void* allocate(std::size_t bytes) { return through_vtable->allocate(bytes); }
+  void deallocate(void* block, std::size_t bytes) { through_vtable->deallocate(block, bytes); }
+
+  Resource resource{};
+  std::pmr::memory_resource* through_vtable = &resource;
+};
+
+struct by_malloc {
+  struct step {
+    explicit step(by_malloc&) {}
+  };
+  static void* allocate(std::size_t bytes) { return std::malloc(bytes); }
+  static void deallocate(void* block, std::size_t) { std::free(block); }
+};
+
+/// A planned arena, by the one way or the other.
+template <class Way>
+struct planned : Way {
+  struct step {
+    explicit step(planned& subject) : open{subject.resource} {}
+    planned_arena::step open;
+  };
+};
+
+struct rewound_arena {
+  struct step {
+    explicit step(rewound_arena& subject) : scope{subject.memory} {}
+    arena_scope scope;
+  };
+  void* allocate(std::size_t bytes) { return memory.allocate(bytes); }
+  static void deallocate(void*, std::size_t) {}
+
+  arena memory;
+};
+
+// ---- what a step does -------------------------------------------------------------------------------------
+
+/// What the blocks of a step have, of which the compiler knows nothing: sizes for which all that are measured have
+/// lists of free blocks.
+std::array<std::size_t, step_blocks> sizes_of_a_step() {
+  constexpr std::array<std::size_t, 8> some = {64, 256, 16, 1024, 40, 512, 128, 320};
+  std::array<std::size_t, step_blocks> sizes;
+  for (std::size_t i = 0; i < step_blocks; ++i) sizes[i] = some[i % some.size()];
+  benchmark::DoNotOptimize(sizes);
+  return sizes;
+}
+
+/// Each block is freed before the next one comes.
+template <class Subject>
+void pairs(benchmark::State& state) {
+  Subject subject;
+  const auto sizes = sizes_of_a_step();
+  for (auto _ : state) {
+    const typename Subject::step step{subject};
+    for (const std::size_t bytes : sizes) {
+      void* const block = subject.allocate(bytes);
+      use(block);
+      subject.deallocate(block, bytes);
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step_blocks));
+}
+
+using order = std::array<std::uint8_t, step_blocks>;
+
+/// All blocks of a step are allocated and then freed: in these orders, one after the other.
+template <class Subject>
+void all_then_freed(benchmark::State& state, std::span<order const> orders) {
+  Subject subject;
+  const auto sizes = sizes_of_a_step();
+  std::array<void*, step_blocks> blocks;
+  std::size_t turn = 0;
+  for (auto _ : state) {
+    const typename Subject::step step{subject};
+    for (std::size_t i = 0; i < step_blocks; ++i) use(blocks[i] = subject.allocate(sizes[i]));
+    for (const std::size_t i : orders[turn]) subject.deallocate(blocks[i], sizes[i]);
+    turn = turn + 1 < orders.size() ? turn + 1 : 0;
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step_blocks));
+}
+
+order first_in_first_out() {
+  order indices;
+  std::iota(indices.begin(), indices.end(), std::uint8_t{0});
+  return indices;
+}
+template <class Subject>
+void fifo(benchmark::State& state) {
+  const order forwards = first_in_first_out();
+  all_then_freed<Subject>(state, {&forwards, 1});
+}
+template <class Subject>
+void lifo(benchmark::State& state) {
+  order backwards = first_in_first_out();
+  std::ranges::reverse(backwards);
+  all_then_freed<Subject>(state, {&backwards, 1});
+}
+template <class Subject>
+void any_order(benchmark::State& state) {
+  std::vector<order> orders(64, first_in_first_out());  // more than a branch predictor knows by heart
+  std::minstd_rand random{1};
+  for (order& one : orders) std::ranges::shuffle(one, random);
+  all_then_freed<Subject>(state, orders);
+}
+
+/// As training steps of torch_mlp: of 25 blocks 4 outlive their step, until the next one has asked for the block that
+/// takes their place.
+template <class Subject>
+void outliving(benchmark::State& state) {
+  constexpr std::size_t n = 25, n_outliving = 4;
+  Subject subject;
+  const auto sizes = sizes_of_a_step();
+  std::array<void*, n> blocks;
+  std::array<void*, n_outliving> of_last_step{};
+  const auto one_step = [&](bool is_first) {
+    const typename Subject::step step{subject};
+    for (std::size_t i = 0; i < n_outliving; ++i) {
+      use(blocks[i] = subject.allocate(sizes[i]));
+      if (!is_first) subject.deallocate(of_last_step[i], sizes[i]);
+      of_last_step[i] = blocks[i];
+    }
+    for (std::size_t i = n_outliving; i < n; ++i) use(blocks[i] = subject.allocate(sizes[i]));
+    for (std::size_t i = n; i-- > n_outliving;) subject.deallocate(blocks[i], sizes[i]);
+  };
+  one_step(true);
+  for (auto _ : state) one_step(false);
+  for (std::size_t i = 0; i < n_outliving; ++i) subject.deallocate(of_last_step[i], sizes[i]);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(n));
+}
+
+template <class Subject>
+void register_orders(std::string const& who) {
+  benchmark::RegisterBenchmark((who + "/step/pair").c_str(), pairs<Subject>);
+  benchmark::RegisterBenchmark((who + "/step/lifo").c_str(), lifo<Subject>);
+  benchmark::RegisterBenchmark((who + "/step/fifo").c_str(), fifo<Subject>);
+  benchmark::RegisterBenchmark((who + "/step/any_order").c_str(), any_order<Subject>);
+}
+template <class Subject>
+void register_steps(std::string const& who) {
+  register_orders<Subject>(who);
+  benchmark::RegisterBenchmark((who + "/step/outliving").c_str(), outliving<Subject>);
+}
+
+const bool registered = [] {
+  register_steps<planned<without_steps<planned_arena>>>("planned");
+  register_steps<planned<by_pmr<planned_arena>>>("planned_by_pmr");
+  register_steps<without_steps<pool>>("pool");
+  register_steps<by_pmr<pool>>("pool_by_pmr");
+  register_steps<by_pmr<std::pmr::unsynchronized_pool_resource>>("std_pool");
+  register_steps<by_malloc>("malloc");
+  if (mimalloc_resource::is_there()) register_steps<by_pmr<mimalloc_resource>>("mimalloc");
+  register_orders<rewound_arena>("arena");
+  return true;
+}();
+
+}  // namespace
