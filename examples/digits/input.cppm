@@ -10,8 +10,9 @@ import tidemark;
 // A mistake of the user's: what() is one sentence for stderr, and the exit status is 2.
 export using input_error = std::domain_error;
 
-export enum class allocator_kind { arena, malloc, monotonic, epoch_resource };
-export constexpr char const* allocator_names[] = {"arena", "malloc", "monotonic", "epoch_resource"};
+export enum class allocator_kind { arena, malloc, monotonic, epoch_resource, planned };
+export constexpr char const* allocator_names[] = {"arena", "malloc", "monotonic", "epoch_resource",
+                                                  "planned"};
 export constexpr char const* optimizer_names[] = {"sgd", "adam"};
 
 export struct options {
@@ -57,7 +58,8 @@ export options parse_options(int argc, char** argv, option const* known = digits
     const std::string word = argv[optind];
     const int letter = getopt_long(argc, argv, "+:h", known, &index);
     if (letter == 'a')
-      chosen.allocator = allocator_kind(name(allocator_names, "arena, malloc, monotonic or epoch_resource"));
+      chosen.allocator =
+          allocator_kind(name(allocator_names, "arena, malloc, monotonic, epoch_resource or planned"));
     if (letter == 'o') chosen.adam = name(optimizer_names, "sgd or adam") == 1;
     if (letter == 'e') chosen.epochs = number(1, 1000);
     if (letter == 'b') chosen.batch = number(1, 10000);

@@ -10,9 +10,10 @@ namespace {
 
 constexpr char const* help_text =
     "usage: digits [options]\n\n"
-    "Trains a network, with the memory of its steps on an arena, and compares four allocators.\n\n"
-    "  --allocator NAME   train on this one only: arena, malloc, monotonic, or epoch_resource,\n"
-    "                     which makes each step an epoch over a pool\n"
+    "Trains a network, with the memory of its steps on an arena, and compares five allocators.\n\n"
+    "  --allocator NAME   train on this one only: arena, malloc, monotonic, epoch_resource, which\n"
+    "                     makes each step an epoch over a pool, or planned, which records a step\n"
+    "                     and runs the others by its plan\n"
     "  --optimizer NAME   sgd (with momentum, the default) or adam\n"
     "  --epochs N         passes over the training images, 1 to 1000 (default 20)\n"
     "  --batch N          images per step, 1 to 10000 (default 32)\n"
@@ -52,12 +53,23 @@ void print_epochs(tidemark::epoch_stats const& s) {
               static_cast<unsigned long long>(s.promoted));
 }
 
+// Where the blocks of the steps came from, which repeat.
+void print_plans(tidemark::planned_arena_stats const& s) {
+  std::printf("steps by plans: %llu of %llu; blocks: %llu planned, %llu from malloc; plans made: %llu\n",
+              static_cast<unsigned long long>(s.planned_steps), static_cast<unsigned long long>(s.steps),
+              static_cast<unsigned long long>(s.planned_allocations),
+              static_cast<unsigned long long>(s.fallback_allocations),
+              static_cast<unsigned long long>(s.plans_made));
+}
+
 // Returns whether all trainings ended like the first.
 bool compare(options const& chosen, dataset const& data, training_result const& first) {
   bool same = true;
   constexpr std::size_t kinds = std::size(allocator_names);
   std::vector<double> steps[kinds], alone;
   tidemark::epoch_stats epochs;
+  tidemark::planned_arena_stats planned;
+  std::optional<std::size_t> step_bytes[kinds];
   for (int round = 0; round < 3; ++round) {  // in turns, so that a disturbance does not fall on one of them
     for (std::size_t i = 0; i < kinds; ++i) {
       const training_result result = train(chosen, allocator_kind(i), data, [](auto, auto&) {});
@@ -65,22 +77,30 @@ bool compare(options const& chosen, dataset const& data, training_result const& 
       same &= std::bit_cast<std::size_t>(result.loss) == std::bit_cast<std::size_t>(first.loss);
       same &= result.accuracy == first.accuracy;
       if (result.epochs) epochs = *result.epochs;
+      if (result.planned) planned = *result.planned;
+      step_bytes[i] = result.step_bytes;
     }
   }
   for (std::size_t i = 0; i < kinds; ++i) alone.push_back(seconds_alone(allocator_kind(i), first.blocks));
   const auto count = static_cast<double>(first.blocks.size());
+  std::size_t block_bytes = 0;
+  for (auto const& [bytes, align, address] : first.blocks) block_bytes += bytes;
   std::printf(
-      "\nThe same training on four allocators: the median of %zu steps. A step allocates %.0f blocks;\n"
-      "'memory alone' is what that and freeing them takes, with nothing computed.\n\n"
-      "allocator      time per step  vs malloc    memory alone   per allocation  vs malloc\n",
+      "\nThe same training on five allocators: the median of %zu steps. A step allocates %.0f blocks;\n"
+      "'memory alone' is what that and freeing them takes, with nothing computed; 'step' is the memory "
+      "taken\n"
+      "for steps, of malloc and monotonic the blocks alone.\n\n"
+      "allocator      time per step  vs malloc    memory alone   per allocation  vs malloc         step\n",
       steps[0].size(), count);
   for (std::size_t i = 0; i < kinds; ++i) {
     const double step = median(steps[i]), step_ratio = median(steps[1]) / step, ratio = alone[1] / alone[i];
-    std::printf("%-14s %10.1f us %8.2f x   %10.2f us %13.1f ns %8.2f x\n", allocator_names[i], 1e6 * step,
-                step_ratio, 1e6 * alone[i], 1e9 * alone[i] / count, ratio);
+    const auto kib = static_cast<double>(step_bytes[i].value_or(block_bytes)) / tidemark::KiB;
+    std::printf("%-14s %10.1f us %8.2f x   %10.2f us %13.1f ns %8.2f x %8.1f KiB\n", allocator_names[i],
+                1e6 * step, step_ratio, 1e6 * alone[i], 1e9 * alone[i] / count, ratio, kib);
   }
   print_epochs(epochs);
-  std::puts(same ? "same result on all four, to the last bit" : "the results differ: that is a bug");
+  print_plans(planned);
+  std::puts(same ? "same result on all five, to the last bit" : "the results differ: that is a bug");
   return same;
 }
 
@@ -104,6 +124,7 @@ int run(int argc, char** argv) {
   result.end.insert(result.end.begin(), images.stats());
   print_memory(result);
   if (result.epochs) print_epochs(*result.epochs);
+  if (result.planned) print_plans(*result.planned);
   return chosen.allocator || compare(chosen, data, result) ? 0 : 1;
 }
 

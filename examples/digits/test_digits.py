@@ -10,7 +10,7 @@ import tempfile
 
 PROGRAM, DATA, CASE = sys.argv[1:4]
 TIMEOUT_SECONDS = 240
-ALLOCATORS = ("arena", "malloc", "monotonic", "epoch_resource")
+ALLOCATORS = ("arena", "malloc", "monotonic", "epoch_resource", "planned")
 
 
 def run(*arguments):
@@ -67,9 +67,9 @@ def same_result_on_every_allocator():
     status, output, errors = run("--epochs", "1")
     expect("exit status", (status, errors), (0, ""))
     for allocator in ALLOCATORS:
-        expect_match(rf"^{allocator} +[\d.]+ us +[\d.]+ x +[\d.]+ us +[\d.]+ ns +[\d.]+ x$", output)
+        expect_match(rf"^{allocator} +[\d.]+ us +[\d.]+ x +[\d.]+ us +[\d.]+ ns +[\d.]+ x +[\d.]+ KiB$", output)
     expect_match(r"^blocks of the epochs: [1-9]\d* allocated, 0 freed, [1-9]\d* reclaimed, 57 promoted$", output)
-    expect("the end", output.endswith("\nsame result on all four, to the last bit\n"), True)
+    expect("the end", output.endswith("\nsame result on all five, to the last bit\n"), True)
 
 
 def an_epoch_keeps_the_result_of_its_step_only():
@@ -79,6 +79,17 @@ def an_epoch_keeps_the_result_of_its_step_only():
     # In each pass 45 steps train and 12 test. They have a tape, 20 or 11 blocks on it, and the result.
     steps, blocks = 2 * (45 + 12), 2 * (45 * 22 + 12 * 13)
     expect("blocks", tuple(map(int, counts.groups())), (blocks, 0, blocks - steps, steps))
+
+
+def all_steps_but_the_first_run_by_its_plan():
+    status, output, errors = run("--epochs", "2", "--allocator", "planned")
+    expect("exit status", (status, errors), (0, ""))
+    counts = expect_match(r"^steps by plans: (\d+) of (\d+); blocks: (\d+) planned, (\d+) from malloc; plans made: (\d+)$", output)
+    planned_steps, steps, planned, fallback, made = map(int, counts.groups())
+    # In each pass 45 steps train, with 20 blocks, and 12 test, with 11. The first of all is recorded; those that test
+    # ask for the same as the others as far as they go, and the last of either has fewer images, which fit too.
+    expect("steps", (steps, planned_steps, made), (2 * (45 + 12), 2 * (45 + 12) - 1, 1))
+    expect("blocks", (planned + fallback, fallback), (2 * (45 * 20 + 12 * 11), 20))
 
 
 def prints_a_bar_on_a_terminal():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network, its training on any of four allocators, and the time that these take.
+// The network, its training on any of five allocators, and the time that these take.
 module;
 #include "standard.hpp"
 export module digits.training;
@@ -101,6 +101,7 @@ struct training_memory {
   std::pmr::monotonic_buffer_resource monotonic{buffer.data(), buffer.size()};
   tidemark::pool blocks{{.name = "blocks"}};
   tidemark::epoch_resource epochs{&blocks};
+  tidemark::planned_arena planned{{.fallback = heap, .name = "planned"}};
 
   std::pmr::memory_resource* permanent() { return kind == allocator_kind::arena ? &permanent_arena : heap; }
 
@@ -125,8 +126,22 @@ struct training_memory {
         return result;
       })[0];
     }
+    if (kind == allocator_kind::planned) {
+      const tidemark::planned_arena::step repeated{
+          planned};  // records the first of its kind, and then repeats it
+      tape step{planned};
+      return body(step);
+    }
     tape step{*heap};
     return body(step);  // its destructor frees its parts, one by one
+  }
+
+  // What it took for steps, where it knows that.
+  std::optional<std::size_t> step_bytes() const {
+    if (kind == allocator_kind::arena) return step_arena.stats().peak_bytes;
+    if (kind == allocator_kind::epoch_resource) return blocks.stats().held_bytes;
+    if (kind == allocator_kind::planned) return planned.stats().committed_bytes;
+    return {};
   }
 
   std::vector<tidemark::arena_stats> stats() const {
@@ -164,9 +179,11 @@ export struct training_result {
   std::vector<double> steps;  // seconds of each, from filling the batch to freeing its memory
   std::vector<tidemark::arena_stats> warm, end;  // the arenas after the first epoch and after the last
   std::optional<tidemark::epoch_stats> epochs;   // of all steps, if they are epochs
-  std::vector<recorder::block> blocks;           // allocations of one step
-  std::vector<float> parameters;                 // of both layers: weights and bias, row by row
-  std::vector<std::size_t> tests;                // the images that were tested
+  std::optional<tidemark::planned_arena_stats> planned;  // of all steps, if they run by plans
+  std::optional<std::size_t> step_bytes;                 // taken for steps, where that is known
+  std::vector<recorder::block> blocks;                   // allocations of one step
+  std::vector<float> parameters;                         // of both layers: weights and bias, row by row
+  std::vector<std::size_t> tests;                        // the images that were tested
 };
 
 // Trains a network from the beginning. Calls after_epoch(number, result so far).
@@ -208,6 +225,8 @@ export training_result train(options const& chosen, allocator_kind kind, dataset
     after_epoch(epoch, result);
   }
   if (kind == allocator_kind::epoch_resource) result.epochs = memory.epochs.stats();
+  if (kind == allocator_kind::planned) result.planned = memory.planned.stats();
+  result.step_bytes = memory.step_bytes();
   recorder record;
   tape step{record};
   model.loss(step, data, batch(images, std::size_t{0}));
@@ -223,7 +242,7 @@ export double seconds_alone(allocator_kind kind, std::vector<recorder::block> bl
   training_memory memory{kind};
   const auto replay = [&](tape& step) {
     for (auto& [bytes, align, address] : blocks) address = step.memory()->allocate(bytes, align);
-    if (kind == allocator_kind::malloc) {
+    if (kind == allocator_kind::malloc || kind == allocator_kind::planned) {
       for (auto& [bytes, align, address] : blocks) step.memory()->deallocate(address, bytes, align);
     }
     return 0.0;

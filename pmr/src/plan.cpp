@@ -13,7 +13,7 @@
 namespace tidemark {
 namespace {
 
-using namespace detail::planning;  // NOLINT(google-build-using-namespace)
+namespace planning = detail::planning;
 
 bool is_no_piece(lifetime const& block) { return block.size == 0 || block.lower == block.upper; }
 bool is_no_piece(plan_block const& block) { return block.size == 0; }
@@ -33,12 +33,13 @@ void place_the_others(plan& made, std::span<Block const> blocks, std::size_t ali
 }
 
 template <class Block>
-plan plan_of(problem const& asked, std::span<Block const> blocks, plan_options const& options) {
-  search_run run{asked, options};
-  place_by_size(run);
-  if (!run.over()) place_in_orders(run);
-  if (!run.over()) place_lowest_first(run);
-  if (!run.over()) climb_and_search(run, options.exact);
+plan plan_of(planning::problem const& asked, std::span<Block const> blocks, plan_options const& options) {
+  planning::search_run run{asked, options};
+  planning::place_by_size(run);
+  // Before the other orders, as it mostly comes to less than any of them.
+  if (!run.over()) planning::place_lowest_first(run);
+  if (!run.over()) planning::place_in_orders(run);
+  if (!run.over()) planning::climb_and_search(run, options.exact);
   plan made = run.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;
@@ -47,12 +48,12 @@ plan plan_of(problem const& asked, std::span<Block const> blocks, plan_options c
 }  // namespace
 
 plan make_plan(std::span<lifetime const> blocks, plan_options const& options) {
-  return plan_of(detail::planning::problem_of(blocks, options), blocks, options);
+  return plan_of(planning::problem_of(blocks, options), blocks, options);
 }
 
 plan make_plan(std::span<plan_block const> blocks, std::span<conflict const> conflicts,
                plan_options const& options) {
-  return plan_of(detail::planning::problem_of(blocks, conflicts, options), blocks, options);
+  return plan_of(planning::problem_of(blocks, conflicts, options), blocks, options);
 }
 
 }  // namespace tidemark

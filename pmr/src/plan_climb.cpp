@@ -112,8 +112,9 @@ void hill_climb::find_supports() {
   for (std::uint32_t i : order_) {
     if (end_of(i) == height_) add(i);
   }
-  for (std::size_t at = 0; at < supports_.size(); ++at) {
-    const std::uint32_t above = supports_[at];
+  std::size_t looked_at = 0;
+  while (looked_at < supports_.size()) {
+    const std::uint32_t above = supports_[looked_at++];
     for (std::uint32_t i : order_) {
       if (!supporting_[i] && aligned_up(end_of(i), asked_->pieces[above].align) == offsets_[above] &&
           in_conflict(above, i))

@@ -62,7 +62,9 @@ class growing_layout {
     space_.clear();
     height_ = 0;
     for (std::uint32_t i = 0; i < asked_->pieces.size(); ++i) {
-      if (asked_->pieces[i].fixed != nowhere) note(i, asked_->pieces[i].fixed);
+      if (asked_->pieces[i].fixed == nowhere) continue;
+      any_fixed_ = true;
+      note(i, asked_->pieces[i].fixed);
     }
   }
 
@@ -117,6 +119,7 @@ class growing_layout {
   granules lowest_above_floor(std::uint32_t i) {
     piece const& each = asked_->pieces[i];
     granules floor = aligned_up(space_.floor(i), each.align);
+    if (!any_fixed_) return floor;
     space_.read(i, readers_);
     each_gap(readers_, each.size, [&](granules begin, granules end) {
       const granules offset = aligned_up(std::max(begin, floor), each.align);
@@ -132,6 +135,7 @@ class growing_layout {
   Space space_;
   std::vector<granules> offsets_;
   granules height_ = 0;
+  bool any_fixed_ = false;
   std::vector<range_reader> readers_;
 };
 

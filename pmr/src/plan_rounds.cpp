@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -60,35 +61,62 @@ std::vector<order> orders_of(problem const& asked) {
   return orders;
 }
 
-/// Asks the search about heights, with each order in both ways.
+/// Asks the search about heights, each time in several ways.
 class prober {
  public:
-  prober(search_run& run, std::span<order const> orders) : run_{&run}, orders_{orders}, search_{run} {}
+  prober(search_run& run, std::span<order const> orders)
+      : run_{&run}, orders_{orders}, search_{run}, random_{run.seed()} {}
 
   /// Asks about the bound, where the least need be looked at, about the height that is wanted, and where that
-  /// is left open about one between it and the best.
+  /// is left open for a while about one between it and the best.
   void probe(std::uint64_t nodes_each) {
     run_->enter("search");
     for_each_way(nodes_each, [&] { return run_->proven(); });
     if (run_->wanted() > run_->proven()) for_each_way(nodes_each, [&] { return run_->wanted(); });
-    for_each_way(nodes_each, [&] { return run_->wanted() + (run_->best().height - 1 - run_->wanted()) / 2; });
+    const auto between = [&] { return run_->wanted() + (run_->best().height - 1 - run_->wanted()) / 2; };
+    for_each_way(nodes_each / 4, between);
   }
 
  private:
-  [[nodiscard]] std::size_t way_n() const noexcept { return orders_.size() * 2; }
+  // Which tries found cuts of a rectangle soonest: the orders that begin with the load, and changes of the
+  // first.
+  static constexpr std::size_t orders_as_they_are = 3;
+  static constexpr unsigned shuffles_each = 4;
 
-  /// Asks with each way until it has no answer.
+  /// An order that is the first one roughly.
+  void shuffle() {
+    std::vector<double> keys;
+    for (piece const& each : run_->asked().pieces) {
+      const double factor = 0.5 + static_cast<double>(random_() % 1024) / 1024;
+      keys.push_back(each.span * factor);
+    }
+    shuffled_ = orders_.front();
+    std::ranges::sort(shuffled_, [&](std::uint32_t a, std::uint32_t b) {
+      const granules one = run_->asked().pieces[a].load;
+      const granules other = run_->asked().pieces[b].load;
+      if (one != other) return one > other;
+      return keys[a] != keys[b] ? keys[a] > keys[b] : a < b;
+    });
+  }
+
+  /// Asks in each way until it has no answer. To try the lowest first is best mostly, and gets most of the
+  /// nodes.
   template <class Height>
   void for_each_way(std::uint64_t nodes, Height height) {
-    for (std::size_t way = 0; way < way_n(); ++way) {
-      while (!run_->over() && ask(way, height(), nodes)) continue;
+    const auto ask_in = [&](std::span<std::uint32_t const> by, next_choice choice, std::uint64_t nodes_max) {
+      while (!run_->over() && ask(by, choice, height(), nodes_max)) continue;
+    };
+    for (order const& by : orders_.first(orders_as_they_are)) ask_in(by, next_choice::lowest, nodes);
+    for (unsigned k = 0; k < shuffles_each; ++k) {
+      shuffle();
+      ask_in(shuffled_, next_choice::lowest, nodes);
     }
+    for (order const& by : orders_) ask_in(by, next_choice::first_in_order, nodes / 4);
   }
 
   /// @return whether there was an answer.
-  bool ask(std::size_t way, granules height, std::uint64_t nodes) {
-    const next_choice choice = way % 2 == 0 ? next_choice::lowest : next_choice::first_in_order;
-    const outcome answer = search_.probe(orders_[way / 2], choice, height, nodes);
+  bool ask(std::span<std::uint32_t const> by, next_choice choice, granules height, std::uint64_t nodes) {
+    const outcome answer = search_.probe(by, choice, height, nodes);
     if (answer == outcome::impossible) run_->prove(height + 1);
     if (answer == outcome::found) {
       granules top = 0;
@@ -102,6 +130,8 @@ class prober {
   search_run* run_;
   std::span<order const> orders_;
   height_search search_;
+  std::mt19937_64 random_;
+  order shuffled_;
 };
 
 }  // namespace
@@ -118,7 +148,7 @@ void climb_and_search(search_run& run, bool exact) {
   std::uint64_t nodes = nodes_least + run.asked().pieces.size() * 2;
   for (; !run.over(); nodes *= 2) {
     run.enter("climb");
-    hill.climb(orders, nodes * 4);
+    hill.climb(orders, nodes * 2);
     if (run.over() || !search || (!exact && nodes > inexact_nodes_max)) continue;
     search->probe(nodes);
   }

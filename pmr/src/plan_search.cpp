@@ -259,8 +259,8 @@ class height_search::state {
            free_from_[rank] + left_[section] <= height_;
   }
 
-  /// Whether the section has one left that is low enough for all that is left in it. The one that was found last
-  /// is asked first; mostly it still is.
+  /// Whether the section has one left that is low enough for all that is left in it. The one that was found
+  /// last is asked first; mostly it still is.
   bool section_holds(std::uint32_t section, node_view const& node) {
     if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
     for (std::size_t at = node.begin; at < node.end; ++at) {

@@ -55,12 +55,14 @@ struct range_reader {
 };
 
 /// Reads the gaps of the union of several range sets that have `size` granules, upwards.
-/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to stop.
+/// @param visit called with each gap, `(begin, end)`; the last one's end is `nowhere`. It returns whether to
+/// stop.
 template <class Visit>
 void each_gap(std::vector<range_reader>& readers, granules size, Visit visit) {
   granules begin = 0;
   while (true) {
-    // A gap of one set that is too small is none of the union: most are passed over without a look at the others.
+    // A gap of one set that is too small is none of the union: most are passed over without a look at the
+    // others.
     for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
       range_reader& reader = readers[at];
       const granules was = begin;
@@ -106,14 +108,15 @@ class section_space {
   explicit section_space(problem const& asked)
       : asked_{&asked},
         leaf_n_{std::bit_ceil(std::max(asked.section_n, 1U))},
-        nodes_(leaf_n_ * std::size_t{2}) {}
+        nodes_(leaf_n_ * std::size_t{2}),
+        levels_(nodes_.size()) {}
 
   void clear() {
     for (node& each : nodes_) {
       each.across.clear();
       each.within.clear();
-      each.floor = each.raised = 0;
     }
+    std::ranges::fill(levels_, level{});
   }
 
   /// Notes that piece i lies at `offset`.
@@ -145,37 +148,55 @@ class section_space {
   /// Raises the floor of the pieces in conflict with i to `top`.
   void raise(std::uint32_t i, granules top) {
     piece const& each = asked_->pieces[i];
-    each_node(
-        leaf_n_, each.first_section, each.last_section,
-        [&](std::uint32_t at) {
-          nodes_[at].raised = std::max(nodes_[at].raised, top);
-          nodes_[at].floor = std::max(nodes_[at].floor, top);
-        },
-        [&](std::uint32_t at) { nodes_[at].floor = std::max(nodes_[at].floor, top); });
+    // Above each leaf of the range all nodes have a part of it.
+    for (std::size_t leaf : {each.first_section, each.last_section - 1}) {
+      for (std::size_t at = leaf_n_ + leaf; at != 0; at /= 2)
+        levels_[at].part = std::max(levels_[at].part, top);
+    }
+    each_whole(each, [&](level& at) {
+      at.whole = std::max(at.whole, top);
+      at.part = std::max(at.part, top);
+    });
   }
 
   /// The highest top that the floor below i was raised to.
-  [[nodiscard]] granules floor(std::uint32_t i) const {
+  [[nodiscard]] granules floor(std::uint32_t i) {
     granules highest = 0;
     piece const& each = asked_->pieces[i];
-    each_node(
-        leaf_n_, each.first_section, each.last_section,
-        [&](std::uint32_t at) { highest = std::max(highest, nodes_[at].floor); },
-        [&](std::uint32_t at) { highest = std::max(highest, nodes_[at].raised); });
+    for (std::size_t leaf : {each.first_section, each.last_section - 1}) {
+      for (std::size_t at = leaf_n_ + leaf; at != 0; at /= 2) highest = std::max(highest, levels_[at].whole);
+    }
+    each_whole(each, [&](level const& at) { highest = std::max(highest, at.part); });
     return highest;
   }
 
  private:
   struct node {
-    range_set across;     // of the pieces that are live in all sections of the node, and not of its parent
-    range_set within;     // of those that are live in some
-    granules raised = 0;  // the highest top of those of `across`
-    granules floor = 0;   // of those of `within`; raised <= floor
+    range_set across;  // of the pieces that are live in all sections of the node, and not of its parent
+    range_set within;  // of those that are live in some
   };
+
+  struct level {
+    granules whole = 0;  // what all sections of the node were raised to at once
+    granules part = 0;   // the highest of what some were raised to; whole <= part
+  };
+
+  /// Calls `visit` with the levels of the fewest nodes that make up the sections of a piece: those of `each_node`,
+  /// without the nodes above them.
+  template <class Visit>
+  void each_whole(piece const& each, Visit visit) {
+    std::size_t first = leaf_n_ + each.first_section;
+    std::size_t last = leaf_n_ + each.last_section;
+    for (; first < last; first /= 2, last /= 2) {
+      if (first % 2 == 1) visit(levels_[first++]);
+      if (last % 2 == 1) visit(levels_[--last]);
+    }
+  }
 
   problem const* asked_;
   std::uint32_t leaf_n_;
   std::vector<node> nodes_;
+  std::vector<level> levels_;  // of the same nodes, apart: they are read often
 };
 
 /// What is taken where a graph says which pieces are in conflict. Memory is linear in its conflicts.

@@ -25,6 +25,8 @@ constexpr std::size_t requests_ahead_max = 16;
 constexpr unsigned steps_within_max = 2;
 // No more than that many steps go by unplanned where plans are never of use.
 constexpr unsigned unplanned_steps_log2_max = 6;
+// A plan was of use to a step that asked the fallback once in so many requests, or less often.
+constexpr std::uint64_t requests_of_use = 4;
 
 planned_arena_options completed(planned_arena_options options) {
   if (options.name == nullptr) options.name = planned_arena_options{}.name;
@@ -62,14 +64,22 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
     ++outside_allocations_;
     return block;
   }
+  const std::uint64_t misses_before = misses_;
   if (void* const block = take_slot(bytes, align)) return block;
-  return take_fallback(bytes, align);
+  try {
+    return take_fallback(bytes, align);
+  } catch (...) {
+    misses_ = misses_before;  // counted with a block, or not at all
+    throw;
+  }
 }
 
 void* planned_core::take_slot(std::size_t bytes, std::size_t align) {
   if (std::exchange(is_undecided_, false) && current_->cursor() == 0) {
     kept_plan* const chosen = choose(bytes, align);
+    plans_anew_ = chosen == nullptr;
     if (chosen == nullptr || !change_to(chosen)) {
+      if (chosen != nullptr) note_unlaid(*chosen);
       give_up();
       return nullptr;
     }
@@ -78,6 +88,7 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align) {
   const std::size_t next = current_->cursor(), all = current_->requests();
   if (next < all && current_->fits(next, bytes, align)) return take_slot_of(next, bytes);
   if (switch_plan(bytes, align)) return take_slot_of(next, bytes);
+  if (gave_up_) return nullptr;  // there was no memory for the other one
   for (std::size_t i = next + 1; i < std::min(all, next + requests_ahead_max); ++i) {
     if (current_->planned(i).bytes == bytes && current_->fits(i, bytes, align)) return take_slot_of(i, bytes);
   }
@@ -93,7 +104,7 @@ void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
     return current_->hand_over(*slot, bytes, now_);
   step_run::own_request const* const own = current_->own_at(request);
   if (slot == nullptr && own != nullptr && own->slots.size() < options_.slots_max) {
-    plan_->wanted_slots.push_back(request);  // not the plan's fault: it learns from that
+    wanted_slots_.push_back(request);  // not the plan's fault: it learns from that
     ++misses_;
   } else {
     note_miss();
@@ -102,20 +113,24 @@ void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
 }
 
 void* planned_core::take_fallback(std::size_t bytes, std::size_t align) {
+  ++step_fallback_;
   void* const block = fallback_->allocate(bytes, align);
   record_.came(block, {.born = now_++, .died = 0, .bytes = bytes, .align = align});
   ++fallback_allocations_;
-  ++step_fallback_;
   return block;
 }
 
 void planned_core::note_miss() {
   ++misses_;
   if (++plan_->misses >= options_.misses_max) {
-    plan_->was_given_up = true;
+    plan_->was_given_up = plans_anew_ = true;
     give_up();
   }
 }
+
+// There was no memory to lay a plan in: that is no fault of the plan, which is made anew now and then only, because the
+// step may have changed unseen.
+void planned_core::note_unlaid(kept_plan& plan) { plans_anew_ = ++plan.misses >= options_.misses_max; }
 
 // The rest of the step comes from the fallback, which needs the memory that the region does not.
 void planned_core::give_up() {
@@ -129,7 +144,7 @@ void planned_core::give_up() {
 void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t align) noexcept {
   if (block == nullptr) return;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  if (address - region_.base() >= region_.committed_bytes()) {
+  if (!region_.reserves(address)) {
     record_.goes(block, now_);
     fallback_->deallocate(block, bytes, align);
     return;
@@ -141,6 +156,7 @@ void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t a
                                                  : "no block in use begins there");
     return;
   }
+  if (check_level >= 2 && found->asked != bytes) return refuse(block, bytes, "the block has another size");
   if (region_.host_accessible()) withhold(address, found->bytes);
   // Only of this step's blocks: of earlier ones it would say that their slots were clear in this run.
   if (found->plan != nullptr && found->born >= begin_) found->plan->run.note_death(found->slot, now_);
@@ -169,7 +185,8 @@ void planned_core::begin_step(planned_core** step) {
   begin_ = ++now_;  // later than what was given back since the last request
   current_->begin(begin_);
   is_undecided_ = true;
-  gave_up_ = false;
+  gave_up_ = plans_anew_ = false;
+  wanted_slots_.clear();
   step_fallback_ = 0;
   plan_before_ = nullptr;
   serve();
@@ -183,16 +200,20 @@ void planned_core::end_step() noexcept {
     if (asked_for_nothing) {
       // Says nothing of any plan.
     } else if (gave_up_) {
-      plan_step();
+      if (plans_anew_) (void)plan_step();
     } else {
       if (step_fallback_ == 0) ++planned_steps_;
+      if (step_fallback_ * requests_of_use <= now_ - begin_) plans_unused_ = 0;
       plan_->was_given_up = false;
       plan_->used_last = steps_;
-      plans_unused_ = 0;
       if (plan_of_last_step_ != nullptr) plan_of_last_step_->next = plan_;
       plan_of_last_step_ = plan_;
       add_slots();
-      if (blocks_stay_within_steps()) plan_step();
+      if (blocks_stay_within_steps() && plan_step() && plan_ != nullptr) {
+        // The new one is for other sizes, which this one has served too.
+        const auto is_it = [this](auto const& plan) { return plan.get() == plan_; };
+        drop(static_cast<std::size_t>(std::ranges::find_if(plans_, is_it) - plans_.begin()));
+      }
     }
   } catch (std::exception const&) {
     // No memory to plan with, or more than a plan can have: the step is recorded again when it comes again.
@@ -227,18 +248,20 @@ planned_core::kept_plan* planned_core::choose(std::size_t bytes, std::size_t ali
 
 // Makes a plan the current one, and lays it in the region. False if there is no memory for it.
 bool planned_core::change_to(kept_plan* plan) {
-  if (plan != plan_) {
-    if (plan_ != nullptr) estrange(*plan_, true);
-    plan_ = plan;
-    current_ = &plan->run;
-    current_->begin(begin_);
-  }
-  const bool is_unused = strangers_.empty() && current_->used_blocks() == 0;
   bool is_held = false;
   try {
+    if (plan != plan_) {
+      if (plan_ != nullptr) estrange(*plan_, true);
+      plan_ = plan;
+      current_ = &plan->run;
+      current_->begin(begin_);
+      wanted_slots_.clear();
+    }
+    const bool is_unused = strangers_.empty() && current_->used_blocks() == 0;
     is_held = region_.hold(current_->plan().height, current_->alignment(), is_unused);
-  } catch (std::bad_alloc const&) {
+  } catch (std::exception const&) {
     // The fallback may have some.
+    if (plan != plan_) return false;
   }
   if (region_.committed_bytes() != 0) current_->lie_at(region_.base(), region_.host_accessible());
   std::erase_if(strangers_,
@@ -256,9 +279,12 @@ bool planned_core::switch_plan(std::size_t bytes, std::size_t align) {
     if (other->run.planned(next).bytes != bytes || !agrees_so_far(*other)) continue;
     kept_plan* const before = plan_;
     const bool is_held = change_to(other.get());
-    plan_before_ = before;
+    if (plan_ != before) plan_before_ = before;
     current_->go_on_at(next);
-    if (!is_held) give_up();
+    if (!is_held) {
+      note_unlaid(*other);
+      give_up();
+    }
     return is_held && current_->fits(next, bytes, align);
   }
   return false;
@@ -308,22 +334,24 @@ void planned_core::serve() noexcept {
 // Whether there is memory behind all of the current plan.
 bool planned_core::is_laid() const noexcept {
   return plan_ != nullptr && region_.committed_bytes() >= current_->plan().height &&
-         current_->base() == region_.base();
+         current_->base() == region_.base() && current_->base() % current_->alignment() == 0;
 }
 
 // ---- planning ------------------------------------------------------------------------------------------------
 
-void planned_core::plan_step() {
-  if (steps_ < next_planning_) return;
+// @return whether a plan was made.
+bool planned_core::plan_step() {
+  if (steps_ < next_planning_) return false;
   if (plan_ != nullptr) record_served(*plan_);
   if (plan_before_ != nullptr) record_served(*plan_before_);
-  if (!record_.is_complete()) return;
-  keep(record_.plan_it(options_.planning));
+  if (!record_.is_complete()) return false;
+  keep(record_.plan_it(options_.planning, options_.slots_max));
   ++plans_made_;
-  if (++plans_unused_ <= options_.plans_max) return;
+  if (++plans_unused_ <= options_.plans_max) return true;
   const std::size_t doublings =
       std::min<std::size_t>(plans_unused_ - options_.plans_max, unplanned_steps_log2_max);
   next_planning_ = steps_ + (std::uint64_t{1} << doublings);
+  return true;
 }
 
 void planned_core::record_served(kept_plan const& plan) {
@@ -395,6 +423,9 @@ bool planned_core::blocks_stay_within_steps() noexcept {
     own.steps_within = std::ranges::any_of(own.slots, stayed) ? own.steps_within + 1 : 0;
     any = any || own.steps_within >= steps_within_max;
   }
+  if (any) {
+    for (step_run::own_request& own : current_->own()) own.steps_within = 0;
+  }
   return any;
 }
 
@@ -405,11 +436,10 @@ void planned_core::add_slots() {
       step_run::slot const& newest = current_->newest(own.request);
       if (newest.born >= begin_ && own.slots.size() < std::min<std::size_t>(2, options_.slots_max) &&
           record_.overlaps_carried(newest.bytes, newest.born))
-        plan_->wanted_slots.push_back(own.request);
+        wanted_slots_.push_back(own.request);
     }
   }
-  if (plan_->wanted_slots.empty()) return;
-  keep(with_more_slots(current_->plan(), std::exchange(plan_->wanted_slots, {})));
+  if (!wanted_slots_.empty()) keep(with_more_slots(current_->plan(), wanted_slots_));
 }
 
 // ---- the rest ------------------------------------------------------------------------------------------------

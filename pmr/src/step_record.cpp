@@ -68,7 +68,7 @@ bool step_record::overlaps_carried(std::size_t bytes, request_time born) noexcep
   return oldest->what.died > born;
 }
 
-step_plan step_record::plan_it(plan_options const& options) {
+step_plan step_record::plan_it(plan_options const& options, std::size_t slots_max) {
   if (!complete_) throw std::bad_alloc{};
   std::vector<entry> entries = entries_;  // those that a plan served are not in their places yet
   std::ranges::sort(entries, {}, &entry::born);
@@ -91,7 +91,7 @@ step_plan step_record::plan_it(plan_options const& options) {
     }
     life.lower = 0;
     life.upper = made.requests + 1;
-    for (int n = overlaps_carried(e.bytes, e.born) ? 2 : 1; n > 0; --n) {
+    for (int n = slots_max > 1 && overlaps_carried(e.bytes, e.born) ? 2 : 1; n > 0; --n) {
       own_end = align_up(own_end, align);
       life.offset = own_end;
       made.blocks.push_back({.request = i, .life = life});

@@ -21,6 +21,8 @@ step_run::step_run(step_plan plan) : plan_{std::move(plan)} {
   slots_.push_back({.address = no_address, .died = std::numeric_limits<request_time>::max()});
   find_unders();
   order_returns();
+  to_visit_.reserve(slots_.size());
+  visited_.reserve(slots_.size());
   const std::size_t places = std::bit_ceil(2 * slots_.size());
   homes_.assign(places, always_clear);
   mask_ = places - 1;
@@ -46,8 +48,10 @@ void step_run::add_slot(planned_block const& block) {
     own_.back().slots.push_back(static_cast<std::uint32_t>(index));
   }
   offsets_[index] = *block.life.offset;
-  // The bytes up to the next multiple of the plan's alignment are nobody else's.
-  slots_[index].bytes_max = align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment);
+  // The bytes up to the next multiple of the plan's alignment are nobody else's; but there is no memory above the
+  // plan's height, which need not be such a multiple.
+  slots_[index].bytes_max = std::min(align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment),
+                                     plan_.height - *block.life.offset);
   slots_[index].index = static_cast<std::uint32_t>(index);
   request_of_[index] = request;
 }
@@ -186,33 +190,35 @@ void step_run::for_each_under(slot const& one, Visit visit) const {
 }
 
 bool step_run::clear(std::uint32_t slot) {
+  if (is_own(slot)) return is_vacated(slots_[slot]);
   if (slots_[slot].live()) return false;
-  if (is_own(slot)) return true;
   to_visit_.assign({slot});
   visited_.clear();
   bool is_free = true;
   while (is_free && !to_visit_.empty()) {
     const std::uint32_t visited = to_visit_.back();
     to_visit_.pop_back();
-    visited_.push_back(visited);
     for_each_under(slots_[visited], [&](std::uint32_t below) {
-      if (slots_[below].live()) is_free = false;
-      else if (slots_[below].died < begin_) to_visit_.push_back(below);
+      step_run::slot& one = slots_[below];
+      if (one.live()) is_free = false;
+      if (one.live() || one.died >= begin_) return;
+      // Visited once, and seen at once by the next one that asks. It comes before this one, and is not handed out any
+      // more in this run.
+      one.died = begin_;
+      visited_.push_back(below);
+      to_visit_.push_back(below);
     });
   }
-  if (!is_free) return false;
-  // So that the next one sees it at once. They come before this one, and are not handed out any more in this run.
-  for (std::uint32_t below : visited_) {
-    if (below != slot) slots_[below].died = begin_;
-  }
-  return true;
+  if (is_free) return true;
+  for (std::uint32_t below : visited_) slots_[below].died = begin_ - 1;
+  return false;
 }
 
 step_run::slot* step_run::clear_slot(std::size_t request) {
   own_request const* const own = own_at(request);
   if (own == nullptr) return clear(static_cast<std::uint32_t>(request)) ? &slots_[request] : nullptr;
   for (std::uint32_t i : own->slots) {
-    if (!slots_[i].live()) return &slots_[i];
+    if (is_vacated(slots_[i])) return &slots_[i];
   }
   return nullptr;
 }

@@ -721,6 +721,8 @@ def documented_sessions_print_what_is_documented():
             without_times = [re.sub(r" +[\d.]+ m?s\b", " T", text) for text in (done.stdout, wanted)]
             expect(f"what '{command}' prints", without_times[0], without_times[1])
     expect("commands", commands > 0, True)
+    pictures = [(place / "plan.svg").read_text(), (place / "docs/plan.svg").read_text()]
+    expect("the picture in docs/plan.md is the one that is drawn", pictures[0] == pictures[1], True)
 
 
 with tempfile.TemporaryDirectory(prefix="tidemark-plan-test-") as name:

@@ -24,8 +24,8 @@ struct plan_stage {
 
 /// Offsets of blocks, such that no two in conflict share a byte.
 ///
-/// `lower_bound <= height`, and `optimal` if they are equal. Both are multiples of `plan_options::alignment`, and
-/// of sizes rounded up to it.
+/// `lower_bound <= height`, and `optimal` if they are equal, or if the search has shown that no plan is
+/// lower. Both are multiples of `plan_options::alignment`, and of sizes rounded up to it.
 struct plan {
   std::vector<std::size_t> offsets;  ///< of each block in bytes, in the order of the blocks
   std::size_t height = 0;            ///< bytes of the memory that holds them all
@@ -41,13 +41,32 @@ struct plan {
 
 /// Places blocks whose lifetimes are known, in as little memory as is found within the limits.
 ///
-/// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power of two, an
-/// `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed blocks are in
-/// conflict and share a byte; if the blocks together have more than 2^62 bytes; std::bad_alloc.
+/// The stages, each of which begins only while the plan can still become lower and no limit is reached:
+///  - "size": blocks in falling size, each in the lowest gap. No plan is higher than this one;
+///  - "lowest": next is the block that can lie lowest, with several choices among equals;
+///  - "orders": by area, size, life and birth, each block in the lowest or the smallest gap;
+///  - "climb": the order is changed at random at the blocks that hold up the top;
+///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns
+///    with the climb, each time for longer.
+///
+/// Blocks that are never live together, all live at once, or all of one size and not aligned further or
+/// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 40
+/// MiB for the search. "size" and "orders" take O(log n) steps for each block and range that is read beside
+/// it, the climb O(n) and the search O(n) for each block that is placed; where more than some 2,000 blocks
+/// hang together the search gives up.
+///
+/// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power of
+/// two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed blocks
+/// are in conflict and share a byte; if the blocks, each rounded up to its alignment, together have more than
+/// 2^62 bytes or a fixed one ends above; std::bad_alloc.
 [[nodiscard]] plan make_plan(std::span<lifetime const> blocks, plan_options const& options = {});
 
-/// The same where any two blocks may be in conflict, as in captures of several streams, whose order is partial.
-/// `lower_bound` is the weight of a clique that was found, and so may be below the largest there is.
+/// The same where any two blocks may be in conflict, as in captures of several streams, whose order is
+/// partial. Pairs may be named more than once; a block is in no conflict with itself.
+///
+/// There is no search: a plan is known to be `optimal` only where it is at the `lower_bound`. That is the
+/// weight of a clique that was found, and so may be below the largest there is. Memory is linear in blocks
+/// and conflicts.
 /// @throws as above, and std::invalid_argument if a conflict names a block that is not there.
 [[nodiscard]] plan make_plan(std::span<plan_block const> blocks, std::span<conflict const> conflicts,
                              plan_options const& options = {});

@@ -22,12 +22,12 @@ struct plan_progress {
 
 /// How a plan is searched for.
 ///
-/// The search is one sequence of steps that depends on the blocks, `alignment`, `seed`, `exact` and `capacity`
-/// alone; `time_limit` and `node_limit` only say where it is cut off. So more of either never gives a worse plan,
-/// and where only `node_limit` cuts, the plan is always the same.
+/// The search is one sequence of steps that depends on the blocks, `alignment`, `seed`, `exact` and
+/// `capacity` alone; `time_limit` and `node_limit` only say where it is cut off. So more of either never
+/// gives a worse plan, and where only `node_limit` cuts, the plan is always the same.
 struct plan_options {
-  /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a multiple
-  /// of it.
+  /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
+  /// multiple of it.
   std::size_t alignment = 256;
   /// The search ends after that time, or somewhat later: the first order of the portfolio is always finished.
   std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
@@ -36,12 +36,13 @@ struct plan_options {
   std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
   /// Of the random choices of the hill climb.
   std::uint64_t seed = 0;
-  /// Whether the exact search follows, which goes on until it has a plan that cannot be lower, or is cut off.
+  /// Whether the search goes on until it has a plan that cannot be lower, or is cut off. If not, each of its
+  /// tries is given up after some ten thousand blocks, and then only the climb goes on.
   bool exact = false;
   /// A plan of at most so many bytes is good enough, and ends the search; 0: only one that cannot be lower.
   std::size_t capacity = 0;
-  /// Called now and then by the thread that plans: at each lower plan, and at most every few milliseconds. What
-  /// it throws ends the search and passes through.
+  /// Called now and then by the thread that plans: at each lower plan, and at most every few milliseconds.
+  /// What it throws ends the search and passes through.
   std::function<void(plan_progress const&)> on_progress = nullptr;
 };
 

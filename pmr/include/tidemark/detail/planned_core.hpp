@@ -3,6 +3,7 @@
 /// `planned_core`: what a `planned_arena` does, for memory of any kind. Owns plans, and no memory.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,7 @@ class planned_core {
   ~planned_core();
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align) {
+    if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
     if (step_run::slot* const next = current_->next_at_sight(bytes, align)) [[likely]]
       return current_->take(*next, bytes, now_);
     return allocate_slow(bytes, align);
@@ -77,8 +79,6 @@ class planned_core {
     std::uint64_t used_last = 0;  // the number of the step
     kept_plan* next = nullptr;    // that served the step after, the last time
     bool was_given_up = false;    // the last time it was used
-    // Requests that found all their slots taken, by blocks that outlived their steps.
-    std::vector<std::size_t> wanted_slots{};
   };
   struct stranger {
     std::uintptr_t begin;
@@ -95,6 +95,7 @@ class planned_core {
   [[nodiscard]] void* take_slot_of(std::size_t request, std::size_t bytes);
   [[nodiscard]] void* take_fallback(std::size_t bytes, std::size_t align);
   void note_miss();
+  void note_unlaid(kept_plan& plan);
   void give_up();
 
   // Deallocating off the fast path.
@@ -113,7 +114,7 @@ class planned_core {
   [[nodiscard]] bool is_laid() const noexcept;
 
   // Planning.
-  void plan_step();
+  [[nodiscard]] bool plan_step();
   void record_served(kept_plan const& plan);
   void keep(step_plan plan);
   void drop(std::size_t index);
@@ -136,10 +137,13 @@ class planned_core {
   planned_core** step_ = nullptr;    // null: none is open
   bool is_undecided_ = false;        // the step has not asked for anything yet
   bool gave_up_ = false;             // this step goes on without a plan
+  bool plans_anew_ = false;          // at its end, if it gave up
+  // Requests of this step that found all slots of their own taken, by blocks that outlived their steps.
+  std::vector<std::size_t> wanted_slots_;
   bool is_trim_due_ = false;         // a plan was given up in this step or the one before
   request_time begin_ = 0;           // of the step
-  std::uint64_t step_fallback_ = 0;  // requests of this step that went to the fallback
-  std::size_t plans_unused_ = 0;     // made since one served a whole step
+  std::uint64_t step_fallback_ = 0;  // requests of this step that asked the fallback
+  std::size_t plans_unused_ = 0;     // made since one was of use
   std::uint64_t next_planning_ = 0;  // no step before this number is planned
   std::uint64_t steps_ = 0, planned_steps_ = 0, fallback_allocations_ = 0, outside_allocations_ = 0;
   std::uint64_t misses_ = 0, plans_made_ = 0;

@@ -34,6 +34,8 @@ class planned_region {
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
   [[nodiscard]] std::size_t committed_bytes() const noexcept { return committed_bytes_; }
   [[nodiscard]] virtual std::size_t reserved_bytes() const noexcept = 0;
+  /// Whether an address lies in the range, with memory behind it or not.
+  [[nodiscard]] virtual bool reserves(std::uintptr_t address) const noexcept = 0;
   [[nodiscard]] virtual bool host_accessible() const noexcept = 0;
 
  protected:
@@ -96,6 +98,9 @@ class region_of final : public planned_region {
   }
 
   [[nodiscard]] std::size_t reserved_bytes() const noexcept override { return range_.size; }
+  [[nodiscard]] bool reserves(std::uintptr_t address) const noexcept override {
+    return address - range_.begin < range_.size;
+  }
   [[nodiscard]] bool host_accessible() const noexcept override { return Space::host_accessible; }
   [[nodiscard]] Space const& space() const noexcept { return space_; }
 

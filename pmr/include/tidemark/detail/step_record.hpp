@@ -52,7 +52,8 @@ class step_record {
 
   /// Where the blocks of such a step best lie: below all others the ones that outlive it. @throws as `make_plan`;
   /// std::bad_alloc if the record is not complete.
-  [[nodiscard]] step_plan plan_it(plan_options const& options);
+  /// @param slots_max of one that outlives the step.
+  [[nodiscard]] step_plan plan_it(plan_options const& options, std::size_t slots_max = 1);
 
  private:
   struct carried_block {

@@ -189,12 +189,20 @@ class step_run {
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
-  [[nodiscard]] bool is_clear_at_sight(slot const& one) const noexcept {
+  [[nodiscard]] bool is_clear_at_sight(slot& one) const noexcept {
     slot const* const all = slots_.data();
+    if (one.under[0] == one.index) return is_vacated(one);
     if (all[one.under[0]].died < begin_ || all[one.under[1]].died < begin_) return false;
     for (std::uint32_t const* i = &more_under_[one.more_under]; all[*i].address != no_address; ++i) {
       if (all[*i].died < begin_) return false;
     }
+    return true;
+  }
+  // Whether a slot is free that has bytes of its own. It may be handed out at the very time when its last block was
+  // given back: so that it is live then, it is as if that had been as soon as it was born.
+  [[nodiscard]] static bool is_vacated(slot& own) noexcept {
+    if (own.live()) return false;
+    own.died = own.born;
     return true;
   }
   [[nodiscard]] TIDEMARK_COLD slot* give_out_of_turn(std::uintptr_t address) noexcept;
