@@ -57,6 +57,12 @@ planned_core::~planned_core() {
 
 // ---- allocating ----------------------------------------------------------------------------------------------
 
+void* planned_core::allocate_out_of_turn(std::size_t bytes, std::size_t align) {
+  if (step_run::slot* const next = current_->next_at_sight(bytes, align))
+    return current_->take(*next, bytes, now_);
+  return allocate_slow(bytes, align);
+}
+
 void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   require_power_of_two(planned_kind, options_.name, align);
   if (step_ == nullptr) {
@@ -140,6 +146,13 @@ void planned_core::give_up() {
 }
 
 // ---- deallocating --------------------------------------------------------------------------------------------
+
+void planned_core::deallocate_out_of_turn(void* block, std::size_t bytes, std::size_t align) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  if (check_level >= 2 && !may_give(address, bytes)) return deallocate_slow(block, bytes, align);
+  if (current_->give(address, now_)) return;
+  deallocate_slow(block, bytes, align);
+}
 
 void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t align) noexcept {
   if (block == nullptr) return;

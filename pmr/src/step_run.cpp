@@ -5,6 +5,7 @@
 #include <bit>
 #include <iterator>
 #include <map>
+#include <span>
 #include <utility>
 
 #include <tidemark/detail/align.hpp>
@@ -17,14 +18,13 @@ step_run::step_run(step_plan plan) : plan_{std::move(plan)} {
   request_of_.resize(plan_.requests);
   planned_.resize(plan_.requests);
   for (planned_block const& block : plan_.blocks) add_slot(block);
-  const auto always_clear = static_cast<std::uint32_t>(slots_.size());
   slots_.push_back({.address = no_address, .died = std::numeric_limits<request_time>::max()});
   find_unders();
   order_returns();
   to_visit_.reserve(slots_.size());
   visited_.reserve(slots_.size());
   const std::size_t places = std::bit_ceil(2 * slots_.size());
-  homes_.assign(places, always_clear);
+  homes_.assign(places, &slots_.back());
   mask_ = places - 1;
   lie_at(0, true);
   begin(0);
@@ -67,12 +67,17 @@ void step_run::find_unders() {
   std::map<std::size_t, holder> top;  // by where the range begins
   std::vector<std::uint32_t> found;
   const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
-  more_under_.assign({always_clear});
+  unders_.assign({always_clear});
+  const auto list_under = [&](slot& s, std::span<std::uint32_t const> under) {
+    if (under.empty()) return;
+    s.under = static_cast<std::uint32_t>(unders_.size());
+    unders_.insert(unders_.end(), under.begin(), under.end());
+    unders_.push_back(always_clear);
+  };
   for (std::uint32_t i = 0; i < always_clear; ++i) {
     slot& s = slots_[i];
-    s.under[0] = s.under[1] = always_clear;
     if (own_at(request_of_[i]) != nullptr) {
-      s.under[0] = i;
+      list_under(s, {&i, 1});
       continue;
     }
     const std::size_t begin = offsets_[i], end = begin + s.bytes_max;
@@ -90,53 +95,47 @@ void step_run::find_unders() {
     // Several pieces may be left of one slot.
     std::ranges::sort(found);
     found.erase(std::ranges::unique(found).begin(), found.end());
-    std::copy_n(found.begin(), std::min<std::size_t>(found.size(), 2), s.under);
-    if (found.size() <= 2) continue;
-    s.more_under = static_cast<std::uint32_t>(more_under_.size());
-    more_under_.insert(more_under_.end(), found.begin() + 2, found.end());
-    more_under_.push_back(always_clear);
+    list_under(s, found);
   }
 }
 
 // At one time the block that came last goes first, as local variables do, until a run shows otherwise.
 void step_run::order_returns() {
-  const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
+  std::span<slot> const all{slots_.data(), slots_.size() - 1};
   upper_.resize(slots_.size());
   for (planned_block const& block : plan_.blocks) {
     if (!plan_.outlives(block)) upper_[block.request] = block.life.upper;
   }
-  for (std::uint32_t i = 0; i < last; ++i) {
-    if (!is_own(i)) returns_.push_back(i);
+  for (slot& s : all) {
+    if (!is_own(s.index)) returns_.push_back(&s);
   }
-  std::ranges::sort(returns_, [&](std::uint32_t a, std::uint32_t b) {
-    return std::pair{upper_[a], b} < std::pair{upper_[b], a};
+  std::ranges::sort(returns_, [&](slot const* a, slot const* b) {
+    return std::pair{upper_[a->index], b->index} < std::pair{upper_[b->index], a->index};
   });
   turn_of_.resize(slots_.size());
-  for (std::uint32_t turn = 0; turn < returns_.size(); ++turn) turn_of_[returns_[turn]] = turn;
-  for (std::uint32_t i = 0; i < last; ++i) {
-    const auto behind =
-        std::ranges::upper_bound(returns_, request_of_[i], {}, [&](std::uint32_t s) { return upper_[s]; });
+  for (std::uint32_t turn = 0; turn < returns_.size(); ++turn) turn_of_[returns_[turn]->index] = turn;
+  returns_.push_back(&slots_.back());
+  const auto last = returns_.end() - 1;
+  for (slot& s : all) {
+    const auto behind = std::ranges::upper_bound(returns_.begin(), last, request_of_[s.index], {},
+                                                 [&](slot const* one) { return upper_[one->index]; });
     // Of one with bytes of its own it says nothing whether they are free.
-    slots_[i].returns_before = is_own(i) ? std::numeric_limits<std::uint32_t>::max()
-                                         : static_cast<std::uint32_t>(behind - returns_.begin());
+    s.returns_before = returns_.data() + ((is_own(s.index) ? returns_.end() : behind) - returns_.begin());
   }
-  returns_.push_back(last);
 }
 
 void step_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
   host_accessible_ = host_accessible;
-  const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
+  slot* const always_clear = &slots_.back();
   if (base == base_ && base != 0) return;
   base_ = base;
   std::ranges::fill(homes_, always_clear);
-  for (std::uint32_t i = 0; i < always_clear; ++i) {
-    slot& s = slots_[i];
-    s.address = base + offsets_[i];
+  for (slot& s : std::span{slots_.data(), always_clear}) {
+    s.address = base + offsets_[s.index];
     std::size_t place = hash(s.address);
-    while (homes_[place & mask_] != always_clear && slots_[homes_[place & mask_]].address != s.address)
-      ++place;
-    s.home = static_cast<std::uint32_t>(place & mask_);
-    homes_[s.home] = i;
+    while (homes_[place & mask_] != always_clear && homes_[place & mask_]->address != s.address) ++place;
+    s.home = &homes_[place & mask_];
+    *s.home = &s;
   }
 }
 
@@ -146,7 +145,7 @@ bool step_run::adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t 
     for (std::uint32_t i : own.slots) {
       slot& s = slots_[i];
       if (s.address != address || s.bytes_max != bytes_max || s.live()) continue;
-      homes_[s.home] = i;
+      *s.home = &s;
       s.bytes = bytes;
       s.born = now - 1;  // before this run
       s.died = now - 2;
@@ -167,26 +166,25 @@ step_run::slot const& step_run::newest(std::size_t request) const noexcept {
   return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
 }
 
-// Of blocks that are given back at one time, the one that comes first takes the turn of the one whose turn it was.
-step_run::slot* step_run::give_out_of_turn(std::uintptr_t address) noexcept {
+bool step_run::give_out_of_turn(std::uintptr_t address, request_time now) noexcept {
   slot* const ended = live_at(address);
-  if (ended == nullptr || is_own(ended->index)) return ended;
-  const auto is_done = [&](std::uint32_t i) { return !slots_[i].live() && slots_[i].died >= begin_; };
-  while (!all_returned() && is_done(returns_[returned_])) ++returned_;
-  if (all_returned()) return ended;
-  const std::uint32_t turn = turn_of_[ended->index], other = returns_[returned_];
-  if (turn < returned_ || upper_[ended->index] != upper_[other]) return ended;
-  std::swap(returns_[turn], returns_[returned_]);
-  std::swap(turn_of_[ended->index], turn_of_[other]);
-  ++returned_;
-  return ended;
+  if (ended == nullptr) return false;
+  if (!is_own(ended->index)) take_turn(*ended);
+  end(*ended, now);
+  return true;
 }
 
-template <class Visit>
-void step_run::for_each_under(slot const& one, Visit visit) const {
-  for (std::uint32_t i : one.under) visit(i);
-  for (std::uint32_t const* i = &more_under_[one.more_under]; slots_[*i].address != no_address; ++i)
-    visit(*i);
+// Of blocks that are given back at one time, the one that comes first takes the turn of the one whose turn it was.
+void step_run::take_turn(slot& ended) noexcept {
+  while (!all_returned() && !(*returned_)->live() && (*returned_)->died >= begin_) ++returned_;
+  if (all_returned()) return;
+  slot* const other = *returned_;
+  slot** const turn = &returns_[turn_of_[ended.index]];
+  if (turn < returned_ || upper_[ended.index] != upper_[other->index]) return;
+  *turn = other;
+  returns_[turn_of_[other->index]] = &ended;
+  std::swap(turn_of_[ended.index], turn_of_[other->index]);
+  ++returned_;
 }
 
 bool step_run::clear(std::uint32_t slot) {
@@ -198,16 +196,16 @@ bool step_run::clear(std::uint32_t slot) {
   while (is_free && !to_visit_.empty()) {
     const std::uint32_t visited = to_visit_.back();
     to_visit_.pop_back();
-    for_each_under(slots_[visited], [&](std::uint32_t below) {
-      step_run::slot& one = slots_[below];
+    for (std::uint32_t const* i = &unders_[slots_[visited].under]; slots_[*i].address != no_address; ++i) {
+      step_run::slot& one = slots_[*i];
       if (one.live()) is_free = false;
-      if (one.live() || one.died >= begin_) return;
+      if (one.live() || one.died >= begin_) continue;
       // Visited once, and seen at once by the next one that asks. It comes before this one, and is not handed out any
       // more in this run.
       one.died = begin_;
-      visited_.push_back(below);
-      to_visit_.push_back(below);
-    });
+      visited_.push_back(*i);
+      to_visit_.push_back(*i);
+    }
   }
   if (is_free) return true;
   for (std::uint32_t below : visited_) slots_[below].died = begin_ - 1;

@@ -42,15 +42,15 @@ class planned_core {
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align) {
     if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
-    if (step_run::slot* const next = current_->next_at_sight(bytes, align)) [[likely]]
+    if (step_run::slot* const next = current_->next_in_turn(bytes, align)) [[likely]]
       return current_->take(*next, bytes, now_);
-    return allocate_slow(bytes, align);
+    return allocate_out_of_turn(bytes, align);
   }
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    if ((check_level < 2 || may_give(address, bytes)) && current_->give(address, now_)) [[likely]]
+    if (check_level < 2 && current_->give_in_turn(address, now_)) [[likely]]
       return;
-    deallocate_slow(block, bytes, align);
+    deallocate_out_of_turn(block, bytes, align);
   }
 
   /// @param step where the one who opens it keeps this: null if this ends before. @throws std::logic_error if one is
@@ -90,6 +90,7 @@ class planned_core {
   };
 
   // Allocating off the fast path.
+  [[nodiscard]] void* allocate_out_of_turn(std::size_t bytes, std::size_t align);
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_slot(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_slot_of(std::size_t request, std::size_t bytes);
@@ -99,6 +100,7 @@ class planned_core {
   void give_up();
 
   // Deallocating off the fast path.
+  void deallocate_out_of_turn(void* block, std::size_t bytes, std::size_t align) noexcept;
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] bool may_give(std::uintptr_t address, std::size_t bytes) const noexcept;
   void refuse(void const* block, std::size_t bytes, char const* why) const noexcept;

@@ -49,10 +49,10 @@ class step_run {
     request_time born = 0;
     request_time died = 0;
     std::size_t bytes = 0;
-    std::uint32_t returns_before = 0;  // that the plan has before it: the slots under it are among them
-    std::uint32_t under[2] = {};       // slots; the last of all, which is always clear, where there are fewer
-    std::uint32_t more_under = 0;      // where further ones begin in `more_under_`
-    std::uint32_t home = 0;            // in `homes_`
+    slot* const* returns_before =
+        nullptr;              // where those end that the plan has before it: all under it are there
+    slot** home = nullptr;    // in `homes_`
+    std::uint32_t under = 0;  // where those under it begin in `unders_`
     std::uint32_t index = 0;
 
     [[nodiscard]] bool live() const noexcept { return died < born; }
@@ -65,11 +65,18 @@ class step_run {
 
   // ---- the fast path -----------------------------------------------------------------------------------------
 
-  /// The next slot, if a request fits there and its bytes are known to be free; else null. To be taken.
+  /// The next slot, if a request fits there, and all under it have had their turn to be given back; else null. To
+  /// be taken.
+  [[nodiscard]] slot* next_in_turn(std::size_t bytes, std::size_t align) noexcept {
+    slot* const next = next_;
+    if (!serves(*next, bytes, align) || next->returns_before > returned_) [[unlikely]]
+      return nullptr;
+    return next;
+  }
+  /// The same where turns say nothing: if its bytes are free as far as is seen without a search.
   [[nodiscard]] slot* next_at_sight(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
-    if (next >= served_fast_ || bytes > next->bytes_max || (next->address & (align - 1)) != 0) return nullptr;
-    return next->returns_before <= returned_ || is_clear_at_sight(*next) ? next : nullptr;
+    return serves(*next, bytes, align) && is_clear_at_sight(*next) ? next : nullptr;
   }
   /// Hands a slot out. @pre it is clear, and `next` is its request
   void* take(slot& next, std::size_t bytes, request_time& now) noexcept {
@@ -77,20 +84,18 @@ class step_run {
     return hand_over(next, bytes, now);
   }
 
+  /// Gives back the block at an address, if its turn has come. @return whether it had, with nothing changed if not
+  [[nodiscard]] bool give_in_turn(std::uintptr_t address, request_time now) noexcept {
+    slot& turn = **returned_;
+    if (turn.address != address || !turn.live()) [[unlikely]]
+      return false;
+    ++returned_;
+    end(turn, now);
+    return true;
+  }
   /// Gives back the block at an address. @return false, with nothing changed, if no live slot begins there.
   [[nodiscard]] bool give(std::uintptr_t address, request_time now) noexcept {
-    slot* ended = &slots_[returns_[returned_]];
-    if (ended->address == address && ended->live()) [[likely]] {
-      ++returned_;
-    } else {
-      ended = give_out_of_turn(address);
-      if (ended == nullptr) return false;
-    }
-    if constexpr (tools_are_told) {
-      if (host_accessible_) withhold(address, ended->bytes_max);
-    }
-    ended->died = now;
-    return true;
+    return give_in_turn(address, now) || give_out_of_turn(address, now);
   }
 
   // ---- the others --------------------------------------------------------------------------------------------
@@ -101,7 +106,7 @@ class step_run {
   void begin(request_time now) noexcept {
     begin_ = now;
     next_ = slots_.data();
-    returned_ = 0;
+    returned_ = returns_.data();
   }
   /// Goes on at a request: those before it are not served any more in this run.
   void go_on_at(std::size_t request) noexcept { next_ = slots_.data() + request; }
@@ -119,7 +124,7 @@ class step_run {
   [[nodiscard]] std::span<slot const> slots() const noexcept { return {slots_.data(), slots_.size() - 1}; }
   [[nodiscard]] std::size_t request_of(std::uint32_t slot) const noexcept { return request_of_[slot]; }
   /// Whether all blocks of this run were given back, but those that outlive the step: O(1), and sure if true.
-  [[nodiscard]] bool all_returned() const noexcept { return returned_ + 1 == returns_.size(); }
+  [[nodiscard]] bool all_returned() const noexcept { return *returned_ == &slots_.back(); }
   /// Slots that are live now. O(slots).
   [[nodiscard]] std::size_t used_blocks() const noexcept {
     return static_cast<std::size_t>(std::ranges::count_if(slots(), &slot::live));
@@ -143,7 +148,7 @@ class step_run {
   [[nodiscard]] slot* clear_slot(std::size_t request);
   /// Hands a slot out. @pre it is clear
   void* hand_over(slot& to, std::size_t bytes, request_time& now) noexcept {
-    homes_[to.home] = to.index;
+    *to.home = &to;
     to.born = now++;
     to.bytes = bytes;
     if constexpr (tools_are_told) {
@@ -153,9 +158,8 @@ class step_run {
   }
   /// The live slot at an address; null if there is none.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
-    slot* const all = slots_.data();
     for (std::size_t i = hash(address);; ++i) {
-      slot& candidate = all[homes_[i & mask_]];
+      slot& candidate = *homes_[i & mask_];
       if (candidate.address == address) return candidate.live() ? &candidate : nullptr;
       if (candidate.address == no_address) return nullptr;
     }
@@ -180,7 +184,7 @@ class step_run {
   /// The same of one request; null if its block does not outlive the step.
   [[nodiscard]] own_request const* own_at(std::size_t request) const noexcept;
   /// Whether the slot's block outlives its step.
-  [[nodiscard]] bool is_own(std::uint32_t slot) const noexcept { return slots_[slot].under[0] == slot; }
+  [[nodiscard]] bool is_own(std::uint32_t slot) const noexcept { return unders_[slots_[slot].under] == slot; }
 
  private:
   static constexpr std::uintptr_t no_address = std::numeric_limits<std::uintptr_t>::max();
@@ -189,14 +193,14 @@ class step_run {
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
+  [[nodiscard]] bool serves(slot const& next, std::size_t bytes, std::size_t align) const noexcept {
+    return &next < served_fast_ && bytes <= next.bytes_max && (next.address & (align - 1)) == 0;
+  }
   [[nodiscard]] bool is_clear_at_sight(slot& one) const noexcept {
-    slot const* const all = slots_.data();
-    if (one.under[0] == one.index) return is_vacated(one);
-    if (all[one.under[0]].died < begin_ || all[one.under[1]].died < begin_) return false;
-    for (std::uint32_t const* i = &more_under_[one.more_under]; all[*i].address != no_address; ++i) {
-      if (all[*i].died < begin_) return false;
-    }
-    return true;
+    std::uint32_t const* i = &unders_[one.under];
+    if (*i == one.index) return is_vacated(one);
+    while (slots_[*i].died >= begin_ && slots_[*i].address != no_address) ++i;
+    return slots_[*i].address == no_address;
   }
   // Whether a slot is free that has bytes of its own. It may be handed out at the very time when its last block was
   // given back: so that it is live then, it is as if that had been as soon as it was born.
@@ -205,9 +209,14 @@ class step_run {
     own.died = own.born;
     return true;
   }
-  [[nodiscard]] TIDEMARK_COLD slot* give_out_of_turn(std::uintptr_t address) noexcept;
-  template <class Visit>
-  void for_each_under(slot const& one, Visit visit) const;
+  void end(slot& ended, request_time now) noexcept {
+    if constexpr (tools_are_told) {
+      if (host_accessible_) withhold(ended.address, ended.bytes_max);
+    }
+    ended.died = now;
+  }
+  [[nodiscard]] bool give_out_of_turn(std::uintptr_t address, request_time now) noexcept;
+  void take_turn(slot& ended) noexcept;
   [[nodiscard]] bool clear(std::uint32_t slot);
   void add_slot(planned_block const& block);
   void find_unders();
@@ -215,16 +224,16 @@ class step_run {
 
   // What the fast path reads comes first.
   slot* next_ = nullptr;
-  slot* served_fast_ = nullptr;  // slots below are
-  std::vector<slot> slots_;      // and one that is always clear and has no address
-  std::size_t returned_ = 0;     // of `returns_`, in this run
+  slot* served_fast_ = nullptr;      // slots below are
+  slot* const* returned_ = nullptr;  // where those of `returns_` end that have had their turn in this run
+  request_time begin_ = 0;
+  std::vector<slot> slots_;            // and one that is always clear and has no address
+  std::vector<std::uint32_t> unders_;  // lists that end with the last slot of all; an empty one first
   // Slots in the order in which the plan has them given back, and the last one of all. Within one time, in that of
   // the last run that differed.
-  std::vector<std::uint32_t> returns_;
-  std::vector<std::uint32_t> homes_;  // by hash of the address: the slot that was handed out there last
-  request_time begin_ = 0;
+  std::vector<slot*> returns_;
+  std::vector<slot*> homes_;  // by hash of the address: the slot that was handed out there last
   std::size_t mask_ = 0;
-  std::vector<std::uint32_t> more_under_;  // lists that end with the last slot of all; an empty one first
   bool host_accessible_ = true;
 
   step_plan plan_;
