@@ -88,6 +88,7 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align) {
   const std::size_t next = current_->cursor(), all = current_->requests();
   if (next < all && current_->fits(next, bytes, align)) return take_slot_of(next, bytes);
   if (switch_plan(bytes, align)) return take_slot_of(next, bytes);
+  if (gave_up_) return nullptr;  // there was no memory for the other one
   for (std::size_t i = next + 1; i < std::min(all, next + requests_ahead_max); ++i) {
     if (current_->planned(i).bytes == bytes && current_->fits(i, bytes, align)) return take_slot_of(i, bytes);
   }

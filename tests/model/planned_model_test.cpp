@@ -447,12 +447,21 @@ void run_programs(bool is_scarce, std::uint64_t operations) {
   // Programs that never did these things would show nothing about them.
   if (::testing::Test::HasFailure()) return;
   EXPECT_GT(sums.planned, sums.operations / 10);
-  for (std::uint64_t count : {sums.planned_steps, sums.fallback, sums.outside, sums.misses, sums.plans_made,
-                              sums.plan_changes_in_step, sums.added_slots, sums.blocks_through_steps,
-                              sums.trimmed, sums.used_plans, sums.unlaid})
-    EXPECT_GT(count, 50u);
-  if (is_scarce) EXPECT_GT(sums.refused, 50u);
-  if (check_level >= 2) EXPECT_GT(sums.wrong_frees, 50u);
+  const std::pair<char const*, std::uint64_t> counts[] = {
+      {"steps wholly planned", sums.planned_steps},
+      {"blocks of the fallback", sums.fallback},
+      {"blocks outside of steps", sums.outside},
+      {"misses", sums.misses},
+      {"plans made", sums.plans_made},
+      {"changes of the plan in a step", sums.plan_changes_in_step},
+      {"slots added", sums.added_slots},
+      {"blocks through the beginning of a step", sums.blocks_through_steps},
+      {"trims", sums.trimmed},
+      {"plans used again", sums.used_plans},
+      {"operations without memory for the plan", sums.unlaid},
+      {"blocks refused", is_scarce ? sums.refused : sums.operations},
+      {"wrong frees", check_level >= 2 ? sums.wrong_frees : sums.operations}};
+  for (auto const& [what, count] : counts) EXPECT_GT(count, sums.operations / 20'000) << what;
 }
 
 TEST(planned_model, any_program_on_ample_memory) {

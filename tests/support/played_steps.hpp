@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of a planned arena, written as text, so that a test shows what is asked for and when it is given back.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "shadow.hpp"
+
+namespace tidemark::test {
+
+/// Plays texts such as "a=100 b=64@4096 -a": block a of 100 bytes, block b of 64 aligned to 4096, and a goes back. Names
+/// live on behind the step, and are free again when their block is given back. What is live at the end goes back.
+template <class Arena>
+class played_steps {
+ public:
+  explicit played_steps(Arena& memory) : memory_{memory} {}
+  played_steps(played_steps const&) = delete;
+  played_steps& operator=(played_steps const&) = delete;
+  ~played_steps() {
+    while (!held_.empty()) give_back(held_.begin()->first);
+  }
+
+  /// A step that does so. @return requests that went to the fallback
+  std::uint64_t step(std::string const& text) {
+    const std::uint64_t before = memory_.stats().fallback_allocations;
+    typename Arena::step open{memory_};
+    play(text);
+    return memory_.stats().fallback_allocations - before;
+  }
+  /// Without a step, or in one that is open.
+  void play(std::string const& text) {
+    std::istringstream words{text};
+    for (std::string word; words >> word;) {
+      if (word.front() == '-') give_back(word.substr(1));
+      else take(word);
+    }
+  }
+  /// Whether a block is live.
+  [[nodiscard]] bool holds(std::string const& name) const { return held_.contains(name); }
+  /// Where a block is that is live.
+  [[nodiscard]] std::byte* at(std::string const& name) const { return held_.at(name).block; }
+  /// Where the blocks are that were asked for since this was asked last, in order.
+  std::vector<std::byte*> addresses() { return std::exchange(addresses_, {}); }
+
+ private:
+  struct held {
+    std::byte* block;
+    std::size_t bytes, align;
+  };
+
+  void take(std::string const& word) {
+    const std::size_t equals = word.find('='), at = word.find('@');
+    const std::string name = word.substr(0, equals);
+    ASSERT_FALSE(held_.contains(name)) << name << " is live";
+    held one{.block = nullptr, .bytes = std::stoull(word.substr(equals + 1)), .align = 8};
+    if (at != std::string::npos) one.align = std::stoull(word.substr(at + 1));
+    one.block = static_cast<std::byte*>(memory_.allocate(one.bytes, one.align));
+    contents_.add(one.block, one.bytes, one.align);
+    addresses_.push_back(one.block);
+    held_.emplace(name, one);
+  }
+  void give_back(std::string const& name) {
+    ASSERT_TRUE(held_.contains(name)) << name << " is not live";
+    const held one = held_.at(name);
+    held_.erase(name);
+    contents_.remove(one.block);
+    memory_.deallocate(one.block, one.bytes, one.align);
+    memory_.check_invariants();
+  }
+
+  Arena& memory_;
+  std::map<std::string, held> held_;
+  std::vector<std::byte*> addresses_;
+  shadow contents_;
+};
+
+}  // namespace tidemark::test
