@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <memory_resource>
 #include <string>
@@ -16,11 +15,12 @@
 
 #include <tidemark/tidemark.hpp>
 
-#include "recorded_trace.hpp"
+#include "training_loop.hpp"
 
 namespace {
 
 using namespace tidemark;
+using tidemark::bench::training_loop;
 
 constexpr std::size_t blocks_max = 4096;
 constexpr std::size_t block_bytes = 64;
@@ -204,54 +204,17 @@ BENCHMARK(std_pool_released)->Name("epoch/std_pool_released")->Arg(16)->Arg(256)
 
 // ---- recorded steps ---------------------------------------------------------------------------------------
 
-/// A trace and its steps. Of what a step allocates, it tells what outlives it.
-struct training_loop {
-  explicit training_loop(std::string const& name)
-      : trace{tools::read_trace(path_of(name) + ".csv")},
-        steps{tools::read_steps(path_of(name) + "_steps.csv", trace)},
-        dies_within_step(trace.events.size()),
-        blocks(trace.blocks) {
-    std::vector<std::size_t> freed_by(trace.blocks, std::numeric_limits<std::size_t>::max());
-    std::vector<std::size_t> allocated_by(trace.blocks);
-    for (std::size_t i = 0; i < trace.events.size(); ++i) {
-      (trace.events[i].allocates ? allocated_by : freed_by)[trace.events[i].block] = i;
-    }
-    for (tools::trace_step const& step : steps) {
-      for (std::size_t i = step.first_event; i <= step.last_event; ++i) {
-        const std::size_t block = trace.events[i].block;
-        dies_within_step[i] = step.first_event <= allocated_by[block] && freed_by[block] <= step.last_event;
-      }
-    }
+/// A step, in which what outlives it is kept, and nothing freed that does not.
+void play_as_epoch(training_loop& loop, epoch_resource& memory, std::pmr::memory_resource& resource,
+                   tools::trace_step step) {
+  epoch e{memory, "step"};
+  for (; loop.next <= step.last_event; ++loop.next) {
+    tools::trace_event const& event = loop.trace.events[loop.next];
+    const bool dies = loop.dies_within_step[loop.next];
+    if (event.allocates || !dies) loop.play(resource, event);
+    if (event.allocates && !dies) e.keep(loop.blocks[event.block]);
   }
-  static std::string path_of(std::string const& name) { return TIDEMARK_TRACES "/" + name; }
-
-  /// Events before `end`, each free executed.
-  void play_all(std::pmr::memory_resource& resource, std::size_t end) {
-    for (; next < end; ++next) play(resource, trace.events[next]);
-  }
-  /// A step, in which what outlives it is kept, and nothing freed that does not.
-  void play_as_epoch(epoch_resource& memory, std::pmr::memory_resource& resource, tools::trace_step step) {
-    epoch e{memory, "step"};
-    for (; next <= step.last_event; ++next) {
-      tools::trace_event const& event = trace.events[next];
-      if (event.allocates || !dies_within_step[next]) play(resource, event);
-      if (event.allocates && !dies_within_step[next]) e.keep(blocks[event.block]);
-    }
-  }
-  void play(std::pmr::memory_resource& resource, tools::trace_event const& event) {
-    if (!event.allocates) {
-      return resource.deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
-    }
-    void* const block = blocks[event.block] = resource.allocate(event.bytes, tools::replay_alignment);
-    if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
-  }
-
-  tools::recorded_trace trace;
-  std::vector<tools::trace_step> steps;
-  std::vector<char> dies_within_step;  // by event: its block is of the step and dies in it
-  std::vector<void*> blocks;
-  std::size_t next = 0;  // event
-};
+}
 
 /// The whole trace, of which the steps are nearly all. The pool keeps what it has, so that it is not the
 /// operating system whose time is seen.
@@ -268,7 +231,7 @@ void train(benchmark::State& state, std::string const& name, bool in_epochs) {
     loop.next = 0;
     for (tools::trace_step const& step : loop.steps) {
       loop.play_all(resource, step.first_event);
-      if (in_epochs) loop.play_as_epoch(memory, resource, step);
+      if (in_epochs) play_as_epoch(loop, memory, resource, step);
       else loop.play_all(resource, step.last_event + 1);
     }
     loop.play_all(resource, loop.trace.events.size());

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic replay: the recorded steps of two networks on what plans them, and on what does not. Each run begins with a
+// resource that has seen nothing, and is looked at from the third step on, so that planning is part of it where a
+// step is not like one before. An item is an operation. Counters: `footprint`, the most that was taken from the
+// system, in bytes; `over_peak`, the same by the most that the program ever had live; `over_bound`, the same by the
+// least that a plan can take; `heap_calls`, how many blocks were asked of the heap.
+#include <benchmark/benchmark.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "training_loop.hpp"
+
+namespace {
+
+using namespace tidemark;
+using tidemark::bench::training_loop;
+
+/// malloc, which counts what is live.
+class counted_heap final : public std::pmr::memory_resource {
+ public:
+  std::size_t asked_bytes = 0;  ///< for blocks that are live
+  std::size_t taken_bytes = 0;  ///< the same with what malloc rounds up to, and the word before each block
+  std::size_t calls = 0;        ///< for a block
+
+ private:
+  static std::size_t taken(void* block) { return malloc_usable_size(block) + sizeof(std::size_t); }
+
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* const block = std::malloc(bytes);
+    if (block == nullptr) throw std::bad_alloc{};
+    ++calls;
+    asked_bytes += bytes;
+    taken_bytes += taken(block);
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t) override {
+    asked_bytes -= bytes;
+    taken_bytes -= taken(block);
+    std::free(block);
+  }
+  bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+// ---- who serves -------------------------------------------------------------------------------------------
+
+/// What the program asks for outside of steps comes from the fallback, which is the heap.
+struct planned {
+  explicit planned(std::pmr::memory_resource& heap) : memory{&heap} {}
+  void begin_step() { step.emplace(memory); }
+  void end_step() { step.reset(); }
+  std::pmr::memory_resource& resource(bool) { return memory; }
+  [[nodiscard]] std::size_t footprint(counted_heap const& heap) const {
+    return memory.stats().committed_bytes + heap.asked_bytes;
+  }
+
+  planned_arena memory;
+  std::optional<planned_arena::step> step;
+};
+
+/// Rewound at the end of each step. What outlives a step or belongs to none cannot be in it, and an arena does not
+/// know in advance what that will be: the replay tells it, and such blocks come from the heap.
+struct rewound_arena {
+  explicit rewound_arena(std::pmr::memory_resource& upstream) : heap{&upstream} {}
+  void begin_step() { step.emplace(memory); }
+  void end_step() { step.reset(); }
+  std::pmr::memory_resource& resource(bool dies_within_step) { return dies_within_step ? memory : *heap; }
+  [[nodiscard]] std::size_t footprint(counted_heap const& counted) const {
+    return memory.stats().used_bytes + counted.asked_bytes;
+  }
+
+  arena memory;
+  std::pmr::memory_resource* heap;
+  std::optional<arena_scope> step;
+};
+
+struct pooled {
+  explicit pooled(std::pmr::memory_resource& heap) : memory{&heap} {}
+  void begin_step() {}
+  void end_step() {}
+  std::pmr::memory_resource& resource(bool) { return memory; }
+  [[nodiscard]] std::size_t footprint(counted_heap const&) const { return memory.stats().held_bytes; }
+
+  pool memory;
+};
+
+struct heap_alone {
+  explicit heap_alone(std::pmr::memory_resource& upstream) : heap{&upstream} {}
+  void begin_step() {}
+  void end_step() {}
+  std::pmr::memory_resource& resource(bool) { return *heap; }
+  [[nodiscard]] static std::size_t footprint(counted_heap const& counted) { return counted.taken_bytes; }
+
+  std::pmr::memory_resource* heap;
+};
+
+// ---- the replay -------------------------------------------------------------------------------------------
+
+constexpr std::size_t first_step = 2;  // that is looked at: the third
+
+/// Operations of the program, in order.
+template <class Subject>
+struct player {
+  /// Steps up to `end`, and what is before them. `look()` is called after each operation of a step.
+  template <class Look>
+  void play_steps(std::size_t end, Look look) {
+    for (; step < end; ++step) {
+      play_outside(loop.steps[step].first_event);
+      subject.begin_step();
+      for (; loop.next <= loop.steps[step].last_event; ++loop.next) {
+        play(loop.dies_within_step[loop.next]);
+        look();
+      }
+      subject.end_step();
+    }
+  }
+  void play_steps(std::size_t end) {
+    play_steps(end, [] {});
+  }
+  void play_outside(std::size_t end) {
+    for (; loop.next < end; ++loop.next) play(false);
+  }
+  void play(bool dies_within_step) {
+    loop.play(subject.resource(dies_within_step), loop.trace.events[loop.next]);
+  }
+  /// What is after the last step.
+  void play_rest() {
+    play_outside(loop.trace.events.size());
+    for (tools::trace_event const& event : loop.trace.left) loop.play(subject.resource(false), event);
+    loop.next = 0;
+  }
+
+  training_loop& loop;
+  Subject& subject;
+  std::size_t step = 0;
+};
+
+/// Bytes without which no plan does from the third step on: what is live that no step allocated; of the blocks that
+/// outlive their step, of each size as many as are live at once; and the largest sum of the others.
+std::size_t bytes_min(training_loop const& loop) {
+  struct amount {
+    void add(std::size_t bytes) { most = std::max(most, sum += bytes); }
+    std::size_t sum = 0, most = 0;
+  };
+  amount of_no_step, within;
+  std::map<std::size_t, amount> outliving;  // by size
+  const std::size_t alignment = plan_options{}.alignment;
+  std::vector<amount*> kinds(loop.trace.blocks, &of_no_step);
+  const auto count = [&](tools::trace_event const& event) {
+    amount& of = *kinds[event.block];
+    const std::size_t places = std::max<std::size_t>((event.bytes + alignment - 1) / alignment, 1);
+    const std::size_t bytes = &of == &of_no_step ? event.bytes : places * alignment;
+    event.allocates ? of.add(bytes) : of.add(std::size_t{0} - bytes);
+  };
+  std::size_t next = 0;
+  for (std::size_t step = 0; step < loop.steps.size(); ++step) {
+    for (; next < loop.steps[step].first_event; ++next) count(loop.trace.events[next]);
+    if (step == first_step) {
+      for (amount* one : {&of_no_step, &within}) one->most = one->sum;
+      for (auto& [bytes, one] : outliving) one.most = one.sum;
+    }
+    for (; next <= loop.steps[step].last_event; ++next) {
+      tools::trace_event const& event = loop.trace.events[next];
+      if (event.allocates)
+        kinds[event.block] = loop.dies_within_step[next] ? &within : &outliving[event.bytes];
+      count(event);
+    }
+  }
+  std::size_t all = of_no_step.most + within.most;
+  for (auto const& [bytes, one] : outliving) all += one.most;
+  return all;
+}
+
+/// A run in which the footprint is looked at after each operation.
+template <class Subject>
+void count_footprint(benchmark::State& state, training_loop& loop) {
+  counted_heap heap;
+  Subject subject{heap};
+  player<Subject> program{loop, subject};
+  program.play_steps(first_step);
+  const std::size_t calls_before = heap.calls;
+  std::size_t most = 0;
+  program.play_steps(loop.steps.size(), [&] { most = std::max(most, subject.footprint(heap)); });
+  const std::size_t calls = heap.calls - calls_before;
+  program.play_rest();
+  const auto footprint = static_cast<double>(most);
+  state.counters["footprint"] = footprint;
+  state.counters["over_peak"] = footprint / static_cast<double>(loop.trace.peak_live_bytes);
+  state.counters["over_bound"] = footprint / static_cast<double>(bytes_min(loop));
+  state.counters["heap_calls"] = static_cast<double>(calls);
+  if constexpr (requires { subject.memory.stats().height_bytes; }) {
+    const planned_arena_stats stats = subject.memory.stats();
+    state.counters["height_over_bound"] =
+        static_cast<double>(stats.height_bytes) / static_cast<double>(stats.lower_bound_bytes);
+    state.counters["pages"] = static_cast<double>(stats.committed_bytes - stats.height_bytes);
+  }
+}
+
+template <class Subject>
+void replay(benchmark::State& state, std::string const& name) {
+  training_loop loop{name};
+  count_footprint<Subject>(state, loop);
+  for (auto _ : state) {
+    Subject subject{*std::pmr::new_delete_resource()};
+    player<Subject> program{loop, subject};
+    program.play_steps(first_step);
+    const auto begin = std::chrono::steady_clock::now();
+    program.play_steps(loop.steps.size());
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    state.SetIterationTime(elapsed.count());
+    program.play_rest();
+  }
+  const std::size_t operations = loop.steps.back().last_event + 1 - loop.steps[first_step].first_event;
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(operations));
+}
+
+const bool registered = [] {
+  for (std::string const name : {"torch_gpt", "torch_mlp"}) {
+    const auto add = [&](std::string const& who, auto replayed) {
+      benchmark::RegisterBenchmark((who + "/replay/" + name).c_str(), [=](benchmark::State& state) {
+        replayed(state, name);
+      })->UseManualTime();
+    };
+    add("planned", replay<planned>);
+    add("pool", replay<pooled>);
+    add("arena", replay<rewound_arena>);
+    add("malloc", replay<heap_alone>);
+  }
+  return true;
+}();
+
+}  // namespace

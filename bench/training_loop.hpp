@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A recorded training loop: a trace and its steps, to be played step by step on a resource.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "recorded_trace.hpp"
+
+namespace tidemark::bench {
+
+/// A trace and its steps. Of what a step allocates, it tells what outlives it.
+struct training_loop {
+  explicit training_loop(std::string const& name)
+      : trace{tools::read_trace(path_of(name) + ".csv")},
+        steps{tools::read_steps(path_of(name) + "_steps.csv", trace)},
+        dies_within_step(trace.events.size()),
+        blocks(trace.blocks) {
+    std::vector<std::size_t> freed_by(trace.blocks, std::numeric_limits<std::size_t>::max());
+    std::vector<std::size_t> allocated_by(trace.blocks);
+    for (std::size_t i = 0; i < trace.events.size(); ++i) {
+      (trace.events[i].allocates ? allocated_by : freed_by)[trace.events[i].block] = i;
+    }
+    for (tools::trace_step const& step : steps) {
+      for (std::size_t i = step.first_event; i <= step.last_event; ++i) {
+        const std::size_t block = trace.events[i].block;
+        dies_within_step[i] = step.first_event <= allocated_by[block] && freed_by[block] <= step.last_event;
+      }
+    }
+  }
+  static std::string path_of(std::string const& name) { return TIDEMARK_TRACES "/" + name; }
+
+  /// Events before `end`, each free executed.
+  void play_all(std::pmr::memory_resource& resource, std::size_t end) {
+    for (; next < end; ++next) play(resource, trace.events[next]);
+  }
+  void play(std::pmr::memory_resource& resource, tools::trace_event const& event) {
+    if (!event.allocates) {
+      return resource.deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
+    }
+    void* const block = blocks[event.block] = resource.allocate(event.bytes, tools::replay_alignment);
+    if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+  }
+
+  tools::recorded_trace trace;
+  std::vector<tools::trace_step> steps;
+  std::vector<char> dies_within_step;  // by event: its block is of the step and dies in it
+  std::vector<void*> blocks;
+  std::size_t next = 0;  // event
+};
+
+}  // namespace tidemark::bench
