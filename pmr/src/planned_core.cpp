@@ -200,14 +200,13 @@ void planned_core::end_step() noexcept {
     if (asked_for_nothing) {
       // Says nothing of any plan.
     } else if (gave_up_) {
-      if (plans_anew_) (void)plan_step();
+      if (plans_anew_ && plan_step()) note_order(*plans_.back());
     } else {
       if (step_fallback_ == 0) ++planned_steps_;
       if (step_fallback_ * requests_of_use <= now_ - begin_) plans_unused_ = 0;
       plan_->was_given_up = false;
       plan_->used_last = steps_;
-      if (plan_of_last_step_ != nullptr) plan_of_last_step_->next = plan_;
-      plan_of_last_step_ = plan_;
+      note_order(*plan_);
       add_slots();
       if (blocks_stay_within_steps() && plan_step() && plan_ != nullptr) {
         // The new one is for other sizes, which this one has served too.
@@ -225,6 +224,12 @@ void planned_core::end_step() noexcept {
     is_trim_due_ = gave_up_;
   }
   serve();
+}
+
+// This step was one for that plan.
+void planned_core::note_order(kept_plan& plan) noexcept {
+  if (plan_of_last_step_ != nullptr) plan_of_last_step_->next = &plan;
+  plan_of_last_step_ = &plan;
 }
 
 // ---- choosing plans ------------------------------------------------------------------------------------------

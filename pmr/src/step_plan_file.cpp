@@ -66,6 +66,8 @@ void complete(step_plan& plan) {
   }
   std::size_t live = 0;
   for (auto const& [when, bytes] : change) plan.lower_bound = std::max(plan.lower_bound, live += bytes);
+  plan.lower_bound =
+      std::min(plan.lower_bound, plan.height);  // above it only if blocks overlap, which is told of
 }
 
 }  // namespace
@@ -82,7 +84,7 @@ void save(step_plan const& plan, std::string const& path) {
   };
   errno = 0;
   std::ofstream file{unfinished, std::ios::binary};
-  if (!file) give_up();
+  if (!file) fail_by_system(path);
   file << plan_columns << '\n';
   for (planned_block const& block : plan.blocks) {
     lifetime const& life = block.life;
@@ -114,7 +116,7 @@ step_plan load_step_plan(std::string const& path) {
       fail(path, line, "a number is larger than any that a plan has, or the alignment is 0");
   }
   if (file.bad()) fail_by_system(path);
-  if (line == 0) fail_by_system(path);
+  if (line == 0) fail(path, 1, "the file is empty; it should begin with " + std::string{plan_columns});
   complete(loaded);
   try {
     loaded.require_valid();

@@ -65,7 +65,7 @@ bool step_record::overlaps_carried(std::size_t bytes, request_time born) noexcep
   }
   if (oldest == nullptr) return false;
   oldest->has_heir = true;
-  return oldest->what.died > born;
+  return oldest->what.died == 0 || oldest->what.died > born;
 }
 
 step_plan step_record::plan_it(plan_options const& options, std::size_t slots_max) {

@@ -104,6 +104,7 @@ class planned_core {
   void refuse(void const* block, std::size_t bytes, char const* why) const noexcept;
 
   // Choosing plans.
+  void note_order(kept_plan& plan) noexcept;
   [[nodiscard]] kept_plan* choose(std::size_t bytes, std::size_t align) const noexcept;
   [[nodiscard]] bool agrees_so_far(kept_plan const& plan) const noexcept;
   [[nodiscard]] bool change_to(kept_plan* plan);
