@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/planned_arena.hpp>
@@ -340,8 +341,12 @@ TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_e
   memory.use(plan);
   const planned_arena::step here{memory};
   std::vector<void*> blocks(requests);
-  for (void*& block : blocks) block = memory.allocate(512);
-  EXPECT_EQ(memory.stats().misses, requests - 1) << "the first one is there, and below them all";
+  for (void*& block : blocks) {
+    if (&block == &blocks.back()) memory.deallocate(std::exchange(blocks.front(), nullptr), 512);
+    block = memory.allocate(512);
+  }
+  EXPECT_EQ(memory.stats().misses, requests - 2)
+      << "as long as the first one is there, which is below them all";
   for (void* const block : blocks) memory.deallocate(block, 512);
 }
 

@@ -228,12 +228,7 @@ TEST(planned_arena_memory, that_fails_when_a_step_goes_over_to_a_larger_plan_is_
   EXPECT_EQ(steps.step(small), 0u);
   EXPECT_EQ(steps.step(large), 3u) << "a was planned already";
   os.commit_limit_bytes = supply::never;
-  for (int i = 0; i < 2; ++i) {
-    steps.step(small);
-    steps.step(large);
-  }
-  EXPECT_EQ(steps.step(small), 0u) << "what comes next is known by now";
-  EXPECT_EQ(steps.step(large), 0u);
+  EXPECT_LT(steps.step(large), 3u) << "as soon as there is some";
 }
 
 TEST(planned_arena_memory, is_never_handed_out_above_the_height_of_a_plan) {
