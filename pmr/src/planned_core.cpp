@@ -26,7 +26,7 @@ constexpr unsigned steps_within_max = 2;
 // No more than that many steps go by unplanned where plans are never of use.
 constexpr unsigned unplanned_steps_log2_max = 6;
 // A plan was of use to a step that asked the fallback once in so many requests, or less often.
-constexpr std::uint64_t requests_of_use = 4;
+constexpr std::uint64_t requests_of_use = 8;
 
 planned_arena_options completed(planned_arena_options options) {
   if (options.name == nullptr) options.name = planned_arena_options{}.name;
