@@ -100,7 +100,7 @@ bool hill_climb::lay_out(granules height_max) {
   return true;
 }
 
-/// The pieces that end at the top, and those on which one of them lies, and so on down.
+/// The pieces that end at the top, and those on which one of them lies, and so on down, while they are few.
 void hill_climb::find_supports() {
   supports_.clear();
   supporting_.assign(asked_->pieces.size(), false);
@@ -113,7 +113,7 @@ void hill_climb::find_supports() {
     if (end_of(i) == height_) add(i);
   }
   std::size_t looked_at = 0;
-  while (looked_at < supports_.size()) {
+  while (looked_at < supports_.size() && supports_.size() < supports_max) {
     const std::uint32_t above = supports_[looked_at++];
     for (std::uint32_t i : order_) {
       if (!supporting_[i] && aligned_up(end_of(i), asked_->pieces[above].align) == offsets_[above] &&

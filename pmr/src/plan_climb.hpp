@@ -24,6 +24,12 @@ class hill_climb {
   /// Fixed pieces lie where they must, and the others around them.
   explicit hill_climb(search_run& run);
 
+  /// Whether its steps are short enough for the limits of a run to be looked at often: not where many are
+  /// fixed.
+  [[nodiscard]] bool quick() const noexcept {
+    return fixed_.size() * asked_->pieces.size() <= fixed_pairs_max;
+  }
+
   /// Goes on until so many nodes were placed, or the run is over. The first call tries `orders` first.
   void climb(std::span<std::vector<std::uint32_t> const> orders, std::uint64_t nodes);
 
@@ -32,6 +38,9 @@ class hill_climb {
     granules offset = 0;
     std::uint32_t number = 0;
   };
+
+  static constexpr std::size_t fixed_pairs_max = std::size_t{1} << 18;
+  static constexpr std::size_t supports_max = 256;
 
   bool lay_out(granules height_max);
   [[nodiscard]] bool in_conflict(std::uint32_t i, std::uint32_t j) const;

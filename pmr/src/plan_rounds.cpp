@@ -134,6 +134,15 @@ class prober {
   order shuffled_;
 };
 
+/// Whether there are lifetimes, and not so many sections in all that to count them takes longer than most
+/// searches.
+bool can_be_searched(problem const& asked) {
+  constexpr std::uint64_t sections_max = std::uint64_t{1} << 25U;
+  std::uint64_t sections = 0;
+  for (piece const& each : asked.pieces) sections += each.last_section - each.first_section;
+  return !asked.graph && sections <= sections_max;
+}
+
 }  // namespace
 
 void climb_and_search(search_run& run, bool exact) {
@@ -144,13 +153,17 @@ void climb_and_search(search_run& run, bool exact) {
   const std::vector<order> orders = orders_of(run.asked());
   hill_climb hill{run};
   std::optional<prober> search;
-  if (!run.asked().graph) search.emplace(run, orders);
+  if (can_be_searched(run.asked())) search.emplace(run, orders);
   std::uint64_t nodes = nodes_least + run.asked().pieces.size() * 2;
-  for (; !run.over(); nodes *= 2) {
-    run.enter("climb");
-    hill.climb(orders, nodes * 2);
-    if (run.over() || !search || (!exact && nodes > inexact_nodes_max)) continue;
-    search->probe(nodes);
+  while (!run.over()) {
+    const bool searches = search && (exact || nodes <= inexact_nodes_max);
+    if (!hill.quick() && !searches) return;
+    if (hill.quick()) {
+      run.enter("climb");
+      hill.climb(orders, nodes * 2);
+    }
+    if (searches && !run.over()) search->probe(nodes);
+    nodes *= 2;
   }
 }
 

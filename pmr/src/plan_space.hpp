@@ -181,8 +181,8 @@ class section_space {
     granules part = 0;   // the highest of what some were raised to; whole <= part
   };
 
-  /// Calls `visit` with the levels of the fewest nodes that make up the sections of a piece: those of `each_node`,
-  /// without the nodes above them.
+  /// Calls `visit` with the levels of the fewest nodes that make up the sections of a piece: those of
+  /// `each_node`, without the nodes above them.
   template <class Visit>
   void each_whole(piece const& each, Visit visit) {
     std::size_t first = leaf_n_ + each.first_section;

@@ -26,7 +26,7 @@ constexpr unsigned steps_within_max = 2;
 // No more than that many steps go by unplanned where plans are never of use.
 constexpr unsigned unplanned_steps_log2_max = 6;
 // A plan was of use to a step that asked the fallback once in so many requests, or less often.
-constexpr std::uint64_t requests_of_use = 4;
+constexpr std::uint64_t requests_of_use = 8;
 
 planned_arena_options completed(planned_arena_options options) {
   if (options.name == nullptr) options.name = planned_arena_options{}.name;
@@ -169,7 +169,10 @@ void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t a
                                                  : "no block in use begins there");
     return;
   }
-  if (check_level >= 2 && found->asked != bytes) return refuse(block, bytes, "the block has another size");
+  if (check_level >= 2 && found->asked != bytes) {
+    refuse(block, bytes, "the block has another size");
+    return;
+  }
   if (region_.host_accessible()) withhold(address, found->bytes);
   // Only of this step's blocks: of earlier ones it would say that their slots were clear in this run.
   if (found->plan != nullptr && found->born >= begin_) found->plan->run.note_death(found->slot, now_);
@@ -229,6 +232,7 @@ void planned_core::end_step() noexcept {
     }
   } catch (std::exception const&) {
     // No memory to plan with, or more than a plan can have: the step is recorded again when it comes again.
+    wanted_slots_.clear();
   }
   record_.next_step();
   // Once more when the blocks are gone that were live at the end of a step without a plan.
@@ -464,9 +468,11 @@ void planned_core::add_slots() {
 
 std::vector<step_plan> planned_core::plans() const {
   std::vector<kept_plan const*> newest_first;
+  newest_first.reserve(plans_.size());
   for (auto const& plan : plans_) newest_first.push_back(plan.get());
   std::ranges::sort(newest_first, std::greater{}, &kept_plan::used_last);
   std::vector<step_plan> copies;
+  copies.reserve(plans_.size());
   for (kept_plan const* plan : newest_first) copies.push_back(plan->run.plan());
   return copies;
 }
@@ -475,9 +481,8 @@ std::vector<step_plan> planned_core::plans() const {
 std::size_t planned_core::used_bytes_end() const noexcept {
   std::uintptr_t end = region_.base();
   for (stranger const& s : strangers_) end = std::max(end, s.begin + s.bytes);
-  auto const slots = current_->slots();
-  for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].live()) end = std::max(end, slots[i].address + slots[i].bytes_max);
+  for (step_run::slot const& s : current_->slots()) {
+    if (s.live()) end = std::max(end, s.address + s.bytes_max);
   }
   return end - region_.base();
 }
@@ -521,11 +526,10 @@ void planned_core::check_invariants() const noexcept {
   };
   require(std::ranges::is_sorted(strangers_, {}, &stranger::begin), "strangers are sorted");
   std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
+  ranges.reserve(strangers_.size() + current_->slots().size());
   for (stranger const& s : strangers_) ranges.emplace_back(s.begin, s.begin + s.bytes);
-  auto const slots = current_->slots();
-  for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].live()) continue;
-    ranges.emplace_back(slots[i].address, slots[i].address + slots[i].bytes_max);
+  for (step_run::slot const& s : current_->slots()) {
+    if (s.live()) ranges.emplace_back(s.address, s.address + s.bytes_max);
   }
   std::ranges::sort(ranges);
   for (std::size_t i = 0; i < ranges.size(); ++i) {

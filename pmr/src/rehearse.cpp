@@ -14,8 +14,8 @@ namespace {
 
 using detail::monotone_layout;
 
-constexpr char const* kind = "rehearsal";
-constexpr char const* name = "body";
+constexpr char const* rehearsal_kind = "rehearsal";
+constexpr char const* rehearsal_name = "body";
 
 }  // namespace
 
@@ -37,11 +37,11 @@ step_plan rehearsal::plan(plan_options const& options) {
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
-  detail::require_power_of_two(kind, name, align);
+  detail::require_power_of_two(rehearsal_kind, rehearsal_name, align);
   const std::size_t block_align = monotone_layout::block_alignment(align);
   detail::monotone_layout next = layout_;
   if (!next.align_next(bytes, block_align)) {
-    throw out_of_memory{{.resource = kind,
+    throw out_of_memory{{.resource = rehearsal_kind,
                          .requested_bytes = bytes,
                          .alignment = align,
                          .used_bytes = layout_.high_water_bytes(),
@@ -64,7 +64,7 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
 }
 
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
-  if (block == nullptr || !blocks_.remove(kind, name, block, bytes, align)) return;
+  if (block == nullptr || !blocks_.remove(rehearsal_kind, rehearsal_name, block, bytes, align)) return;
   record_.goes(block, now_);
   if (memory_ != nullptr) memory_->deallocate(block, bytes, monotone_layout::block_alignment(align));
 }

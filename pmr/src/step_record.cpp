@@ -127,7 +127,7 @@ step_plan with_more_slots(step_plan const& plan, std::span<std::size_t const> re
   for (std::size_t request : requests) {
     const auto behind = std::ranges::upper_bound(made.blocks, request, {}, &planned_block::request);
     planned_block block = *std::prev(behind);
-    block.life.offset = end = align_up(end, block.life.alignment);
+    block.life.offset = align_up(end, block.life.alignment);
     end = align_up(end_of_block(block, plan.alignment), alignment_max);
     made.blocks.insert(behind, block);
   }

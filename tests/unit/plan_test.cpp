@@ -370,6 +370,15 @@ TEST(plan, blocks_go_below_and_above_fixed_ones) {
   EXPECT_EQ(made.offsets[0], 128u);
 }
 
+TEST(plan, half_of_a_plan_can_be_fixed_for_another) {
+  std::mt19937_64 random{12};
+  blocks asked = random_blocks(random, {.count = 2000, .moments = 4000, .size_max = 1000, .aligned = true});
+  const plan first = planned(asked, up_to(1));
+  for (std::size_t i = 0; i < asked.size(); i += 2) asked[i].offset = first.offsets[i];
+  const plan second = planned(asked, up_to(20'000));
+  EXPECT_LE(second.height, first.height * 5 / 4);
+}
+
 TEST(plan, moments_may_be_any_numbers) {
   constexpr std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   const plan made = planned({{0, last, 10}, {last - 1, last, 20}, {0, 1, 30}}, unhurried());

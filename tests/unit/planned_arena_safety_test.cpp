@@ -216,7 +216,8 @@ TEST(planned_arena_memory, that_fails_when_a_step_goes_over_to_a_larger_plan_is_
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
   played_steps<planned_arena> steps{memory};
-  const std::string small = "a=100 b=200 -a -b", large = "a=100 b=900000 c=10 d=20 -a -b -c -d";
+  const std::string small = "a=100 b=200 c=10 d=20 -a -b -c -d",
+                    large = "a=100 b=900000 c=10 -b d=900000 -a -c -d";
   planned_arena recorder;
   played_steps<planned_arena>{recorder}.step(large);
   steps.step(small);
@@ -227,10 +228,7 @@ TEST(planned_arena_memory, that_fails_when_a_step_goes_over_to_a_larger_plan_is_
   EXPECT_EQ(steps.step(small), 0u);
   EXPECT_EQ(steps.step(large), 3u) << "a was planned already";
   os.commit_limit_bytes = supply::never;
-  EXPECT_EQ(steps.step(small), 0u);
-  steps.step(large);
-  EXPECT_EQ(steps.step(small), 0u);
-  EXPECT_EQ(steps.step(large), 0u) << "which is known to come next by now";
+  EXPECT_LT(steps.step(large), 3u) << "as soon as there is some";
 }
 
 TEST(planned_arena_memory, is_never_handed_out_above_the_height_of_a_plan) {

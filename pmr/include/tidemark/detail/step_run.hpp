@@ -177,7 +177,7 @@ class step_run {
   /// A request whose blocks outlive the step.
   struct own_request {
     std::size_t request = 0;
-    std::vector<std::uint32_t> slots{};
+    std::vector<std::uint32_t> slots{};  // NOLINT(readability-redundant-member-init): GCC warns without
     unsigned steps_within = 0;  // in so many steps in a row its block died in its step
   };
   [[nodiscard]] std::span<own_request> own() noexcept { return own_; }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: planned arenas through the conformance suite, with no step open, in a step that is recorded, and in steps
+// that follow plans where the suite repeats itself and leave them where it does not.
+#include "conformance.hpp"
+#include "planned_subjects.hpp"
+
+namespace tidemark::test {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(planned_outside, conformance, planned_outside_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(planned_record, conformance, planned_record_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(planned_steps, conformance, planned_steps_subject);
+
+namespace {
+
+TEST(planned_steps, follow_plans_where_the_suite_repeats_itself) {
+  recording_resource supply;
+  planned_steps_subject subject{supply};
+  EXPECT_TRUE(run_mixture(subject, 400));
+  const std::uint64_t recorded = subject.resource().stats().fallback_allocations;
+  EXPECT_TRUE(run_mixture(subject, 400));
+  EXPECT_EQ(subject.resource().stats().fallback_allocations, recorded);
+  EXPECT_EQ(subject.resource().stats().planned_allocations, recorded);
+}
+
+}  // namespace
+}  // namespace tidemark::test
