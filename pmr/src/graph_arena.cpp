@@ -127,8 +127,8 @@ void graph_arena::begin_planned() noexcept {
   planned_->run.begin(++planned_->now);
 }
 
-// A capture may ask for more, less or other than rehearsed: what fits at its turn, and where nothing lives, is as
-// planned. The others do not take the turn of those that come later.
+// A capture may ask for more, less or other than rehearsed: what fits at its turn, and where nothing lives,
+// is as planned. The others do not take the turn of those that come later.
 void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
   detail::step_run& run = planned_->run;
   const std::size_t turn = run.cursor();

@@ -55,7 +55,8 @@ planned_core::~planned_core() {
                    "planned_arena '%s': destroyed while a step is open", options_.name);
 }
 
-// ---- allocating ----------------------------------------------------------------------------------------------
+// ---- allocating
+// ----------------------------------------------------------------------------------------------
 
 void* planned_core::allocate_out_of_turn(std::size_t bytes, std::size_t align) {
   if (step_run::slot* const next = current_->next_at_sight(bytes, align))
@@ -134,8 +135,8 @@ void planned_core::note_miss() {
   }
 }
 
-// There was no memory to lay a plan in: that is no fault of the plan, which is made anew now and then only, because the
-// step may have changed unseen.
+// There was no memory to lay a plan in: that is no fault of the plan, which is made anew now and then only,
+// because the step may have changed unseen.
 void planned_core::note_unlaid(kept_plan& plan) { plans_anew_ = ++plan.misses >= options_.misses_max; }
 
 // The rest of the step comes from the fallback, which needs the memory that the region does not.
@@ -145,7 +146,8 @@ void planned_core::give_up() {
   (void)trim();
 }
 
-// ---- deallocating --------------------------------------------------------------------------------------------
+// ---- deallocating
+// --------------------------------------------------------------------------------------------
 
 void planned_core::deallocate_out_of_turn(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
@@ -190,7 +192,8 @@ void planned_core::refuse(void const* block, std::size_t bytes, char const* why)
                    "planned_arena '%s': deallocate of %zu bytes at %p: %s", options_.name, bytes, block, why);
 }
 
-// ---- steps ---------------------------------------------------------------------------------------------------
+// ---- steps
+// ---------------------------------------------------------------------------------------------------
 
 void planned_core::begin_step(planned_core** step) {
   if (step_ != nullptr) {
@@ -249,12 +252,13 @@ void planned_core::note_order(kept_plan& plan) noexcept {
   plan_of_last_step_ = &plan;
 }
 
-// ---- choosing plans ------------------------------------------------------------------------------------------
+// ---- choosing plans
+// ------------------------------------------------------------------------------------------
 
 planned_core::kept_plan* planned_core::choose(std::size_t bytes, std::size_t align) const noexcept {
   kept_plan const* const expected = plan_of_last_step_ != nullptr ? plan_of_last_step_->next : nullptr;
-  // The better one is the larger: for that very size; not given up the last time; the one that followed the last
-  // plan before; the tightest; the newest.
+  // The better one is the larger: for that very size; not given up the last time; the one that followed the
+  // last plan before; the tightest; the newest.
   const auto rank = [&](kept_plan const& plan) {
     const std::size_t planned = plan.run.planned(0).bytes;
     return std::tuple{planned == bytes, !plan.was_given_up, &plan == expected, ~planned, plan.used_last};
@@ -319,7 +323,8 @@ bool planned_core::agrees_so_far(kept_plan const& plan) const noexcept {
   return true;
 }
 
-// The live blocks of a plan become strangers: all, or those that its slots are not meant to have in the next step.
+// The live blocks of a plan become strangers: all, or those that its slots are not meant to have in the next
+// step.
 void planned_core::estrange(kept_plan& plan, bool own_too) {
   auto const slots = plan.run.slots();
   const auto goes = [&](step_run::slot const& s) {
@@ -359,7 +364,8 @@ bool planned_core::is_laid() const noexcept {
          current_->base() == region_.base() && current_->base() % current_->alignment() == 0;
 }
 
-// ---- planning ------------------------------------------------------------------------------------------------
+// ---- planning
+// ------------------------------------------------------------------------------------------------
 
 // @return whether a plan was made.
 bool planned_core::plan_step() {
@@ -434,7 +440,8 @@ void planned_core::use(step_plan plan) {
   if (plan.requests != 0) keep(std::move(plan));
 }
 
-// Whether blocks that have bytes of their own, because they outlived the step that was planned, do so no more.
+// Whether blocks that have bytes of their own, because they outlived the step that was planned, do so no
+// more.
 bool planned_core::blocks_stay_within_steps() noexcept {
   bool any = false;
   for (step_run::own_request& own : current_->own()) {
@@ -464,7 +471,8 @@ void planned_core::add_slots() {
   if (!wanted_slots_.empty()) keep(with_more_slots(current_->plan(), wanted_slots_));
 }
 
-// ---- the rest ------------------------------------------------------------------------------------------------
+// ---- the rest
+// ------------------------------------------------------------------------------------------------
 
 std::vector<step_plan> planned_core::plans() const {
   std::vector<kept_plan const*> newest_first;

@@ -48,17 +48,17 @@ void step_run::add_slot(planned_block const& block) {
     own_.back().slots.push_back(static_cast<std::uint32_t>(index));
   }
   offsets_[index] = *block.life.offset;
-  // The bytes up to the next multiple of the plan's alignment are nobody else's; but there is no memory above the
-  // plan's height, which need not be such a multiple.
+  // The bytes up to the next multiple of the plan's alignment are nobody else's; but there is no memory above
+  // the plan's height, which need not be such a multiple.
   slots_[index].bytes_max = std::min(align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment),
                                      plan_.height - *block.life.offset);
   slots_[index].index = static_cast<std::uint32_t>(index);
   request_of_[index] = request;
 }
 
-// The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes that has
-// one holder is an entry of `top`; a slot cuts what it covers out of the entries, so that there are O(slots) of
-// them in all.
+// The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes that
+// has one holder is an entry of `top`; a slot cuts what it covers out of the entries, so that there are
+// O(slots) of them in all.
 void step_run::find_unders() {
   struct holder {
     std::size_t end;
@@ -174,7 +174,8 @@ bool step_run::give_out_of_turn(std::uintptr_t address, request_time now) noexce
   return true;
 }
 
-// Of blocks that are given back at one time, the one that comes first takes the turn of the one whose turn it was.
+// Of blocks that are given back at one time, the one that comes first takes the turn of the one whose turn it
+// was.
 void step_run::take_turn(slot& ended) noexcept {
   while (!all_returned() && !(*returned_)->live() && (*returned_)->died >= begin_) ++returned_;
   if (all_returned()) return;
@@ -200,8 +201,8 @@ bool step_run::clear(std::uint32_t slot) {
       step_run::slot& one = slots_[*i];
       if (one.live()) is_free = false;
       if (one.live() || one.died >= begin_) continue;
-      // Visited once, and seen at once by the next one that asks. It comes before this one, and is not handed out any
-      // more in this run.
+      // Visited once, and seen at once by the next one that asks. It comes before this one, and is not handed
+      // out any more in this run.
       one.died = begin_;
       visited_.push_back(*i);
       to_visit_.push_back(*i);

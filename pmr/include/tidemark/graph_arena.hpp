@@ -40,12 +40,12 @@ class capture_switch;
 /// graph_arena memory{layout, &device};                 // exactly so much, of a cuda::device_resource
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
-/// **By a plan.** A capture on one stream does what it does in the order in which it was captured, and so does
-/// each replay. So a block may have the bytes of another that was given back before it was asked for. An arena
-/// made of a plan of the capture (`rehearse_plan`) lays its blocks so, most often in no more memory than is live
-/// at once. What the capture does otherwise than rehearsed lies behind the planned memory, one block after the
-/// other, as far as there is a tail for it. Captures of several streams that are not put in one order must not use
-/// such an arena.
+/// **By a plan.** A capture on one stream does what it does in the order in which it was captured, and so
+/// does each replay. So a block may have the bytes of another that was given back before it was asked for. An
+/// arena made of a plan of the capture (`rehearse_plan`) lays its blocks so, most often in no more memory
+/// than is live at once. What the capture does otherwise than rehearsed lies behind the planned memory, one
+/// block after the other, as far as there is a tail for it. Captures of several streams that are not put in
+/// one order must not use such an arena.
 ///
 /// ```cpp
 /// graph_arena memory{rehearse_plan(body), 1 * MiB, &device};   // and a tail of 1 MiB
@@ -60,9 +60,9 @@ class capture_switch;
 ///   bytes, and they end at or below the beginning of the next
 /// - `used_bytes == g * sum of granules`, `used_blocks == number of granules[i] != 0`
 ///
-/// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks; by a plan amortised. Host
-/// memory: 4 bytes for each 256 of the range, of which the system backs the pages that block beginnings fall into,
-/// and about 100 for each request of a plan.
+/// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks; by a plan amortised.
+/// Host memory: 4 bytes for each 256 of the range, of which the system backs the pages that block beginnings
+/// fall into, and about 150 for each request of a plan.
 /// Thread-safety: one thread at a time.
 class graph_arena final : public std::pmr::memory_resource {
  public:
@@ -85,8 +85,9 @@ class graph_arena final : public std::pmr::memory_resource {
   graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 
-  /// An arena laid out by a plan of what was rehearsed, with `tail_bytes` bytes above it for what the capture does
-  /// otherwise. @throws as above; std::invalid_argument if the plan is not valid, or aligns to less than 256 bytes.
+  /// An arena laid out by a plan of what was rehearsed, with `tail_bytes` bytes above it for what the capture
+  /// does otherwise. @throws as above; std::invalid_argument if the plan is not valid, or aligns to less than
+  /// 256 bytes.
   graph_arena(step_plan const& rehearsed, std::size_t tail_bytes, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 

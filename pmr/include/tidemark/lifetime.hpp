@@ -11,8 +11,8 @@ namespace tidemark {
 
 /// A block that is live in `[lower, upper)`. Two blocks are in conflict if a moment is in both.
 ///
-/// Moments are any numbers that grow: events of a trace, nanoseconds. A block of no bytes, or whose `lower` is
-/// its `upper`, is in conflict with none.
+/// Moments are any numbers that grow: events of a trace, nanoseconds. A block of no bytes, or whose `lower`
+/// is its `upper`, is in conflict with none.
 struct lifetime {
   std::uint64_t lower = 0;                           ///< the first moment
   std::uint64_t upper = 0;                           ///< the moment after the last; not below `lower`

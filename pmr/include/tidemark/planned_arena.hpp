@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `planned_arena`: a step that repeats, in the least memory there is. The arena owns the memory that it plans;
-/// what it does not plan is the fallback's.
+/// `planned_arena`: a step that repeats, in the least memory there is. The arena owns the memory that it
+/// plans; what it does not plan is the fallback's.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,12 @@
 
 namespace tidemark {
 
-/// Memory for a step that makes the same allocations and deallocations again and again, as a training step does.
+/// Memory for a step that makes the same allocations and deallocations again and again, as a training step
+/// does.
 ///
-/// The first step is recorded, while its blocks come from the fallback. At its end its blocks are placed, with all
-/// that is known of their lives (`make_plan`): most often in no more memory than was live at once. From then on
-/// the n-th request of a step gets the n-th place, by a look into a table.
+/// The first step is recorded, while its blocks come from the fallback. At its end its blocks are placed,
+/// with all that is known of their lives (`make_plan`): most often in no more memory than was live at once.
+/// From then on the n-th request of a step gets the n-th place, by a look into a table.
 ///
 /// ```cpp
 /// planned_arena memory;
@@ -36,31 +37,32 @@ namespace tidemark {
 ///   train(x, &memory);
 /// }
 /// ```
-/// **Safe whatever the program does.** A place is handed out only when every block whose bytes it shares is dead.
-/// What does not fit the plan comes from the fallback and is counted: a request that is larger than planned, in
-/// another order, one too many, or whose place is still taken because a block is freed late. A smaller request may
-/// use a larger place. Blocks may outlive their step: they keep their bytes until they are given back.
+/// **Safe whatever the program does.** A place is handed out only when every block whose bytes it shares is
+/// dead. What does not fit the plan comes from the fallback and is counted: a request that is larger than
+/// planned, in another order, one too many, or whose place is still taken because a block is freed late. A
+/// smaller request may use a larger place. Blocks may outlive their step: they keep their bytes until they
+/// are given back.
 ///
-/// **It learns.** A plan that misses too often (`misses_max`) is given up, its free memory goes back, and that step
-/// is planned anew at its end. Several plans are kept: a step takes the one whose first request is of that size,
-/// and the one that follows the last plan if several are. A block that outlives its step gets bytes of its own in
-/// the plan, for as many as are live at once.
+/// **It learns.** A plan that misses too often (`misses_max`) is given up, its free memory goes back, and
+/// that step is planned anew at its end. Several plans are kept: a step takes the one whose first request is
+/// of that size, and the one that follows the last plan if several are. A block that outlives its step gets
+/// bytes of its own in the plan, for as many as are live at once.
 ///
-/// Invariants, checked by `check_invariants()`: that of `planned_arena_stats`; blocks in use do not overlap and lie
-/// in committed memory.
+/// Invariants, checked by `check_invariants()`: that of `planned_arena_stats`; blocks in use do not overlap
+/// and lie in committed memory.
 ///
-/// Complexity: allocate and deallocate in a plan O(1) amortised over a step; off the plan O(log blocks), amortised,
-/// and what the fallback takes. The end of a step that is planned: that of `make_plan`. Host memory: about 100 bytes
-/// for each request of each plan. Once steps run by their plans, nothing is allocated from the heap, either.
-/// Thread-safety: one thread at a time.
+/// Complexity: allocate and deallocate in a plan O(1) amortised over a step; off the plan O(log blocks),
+/// amortised, and what the fallback takes. The end of a step that is planned: that of `make_plan`. Host
+/// memory: about 150 bytes for each request of each plan. Once steps run by their plans, nothing is allocated
+/// from the heap, either. Thread-safety: one thread at a time.
 /// @tparam AddressSpace where planned memory comes from: see `planned_arena` below.
 template <class AddressSpace>
 class basic_planned_arena final : public std::pmr::memory_resource {
   static_assert(address_space<AddressSpace>, "a planned arena's memory must come from an address_space");
 
  public:
-  /// A step: from its construction to its destruction. What is asked for while none is open comes from the fallback.
-  /// Its end may plan, which takes up to `plan_options::time_limit`.
+  /// A step: from its construction to its destruction. What is asked for while none is open comes from the
+  /// fallback. Its end may plan, which takes up to `plan_options::time_limit`.
   class [[nodiscard]] step {
    public:
     /// @throws std::logic_error, with nothing changed, if a step of the arena is open; std::bad_alloc.
@@ -76,8 +78,8 @@ class basic_planned_arena final : public std::pmr::memory_resource {
   };
 
   /// An arena on `AddressSpace(memory...)`.
-  /// @throws std::invalid_argument for impossible options, or if the memory is a device's and no fallback is named,
-  /// because the default resource is the host's.
+  /// @throws std::invalid_argument for impossible options, or if the memory is a device's and no fallback is
+  /// named, because the default resource is the host's.
   template <class... Memory>
     requires std::constructible_from<AddressSpace, Memory...>
   explicit basic_planned_arena(planned_arena_options const& options, Memory&&... memory)
@@ -94,15 +96,15 @@ class basic_planned_arena final : public std::pmr::memory_resource {
 
   basic_planned_arena(basic_planned_arena const&) = delete;
   basic_planned_arena& operator=(basic_planned_arena const&) = delete;
-  /// Gives planned memory back. Blocks in it are gone; those of the fallback are not. Reports a violation if a step
-  /// is open, which becomes inert.
+  /// Gives planned memory back. Blocks in it are gone; those of the fallback are not. Reports a violation if
+  /// a step is open, which becomes inert.
   ~basic_planned_arena() override = default;
 
   /// A block.
   /// @param bytes may be 0: the block differs from all others.
   /// @param align a power of two; planned blocks are aligned to `planning.alignment` at least.
-  /// @throws what the fallback throws; std::invalid_argument if `align` is found not to be a power of two, which
-  /// only level 2 looks at in every call. Nothing is handed out then, and no block has changed.
+  /// @throws what the fallback throws; std::invalid_argument if `align` is found not to be a power of two,
+  /// which only level 2 looks at in every call. Nothing is handed out then, and no block has changed.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     return core_.allocate(bytes, align);
@@ -114,15 +116,16 @@ class basic_planned_arena final : public std::pmr::memory_resource {
     core_.deallocate(block, bytes, align);
   }
 
-  /// Keeps a plan, for instance one of yesterday (`load_step_plan`): steps that match it run by it from the first
-  /// on. One that does not match is simply not used.
-  /// @throws std::invalid_argument if it is not valid, or aligns to less than 16 bytes; std::logic_error if a step
-  /// is open; std::bad_alloc. Nothing has changed then.
+  /// Keeps a plan, for instance one of yesterday (`load_step_plan`): steps that match it run by it from the
+  /// first on. One that does not match is simply not used.
+  /// @throws std::invalid_argument if it is not valid, or aligns to less than 16 bytes; std::logic_error if a
+  /// step is open; std::bad_alloc. Nothing has changed then.
   void use(step_plan plan) { core_.use(std::move(plan)); }
   /// Copies of the plans that are kept, those used last first: to be saved (`save`), or looked at.
   [[nodiscard]] std::vector<step_plan> plans() const { return core_.plans(); }
 
-  /// Gives planned memory back that no block in use needs, nor the plan of the open step. @return bytes. O(blocks).
+  /// Gives planned memory back that no block in use needs, nor the plan of the open step. @return bytes.
+  /// O(blocks).
   std::size_t trim() noexcept { return core_.trim(); }
 
   /// A snapshot in numbers. O(plans).

@@ -35,9 +35,9 @@ class rehearsal final : public std::pmr::memory_resource {
 
   /// What was laid out so far.
   [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
-  /// Where what was allocated so far best lies, if blocks that were given back make room for later ones; those that
-  /// are still in use have bytes of their own. @throws as `make_plan`; std::invalid_argument if the options'
-  /// alignment is below 256.
+  /// Where what was allocated so far best lies, if blocks that were given back make room for later ones;
+  /// those that are still in use have bytes of their own. @throws as `make_plan`; std::invalid_argument if
+  /// the options' alignment is below 256.
   [[nodiscard]] step_plan plan(plan_options const& options = {});
 
  private:
@@ -83,8 +83,8 @@ template <class Body>
   return stage.layout();
 }
 
-/// The same, and tells where the blocks best lie: a `graph_arena` made of that needs most often no more than was
-/// live at once. For captures on one stream.
+/// The same, and tells where the blocks best lie: a `graph_arena` made of that needs most often no more than
+/// was live at once. For captures on one stream.
 /// @throws as `rehearse`, and as `rehearsal::plan`.
 template <class Body>
 [[nodiscard]] step_plan rehearse_plan(Body&& body, std::pmr::memory_resource* memory = nullptr,

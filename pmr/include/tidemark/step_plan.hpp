@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `step_plan`: what a step asked for when it was recorded, and where its blocks lie from then on. Owns offsets
-/// only.
+/// `step_plan`: what a step asked for when it was recorded, and where its blocks lie from then on. Owns
+/// offsets only.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +23,16 @@ struct planned_block {
 
 /// A step that was recorded, and where its blocks lie.
 ///
-/// Time is counted in requests: the block of request `n` is live in `[n, m)` if `m` requests had been made when it
-/// was given back, `n < m <= requests`. One that outlives the step has `[0, requests + 1)`, and so bytes of its own;
-/// there may be several for one request, for as many as are live at once.
+/// Time is counted in requests: the block of request `n` is live in `[n, m)` if `m` requests had been made
+/// when it was given back, `n < m <= requests`. One that outlives the step has `[0, requests + 1)`, and so
+/// bytes of its own; there may be several for one request, for as many as are live at once.
 ///
 /// Invariants, checked by `require_valid`:
-/// - `blocks` are sorted by request; each request from 0 to `requests - 1` has one block, or several that all outlive
-///   the step
+/// - `blocks` are sorted by request; each request from 0 to `requests - 1` has one block, or several that all
+///   outlive the step
 /// - no two blocks in conflict share a byte
-/// - `lower_bound <= height`, `offset + size <= height`, and offsets are multiples of `alignment` and of their
-///   block's own
+/// - `lower_bound <= height`, `offset + size <= height`, and offsets are multiples of `alignment` and of
+///   their block's own
 struct step_plan {
   std::vector<planned_block> blocks;  ///< by request
   std::size_t requests = 0;           ///< of the step
@@ -46,19 +46,20 @@ struct step_plan {
   }
   /// FNV-1a of sizes and alignments of all requests, in order: steps that ask for the same have the same.
   [[nodiscard]] std::uint64_t hash() const noexcept;
-  /// @throws std::invalid_argument, whose text names request and formula, for an invariant of the class comment
-  /// that does not hold. O(n log n).
+  /// @throws std::invalid_argument, whose text names request and formula, for an invariant of the class
+  /// comment that does not hold. O(n log n).
   void require_valid() const;
 
   friend bool operator==(step_plan const&, step_plan const&) = default;
 };
 
-/// Writes a plan to a file, in the form that `tidemark-plan` reads: `id,lower,upper,size,alignment,offset`, where
-/// `id` is the request. @throws std::runtime_error that names file and reason, with the file as it was before.
+/// Writes a plan to a file, in the form that `tidemark-plan` reads: `id,lower,upper,size,alignment,offset`,
+/// where `id` is the request. @throws std::runtime_error that names file and reason, with the file as it was
+/// before.
 void save(step_plan const& plan, std::string const& path);
 
-/// Reads what `save` wrote. @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason` if it
-/// cannot be read, or is no valid plan.
+/// Reads what `save` wrote. @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason` if
+/// it cannot be read, or is no valid plan.
 [[nodiscard]] step_plan load_step_plan(std::string const& path);
 
 }  // namespace tidemark

@@ -57,8 +57,8 @@ class monotone_layout {
     // FNV-1a by words (Fowler, Noll, Vo): of where the block begins and how much it takes.
     hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
   }
-  /// Leaves the first `bytes` bytes to somebody else, who aligns blocks there to `align` at most. @pre nothing was
-  /// placed; `bytes` is a multiple of the granule and fits
+  /// Leaves the first `bytes` bytes to somebody else, who aligns blocks there to `align` at most. @pre
+  /// nothing was placed; `bytes` is a multiple of the granule and fits
   constexpr void leave(std::size_t bytes, std::size_t align) noexcept {
     cursor_ = begin_ + bytes;
     align_ = block_alignment(align);

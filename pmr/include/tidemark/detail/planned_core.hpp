@@ -23,12 +23,12 @@ namespace tidemark::detail {
 
 /// Chooses plans, follows them, notices where a step leaves them, and plans anew.
 ///
-/// A *stranger* is a live block of the region that the current plan does not know as one of its slots: of another
-/// plan, or of an earlier step of the same one. While there are any, no slot is handed out but by the slow path,
-/// which looks at them.
+/// A *stranger* is a live block of the region that the current plan does not know as one of its slots: of
+/// another plan, or of an earlier step of the same one. While there are any, no slot is handed out but by the
+/// slow path, which looks at them.
 ///
-/// Invariants, checked by `check_invariants()`: those of `step_run` and of `planned_arena_stats`; strangers are
-/// sorted, and no two of them and of the current plan's live slots overlap; all lie in committed memory.
+/// Invariants, checked by `check_invariants()`: those of `step_run` and of `planned_arena_stats`; strangers
+/// are sorted, and no two of them and of the current plan's live slots overlap; all lie in committed memory.
 ///
 /// One thread at a time.
 class planned_core {
@@ -53,8 +53,8 @@ class planned_core {
     deallocate_out_of_turn(block, bytes, align);
   }
 
-  /// @param step where the one who opens it keeps this: null if this ends before. @throws std::logic_error if one is
-  /// open.
+  /// @param step where the one who opens it keeps this: null if this ends before. @throws std::logic_error if
+  /// one is open.
   void begin_step(planned_core** step);
   void end_step() noexcept;
 

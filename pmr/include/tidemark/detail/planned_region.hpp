@@ -24,9 +24,9 @@ class planned_region {
   planned_region(planned_region const&) = delete;
   planned_region& operator=(planned_region const&) = delete;
 
-  /// Puts memory behind the first `bytes` bytes. @param movable whether the range may be replaced for that: then
-  /// nobody uses it. @return whether it is there; if not, nothing has changed, but that a range that is movable may be
-  /// gone. @throws what the address space throws, likewise.
+  /// Puts memory behind the first `bytes` bytes. @param movable whether the range may be replaced for that:
+  /// then nobody uses it. @return whether it is there; if not, nothing has changed, but that a range that is
+  /// movable may be gone. @throws what the address space throws, likewise.
   [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
   /// Gives memory above the first `bytes` bytes back, where the kind of memory can; all, where that is 0.
   virtual void keep_only(std::size_t bytes) noexcept = 0;

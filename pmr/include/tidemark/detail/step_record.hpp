@@ -16,9 +16,9 @@ namespace tidemark::detail {
 
 /// The blocks that a step took, each with the times of its allocation and deallocation, in requests.
 ///
-/// Those of the fallback are noted as they come and go; those that a plan served are added at the end, from the
-/// plan's own account. Blocks of the fallback that outlive their step are followed through the next one: whether
-/// the next of their kind was asked for before they were given back says how many are live at once.
+/// Those of the fallback are noted as they come and go; those that a plan served are added at the end, from
+/// the plan's own account. Blocks of the fallback that outlive their step are followed through the next one:
+/// whether the next of their kind was asked for before they were given back says how many are live at once.
 ///
 /// One thread at a time.
 class step_record {
@@ -46,12 +46,13 @@ class step_record {
 
   /// Whether there are blocks of the step before to compare with.
   [[nodiscard]] bool has_carried() const noexcept { return !carried_.empty(); }
-  /// Whether a block of the step before was still live when one of that size was asked for, which takes its place
-  /// as that of the same size before took another's. To be asked in order, once for each block that outlives the step.
+  /// Whether a block of the step before was still live when one of that size was asked for, which takes its
+  /// place as that of the same size before took another's. To be asked in order, once for each block that
+  /// outlives the step.
   [[nodiscard]] bool overlaps_carried(std::size_t bytes, request_time born) noexcept;
 
-  /// Where the blocks of such a step best lie: below all others the ones that outlive it. @throws as `make_plan`;
-  /// std::bad_alloc if the record is not complete.
+  /// Where the blocks of such a step best lie: below all others the ones that outlive it. @throws as
+  /// `make_plan`; std::bad_alloc if the record is not complete.
   /// @param slots_max of one that outlives the step.
   [[nodiscard]] step_plan plan_it(plan_options const& options, std::size_t slots_max = 1);
 
@@ -72,8 +73,8 @@ class step_record {
   bool complete_ = true;
 };
 
-/// The same plan with one more slot for each of these requests, whose blocks outlive the step: behind the others of
-/// such requests. @pre they do
+/// The same plan with one more slot for each of these requests, whose blocks outlive the step: behind the
+/// others of such requests. @pre they do
 [[nodiscard]] step_plan with_more_slots(step_plan const& plan, std::span<std::size_t const> requests);
 
 }  // namespace tidemark::detail

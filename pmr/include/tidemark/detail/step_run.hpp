@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `step_run`: a plan of a step, and which of its slots are taken. Owns its tables, and no memory that is handed
-/// out.
+/// `step_run`: a plan of a step, and which of its slots are taken. Owns its tables, and no memory that is
+/// handed out.
 #pragma once
 
 #include <algorithm>
@@ -17,25 +17,25 @@
 
 namespace tidemark::detail {
 
-/// What a plan gives to a step that runs by it: the n-th request gets the n-th slot, if it fits there and nothing
-/// lives in its bytes.
+/// What a plan gives to a step that runs by it: the n-th request gets the n-th slot, if it fits there and
+/// nothing lives in its bytes.
 ///
-/// Time is counted in requests, by the owner: a block that is handed out is born at `now`, which then goes on by
-/// one, and dies at the `now` that is when it is given back. The slot of a request shares bytes only with slots of
-/// requests before and behind it, and requests of a run are served in order. So its bytes are free if those slots
-/// are *clear* that held one of them last before it, by the plan; these are `under` it:
+/// Time is counted in requests, by the owner: a block that is handed out is born at `now`, which then goes on
+/// by one, and dies at the `now` that is when it is given back. The slot of a request shares bytes only with
+/// slots of requests before and behind it, and requests of a run are served in order. So its bytes are free
+/// if those slots are *clear* that held one of them last before it, by the plan; these are `under` it:
 ///
 ///     clear(i) := not live(i), and (died(i) >= begin of the run, or clear(j) for each j under i)
 ///
-/// A slot that was handed out in this run was clear itself, and what was clear stays so: hence the first half of
-/// the disjunction, which is all that is looked at first. Before that, the order in which the plan has its blocks
-/// given back is followed: as long as it holds, one comparison says that all under a slot are clear.
+/// A slot that was handed out in this run was clear itself, and what was clear stays so: hence the first half
+/// of the disjunction, which is all that is looked at first. Before that, the order in which the plan has its
+/// blocks given back is followed: as long as it holds, one comparison says that all under a slot are clear.
 ///
 /// A slot whose block outlives its step has bytes that no other has. It lies under itself.
 ///
-/// Invariants, checked by `check`: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner
-/// looks at; `cursor <= requests`; each slot before `next_return` in the order of returns is clear, and that order
-/// is one by `upper`.
+/// Invariants, checked by `check`: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the
+/// owner looks at; `cursor <= requests`; each slot before `next_return` in the order of returns is clear, and
+/// that order is one by `upper`.
 ///
 /// One thread at a time.
 class step_run {
@@ -63,10 +63,11 @@ class step_run {
   step_run(step_run const&) = delete;
   step_run& operator=(step_run const&) = delete;
 
-  // ---- the fast path -----------------------------------------------------------------------------------------
+  // ---- the fast path
+  // -----------------------------------------------------------------------------------------
 
-  /// The next slot, if a request fits there, and all under it have had their turn to be given back; else null. To
-  /// be taken.
+  /// The next slot, if a request fits there, and all under it have had their turn to be given back; else
+  /// null. To be taken.
   [[nodiscard]] slot* next_in_turn(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
     if (!serves(*next, bytes, align) || next->returns_before > returned_) [[unlikely]]
@@ -84,7 +85,8 @@ class step_run {
     return hand_over(next, bytes, now);
   }
 
-  /// Gives back the block at an address, if its turn has come. @return whether it had, with nothing changed if not
+  /// Gives back the block at an address, if its turn has come. @return whether it had, with nothing changed
+  /// if not
   [[nodiscard]] bool give_in_turn(std::uintptr_t address, request_time now) noexcept {
     slot& turn = **returned_;
     if (turn.address != address || !turn.live()) [[unlikely]]
@@ -98,7 +100,8 @@ class step_run {
     return give_in_turn(address, now) || give_out_of_turn(address, now);
   }
 
-  // ---- the others --------------------------------------------------------------------------------------------
+  // ---- the others
+  // --------------------------------------------------------------------------------------------
 
   /// Lays the slots at a base. @pre none is live, or it is where they lie.
   void lie_at(std::uintptr_t base, bool host_accessible) noexcept;
@@ -167,8 +170,8 @@ class step_run {
 
   /// A live slot is somebody else's business from now on: it is not live here.
   void detach(std::uint32_t slot) noexcept { slots_[slot].died = slots_[slot].born; }
-  /// A block that was detached, of this plan or another, is live here, if a free slot of a request whose blocks
-  /// outlive the step has just its bytes. @return whether it is
+  /// A block that was detached, of this plan or another, is live here, if a free slot of a request whose
+  /// blocks outlive the step has just its bytes. @return whether it is
   [[nodiscard]] bool adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t bytes,
                            request_time now) noexcept;
   /// What was detached has died.
@@ -178,7 +181,7 @@ class step_run {
   struct own_request {
     std::size_t request = 0;
     std::vector<std::uint32_t> slots{};  // NOLINT(readability-redundant-member-init): GCC warns without
-    unsigned steps_within = 0;  // in so many steps in a row its block died in its step
+    unsigned steps_within = 0;           // in so many steps in a row its block died in its step
   };
   [[nodiscard]] std::span<own_request> own() noexcept { return own_; }
   /// The same of one request; null if its block does not outlive the step.
@@ -189,7 +192,8 @@ class step_run {
  private:
   static constexpr std::uintptr_t no_address = std::numeric_limits<std::uintptr_t>::max();
 
-  // Multiplicative hashing, as in block_table.hpp, of which the upper half is used. Blocks are aligned to 16 at least.
+  // Multiplicative hashing, as in block_table.hpp, of which the upper half is used. Blocks are aligned to 16
+  // at least.
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
@@ -202,8 +206,8 @@ class step_run {
     while (slots_[*i].died >= begin_ && slots_[*i].address != no_address) ++i;
     return slots_[*i].address == no_address;
   }
-  // Whether a slot is free that has bytes of its own. It may be handed out at the very time when its last block was
-  // given back: so that it is live then, it is as if that had been as soon as it was born.
+  // Whether a slot is free that has bytes of its own. It may be handed out at the very time when its last
+  // block was given back: so that it is live then, it is as if that had been as soon as it was born.
   [[nodiscard]] static bool is_vacated(slot& own) noexcept {
     if (own.live()) return false;
     own.died = own.born;
@@ -229,8 +233,8 @@ class step_run {
   request_time begin_ = 0;
   std::vector<slot> slots_;            // and one that is always clear and has no address
   std::vector<std::uint32_t> unders_;  // lists that end with the last slot of all; an empty one first
-  // Slots in the order in which the plan has them given back, and the last one of all. Within one time, in that of
-  // the last run that differed.
+  // Slots in the order in which the plan has them given back, and the last one of all. Within one time, in
+  // that of the last run that differed.
   std::vector<slot*> returns_;
   std::vector<slot*> homes_;  // by hash of the address: the slot that was handed out there last
   std::size_t mask_ = 0;

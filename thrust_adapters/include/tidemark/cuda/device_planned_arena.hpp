@@ -18,13 +18,13 @@ namespace tidemark {
 ///   train(memory, stream);                     // the first is recorded, the others run by its plan
 /// }
 /// ```
-/// One resource, one stream, as for a `device_arena`: work that uses a block is on the arena's stream when the block
-/// is given back, so that the next one in the same bytes comes behind it. The fallback must be ordered by the same
-/// stream (`device_pool`, `device_cache`), and is always named.
+/// One resource, one stream, as for a `device_arena`: work that uses a block is on the arena's stream when
+/// the block is given back, so that the next one in the same bytes comes behind it. The fallback must be
+/// ordered by the same stream (`device_pool`, `device_cache`), and is always named.
 ///
-/// The driver is called when a plan needs more memory than there is, and when one is given up, whose memory then
-/// goes back after a wait for the stream; a step that runs by its plan makes no call. While the stream is capturing
-/// nothing is mapped or unmapped: a plan that there is no memory for is not used then.
+/// The driver is called when a plan needs more memory than there is, and when one is given up, whose memory
+/// then goes back after a wait for the stream; a step that runs by its plan makes no call. While the stream
+/// is capturing nothing is mapped or unmapped: a plan that there is no memory for is not used then.
 using device_planned_arena = basic_planned_arena<cuda::virtual_memory>;
 
 extern template class basic_planned_arena<cuda::virtual_memory>;
