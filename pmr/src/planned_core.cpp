@@ -55,8 +55,7 @@ planned_core::~planned_core() {
                    "planned_arena '%s': destroyed while a step is open", options_.name);
 }
 
-// ---- allocating
-// ----------------------------------------------------------------------------------------------
+// ---- allocating ----------------------------------------------------------------------------------------
 
 void* planned_core::allocate_out_of_turn(std::size_t bytes, std::size_t align) {
   if (step_run::slot* const next = current_->next_at_sight(bytes, align))
@@ -146,8 +145,7 @@ void planned_core::give_up() {
   (void)trim();
 }
 
-// ---- deallocating
-// --------------------------------------------------------------------------------------------
+// ---- deallocating --------------------------------------------------------------------------------------
 
 void planned_core::deallocate_out_of_turn(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
@@ -192,8 +190,7 @@ void planned_core::refuse(void const* block, std::size_t bytes, char const* why)
                    "planned_arena '%s': deallocate of %zu bytes at %p: %s", options_.name, bytes, block, why);
 }
 
-// ---- steps
-// ---------------------------------------------------------------------------------------------------
+// ---- steps ---------------------------------------------------------------------------------------------
 
 void planned_core::begin_step(planned_core** step) {
   if (step_ != nullptr) {
@@ -252,8 +249,7 @@ void planned_core::note_order(kept_plan& plan) noexcept {
   plan_of_last_step_ = &plan;
 }
 
-// ---- choosing plans
-// ------------------------------------------------------------------------------------------
+// ---- choosing plans ------------------------------------------------------------------------------------
 
 planned_core::kept_plan* planned_core::choose(std::size_t bytes, std::size_t align) const noexcept {
   kept_plan const* const expected = plan_of_last_step_ != nullptr ? plan_of_last_step_->next : nullptr;
@@ -364,8 +360,7 @@ bool planned_core::is_laid() const noexcept {
          current_->base() == region_.base() && current_->base() % current_->alignment() == 0;
 }
 
-// ---- planning
-// ------------------------------------------------------------------------------------------------
+// ---- planning ------------------------------------------------------------------------------------------
 
 // @return whether a plan was made.
 bool planned_core::plan_step() {
@@ -471,8 +466,7 @@ void planned_core::add_slots() {
   if (!wanted_slots_.empty()) keep(with_more_slots(current_->plan(), wanted_slots_));
 }
 
-// ---- the rest
-// ------------------------------------------------------------------------------------------------
+// ---- the rest ------------------------------------------------------------------------------------------
 
 std::vector<step_plan> planned_core::plans() const {
   std::vector<kept_plan const*> newest_first;

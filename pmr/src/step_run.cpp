@@ -115,12 +115,14 @@ void step_run::order_returns() {
   turn_of_.resize(slots_.size());
   for (std::uint32_t turn = 0; turn < returns_.size(); ++turn) turn_of_[returns_[turn]->index] = turn;
   returns_.push_back(&slots_.back());
+  // No slot with bytes of its own has a turn, nor has the last of all: nothing says that theirs are free.
+  for (slot& s : slots_) s.returns_before = returns_.data() + returns_.size();
   const auto last = returns_.end() - 1;
   for (slot& s : all) {
+    if (is_own(s.index)) continue;
     const auto behind = std::ranges::upper_bound(returns_.begin(), last, request_of_[s.index], {},
                                                  [&](slot const* one) { return upper_[one->index]; });
-    // Of one with bytes of its own it says nothing whether they are free.
-    s.returns_before = returns_.data() + ((is_own(s.index) ? returns_.end() : behind) - returns_.begin());
+    s.returns_before = returns_.data() + (behind - returns_.begin());
   }
 }
 

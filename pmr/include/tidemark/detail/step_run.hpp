@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tidemark/detail/sanitizers.hpp>
@@ -49,10 +50,9 @@ class step_run {
     request_time born = 0;
     request_time died = 0;
     std::size_t bytes = 0;
-    slot* const* returns_before =
-        nullptr;              // where those end that the plan has before it: all under it are there
-    slot** home = nullptr;    // in `homes_`
-    std::uint32_t under = 0;  // where those under it begin in `unders_`
+    slot* const* returns_before = nullptr;  // where those end that the plan has before it, with all under it
+    slot** home = nullptr;                  // in `homes_`
+    std::uint32_t under = 0;                // where those under it begin in `unders_`
     std::uint32_t index = 0;
 
     [[nodiscard]] bool live() const noexcept { return died < born; }
@@ -63,21 +63,21 @@ class step_run {
   step_run(step_run const&) = delete;
   step_run& operator=(step_run const&) = delete;
 
-  // ---- the fast path
-  // -----------------------------------------------------------------------------------------
+  // ---- the fast path -----------------------------------------------------------------------------------
 
   /// The next slot, if a request fits there, and all under it have had their turn to be given back; else
-  /// null. To be taken.
+  /// null. To be taken. @pre the plan aligns to 16 at least
   [[nodiscard]] slot* next_in_turn(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
-    if (!serves(*next, bytes, align) || next->returns_before > returned_) [[unlikely]]
+    if (!fits_in(*next, bytes, align) || next->returns_before > returned_) [[unlikely]]
       return nullptr;
     return next;
   }
   /// The same where turns say nothing: if its bytes are free as far as is seen without a search.
   [[nodiscard]] slot* next_at_sight(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
-    return serves(*next, bytes, align) && is_clear_at_sight(*next) ? next : nullptr;
+    if (is_paused() || cursor() >= requests()) return nullptr;
+    return fits_in(*next, bytes, align) && is_clear_at_sight(*next) ? next : nullptr;
   }
   /// Hands a slot out. @pre it is clear, and `next` is its request
   void* take(slot& next, std::size_t bytes, request_time& now) noexcept {
@@ -100,28 +100,34 @@ class step_run {
     return give_in_turn(address, now) || give_out_of_turn(address, now);
   }
 
-  // ---- the others
-  // --------------------------------------------------------------------------------------------
+  // ---- the others --------------------------------------------------------------------------------------
 
   /// Lays the slots at a base. @pre none is live, or it is where they lie.
   void lie_at(std::uintptr_t base, bool host_accessible) noexcept;
   /// A run begins. @pre `now` is later than all that was.
   void begin(request_time now) noexcept {
     begin_ = now;
-    next_ = slots_.data();
+    position() = slots_.data();
     returned_ = returns_.data();
   }
   /// Goes on at a request: those before it are not served any more in this run.
-  void go_on_at(std::size_t request) noexcept { next_ = slots_.data() + request; }
-  /// Whether `take` serves; if not, only what follows does.
-  void serve_fast(bool whether) noexcept { served_fast_ = slots_.data() + (whether ? requests() : 0); }
+  void go_on_at(std::size_t request) noexcept { position() = slots_.data() + request; }
+  /// Whether the fast path serves; if not, only what follows does.
+  void serve_fast(bool whether) noexcept {
+    if (whether != is_paused()) return;
+    if (whether) {
+      next_ = std::exchange(paused_, nullptr);
+    } else {
+      paused_ = std::exchange(next_, &slots_.back());
+    }
+  }
 
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
   [[nodiscard]] step_plan const& plan() const noexcept { return plan_; }
   [[nodiscard]] std::size_t requests() const noexcept { return plan_.requests; }
   /// The next request.
   [[nodiscard]] std::size_t cursor() const noexcept {
-    return static_cast<std::size_t>(next_ - slots_.data());
+    return static_cast<std::size_t>((is_paused() ? paused_ : next_) - slots_.data());
   }
   /// The first slot of request n is n; further ones of requests come behind.
   [[nodiscard]] std::span<slot const> slots() const noexcept { return {slots_.data(), slots_.size() - 1}; }
@@ -197,8 +203,11 @@ class step_run {
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
-  [[nodiscard]] bool serves(slot const& next, std::size_t bytes, std::size_t align) const noexcept {
-    return &next < served_fast_ && bytes <= next.bytes_max && (next.address & (align - 1)) == 0;
+  [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
+  [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
+  // Where the compiler knows what is asked for, there is nothing to look at but for a large alignment.
+  [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
+    return bytes <= one.bytes_max && (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
   }
   [[nodiscard]] bool is_clear_at_sight(slot& one) const noexcept {
     std::uint32_t const* i = &unders_[one.under];
@@ -227,9 +236,10 @@ class step_run {
   void order_returns();
 
   // What the fast path reads comes first.
+  // The next request's; or the last of all, which has no turn, where the fast path is to serve none.
   slot* next_ = nullptr;
-  slot* served_fast_ = nullptr;      // slots below are
   slot* const* returned_ = nullptr;  // where those of `returns_` end that have had their turn in this run
+  slot* paused_ = nullptr;           // the next request where the fast path is to serve none; else null
   request_time begin_ = 0;
   std::vector<slot> slots_;            // and one that is always clear and has no address
   std::vector<std::uint32_t> unders_;  // lists that end with the last slot of all; an empty one first
