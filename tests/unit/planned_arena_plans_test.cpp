@@ -350,5 +350,60 @@ TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_e
   for (void* const block : blocks) memory.deallocate(block, 512);
 }
 
+TEST(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
+  planned_arena memory;
+  void* kept = nullptr;
+  const auto run = [&](bool keeps) {
+    const planned_arena::step step{memory};
+    void* const x = memory.allocate(100'000);
+    void* const h = memory.allocate(50'000);
+    void* const w = memory.allocate(20'000);
+    memory.deallocate(h, 50'000);
+    void* const g = memory.allocate(50'000);
+    void* const y = memory.allocate(30'000);
+    if (keeps) kept = w;
+    else memory.deallocate(w, 20'000);
+    memory.deallocate(x, 100'000);
+    void* const z = memory.allocate(90'000);
+    for (auto const [block, bytes] : {std::pair{g, 50'000}, {y, 30'000}, {z, 90'000}})
+      memory.deallocate(block, static_cast<std::size_t>(bytes));
+  };
+  for (int i = 0; i < 10; ++i) run(i == 9);
+  for (int i = 0; i < 40; ++i) run(false);
+  const std::uint64_t planned_before = memory.stats().planned_steps, made = memory.stats().plans_made;
+  for (int i = 0; i < 100; ++i) run(false);
+  EXPECT_EQ(memory.stats().planned_steps, planned_before + 100);
+  EXPECT_EQ(memory.stats().plans_made, made);
+  memory.check_invariants();
+  memory.deallocate(kept, 20'000);
+  run(false);
+  EXPECT_EQ(memory.stats().planned_steps, planned_before + 101);
+}
+
+TEST(planned_arena_plans, forgive_a_miss_for_each_step_that_has_none) {
+  planned_arena memory;
+  const auto run = [&](std::size_t bytes) {
+    const planned_arena::step step{memory};
+    void* const first = memory.allocate(1000);
+    memory.deallocate(memory.allocate(bytes), bytes);
+    memory.deallocate(first, 1000);
+  };
+  for (int i = 0; i < 200; ++i) run(i % 4 == 3 ? 9000 : 500);
+  EXPECT_EQ(memory.stats().plans_made, 1u);
+  EXPECT_EQ(memory.stats().misses, 50u);
+}
+
+TEST(planned_arena_options, what_the_progress_throws_ends_the_planning_and_nothing_else) {
+  planned_arena_options options;
+  options.planning.on_progress = [](plan_progress const&) { throw 5; };
+  planned_arena memory{options};
+  for (int i = 0; i < 3; ++i) {
+    const planned_arena::step step{memory};
+    memory.deallocate(memory.allocate(1000), 1000);
+  }
+  EXPECT_EQ(memory.stats().plans_made, 0u);
+  EXPECT_EQ(memory.stats().fallback_allocations, 3u);
+}
+
 }  // namespace
 }  // namespace tidemark::test

@@ -167,11 +167,8 @@ class step_run {
   }
   /// The live slot at an address; null if there is none.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
-    for (std::size_t i = hash(address);; ++i) {
-      slot& candidate = *homes_[i & mask_];
-      if (candidate.address == address) return candidate.live() ? &candidate : nullptr;
-      if (candidate.address == no_address) return nullptr;
-    }
+    slot* const last = last_at(address);
+    return last != nullptr && last->live() ? last : nullptr;
   }
 
   /// A live slot is somebody else's business from now on: it is not live here.
@@ -202,6 +199,14 @@ class step_run {
   // at least.
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
+  }
+  // The slot that was handed out last at an address; null if none begins there.
+  [[nodiscard]] slot* last_at(std::uintptr_t address) noexcept {
+    for (std::size_t i = hash(address);; ++i) {
+      slot& candidate = *homes_[i & mask_];
+      if (candidate.address == no_address) return nullptr;
+      if (candidate.address == address) return &candidate;
+    }
   }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
