@@ -240,7 +240,7 @@ TEST(planned_arena_options, no_more_plans_than_plans_max_and_the_one_unused_for_
 
 std::uint64_t plans_of_steps_that_never_repeat(std::size_t requests, int steps) {
   planned_arena memory;
-  std::mt19937_64 random{5};
+  std::mt19937_64 random{requests};
   for (int i = 0; i < steps; ++i) {
     const planned_arena::step here{memory};
     for (std::size_t n = 0; n < requests; ++n) {

@@ -321,21 +321,22 @@ TEST(planned_arena, commits_what_its_plan_needs_and_no_more) {
 }
 
 TEST(planned_arena, moves_to_a_larger_range_when_no_block_is_in_it) {
+  recording_resource upstream;
   planned_arena_options options;
   options.reserve = 1;
-  recording_os os;
-  planned_arena memory{options, virtual_memory_options{}, os};
-  played_steps<planned_arena> steps{memory};
-  const std::string small = "a=100 -a", large = "b=2000000000 -b";
-  // Not written to: the pages stay the system's.
-  for (int i = 0; i < 2; ++i) {
-    steps.step(small);
-    const planned_arena::step here{memory};
-    memory.deallocate(memory.allocate(2'000'000'000), 2'000'000'000);
-  }
-  EXPECT_EQ(memory.stats().planned_allocations, 2u);
+  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  const std::string small = "a=100 -a", large = "b=100000 -b";
+  steps.step(small);
+  steps.step(large);
+  EXPECT_EQ(steps.step("a=100"), 0u);
+  EXPECT_EQ(steps.step(large), 1u) << "a is in the range";
+  EXPECT_LT(upstream.outstanding, 100'000u);
+  steps.play("-a");
+  EXPECT_EQ(steps.step(large), 0u);
+  EXPECT_GE(upstream.outstanding, 100'000u);
+  EXPECT_LT(upstream.outstanding, 101'000u) << "in place of the other range";
   EXPECT_EQ(steps.step(small), 0u);
-  EXPECT_GE(memory.stats().reserved_bytes, 2'000'000'000u);
 }
 
 }  // namespace
