@@ -623,6 +623,26 @@ def what_cannot_be_written_is_told_of_and_leaves_nothing():
            (2, "tidemark-plan: standard output: No space left on device\n"))
 
 
+def what_fails_late_leaves_no_file():
+    blocks = write(SMALL)
+    write("before", "out.csv")
+    for option, other in (("--out", "--picture"), ("--picture", "--out")):
+        expect("what is said", run(blocks, option, folder / "out.csv", other, "/dev/full"),
+               (2, "", "tidemark-plan: /dev/full: No space left on device\n"))
+        expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+        expect("the file of before", (folder / "out.csv").read_text(), "before")
+    # Nor does a result that cannot be printed, on a full device or in a pipe that nobody reads.
+    ours, theirs = os.pipe()
+    os.close(ours)
+    for output, reason in ((os.open("/dev/full", os.O_WRONLY), "No space left on device"), (theirs, "Broken pipe")):
+        done = subprocess.run([PROGRAM, blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg"], stdout=output,
+                              stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+        os.close(output)
+        expect("what is said", (done.returncode, done.stderr), (2, f"tidemark-plan: standard output: {reason}\n"))
+        expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+        expect("the file of before", (folder / "out.csv").read_text(), "before")
+
+
 def a_file_is_readable_by_whom_files_are_and_links_are_followed():
     before = os.umask(0o027)
     plan(SMALL)

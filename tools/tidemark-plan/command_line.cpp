@@ -32,9 +32,9 @@ constexpr char const* closing =
     "file's own numbers.\n"
     "Exit status: 0 if a plan was made, and fits where --capacity is given; 1 if none was found that fits "
     "(the\n"
-    "lowest one is written all the same); 2, with a sentence and nothing written, if the input, an option or "
+    "lowest one is written all the same); 2, with a sentence and no file written, if the input, an option or "
     "a\n"
-    "file to write is wrong.";
+    "file to write is wrong. What a device or a pipe has taken by then is not taken back.";
 
 CLI::Option* add_number(CLI::App& app, std::string const& name, std::size_t& value, std::string const& help) {
   const auto read = [&value, name](std::string const& text) {
