@@ -159,6 +159,21 @@ def a_row_with_too_few_or_many_fields_is_told_of():
     expect_refusal(HEADER + "0,0,2,10\r1,1,3,5\n", 2, "the row has 7 fields, not 4")
 
 
+def a_line_without_an_end_is_told_of():
+    reason = "the line has more than 2^20 bytes"
+    for text, line in ((b"\0" * (2**20 + 1), 1), ((HEADER + "0,0,2,10\n").encode() + b"1" * 2**22, 3)):
+        expect("what is said", run("/dev/stdin", "--out", folder / "out.csv", input=text),
+               (2, "", f"tidemark-plan: /dev/stdin:{line}: {reason}\n"))
+        expect("the files there", os.listdir(folder), [])
+    longest = "x" * (2**20 - len(",0,2,10")) + ",0,2,10"
+    for end in ("", "\n", "\n1,0,2,10\n"):
+        _, rows = plan(HEADER + longest + end)
+        expect("the length of the first id", len(rows[0].id), 2**20 - len(",0,2,10"))
+        for name in ("blocks.csv", "out.csv"):
+            (folder / name).unlink()
+        expect_refusal(HEADER + "x" + longest + end, 2, reason)
+
+
 def what_is_no_number_is_told_of():
     for name, text in (("lower", "0,{},2,10,1,0"), ("upper", "0,0,{},10,1,0"), ("size", "0,0,2,{},1,0"),
                        ("alignment", "0,0,2,10,{},0"), ("offset", "0,0,2,10,1,{}")):
