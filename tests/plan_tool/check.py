@@ -139,7 +139,9 @@ def a_wrong_header_is_told_of():
     expect_refusal("", 1, "the file is empty")
     expect_refusal("\n", 1, f"the column '' {known}")
     expect_refusal("0,1,2,3\n", 1, f"the column '0' {known}")
-    expect_refusal("\ufeff" + HEADER, 1, f"the column '???id' {known}")
+    expect_refusal("\ufeff\ufeff" + HEADER, 1, f"the column '???id' {known}")
+    expect_refusal("\ufeff", 1, f"the column '' {known}")
+    expect_refusal(b"\xff\xfei\0d\0", 1, f"the column '??i?d?' {known}")
     expect_refusal("id,lower,upper,size,\n", 1, f"the column '' {known}")
     expect_refusal("id,lower,upper, size\n", 1, f"the column ' size' {known}")
     expect_refusal("ID,lower,upper,size\n", 1, f"the column 'ID' {known}")
@@ -353,6 +355,17 @@ def line_ends_and_the_order_of_columns_do_not_matter():
         expect("what is written", (folder / "out.csv").read_text().startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
     _, turned = plan("size,upper,lower,id\n10,2,0,0\n20,3,1,1\n30,4,2,2\n")
     expect("offsets", [b.offset for b in turned], [b.offset for b in rows])
+
+
+def a_byte_order_mark_is_skipped():
+    for header in (SMALL.splitlines()[0], "size,id,upper,lower"):
+        text = header + "\r\n10,0,2,0\r\n"
+        _, rows = plan("\ufeff" + text)
+        expect("the header", (folder / "out.csv").read_bytes().splitlines()[0].decode(), header + ",offset")
+        expect("rows", len(rows), 1)
+    # Elsewhere it is a character.
+    plan(SMALL + "\ufeff3,0,1,1\n")
+    expect("the id", (folder / "out.csv").read_text().splitlines()[-1].startswith("\ufeff3,"), True)
 
 
 def ids_are_any_text():

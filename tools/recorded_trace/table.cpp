@@ -33,6 +33,8 @@ table::table(std::string const& path, std::string_view header)
   if (!next_line()) {
     fail("the file is empty" + (header.empty() ? "" : "; it should begin with " + std::string{header}));
   }
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (header.empty() && text_.starts_with(byte_order_mark)) text_.erase(0, byte_order_mark.size());
   if (!header.empty() && text_ != header) {
     fail("the header is '" + printable(text_) + "', not " + std::string{header});
   }

@@ -26,7 +26,8 @@ inline constexpr std::size_t line_bytes_max = std::size_t{1} << 20;
 /// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.
 class table {
  public:
-  /// @param header that the file must have; empty: any, which `header` then gives.
+  /// @param header that the file must have; empty: any, which `line_text` then gives, without the byte order
+  /// mark of UTF-8 that spreadsheets put before it.
   /// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason`, as all members do.
   table(std::string const& path, std::string_view header);
 
