@@ -295,7 +295,7 @@ def help_names_every_option():
     expect("status and errors", (status, errors), (0, ""))
     for option in ("FILE", "--out OUT.csv", "--picture OUT.svg", "--time-limit SECONDS", "--node-limit N",
                    "--alignment BYTES", "--capacity BYTES", "--seed N", "--no-exact", "--from-trace TRACE", "--steps STEPS",
-                   "--step K", "--lifetimes OUT.csv", "--progress"):
+                   "--step K", "--lifetimes OUT.csv", "--progress", "--replan"):
         expect(f"{option} is in the help", option in output, True)
 
 
@@ -400,6 +400,31 @@ def a_plan_can_be_planned_again():
     plan("\n".join(raised) + "\n")
     expect("the same rows", (folder / "out.csv").read_text().splitlines(), raised)
     expect("blocks", len(first), 200)
+
+
+def a_saved_plan_can_be_replaced_by_a_lower_one():
+    saved, top = [ALL_COLUMNS.strip()], 0  # as `save` of a step plan writes it, but one block above the other
+    for i, b in enumerate(rows_of(GPT_LIFETIMES.read_text())):
+        saved.append(f"{i},{b.lower},{b.upper},{b.size},256,{top}")
+        top += -(-b.size // 256) * 256
+    text = "\n".join(saved) + "\n"
+    said, _ = plan(text)
+    expect("without the option it stays", (said["height"] > 3 * 38784684, said["ratio"], (folder / "out.csv").read_text()),
+           (True, 1.0, text))
+    said, rows = plan(text, "--replan", "--alignment", 256, "--picture", folder / "out.svg")
+    end, live = expect_sound(rows, 256)
+    expect("height, bound and ratio", (said["height"], said["bound"], said["ratio"]), (said["bound"], said["bound"], 1.0))
+    expect("the bound is what is live, rounded up to the alignment", live <= said["bound"] < live + 256 * len(rows), True)
+    expect("the end is at most the height", end <= said["height"], True)
+    expect("all but the offsets", [line.rpartition(",")[0] for line in (folder / "out.csv").read_text().splitlines()],
+           [line.rpartition(",")[0] for line in saved])
+    expect("rectangles", len(rectangles(folder / "out.svg")), len(rows))
+    again = (folder / "out.csv").read_text()
+    expect("the height of what was written", plan(again, "--alignment", 256)[0]["height"], said["height"])
+    # Offsets that could not be are no matter either, and where there are none the option changes nothing.
+    said, rows = plan(ALL_COLUMNS + "a,0,9,10,1,0\nb,0,9,10,1,4\n", "--replan", "--alignment", 16)
+    expect("height", (said["height"], sorted(b.offset for b in rows)), (32, [0, 16]))
+    expect("height", plan(SMALL, "--replan")[0]["height"], 50)
 
 
 def alignments_are_kept():

@@ -45,7 +45,13 @@ question read_question(command_line const& asked) {
   std::string const& path = asked.trace.empty() ? asked.file : asked.trace;
   // Any bytes may be in a file's name, and not in a picture.
   const std::string name = printable(std::filesystem::path{path}.filename().string(), 200);
-  if (asked.trace.empty()) return {read_lifetimes(path), name, {}};
+  if (asked.trace.empty()) {
+    question given{read_lifetimes(path), name, {}};
+    if (asked.replans) {
+      for (lifetime& block : given.file.blocks) block.offset.reset();
+    }
+    return given;
+  }
   const recorded_trace trace = read_trace(path);
   const std::vector<trace_step> steps = read_steps(asked.steps, trace);
   if (asked.step >= steps.size()) {
