@@ -20,7 +20,8 @@ namespace tidemark::tools {
 /// @param reason is set if it is none: "not a whole number", "more than 2^64 - 1".
 [[nodiscard]] std::size_t whole_number(std::string_view text, char const*& reason);
 
-/// What a line may have before its LF, so that a file without line ends, such as /dev/zero, is no endless row.
+/// What a line may have before its LF, so that a file without line ends, such as /dev/zero, is no endless
+/// row.
 inline constexpr std::size_t line_bytes_max = std::size_t{1} << 20;
 
 /// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.

@@ -8,8 +8,8 @@
 namespace tidemark::tools {
 
 /// A file that appears under its name when it is complete and `appear` is called; what was there until then
-/// stays. A device or a pipe is written to when `appear` is called: what it took cannot be taken back, so that
-/// these should come before all other files, which then have nothing left to fail but being renamed.
+/// stays. A device or a pipe is written to when `appear` is called. What it took cannot be taken back, so let
+/// these come before the other files, which can then fail only by being renamed.
 class pending_file {
  public:
   /// Writes a text under another name in the same folder.
