@@ -39,7 +39,7 @@ void hill_climb::climb(std::span<std::vector<std::uint32_t> const> orders, std::
   while (!run_->over() && run_->nodes() < end && !order_.empty()) {
     tried_ = order_;
     change_order();
-    if (!lay_out(height_)) continue;
+    if (run_->over() || !lay_out(height_)) continue;
     std::swap(order_, tried_);
     std::swap(offsets_, tried_offsets_);
     height_ = tried_height_;
@@ -93,7 +93,7 @@ bool hill_climb::lay_out(granules height_max) {
     left_.erase(next);
     tried_offsets_[placed.number] = placed.offset;
     tried_height_ = std::max(tried_height_, placed.offset + asked_->pieces[placed.number].size);
-    if (!run_->count() || tried_height_ > height_max) return false;
+    if (!run_->count() || !run_->spend(left_.size() * 2) || tried_height_ > height_max) return false;
     raise(placed.number);
   }
   run_->offer(tried_offsets_, tried_height_);
@@ -113,7 +113,8 @@ void hill_climb::find_supports() {
     if (end_of(i) == height_) add(i);
   }
   std::size_t looked_at = 0;
-  while (looked_at < supports_.size() && supports_.size() < supports_max) {
+  // What is cut off here goes on with those that it has: the next layout is not finished anyway.
+  while (looked_at < supports_.size() && supports_.size() < supports_max && run_->spend(order_.size() * 2)) {
     const std::uint32_t above = supports_[looked_at++];
     for (std::uint32_t i : order_) {
       if (!supporting_[i] && aligned_up(end_of(i), asked_->pieces[above].align) == offsets_[above] &&
