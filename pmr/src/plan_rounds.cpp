@@ -160,7 +160,7 @@ void climb_and_search(search_run& run, bool exact) {
     if (!hill.quick() && !searches) return;
     if (hill.quick()) {
       run.enter("climb");
-      hill.climb(orders, nodes * 2);
+      hill.climb(orders, nodes * 4);
     }
     if (searches && !run.over()) search->probe(nodes);
     nodes *= 2;

@@ -46,7 +46,8 @@ struct plan {
 ///  - "lowest": next is the block that can lie lowest, with several choices among equals;
 ///  - "orders": by birth, life, area and size, each block in the lowest or the smallest gap. Where there are
 ///    more than 4,096 blocks, it comes before "lowest";
-///  - "climb": the order is changed at random at the blocks that hold up the top;
+///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
+///    what comes to a little more is gone on from too;
 ///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns
 ///    with the climb, each time for longer.
 ///
