@@ -14,9 +14,9 @@ namespace tidemark::detail::planning {
 /// A hill climb over orders of the pieces.
 ///
 /// Of an order a layout is made from below: placed next is the piece that can lie lowest above what is
-/// placed, and of equals the first of the order. A step moves a piece in the order: mostly one that holds up the top,
-/// through those that lie on each other. At first it goes on only from what is no higher, and then in rounds
-/// that take what is a little higher too. What they take depends on the number of tries alone.
+/// placed, and of equals the first of the order. A step moves a piece in the order: mostly one that holds up
+/// the top, through those that lie on each other. At first it goes on only from what is no higher, and then
+/// in rounds that take what is a little higher too. What they take depends on the number of tries alone.
 ///
 /// Memory is linear. A layout takes O(n^2) steps.
 class hill_climb {

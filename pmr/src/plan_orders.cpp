@@ -15,8 +15,6 @@
 namespace tidemark::detail::planning {
 namespace {
 
-enum class gap_choice : std::uint8_t { lowest, smallest };
-
 /// The lowest offset of the gap that is chosen.
 granules choose_gap(std::vector<range_reader>& readers, piece const& wanting, gap_choice choice) {
   granules chosen = nowhere;
@@ -174,7 +172,7 @@ void place_by_size_in(search_run& run) {
 }
 
 template <class Space>
-void place_in_orders_in(search_run& run) {
+void place_in_orders_in(search_run& run, gap_choice choice) {
   growing_layout<Space> layout{run};
   problem const& asked = run.asked();
   const auto by_size = [](piece const& each) { return std::tuple{each.size, birth(each)}; };
@@ -185,10 +183,8 @@ void place_in_orders_in(search_run& run) {
       [&] { return order_by(asked, birth); }, [&] { return order_by(asked, &piece::span); },
       [&] { return order_by(asked, area); }, [&] { return order_by(asked, by_size); },
       [&] { return order_by(asked, by_size_and_span); }};
-  for (gap_choice choice : {gap_choice::lowest, gap_choice::smallest}) {
-    for (auto const& order : orders) {
-      if (run.over() || !layout.place(order(), choice)) return;
-    }
+  for (auto const& order : orders) {
+    if (run.over() || !layout.place(order(), choice)) return;
   }
 }
 
@@ -216,12 +212,15 @@ void place_by_size(search_run& run) {
   run.obey_limits();
 }
 
-void place_in_orders(search_run& run) {
+void place_in_orders(search_run& run, gap_choice choice) {
+  if (run.over()) return;
   run.enter("orders");
-  run.asked().graph ? place_in_orders_in<graph_space>(run) : place_in_orders_in<section_space>(run);
+  run.asked().graph ? place_in_orders_in<graph_space>(run, choice)
+                    : place_in_orders_in<section_space>(run, choice);
 }
 
 void place_lowest_first(search_run& run) {
+  if (run.over()) return;
   run.enter("lowest");
   run.asked().graph ? place_lowest_first_in<graph_space>(run) : place_lowest_first_in<section_space>(run);
 }
