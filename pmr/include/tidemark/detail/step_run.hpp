@@ -51,7 +51,7 @@ class step_run {
     request_time died = 0;
     std::size_t bytes = 0;
     slot* const* returns_before = nullptr;  // where those end that the plan has before it, with all under it
-    slot** home = nullptr;                  // in `homes_`
+    slot* same_address = nullptr;           // the next that has it, by request, and behind the last the first
     std::uint32_t under = 0;                // where those under it begin in `unders_`
     std::uint32_t index = 0;
 
@@ -157,7 +157,6 @@ class step_run {
   [[nodiscard]] slot* clear_slot(std::size_t request);
   /// Hands a slot out. @pre it is clear
   void* hand_over(slot& to, std::size_t bytes, request_time& now) noexcept {
-    *to.home = &to;
     to.born = now++;
     to.bytes = bytes;
     if constexpr (tools_are_told) {
@@ -165,12 +164,14 @@ class step_run {
     }
     return reinterpret_cast<void*>(to.address);
   }
-  /// The live slot at an address; null if there is none.
+  /// The live slot at an address; null if there is none. O(1) amortised over a run, but for requests left out.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
     for (std::size_t i = hash(address);; ++i) {
-      slot& candidate = *homes_[i & mask_];
-      if (candidate.address == address) return candidate.live() ? &candidate : nullptr;
-      if (candidate.address == no_address) return nullptr;
+      slot*& known = homes_[i & mask_];
+      if (known->address == no_address) return nullptr;
+      if (known->address != address) continue;
+      known = newest_like(*known);
+      return known->live() ? known : nullptr;
     }
   }
 
@@ -203,6 +204,7 @@ class step_run {
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
+  [[nodiscard]] slot* newest_like(slot& known) const noexcept;
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
   // Where the compiler knows what is asked for, there is nothing to look at but for a large alignment.
@@ -246,7 +248,8 @@ class step_run {
   // Slots in the order in which the plan has them given back, and the last one of all. Within one time, in
   // that of the last run that differed.
   std::vector<slot*> returns_;
-  std::vector<slot*> homes_;  // by hash of the address: the slot that was handed out there last
+  std::vector<slot*>
+      homes_;  // by hash of the address: one that lies there, the newest when it was looked for last
   std::size_t mask_ = 0;
   bool host_accessible_ = true;
 
