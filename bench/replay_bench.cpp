@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic replay: the recorded steps of two networks on what plans them, and on what does not. Each run begins with a
-// resource that has seen nothing, and is looked at from the third step on, so that planning is part of it where a
-// step is not like one before. An item is an operation. Counters: `footprint`, the most that was taken from the
-// system, in bytes; `over_peak`, the same by the most that the program ever had live; `over_bound`, the same by the
-// least that a plan can take; `heap_calls`, how many blocks were asked of the heap.
+// Topic replay: the recorded steps of two networks on what plans them, and on what does not. Each run begins
+// with a resource that has seen nothing, and is looked at from the third step on, so that planning is part of
+// it where a step is not like one before. An item is an operation. Counters: `footprint`, the most that was
+// taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
+// `over_bound`, the same by the least that a plan can take; `heap_calls`, how many blocks were asked of the
+// heap.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -70,8 +71,8 @@ struct planned {
   std::optional<planned_arena::step> step;
 };
 
-/// Rewound at the end of each step. What outlives a step or belongs to none cannot be in it, and an arena does not
-/// know in advance what that will be: the replay tells it, and such blocks come from the heap.
+/// Rewound at the end of each step. What outlives a step or belongs to none cannot be in it, and an arena
+/// does not know in advance what that will be: the replay tells it, and such blocks come from the heap.
 struct rewound_arena {
   explicit rewound_arena(std::pmr::memory_resource& upstream) : heap{&upstream} {}
   void begin_step() { step.emplace(memory); }
@@ -147,8 +148,9 @@ struct player {
   std::size_t step = 0;
 };
 
-/// Bytes without which no plan does from the third step on: what is live that no step allocated; of the blocks that
-/// outlive their step, of each size as many as are live at once; and the largest sum of the others.
+/// Bytes without which no plan does from the third step on: what is live that no step allocated; of the
+/// blocks that outlive their step, of each size as many as are live at once; and the largest sum of the
+/// others.
 std::size_t bytes_min(training_loop const& loop) {
   struct amount {
     void add(std::size_t bytes) { most = std::max(most, sum += bytes); }

@@ -34,9 +34,13 @@ namespace tidemark::detail {
 ///
 /// A slot whose block outlives its step has bytes that no other has. It lies under itself.
 ///
-/// Invariants, checked by `check`: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the
-/// owner looks at; `cursor <= requests`; each slot before `next_return` in the order of returns is clear, and
-/// that order is one by `upper`.
+/// The fast path looks at the next slot and at the next return alone. What it must not serve has no turn in the
+/// order of returns, so that no comparison says that it were clear: slots with bytes of their own, and the last
+/// slot of all, which is the next one while the fast path is paused. The slow path looks further.
+///
+/// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner looks at; `cursor <=
+/// requests`; each slot before the next return in the order of returns is clear, and that order is one by
+/// `upper`; of the slots at one address none but the newest is live.
 ///
 /// One thread at a time.
 class step_run {
