@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic planned: a step of 64 blocks, allocated and freed in several orders again and again. An item is a pair of
-// allocate and deallocate; the step's own beginning and end are part of it. Blocks are not touched, so that what is seen is the resource's own work. The arena, which is
-// rewound at the end of a step, is the floor: it knows nothing of a block, and does not reuse its bytes.
+// Topic planned: a step of 64 blocks, allocated and freed in several orders again and again. An item is a
+// pair of allocate and deallocate; the step's own beginning and end are part of it. Blocks are not touched,
+// so that what is seen is the resource's own work. The arena, which is rewound at the end of a step, is the
+// floor: it knows nothing of a block, and does not reuse its bytes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -168,8 +168,9 @@ step_run::slot const& step_run::newest(std::size_t request) const noexcept {
   return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
 }
 
-// Of the slots at an address, the one that was handed out last: no other can be live. In a run they are handed out
-// in order, so that it is looked for from where it was found before, past those that were handed out since.
+// Of the slots at an address, the one that was handed out last: no other can be live. In a run they are
+// handed out in order, so that it is looked for from where it was found before, past those that were handed
+// out since.
 step_run::slot* step_run::newest_like(slot& known) const noexcept {
   slot* newest = &known;
   for (slot* s = known.same_address; s != &known; s = s->same_address) {

@@ -34,12 +34,12 @@ namespace tidemark::detail {
 ///
 /// A slot whose block outlives its step has bytes that no other has. It lies under itself.
 ///
-/// The fast path looks at the next slot and at the next return alone. What it must not serve has no turn in the
-/// order of returns, so that no comparison says that it were clear: slots with bytes of their own, and the last
-/// slot of all, which is the next one while the fast path is paused. The slow path looks further.
+/// The fast path looks at the next slot and at the next return alone. What it must not serve has no turn in
+/// the order of returns, so that no comparison says that it were clear: slots with bytes of their own, and
+/// the last slot of all, which is the next one while the fast path is paused. The slow path looks further.
 ///
-/// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner looks at; `cursor <=
-/// requests`; each slot before the next return in the order of returns is clear, and that order is one by
+/// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner looks at; `cursor
+/// <= requests`; each slot before the next return in the order of returns is clear, and that order is one by
 /// `upper`; of the slots at one address none but the newest is live.
 ///
 /// One thread at a time.
@@ -168,7 +168,8 @@ class step_run {
     }
     return reinterpret_cast<void*>(to.address);
   }
-  /// The live slot at an address; null if there is none. O(1) amortised over a run, but for requests left out.
+  /// The live slot at an address; null if there is none. O(1) amortised over a run, but for requests left
+  /// out.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
     for (std::size_t i = hash(address);; ++i) {
       slot*& known = homes_[i & mask_];
