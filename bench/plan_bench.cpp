@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic plan: how long the planner takes until no plan can be lower, how low it is after a time, and how its first
-// order grows with the number of blocks. Counter `ratio`: the height by the lower bound. There is no package of
-// MiniMalloc to measure beside: the times that bench/targets.json compares with are what it took for the same on one
-// core of such a machine when the targets were set.
+// Topic plan: how long the planner takes until no plan can be lower, how low it is after a time, and how its
+// first order grows with the number of blocks. Counter `ratio`: the height by the lower bound. There is no
+// package of MiniMalloc to measure beside: the times that bench/targets.json compares with are what it took
+// for the same on one core of such a machine when the targets were set.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -33,8 +33,8 @@ blocks read_step(std::string const& name) {
   return tools::read_lifetimes(std::string{TIDEMARK_TRACES "/"} + name + ".csv").blocks;
 }
 
-/// The shape of a training step: sizes over six orders of magnitude, few of which are large; most blocks die soon,
-/// and one in eight is kept by the way forward for the way back, where the first comes last.
+/// The shape of a training step: sizes over six orders of magnitude, few of which are large; most blocks die
+/// soon, and one in eight is kept by the way forward for the way back, where the first comes last.
 blocks training_step(std::size_t n) {
   std::minstd_rand random{1};
   std::uniform_real_distribution<double> magnitude{8, 24};

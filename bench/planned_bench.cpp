@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic planned: a step of 64 blocks, allocated and freed in several orders again and again, and the recorded steps
-// of real programs. An item is a pair of allocate and deallocate; the step's own beginning and end are part of it.
-// Blocks are not touched, so that what is seen is the resource's own work. The arena, which is rewound at the end
-// of a step, is the floor: it knows nothing of a block, and does not reuse its bytes.
+// Topic planned: a step of 64 blocks, allocated and freed in several orders again and again. An item is a
+// pair of allocate and deallocate; the step's own beginning and end are part of it. Blocks are not touched,
+// so that what is seen is the resource's own work. The arena, which is rewound at the end of a step, is the
+// floor: it knows nothing of a block, and does not reuse its bytes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -90,8 +90,8 @@ struct rewound_arena {
 
 // ---- what a step does -------------------------------------------------------------------------------------
 
-/// What the blocks of a step have, of which the compiler knows nothing: sizes for which all that are measured have
-/// lists of free blocks.
+/// What the blocks of a step have, of which the compiler knows nothing: sizes for which all that are measured
+/// have lists of free blocks.
 std::array<std::size_t, step_blocks> sizes_of_a_step() {
   constexpr std::array<std::size_t, 8> some = {64, 256, 16, 1024, 40, 512, 128, 320};
   std::array<std::size_t, step_blocks> sizes;
@@ -158,8 +158,8 @@ void any_order(benchmark::State& state) {
   all_then_freed<Subject>(state, orders);
 }
 
-/// As training steps of torch_mlp: of 25 blocks 4 outlive their step, until the next one has asked for the block that
-/// takes their place.
+/// As training steps of torch_mlp: of 25 blocks 4 outlive their step, until the next one has asked for the
+/// block that takes their place.
 template <class Subject>
 void outliving(benchmark::State& state) {
   constexpr std::size_t n = 25, n_outliving = 4;

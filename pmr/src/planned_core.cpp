@@ -150,8 +150,7 @@ void planned_core::give_up() {
 
 void planned_core::deallocate_out_of_turn(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  if (check_level >= 2 && !may_give(address, bytes)) return deallocate_slow(block, bytes, align);
-  if (current_->give(address, now_)) return;
+  if ((check_level < 2 || may_give(address, bytes)) && current_->give(address, now_)) return;
   deallocate_slow(block, bytes, align);
 }
 

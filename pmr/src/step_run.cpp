@@ -136,8 +136,9 @@ void step_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
     s.address = base + offsets_[s.index];
     std::size_t place = hash(s.address);
     while (homes_[place & mask_] != always_clear && homes_[place & mask_]->address != s.address) ++place;
-    s.home = &homes_[place & mask_];
-    *s.home = &s;
+    slot*& last = homes_[place & mask_];
+    s.same_address = last == always_clear ? &s : std::exchange(last->same_address, &s);
+    last = &s;
   }
 }
 
@@ -161,6 +162,18 @@ step_run::slot const& step_run::newest(std::size_t request) const noexcept {
   own_request const* const own = own_at(request);
   if (own == nullptr) return slots_[request];
   return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
+}
+
+// Of the slots at an address, the one that was handed out last: no other can be live. In a run they are
+// handed out in order, so that it is looked for from where it was found before, past those that were handed
+// out since.
+step_run::slot* step_run::newest_like(slot& known) const noexcept {
+  slot* newest = &known;
+  for (slot* s = known.same_address; s != &known; s = s->same_address) {
+    if (s->index >= cursor() && newest->born >= begin_) break;
+    if (s->born > newest->born) newest = s;
+  }
+  return newest;
 }
 
 bool step_run::give_out_of_turn(std::uintptr_t address, request_time now) noexcept {

@@ -34,9 +34,13 @@ namespace tidemark::detail {
 ///
 /// A slot whose block outlives its step has bytes that no other has. It lies under itself.
 ///
-/// Invariants, checked by `check`: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the
-/// owner looks at; `cursor <= requests`; each slot before `next_return` in the order of returns is clear, and
-/// that order is one by `upper`.
+/// The fast path looks at the next slot and at the next return alone. What it must not serve has no turn in
+/// the order of returns, so that no comparison says that it were clear: slots with bytes of their own, and
+/// the last slot of all, which is the next one while the fast path is paused. The slow path looks further.
+///
+/// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner looks at; `cursor
+/// <= requests`; each slot before the next return in the order of returns is clear, and that order is one by
+/// `upper`; of the slots at one address none but the newest is live.
 ///
 /// One thread at a time.
 class step_run {
@@ -51,7 +55,7 @@ class step_run {
     request_time died = 0;
     std::size_t bytes = 0;
     slot* const* returns_before = nullptr;  // where those end that the plan has before it, with all under it
-    slot** home = nullptr;                  // in `homes_`
+    slot* same_address = nullptr;           // the next that has it, by request, and behind the last the first
     std::uint32_t under = 0;                // where those under it begin in `unders_`
     std::uint32_t index = 0;
 
@@ -156,8 +160,7 @@ class step_run {
   /// std::bad_alloc
   [[nodiscard]] slot* clear_slot(std::size_t request);
   /// Hands a slot out. @pre it is clear
-  void* hand_over(slot& to, std::size_t bytes, request_time& now) noexcept {
-    *to.home = &to;
+  void* hand_over(slot& to, std::size_t bytes, request_time& now) const noexcept {
     to.born = now++;
     to.bytes = bytes;
     if constexpr (tools_are_told) {
@@ -165,7 +168,7 @@ class step_run {
     }
     return reinterpret_cast<void*>(to.address);
   }
-  /// The live slot at an address; null if there is none.
+  /// The live slot at an address; null if there is none. Amortised over a run O(1), but for requests left out.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
     slot* const last = last_at(address);
     return last != nullptr && last->live() ? last : nullptr;
@@ -200,12 +203,13 @@ class step_run {
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
+  [[nodiscard]] slot* newest_like(slot& known) const noexcept;
   // The slot that was handed out last at an address; null if none begins there.
   [[nodiscard]] slot* last_at(std::uintptr_t address) noexcept {
     for (std::size_t i = hash(address);; ++i) {
-      slot& candidate = *homes_[i & mask_];
-      if (candidate.address == no_address) return nullptr;
-      if (candidate.address == address) return &candidate;
+      slot*& known = homes_[i & mask_];
+      if (known->address == no_address) return nullptr;
+      if (known->address == address) return known = newest_like(*known);
     }
   }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
@@ -227,7 +231,7 @@ class step_run {
     own.died = own.born;
     return true;
   }
-  void end(slot& ended, request_time now) noexcept {
+  void end(slot& ended, request_time now) const noexcept {
     if constexpr (tools_are_told) {
       if (host_accessible_) withhold(ended.address, ended.bytes_max);
     }
@@ -251,7 +255,8 @@ class step_run {
   // Slots in the order in which the plan has them given back, and the last one of all. Within one time, in
   // that of the last run that differed.
   std::vector<slot*> returns_;
-  std::vector<slot*> homes_;  // by hash of the address: the slot that was handed out there last
+  std::vector<slot*>
+      homes_;  // by hash of the address: one that lies there, the newest when it was looked for last
   std::size_t mask_ = 0;
   bool host_accessible_ = true;
 
