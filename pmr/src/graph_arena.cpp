@@ -130,6 +130,7 @@ void graph_arena::begin_planned() noexcept {
 // A capture may ask for more, less or other than rehearsed: what fits at its turn, and where nothing lives,
 // is as planned. The others do not take the turn of those that come later.
 void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
+  if (check_level >= 2) detail::require_power_of_two("graph_arena", name(), align);
   detail::step_run& run = planned_->run;
   const std::size_t turn = run.cursor();
   if (!run.fits(turn, bytes, align)) return nullptr;

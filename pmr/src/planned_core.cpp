@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include <tidemark/detail/align.hpp>
 #include <tidemark/detail/sanitizers.hpp>
 #include <tidemark/violation.hpp>
 
@@ -149,8 +150,7 @@ void planned_core::give_up() {
 
 void planned_core::deallocate_out_of_turn(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  if (check_level >= 2 && !may_give(address, bytes)) return deallocate_slow(block, bytes, align);
-  if (current_->give(address, now_)) return;
+  if ((check_level < 2 || may_give(address, bytes)) && current_->give(address, now_)) return;
   deallocate_slow(block, bytes, align);
 }
 
@@ -163,7 +163,7 @@ void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t a
     return;
   }
   const auto found = std::ranges::lower_bound(strangers_, address, {}, &stranger::begin);
-  if (found == strangers_.end() || found->begin != address) {
+  if (found == strangers_.end() || found->begin != address || found->bytes == 0) {
     refuse(block, bytes,
            current_->live_at(address) != nullptr ? "the block has another size"
                                                  : "no block in use begins there");
@@ -176,7 +176,8 @@ void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t a
   if (region_.host_accessible()) withhold(address, found->bytes);
   // Only of this step's blocks: of earlier ones it would say that their slots were clear in this run.
   if (found->plan != nullptr && found->born >= begin_) found->plan->run.note_death(found->slot, now_);
-  strangers_.erase(found);
+  found->bytes = 0;  // and it goes with others
+  if (2 * ++dead_strangers_ >= strangers_.size()) drop_dead_strangers();
   serve();
 }
 
@@ -218,7 +219,10 @@ void planned_core::end_step() noexcept {
     } else if (gave_up_) {
       if (plans_anew_ && plan_step()) note_order(*plans_.back());
     } else {
-      if (step_fallback_ == 0) ++planned_steps_;
+      if (step_fallback_ == 0) {
+        ++planned_steps_;
+        if (plan_->misses != 0) --plan_->misses;
+      }
       if (step_fallback_ * requests_of_use <= now_ - begin_) plans_unused_ = 0;
       plan_->was_given_up = false;
       plan_->used_last = steps_;
@@ -230,7 +234,7 @@ void planned_core::end_step() noexcept {
         drop(static_cast<std::size_t>(std::ranges::find_if(plans_, is_it) - plans_.begin()));
       }
     }
-  } catch (std::exception const&) {
+  } catch (...) {
     // No memory to plan with, or more than a plan can have: the step is recorded again when it comes again.
     wanted_slots_.clear();
   }
@@ -279,13 +283,14 @@ bool planned_core::change_to(kept_plan* plan) {
       current_->begin(begin_);
       wanted_slots_.clear();
     }
-    const bool is_unused = strangers_.empty() && current_->used_blocks() == 0;
+    const bool is_unused = !has_strangers() && current_->used_blocks() == 0;
     is_held = region_.hold(current_->plan().height, current_->alignment(), is_unused);
-  } catch (std::exception const&) {
+  } catch (...) {
     // The fallback may have some.
     if (plan != plan_) return false;
   }
   if (region_.committed_bytes() != 0) current_->lie_at(region_.base(), region_.host_accessible());
+  drop_dead_strangers();
   std::erase_if(strangers_,
                 [&](stranger const& s) { return current_->adopt(s.begin, s.bytes, s.asked, begin_); });
   serve();
@@ -328,6 +333,7 @@ void planned_core::estrange(kept_plan& plan, bool own_too) {
   };
   const auto to_go = static_cast<std::size_t>(std::ranges::count_if(slots, goes));
   if (to_go == 0) return;
+  drop_dead_strangers();
   strangers_.reserve(strangers_.size() + to_go);
   for (step_run::slot const& s : slots) {
     if (!goes(s)) continue;
@@ -342,16 +348,25 @@ void planned_core::estrange(kept_plan& plan, bool own_too) {
   std::ranges::sort(strangers_, {}, &stranger::begin);
 }
 
+// Those that have died since the last came share no bytes with the others either.
 bool planned_core::meets_stranger(std::uintptr_t begin, std::size_t bytes) const noexcept {
-  const auto above = std::ranges::lower_bound(strangers_, begin, {}, &stranger::begin);
-  if (above != strangers_.end() && above->begin < begin + bytes) return true;
-  return above != strangers_.begin() && std::prev(above)->begin + std::prev(above)->bytes > begin;
+  auto one = std::ranges::lower_bound(strangers_, begin, {}, &stranger::begin);
+  if (one != strangers_.begin() && std::prev(one)->begin + std::prev(one)->bytes > begin) return true;
+  for (; one != strangers_.end() && one->begin < begin + bytes; ++one) {
+    if (one->bytes != 0) return true;
+  }
+  return false;
+}
+
+void planned_core::drop_dead_strangers() noexcept {
+  std::erase_if(strangers_, [](stranger const& s) { return s.bytes == 0; });
+  dead_strangers_ = 0;
 }
 
 // Whether the fast path may hand out slots. Before the first request only where there is nothing to choose.
 void planned_core::serve() noexcept {
   const bool is_chosen = !is_undecided_ || (plans_.size() == 1 && plan_ != nullptr && !plan_->was_given_up);
-  current_->serve_fast(step_ != nullptr && !gave_up_ && strangers_.empty() && is_chosen && is_laid());
+  current_->serve_fast(step_ != nullptr && !gave_up_ && !has_strangers() && is_chosen && is_laid());
 }
 
 // Whether there is memory behind all of the current plan.
@@ -368,13 +383,29 @@ bool planned_core::plan_step() {
   if (plan_ != nullptr) record_served(*plan_);
   if (plan_before_ != nullptr) record_served(*plan_before_);
   if (!record_.is_complete()) return false;
-  keep(record_.plan_it(options_.planning, options_.slots_max));
+  keep(record_.plan_it(options_.planning, options_.slots_max, obstacles()));
   ++plans_made_;
   if (++plans_unused_ <= options_.plans_max) return true;
   const std::size_t doublings =
       std::min<std::size_t>(plans_unused_ - options_.plans_max, unplanned_steps_log2_max);
   next_planning_ = steps_ + (std::uint64_t{1} << doublings);
   return true;
+}
+
+// Blocks that have outlived a whole step and are no plan's business: they may live for long, and what is planned
+// now lies beside them.
+std::vector<step_record::obstacle> planned_core::obstacles() const {
+  const std::size_t align = options_.planning.alignment;
+  std::vector<step_record::obstacle> found;
+  std::size_t end_before = 0;
+  for (stranger const& s : strangers_) {
+    if (s.bytes == 0 || s.born >= begin_) continue;
+    const std::size_t offset = s.begin - region_.base(), end = align_up(offset + s.bytes, align);
+    const std::size_t begin = std::max(align_down(offset, align), end_before);
+    if (end > begin) found.push_back({.offset = begin, .bytes = end - begin});
+    end_before = end;
+  }
+  return found;
 }
 
 void planned_core::record_served(kept_plan const& plan) {
@@ -512,7 +543,7 @@ planned_arena_stats planned_core::stats() const noexcept {
           .misses = misses_,
           .plans_made = plans_made_,
           .plans = plans_.size(),
-          .used_blocks = current_->used_blocks() + strangers_.size(),
+          .used_blocks = current_->used_blocks() + strangers_.size() - dead_strangers_,
           .height_bytes = current_->plan().height,
           .lower_bound_bytes = current_->plan().lower_bound,
           .committed_bytes = region_.committed_bytes(),
@@ -529,7 +560,9 @@ void planned_core::check_invariants() const noexcept {
   require(std::ranges::is_sorted(strangers_, {}, &stranger::begin), "strangers are sorted");
   std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
   ranges.reserve(strangers_.size() + current_->slots().size());
-  for (stranger const& s : strangers_) ranges.emplace_back(s.begin, s.begin + s.bytes);
+  for (stranger const& s : strangers_) {
+    if (s.bytes != 0) ranges.emplace_back(s.begin, s.begin + s.bytes);
+  }
   for (step_run::slot const& s : current_->slots()) {
     if (s.live()) ranges.emplace_back(s.address, s.address + s.bytes_max);
   }

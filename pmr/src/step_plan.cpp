@@ -84,7 +84,6 @@ std::uint64_t step_plan::hash() const noexcept {
 
 void step_plan::require_valid() const {
   if (!std::has_single_bit(alignment)) throw std::invalid_argument{"step_plan: alignment is no power of two"};
-  if (lower_bound > height) throw std::invalid_argument{"step_plan: not lower_bound <= height"};
   std::size_t request = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     require_block(*this, i, request);
@@ -92,6 +91,7 @@ void step_plan::require_valid() const {
   }
   if (request != requests) throw std::invalid_argument{"step_plan: not as many requests as it says"};
   require_apart(*this);
+  if (lower_bound > height) throw std::invalid_argument{"step_plan: not lower_bound <= height"};
 }
 
 }  // namespace tidemark

@@ -13,23 +13,40 @@
 namespace tidemark::detail {
 namespace {
 
-std::size_t own_bytes(planned_block const& block, std::size_t alignment) noexcept {
-  return align_up(std::max<std::size_t>(block.life.size, 1), alignment);
+// More than any plan may have, and far from where sums wrap.
+constexpr std::size_t bytes_max = std::size_t{1} << 62;
+
+std::size_t own_bytes(std::size_t size, std::size_t alignment) noexcept {
+  return size > bytes_max ? bytes_max : align_up(std::max<std::size_t>(size, 1), alignment);
 }
 
 std::size_t end_of_block(planned_block const& block, std::size_t alignment) noexcept {
-  return *block.life.offset + own_bytes(block, alignment);
+  return *block.life.offset + own_bytes(block.life.size, alignment);
+}
+
+// The first offset from `from` on at which so many bytes meet no obstacle.
+std::size_t lowest_beside(std::span<step_record::obstacle const> obstacles, std::size_t from,
+                          std::size_t bytes, std::size_t align) noexcept {
+  for (step_record::obstacle const& taken : obstacles) {
+    if (taken.offset >= from + bytes) break;
+    if (taken.offset + taken.bytes > from) from = align_up(taken.offset + taken.bytes, align);
+  }
+  return from;
 }
 
 }  // namespace
 
 void step_record::next_step() noexcept {
   try {
-    carried_.clear();
     std::erase_if(live_, [](auto const& held) { return held.second.is_carried; });
-    for (auto& [block, at] : live_) {
-      carried_.push_back({.what = entries_[at.index]});
-      at = {.index = carried_.size() - 1, .is_carried = true};
+    std::vector<std::pair<entry, place*>> carried;
+    for (auto& [block, at] : live_) carried.emplace_back(entries_[at.index], &at);
+    std::ranges::sort(carried, {},
+                      [](auto const& one) { return std::pair{one.first.bytes, one.first.born}; });
+    carried_.clear();
+    for (auto const& [what, at] : carried) {
+      *at = {.index = carried_.size(), .is_carried = true};
+      carried_.push_back({.what = what});
     }
   } catch (std::exception const&) {
     carried_.clear();
@@ -57,18 +74,18 @@ void step_record::note_death(void const* block, request_time now) noexcept {
 }
 
 bool step_record::overlaps_carried(std::size_t bytes, request_time born) noexcept {
-  // The oldest of that size: there is no order in a hash table.
-  carried_block* oldest = nullptr;
-  for (carried_block& carried : carried_) {
-    if (carried.has_heir || carried.what.bytes != bytes) continue;
-    if (oldest == nullptr || carried.what.born < oldest->what.born) oldest = &carried;
-  }
-  if (oldest == nullptr) return false;
-  oldest->has_heir = true;
-  return oldest->what.died == 0 || oldest->what.died > born;
+  const auto size_of = [](carried_block const& carried) { return carried.what.bytes; };
+  const auto first = std::ranges::lower_bound(carried_, bytes, {}, size_of);
+  if (first == carried_.end()) return false;
+  const auto oldest = first + static_cast<std::ptrdiff_t>(
+                                  std::min(first->heirs, static_cast<std::size_t>(carried_.end() - first)));
+  if (oldest == carried_.end() || size_of(*oldest) != bytes) return false;
+  ++first->heirs;
+  return oldest->what.died > born;
 }
 
-step_plan step_record::plan_it(plan_options const& options, std::size_t slots_max) {
+step_plan step_record::plan_it(plan_options const& options, std::size_t slots_max,
+                               std::span<obstacle const> obstacles) {
   if (!complete_) throw std::bad_alloc{};
   std::vector<entry> entries = entries_;  // those that a plan served are not in their places yet
   std::ranges::sort(entries, {}, &entry::born);
@@ -92,7 +109,9 @@ step_plan step_record::plan_it(plan_options const& options, std::size_t slots_ma
     life.lower = 0;
     life.upper = made.requests + 1;
     for (int n = slots_max > 1 && overlaps_carried(e.bytes, e.born) ? 2 : 1; n > 0; --n) {
-      own_end = align_up(own_end, align);
+      own_end =
+          lowest_beside(obstacles, align_up(own_end, align), own_bytes(e.bytes, options.alignment), align);
+      if (own_end > bytes_max) throw std::bad_alloc{};
       life.offset = own_end;
       made.blocks.push_back({.request = i, .life = life});
       own_end = end_of_block(made.blocks.back(), options.alignment);
@@ -101,6 +120,12 @@ step_plan step_record::plan_it(plan_options const& options, std::size_t slots_ma
   // Bytes of their own are best at one end, where they split nothing, and at the lower one, so that what lies
   // above can be given back while they are in use.
   own_end = align_up(own_end, alignment_max);
+  for (obstacle const& taken : obstacles) {
+    const std::size_t end = taken.offset + taken.bytes, begin = std::max(taken.offset, own_end);
+    if (end > begin)
+      lives.push_back(
+          {.lower = 0, .upper = made.requests + 1, .size = end - begin, .offset = begin - own_end});
+  }
   plan const placed = make_plan(lives, options);
   auto offset = placed.offsets.begin();
   for (planned_block& block : made.blocks) {
@@ -108,6 +133,7 @@ step_plan step_record::plan_it(plan_options const& options, std::size_t slots_ma
   }
   made.height = own_end + placed.height;
   made.lower_bound = own_end + placed.lower_bound;
+  made.require_valid();
   return made;
 }
 
@@ -122,22 +148,28 @@ step_plan with_more_slots(step_plan const& plan, std::span<std::size_t const> re
   own_end = align_up(own_end, alignment_max);
   // A plan that somebody else has made may be otherwise.
   const bool is_own_below = own_end <= others_begin;
-  std::size_t end = is_own_below ? own_end : align_up(plan.height, alignment_max);
-  const std::size_t end_before = end;
-  for (std::size_t request : requests) {
-    const auto behind = std::ranges::upper_bound(made.blocks, request, {}, &planned_block::request);
-    planned_block block = *std::prev(behind);
-    block.life.offset = align_up(end, block.life.alignment);
-    end = align_up(end_of_block(block, plan.alignment), alignment_max);
-    made.blocks.insert(behind, block);
+  const std::size_t begin = is_own_below ? own_end : align_up(plan.height, alignment_max);
+  std::size_t end = begin;
+  std::vector<std::size_t> wanted{requests.begin(), requests.end()};
+  std::ranges::sort(wanted);
+  made.blocks.clear();
+  auto next = wanted.begin();
+  for (auto block = plan.blocks.begin(); block != plan.blocks.end(); ++block) {
+    made.blocks.push_back(*block);
+    const bool is_last = std::next(block) == plan.blocks.end() || std::next(block)->request != block->request;
+    for (; is_last && next != wanted.end() && *next == block->request; ++next) {
+      made.blocks.push_back(*block);
+      made.blocks.back().life.offset = align_up(end, block->life.alignment);
+      end = align_up(end_of_block(made.blocks.back(), plan.alignment), alignment_max);
+    }
   }
-  const std::size_t more = end - end_before;
+  const std::size_t more = end - begin;
   if (is_own_below) {
     for (planned_block& block : made.blocks) {
       if (!plan.outlives(block)) *block.life.offset += more;
     }
   }
-  made.height = (is_own_below ? std::max(plan.height, own_end) : end_before) + more;
+  made.height = (is_own_below ? std::max(plan.height, own_end) : begin) + more;
   made.lower_bound += more;
   return made;
 }

@@ -144,17 +144,13 @@ void step_run::lie_at(std::uintptr_t base, bool host_accessible) noexcept {
 
 bool step_run::adopt(std::uintptr_t address, std::size_t bytes_max, std::size_t bytes,
                      request_time now) noexcept {
-  for (own_request const& own : own_) {
-    for (std::uint32_t i : own.slots) {
-      slot& s = slots_[i];
-      if (s.address != address || s.bytes_max != bytes_max || s.live()) continue;
-      s.bytes = bytes;
-      s.born = now - 1;  // before this run
-      s.died = now - 2;
-      return true;
-    }
-  }
-  return false;
+  // No other slot begins where one with bytes of its own does.
+  slot* const s = last_at(address);
+  if (s == nullptr || !is_own(s->index) || s->bytes_max != bytes_max || s->live()) return false;
+  s->bytes = bytes;
+  s->born = now - 1;  // before this run
+  s->died = now - 2;
+  return true;
 }
 
 step_run::own_request const* step_run::own_at(std::size_t request) const noexcept {

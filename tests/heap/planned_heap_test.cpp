@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: calls of operator new and malloc are counted where a planned arena promises none; and operator new fails at
-// each of its calls in turn, once or from then on, while steps are recorded, planned, followed and left: blocks keep
-// their content, and the arena goes on as soon as there is memory again.
+// Strategy: calls of operator new and malloc are counted where a planned arena promises none; and operator
+// new fails at each of its calls in turn, once or from then on, while steps are recorded, planned, followed
+// and left: blocks keep their content, and the arena goes on as soon as there is memory again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -72,8 +72,8 @@ class program {
     memory_.deallocate(block, bytes);
   }
 
-  /// Steps of two kinds in turn that begin alike, with a block that outlives each (5), one that goes back late now and
-  /// then (2), and one that the plan does not know now and then (7).
+  /// Steps of two kinds in turn that begin alike, with a block that outlives each (5), one that goes back
+  /// late now and then (2), and one that the plan does not know now and then (7).
   void step(std::size_t n) {
     try {
       const planned_arena::step here{memory_};
@@ -147,8 +147,8 @@ TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
   EXPECT_LE(news - news_before, from_fallback) << "a note for each of these, and nothing else";
 }
 
-/// Steps of which operator new fails from its n-th call on: for good, or to the end of the step. Then others, with
-/// memory. @return the calls of the first steps
+/// Steps of which operator new fails from its n-th call on: for good, or to the end of the step. Then others,
+/// with memory. @return the calls of the first steps
 std::size_t run_without_memory(std::size_t n, bool for_good) {
   few_blocks fallback;
   planned_arena_options options;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random programs of steps on planned arenas. A program has a few patterns of requests that begin alike, and
-// follows them, bends them and breaks them: sizes, order, requests left out, added or missing at the end; blocks that
-// die early, late, in another order, steps later or never; steps that alternate, and requests between them. The
-// memory may be scarce, and the fallback may fail. Each block's content is checked against a shadow, which also sees
-// to it that no two overlap; counts equal those of the model, which knows by the fallback who served.
+// Strategy: random programs of steps on planned arenas. A program has a few patterns of requests that begin
+// alike, and follows them, bends them and breaks them: sizes, order, requests left out, added or missing at
+// the end; blocks that die early, late, in another order, steps later or never; steps that alternate, and
+// requests between them. The memory may be scarce, and the fallback may fail. Each block's content is checked
+// against a shadow, which also sees to it that no two overlap; counts equal those of the model, which knows
+// by the fallback who served.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ namespace {
 
 using random_numbers = std::mt19937_64;
 
-/// A request of a pattern, and when its block dies: before request `end` of its step, or of one so many steps later.
+/// A request of a pattern, and when its block dies: before request `end` of its step, or of one so many steps
+/// later.
 struct wish {
   std::size_t bytes = 0, align = 1, end = 0, steps_later = 0;
 };
@@ -213,7 +215,8 @@ class planned_model {
     fallback_.one_of = is_scarce_ && below(2) == 0 ? 20 + below(200) : 0;
     fails_ = is_scarce_ && below(2) == 0;
     arena_.emplace(options, make_memory(supply_));
-    // They begin alike, so that which it is shows later; and differ much, or not at all where one is the other's end.
+    // They begin alike, so that which it is shows later; and differ much, or not at all where one is the
+    // other's end.
     const std::size_t requests = 1 + below(below(4) == 0 ? 70 : 25), alike = below(requests + 1);
     patterns_[0] = any_pattern(random_, requests);
     for (std::size_t i = 1; i < patterns_.size(); ++i) {

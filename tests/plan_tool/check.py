@@ -139,7 +139,9 @@ def a_wrong_header_is_told_of():
     expect_refusal("", 1, "the file is empty")
     expect_refusal("\n", 1, f"the column '' {known}")
     expect_refusal("0,1,2,3\n", 1, f"the column '0' {known}")
-    expect_refusal("\ufeff" + HEADER, 1, f"the column '???id' {known}")
+    expect_refusal("\ufeff\ufeff" + HEADER, 1, f"the column '???id' {known}")
+    expect_refusal("\ufeff", 1, f"the column '' {known}")
+    expect_refusal(b"\xff\xfei\0d\0", 1, f"the column '??i?d?' {known}")
     expect_refusal("id,lower,upper,size,\n", 1, f"the column '' {known}")
     expect_refusal("id,lower,upper, size\n", 1, f"the column ' size' {known}")
     expect_refusal("ID,lower,upper,size\n", 1, f"the column 'ID' {known}")
@@ -157,6 +159,21 @@ def a_row_with_too_few_or_many_fields_is_told_of():
     expect_refusal(HEADER + "0,0,2,10\n\n1,1,3,5\n", 3, "the row is empty")
     expect_refusal(SMALL + "\n", 5, "the row is empty")
     expect_refusal(HEADER + "0,0,2,10\r1,1,3,5\n", 2, "the row has 7 fields, not 4")
+
+
+def a_line_without_an_end_is_told_of():
+    reason = "the line has more than 2^20 bytes"
+    for text, line in ((b"\0" * (2**20 + 1), 1), ((HEADER + "0,0,2,10\n").encode() + b"1" * 2**22, 3)):
+        expect("what is said", run("/dev/stdin", "--out", folder / "out.csv", input=text),
+               (2, "", f"tidemark-plan: /dev/stdin:{line}: {reason}\n"))
+        expect("the files there", os.listdir(folder), [])
+    longest = "x" * (2**20 - len(",0,2,10")) + ",0,2,10"
+    for end in ("", "\n", "\n1,0,2,10\n"):
+        _, rows = plan(HEADER + longest + end)
+        expect("the length of the first id", len(rows[0].id), 2**20 - len(",0,2,10"))
+        for name in ("blocks.csv", "out.csv"):
+            (folder / name).unlink()
+        expect_refusal(HEADER + "x" + longest + end, 2, reason)
 
 
 def what_is_no_number_is_told_of():
@@ -278,7 +295,7 @@ def help_names_every_option():
     expect("status and errors", (status, errors), (0, ""))
     for option in ("FILE", "--out OUT.csv", "--picture OUT.svg", "--time-limit SECONDS", "--node-limit N",
                    "--alignment BYTES", "--capacity BYTES", "--seed N", "--no-exact", "--from-trace TRACE", "--steps STEPS",
-                   "--step K", "--lifetimes OUT.csv", "--progress"):
+                   "--step K", "--lifetimes OUT.csv", "--progress", "--replan"):
         expect(f"{option} is in the help", option in output, True)
 
 
@@ -340,6 +357,17 @@ def line_ends_and_the_order_of_columns_do_not_matter():
     expect("offsets", [b.offset for b in turned], [b.offset for b in rows])
 
 
+def a_byte_order_mark_is_skipped():
+    for header in (SMALL.splitlines()[0], "size,id,upper,lower"):
+        text = header + "\r\n10,0,2,0\r\n"
+        _, rows = plan("\ufeff" + text)
+        expect("the header", (folder / "out.csv").read_bytes().splitlines()[0].decode(), header + ",offset")
+        expect("rows", len(rows), 1)
+    # Elsewhere it is a character.
+    plan(SMALL + "\ufeff3,0,1,1\n")
+    expect("the id", (folder / "out.csv").read_text().splitlines()[-1].startswith("\ufeff3,"), True)
+
+
 def ids_are_any_text():
     ids = ["conv 1/weights", "<&>'", "größe", "\u4e2d\U0001f600", "0", "0", "-1", "x" * 5000]
     _, rows = plan(HEADER + "".join(f"{id},0,2,10\n" for id in ids), "--picture", folder / "out.svg")
@@ -372,6 +400,31 @@ def a_plan_can_be_planned_again():
     plan("\n".join(raised) + "\n")
     expect("the same rows", (folder / "out.csv").read_text().splitlines(), raised)
     expect("blocks", len(first), 200)
+
+
+def a_saved_plan_can_be_replaced_by_a_lower_one():
+    saved, top = [ALL_COLUMNS.strip()], 0  # as `save` of a step plan writes it, but one block above the other
+    for i, b in enumerate(rows_of(GPT_LIFETIMES.read_text())):
+        saved.append(f"{i},{b.lower},{b.upper},{b.size},256,{top}")
+        top += -(-b.size // 256) * 256
+    text = "\n".join(saved) + "\n"
+    said, _ = plan(text)
+    expect("without the option it stays", (said["height"] > 3 * 38784684, said["ratio"], (folder / "out.csv").read_text()),
+           (True, 1.0, text))
+    said, rows = plan(text, "--replan", "--alignment", 256, "--picture", folder / "out.svg")
+    end, live = expect_sound(rows, 256)
+    expect("height, bound and ratio", (said["height"], said["bound"], said["ratio"]), (said["bound"], said["bound"], 1.0))
+    expect("the bound is what is live, rounded up to the alignment", live <= said["bound"] < live + 256 * len(rows), True)
+    expect("the end is at most the height", end <= said["height"], True)
+    expect("all but the offsets", [line.rpartition(",")[0] for line in (folder / "out.csv").read_text().splitlines()],
+           [line.rpartition(",")[0] for line in saved])
+    expect("rectangles", len(rectangles(folder / "out.svg")), len(rows))
+    again = (folder / "out.csv").read_text()
+    expect("the height of what was written", plan(again, "--alignment", 256)[0]["height"], said["height"])
+    # Offsets that could not be are no matter either, and where there are none the option changes nothing.
+    said, rows = plan(ALL_COLUMNS + "a,0,9,10,1,0\nb,0,9,10,1,4\n", "--replan", "--alignment", 16)
+    expect("height", (said["height"], sorted(b.offset for b in rows)), (32, [0, 16]))
+    expect("height", plan(SMALL, "--replan")[0]["height"], 50)
 
 
 def alignments_are_kept():
@@ -621,6 +674,26 @@ def what_cannot_be_written_is_told_of_and_leaves_nothing():
         done = subprocess.run([PROGRAM, blocks], stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
     expect("a full standard output", (done.returncode, done.stderr),
            (2, "tidemark-plan: standard output: No space left on device\n"))
+
+
+def what_fails_late_leaves_no_file():
+    blocks = write(SMALL)
+    write("before", "out.csv")
+    for option, other in (("--out", "--picture"), ("--picture", "--out")):
+        expect("what is said", run(blocks, option, folder / "out.csv", other, "/dev/full"),
+               (2, "", "tidemark-plan: /dev/full: No space left on device\n"))
+        expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+        expect("the file of before", (folder / "out.csv").read_text(), "before")
+    # Nor does a result that cannot be printed, on a full device or in a pipe that nobody reads.
+    ours, theirs = os.pipe()
+    os.close(ours)
+    for output, reason in ((os.open("/dev/full", os.O_WRONLY), "No space left on device"), (theirs, "Broken pipe")):
+        done = subprocess.run([PROGRAM, blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg"], stdout=output,
+                              stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+        os.close(output)
+        expect("what is said", (done.returncode, done.stderr), (2, f"tidemark-plan: standard output: {reason}\n"))
+        expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+        expect("the file of before", (folder / "out.csv").read_text(), "before")
 
 
 def a_file_is_readable_by_whom_files_are_and_links_are_followed():

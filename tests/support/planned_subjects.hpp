@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `planned_arena` as a subject of the conformance suite: with no step open, in one that is recorded, and in steps that
-// run by plans as soon as they repeat.
+// `planned_arena` as a subject of the conformance suite: with no step open, in one that is recorded, and in
+// steps that run by plans as soon as they repeat.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace tidemark::test {
 
-/// A planned arena whose memory and fallback are a supply's. The fallback is an arena, so that its memory can be used
-/// again without asking the supply.
+/// A planned arena whose memory and fallback are a supply's. The fallback is an arena, so that its memory can
+/// be used again without asking the supply.
 class planned_ground : private adaptor_ground {
  public:
   using supply_type = recording_resource;
@@ -33,7 +33,8 @@ class planned_ground : private adaptor_ground {
   void check() const {
     if (++checks_ % 64 == 0) memory_.check_invariants();  // O(blocks)
   }
-  /// But for the memory behind plans, which a plan that is given up gives back whatever the fallback does then.
+  /// But for the memory behind plans, which a plan that is given up gives back whatever the fallback does
+  /// then.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const planned_arena_stats stats = memory_.stats();
     return {stats.steps,

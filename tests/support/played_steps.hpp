@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a planned arena, written as text, so that a test shows what is asked for and when it is given back.
+// Steps of a planned arena, written as text, so that a test shows what is asked for and when it is given
+// back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +17,9 @@
 
 namespace tidemark::test {
 
-/// Plays texts such as "a=100 b=64@4096 -a": block a of 100 bytes, block b of 64 aligned to 4096, and a goes back. Names
-/// live on behind the step, and are free again when their block is given back. What is live at the end goes back.
+/// Plays texts such as "a=100 b=64@4096 -a": block a of 100 bytes, block b of 64 aligned to 4096, and a goes
+/// back. Names live on behind the step, and are free again when their block is given back. What is live at
+/// the end goes back.
 template <class Arena>
 class played_steps {
  public:

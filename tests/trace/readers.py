@@ -105,6 +105,14 @@ def both_readers_refuse_every_bad_file_alike():
         HEADER + row + "f,0,1,0\n": ":3: bytes is 1, and a row that frees has 0",
         HEADER + f"a,0,{2**64 - 1},0\na,1,1,0\n": ":3: more than 2^64 - 1 bytes are live",
     }
+    longest = "a,0,1," + "9" * (2**20 - 6)
+    for row in (longest, longest[:-1] + "\r"):
+        for end in ("", "\n"):
+            bad[HEADER + row + "0" + end] = ":2: the line has more than 2^20 bytes"
+            bad[HEADER + row + end] = f":2: thread is '{'9' * 40}...', " + (
+                "not a whole number" if row.endswith("\r") and not end else "more than 2^64 - 1")
+    bad["\0" * (2**20 + 1)] = ":1: the line has more than 2^20 bytes"
+    bad[HEADER + "\u00e9" * 2**19 + ",0\n"] = ":2: the line has more than 2^20 bytes"  # of fewer characters
     for name, numbers in (("id", "a,{},1,0"), ("bytes", "a,0,{},0"), ("thread", "a,0,1,{}")):
         for field in ("", "x", "-1", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "1_000", '"1"', "1\0"):
             bad[HEADER + numbers.format(field) + "\n"] = f":2: {name} is '{field}', not a whole number".replace("\0", "?")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: which plan a step runs by, and when it is planned anew: steps that change, alternate, begin alike or never
-// repeat; blocks that outlive their steps, of which as many live at once as a test says; plans of yesterday.
+// Strategy: which plan a step runs by, and when it is planned anew: steps that change, alternate, begin alike
+// or never repeat; blocks that outlive their steps, of which as many live at once as a test says; plans of
+// yesterday.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,8 @@ class planned_arena_plans : public testing::Test {
     const step_plan plan = memory_.plans().front();
     return static_cast<std::size_t>(std::ranges::count(plan.blocks, request, &planned_block::request));
   }
-  /// Steps of two letters in turn: block `outer` of each lives on until it goes back in the next but `depth - 1`.
+  /// Steps of two letters in turn: block `outer` of each lives on until it goes back in the next but `depth -
+  /// 1`.
   std::vector<std::uint64_t> run_outliving(std::size_t steps, std::size_t depth, bool frees_first) {
     std::vector<std::uint64_t> from_fallback;
     for (std::size_t i = 0; i < steps; ++i) {
@@ -78,11 +80,12 @@ TEST(planned_arena_options, one_slot_is_no_more_than_one) {
   options.slots_max = 1;
   planned_arena memory{options};
   played_steps<planned_arena> steps{memory};
-  for (int i = 0; i < 6; ++i) {
-    const std::string now = std::to_string(i), before = std::to_string(i - 1);
-    steps.step("x" + now + "=100" + (i > 0 ? " -x" + before : ""));
-    for (step_plan const& plan : memory.plans()) EXPECT_EQ(plan.blocks.size(), 1u);
-  }
+  steps.step("x0=100");
+  steps.step("y=5000 x1=100 -x0 -y");  // another step, whose x lives with that of the one before
+  EXPECT_EQ(memory.stats().plans_made, 2u);
+  for (int i = 2; i < 6; ++i)
+    steps.step("y=5000 x" + std::to_string(i) + "=100 -y -x" + std::to_string(i - 1));
+  for (step_plan const& plan : memory.plans()) EXPECT_EQ(plan.blocks.size(), plan.requests);
 }
 
 TEST_F(planned_arena_plans, know_no_places_of_their_own_for_blocks_that_stay_within_steps_again) {
@@ -240,7 +243,7 @@ TEST(planned_arena_options, no_more_plans_than_plans_max_and_the_one_unused_for_
 
 std::uint64_t plans_of_steps_that_never_repeat(std::size_t requests, int steps) {
   planned_arena memory;
-  std::mt19937_64 random{5};
+  std::mt19937_64 random{requests};
   for (int i = 0; i < steps; ++i) {
     const planned_arena::step here{memory};
     for (std::size_t n = 0; n < requests; ++n) {
@@ -348,6 +351,61 @@ TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_e
   EXPECT_EQ(memory.stats().misses, requests - 2)
       << "as long as the first one is there, which is below them all";
   for (void* const block : blocks) memory.deallocate(block, 512);
+}
+
+TEST(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
+  planned_arena memory;
+  void* kept = nullptr;
+  const auto run = [&](bool keeps) {
+    const planned_arena::step step{memory};
+    void* const x = memory.allocate(100'000);
+    void* const h = memory.allocate(50'000);
+    void* const w = memory.allocate(20'000);
+    memory.deallocate(h, 50'000);
+    void* const g = memory.allocate(50'000);
+    void* const y = memory.allocate(30'000);
+    if (keeps) kept = w;
+    else memory.deallocate(w, 20'000);
+    memory.deallocate(x, 100'000);
+    void* const z = memory.allocate(90'000);
+    for (auto const [block, bytes] : {std::pair{g, 50'000}, {y, 30'000}, {z, 90'000}})
+      memory.deallocate(block, static_cast<std::size_t>(bytes));
+  };
+  for (int i = 0; i < 10; ++i) run(i == 9);
+  for (int i = 0; i < 40; ++i) run(false);
+  const std::uint64_t planned_before = memory.stats().planned_steps, made = memory.stats().plans_made;
+  for (int i = 0; i < 100; ++i) run(false);
+  EXPECT_EQ(memory.stats().planned_steps, planned_before + 100);
+  EXPECT_EQ(memory.stats().plans_made, made);
+  memory.check_invariants();
+  memory.deallocate(kept, 20'000);
+  run(false);
+  EXPECT_EQ(memory.stats().planned_steps, planned_before + 101);
+}
+
+TEST(planned_arena_plans, forgive_a_miss_for_each_step_that_has_none) {
+  planned_arena memory;
+  const auto run = [&](std::size_t bytes) {
+    const planned_arena::step step{memory};
+    void* const first = memory.allocate(1000);
+    memory.deallocate(memory.allocate(bytes), bytes);
+    memory.deallocate(first, 1000);
+  };
+  for (int i = 0; i < 200; ++i) run(i % 4 == 3 ? 9000 : 500);
+  EXPECT_EQ(memory.stats().plans_made, 1u);
+  EXPECT_EQ(memory.stats().misses, 50u);
+}
+
+TEST(planned_arena_options, what_the_progress_throws_ends_the_planning_and_nothing_else) {
+  planned_arena_options options;
+  options.planning.on_progress = [](plan_progress const&) { throw 5; };
+  planned_arena memory{options};
+  for (int i = 0; i < 3; ++i) {
+    const planned_arena::step step{memory};
+    memory.deallocate(memory.allocate(1000), 1000);
+  }
+  EXPECT_EQ(memory.stats().plans_made, 0u);
+  EXPECT_EQ(memory.stats().fallback_allocations, 3u);
 }
 
 }  // namespace

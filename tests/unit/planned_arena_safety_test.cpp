@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: steps that leave their plan in one way each: blocks that go back late, in a later step, never, twice or
-// wrongly; memory given back while blocks are in use. Who is live keeps its content (played_steps.hpp sees to that),
-// what is misused is reported, and what shares no byte with a late block is served as ever.
+// Strategy: steps that leave their plan in one way each: blocks that go back late, in a later step, never,
+// twice or wrongly; memory given back while blocks are in use. Who is live keeps its content
+// (played_steps.hpp sees to that), what is misused is reported, and what shares no byte with a late block is
+// served as ever.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -216,8 +217,8 @@ TEST(planned_arena_memory, that_fails_when_a_step_goes_over_to_a_larger_plan_is_
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
   played_steps<planned_arena> steps{memory};
-  const std::string small = "a=100 b=200 c=10 d=20 -a -b -c -d",
-                    large = "a=100 b=900000 c=10 -b d=900000 -a -c -d";
+  const std::string small = "a=100 -a b=200 c=10 d=20 -b -c -d",
+                    large = "a=100 -a b=900000 c=10 -b d=900000 -c -d";
   planned_arena recorder;
   played_steps<planned_arena>{recorder}.step(large);
   steps.step(small);
@@ -232,7 +233,8 @@ TEST(planned_arena_memory, that_fails_when_a_step_goes_over_to_a_larger_plan_is_
 }
 
 TEST(planned_arena_memory, is_never_handed_out_above_the_height_of_a_plan) {
-  // A plan of another's make, whose height is no multiple of its alignment: the last place holds 100 bytes and no more.
+  // A plan of another's make, whose height is no multiple of its alignment: the last place holds 100 bytes
+  // and no more.
   step_plan plan{.blocks = {{.request = 0, .life = {.lower = 0, .upper = 1, .size = 100, .offset = 0}}},
                  .requests = 1,
                  .alignment = 4096,
@@ -258,6 +260,22 @@ TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not
   steps.step("a=100");  // which stays, and the range with it
   const std::string aligned = "b=50@1048576 -b c=10 -c";
   for (int i = 0; i < 5; ++i) steps.step(aligned);  // played_steps looks at the alignment
+  steps.play("-a");
+  EXPECT_EQ(steps.step(aligned), 0u);
+}
+
+TEST(planned_arena_memory, that_is_not_aligned_for_the_only_plan_is_not_used_for_it_at_sight) {
+  recording_resource upstream;
+  planned_arena_options options;
+  options.plans_max = 1;
+  options.reserve = 4 * MiB;
+  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  steps.step("a=100 -a");
+  steps.step("a=100");
+  const std::string aligned = "b=1000 c=50@1048576 -b -c";
+  for (int i = 0; i < 3; ++i) steps.step(aligned);
+  EXPECT_EQ(memory.stats().plans, 1u);
   steps.play("-a");
   EXPECT_EQ(steps.step(aligned), 0u);
 }

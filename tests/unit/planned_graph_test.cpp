@@ -251,5 +251,12 @@ TEST(planned_graph, a_recorded_training_step_takes_what_is_live_at_once) {
   EXPECT_EQ(arena.layout(), *arena.expected());
 }
 
+TEST(planned_graph, an_alignment_that_is_no_power_of_two_is_refused_where_it_is_looked_at) {
+  if (check_level < 2) GTEST_SKIP() << "only level 2 looks at small alignments";
+  graph_arena arena{rehearse_plan(chain), 4096, nullptr};
+  EXPECT_THROW((void)arena.allocate(100, 3), std::invalid_argument);
+  arena.check_invariants();
+}
+
 }  // namespace
 }  // namespace tidemark

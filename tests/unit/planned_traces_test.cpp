@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: recorded trainings played step by step on a planned arena, with each block's ends written and read again,
-// and after each event what it holds compared with what the program has live.
+// Strategy: recorded trainings played step by step on a planned arena, with each block's ends written and
+// read again, and after each event what it holds compared with what the program has live.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -27,11 +27,14 @@ std::size_t whole_number(std::string_view text, char const*& reason) {
   return value;
 }
 
-table::table(std::string const& path, std::string_view header) : path_{path}, file_{path, std::ios::binary} {
+table::table(std::string const& path, std::string_view header)
+    : path_{path}, file_{path, std::ios::binary}, buffer_(line_bytes_max + 1) {
   if (!file_) fail_to_read();
   if (!next_line()) {
     fail("the file is empty" + (header.empty() ? "" : "; it should begin with " + std::string{header}));
   }
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (header.empty() && text_.starts_with(byte_order_mark)) text_.erase(0, byte_order_mark.size());
   if (!header.empty() && text_ != header) {
     fail("the header is '" + printable(text_) + "', not " + std::string{header});
   }
@@ -77,8 +80,11 @@ std::size_t table::number(char const* what, std::string_view text) const {
 bool table::next_line() {
   ++line_;
   errno = 0;
-  const bool found{std::getline(file_, text_)};
+  const bool found{file_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()))};
   if (file_.bad()) fail_to_read();
+  if (!found && !file_.eof()) fail("the line has more than 2^20 bytes");
+  const auto taken = static_cast<std::size_t>(file_.gcount());
+  text_.assign(buffer_.data(), file_.eof() ? taken : taken - 1);         // the LF is taken and not stored
   if (found && !file_.eof() && text_.ends_with('\r')) text_.pop_back();  // the line end is CRLF
   return found;
 }

@@ -20,10 +20,15 @@ namespace tidemark::tools {
 /// @param reason is set if it is none: "not a whole number", "more than 2^64 - 1".
 [[nodiscard]] std::size_t whole_number(std::string_view text, char const*& reason);
 
+/// What a line may have before its LF, so that a file without line ends, such as /dev/zero, is no endless
+/// row.
+inline constexpr std::size_t line_bytes_max = std::size_t{1} << 20;
+
 /// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.
 class table {
  public:
-  /// @param header that the file must have; empty: any, which `header` then gives.
+  /// @param header that the file must have; empty: any, which `line_text` then gives, without the byte order
+  /// mark of UTF-8 that spreadsheets put before it.
   /// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason`, as all members do.
   table(std::string const& path, std::string_view header);
 
@@ -48,6 +53,7 @@ class table {
 
   std::string path_;
   std::ifstream file_;
+  std::vector<char> buffer_;  // for a line and a NUL
   std::size_t line_ = 0;
   std::string text_;  // of the line
 };

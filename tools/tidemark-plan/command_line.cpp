@@ -23,18 +23,17 @@ constexpr char const* description =
 
 constexpr char const* closing =
     "A block is live from the moment `lower` until the moment `upper`, and two that are live at one moment\n"
-    "share no byte. A block whose row has an offset stays there. Rows and traces are described in "
-    "tidemark's\n"
-    "docs/traces.md.\n"
+    "share no byte. A block whose row has an offset stays there, unless --replan is given. Rows and traces\n"
+    "are described in tidemark's docs/traces.md.\n"
     "In the picture time goes across and addresses go up. Each moment at which a block begins or ends is "
     "one\n"
     "step of the time axis, so that stretches in which nothing happens take no room; its labels are the\n"
     "file's own numbers.\n"
     "Exit status: 0 if a plan was made, and fits where --capacity is given; 1 if none was found that fits "
     "(the\n"
-    "lowest one is written all the same); 2, with a sentence and nothing written, if the input, an option or "
+    "lowest one is written all the same); 2, with a sentence and no file written, if the input, an option or "
     "a\n"
-    "file to write is wrong.";
+    "file to write is wrong. What a device or a pipe has taken by then is not taken back.";
 
 CLI::Option* add_number(CLI::App& app, std::string const& name, std::size_t& value, std::string const& help) {
   const auto read = [&value, name](std::string const& text) {
@@ -92,6 +91,8 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   app.add_option("--out", asked.out, "writes the rows with a last column `offset`, or that column filled")
       ->type_name("OUT.csv");
   app.add_option("--picture", asked.picture, "draws the plan")->type_name("OUT.svg");
+  app.add_flag("--replan", asked.replans,
+               "ignores the file's offsets: places anew what a saved plan has placed");
   std::optional<std::chrono::nanoseconds> time_limit;
   app.add_option_function<std::string>(
          "--time-limit", [&](std::string const& text) { time_limit = duration(text); },

@@ -18,6 +18,7 @@ struct command_line {
   std::size_t step = 0;      ///< of the trace
 
   std::string out, lifetimes, picture;  ///< files to write; empty: none
+  bool replans = false;                 ///< leaves the offsets of the file out
   bool shows_progress = false;          ///< also where no terminal is
   plan_options options;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tidemark-plan: places the blocks of a file of lifetimes, or of a step of a recorded trace.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -44,7 +45,13 @@ question read_question(command_line const& asked) {
   std::string const& path = asked.trace.empty() ? asked.file : asked.trace;
   // Any bytes may be in a file's name, and not in a picture.
   const std::string name = printable(std::filesystem::path{path}.filename().string(), 200);
-  if (asked.trace.empty()) return {read_lifetimes(path), name, {}};
+  if (asked.trace.empty()) {
+    question given{read_lifetimes(path), name, {}};
+    if (asked.replans) {
+      for (lifetime& block : given.file.blocks) block.offset.reset();
+    }
+    return given;
+  }
   const recorded_trace trace = read_trace(path);
   const std::vector<trace_step> steps = read_steps(asked.steps, trace);
   if (asked.step >= steps.size()) {
@@ -145,13 +152,20 @@ void print(question const& given, plan const& made, std::chrono::nanoseconds ela
   }
 }
 
-void write(command_line const& asked, question const& given, plan const& made) {
+/// Writes the files and prints the result. A file gets its name when everything else has worked.
+void tell(command_line const& asked, question const& given, plan const& made,
+          std::chrono::nanoseconds elapsed) {
   std::optional<pending_file> lifetimes, out, picture;
   if (!asked.lifetimes.empty()) lifetimes.emplace(asked.lifetimes, given.file.text());
   if (!asked.out.empty()) out.emplace(asked.out, given.file.text(made.offsets));
   if (!asked.picture.empty()) picture.emplace(asked.picture, picture_of(given.file, made, given.title));
-  for (std::optional<pending_file>* file : {&lifetimes, &out, &picture}) {
-    if (*file) (*file)->appear();
+  const std::array files{&lifetimes, &out, &picture};
+  for (std::optional<pending_file>* file : files) {
+    if (*file && (*file)->is_special()) (*file)->appear();
+  }
+  print(given, made, elapsed);
+  for (std::optional<pending_file>* file : files) {
+    if (*file && !(*file)->is_special()) (*file)->appear();
   }
 }
 
@@ -161,8 +175,7 @@ int run(command_line const& asked) {
   const auto begin = std::chrono::steady_clock::now();
   const plan made = search(asked, given);
   const auto elapsed = std::chrono::steady_clock::now() - begin;
-  write(asked, given, made);
-  print(given, made, elapsed);
+  tell(asked, given, made, elapsed);
   const std::size_t capacity = asked.options.capacity;
   if (capacity == 0 || made.height <= capacity) return exit_fits;
   std::string reason = "the lowest plan that was found has " + number_text(made.height);
@@ -177,8 +190,9 @@ int run(command_line const& asked) {
 }  // namespace tidemark::tools
 
 int main(int count, char** arguments) {
-  // A file that would be too large is then an error of write, with a reason.
+  // A file that would be too large is then an error of write, with a reason; so is a pipe that nobody reads.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     const std::optional asked = tidemark::tools::read_command_line(count, arguments);
     return asked ? tidemark::tools::run(*asked) : tidemark::tools::exit_fits;

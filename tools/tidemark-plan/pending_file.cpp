@@ -55,15 +55,16 @@ void pending_file::require_writable(std::string const& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) fail(path, EISDIR);
   if (path.empty() || path.ends_with('/')) fail(path, ENOENT);
-  if (is_special(path)) return;
+  if (tools::is_special(path)) return;
   const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
   if (error) fail(path, error.value());
   if (::access(folder_of(target).c_str(), W_OK | X_OK) != 0) fail(path, errno);
 }
 
-pending_file::pending_file(std::string const& path, std::string text) : path_{path} {
+pending_file::pending_file(std::string const& path, std::string text)
+    : path_{path}, is_special_{tools::is_special(path)} {
   require_writable(path);
-  if (is_special(path)) {
+  if (is_special_) {
     target_ = path;
     text_ = std::move(text);
     return;

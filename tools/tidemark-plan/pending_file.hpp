@@ -8,7 +8,8 @@
 namespace tidemark::tools {
 
 /// A file that appears under its name when it is complete and `appear` is called; what was there until then
-/// stays. A device or a pipe is written to when `appear` is called.
+/// stays. A device or a pipe is written to when `appear` is called. What it took cannot be taken back, so let
+/// these come before the other files, which can then fail only by being renamed.
 class pending_file {
  public:
   /// Writes a text under another name in the same folder.
@@ -19,6 +20,8 @@ class pending_file {
   ~pending_file();
 
   void appear();
+  /// Whether it is a device or a pipe.
+  [[nodiscard]] bool is_special() const { return is_special_; }
 
   /// Throws what the constructor would, as far as can be known before there is a text.
   static void require_writable(std::string const& path);
@@ -27,7 +30,8 @@ class pending_file {
   std::string path_;
   std::filesystem::path target_;   // of a link
   std::filesystem::path partial_;  // empty: there is none
-  std::string text_;               // for a device or a pipe
+  bool is_special_ = false;
+  std::string text_;  // for a device or a pipe
 };
 
 }  // namespace tidemark::tools

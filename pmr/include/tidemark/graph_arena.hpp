@@ -62,7 +62,7 @@ class capture_switch;
 ///
 /// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks; by a plan amortised.
 /// Host memory: 4 bytes for each 256 of the range, of which the system backs the pages that block beginnings
-/// fall into, and about 150 for each request of a plan.
+/// fall into, and about 300 for each request of a plan.
 /// Thread-safety: one thread at a time.
 class graph_arena final : public std::pmr::memory_resource {
  public:

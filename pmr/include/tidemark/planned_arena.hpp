@@ -53,7 +53,7 @@ namespace tidemark {
 ///
 /// Complexity: allocate and deallocate in a plan O(1) amortised over a step; off the plan O(log blocks),
 /// amortised, and what the fallback takes. The end of a step that is planned: that of `make_plan`. Host
-/// memory: about 150 bytes for each request of each plan. Once steps run by their plans, nothing is allocated
+/// memory: about 300 bytes for each request of each plan. Once steps run by their plans, nothing is allocated
 /// from the heap, either. Thread-safety: one thread at a time.
 /// @tparam AddressSpace where planned memory comes from: see `planned_arena` below.
 template <class AddressSpace>
@@ -62,7 +62,8 @@ class basic_planned_arena final : public std::pmr::memory_resource {
 
  public:
   /// A step: from its construction to its destruction. What is asked for while none is open comes from the
-  /// fallback. Its end may plan, which takes up to `plan_options::time_limit`.
+  /// fallback. Its end may plan, which takes up to `plan_options::time_limit`, and as long as the
+  /// first order of `make_plan` takes: a second for 100,000 requests.
   class [[nodiscard]] step {
    public:
     /// @throws std::logic_error, with nothing changed, if a step of the arena is open; std::bad_alloc.
@@ -117,7 +118,8 @@ class basic_planned_arena final : public std::pmr::memory_resource {
   }
 
   /// Keeps a plan, for instance one of yesterday (`load_step_plan`): steps that match it run by it from the
-  /// first on. One that does not match is simply not used.
+  /// first on. One that does not match is not used, or given up after `misses_max`
+  /// requests.
   /// @throws std::invalid_argument if it is not valid, or aligns to less than 16 bytes; std::logic_error if a
   /// step is open; std::bad_alloc. Nothing has changed then.
   void use(step_plan plan) { core_.use(std::move(plan)); }

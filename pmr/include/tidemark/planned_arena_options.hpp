@@ -13,9 +13,10 @@ namespace tidemark {
 /// How a planned arena plans, and what it keeps.
 struct planned_arena_options {
   /// How steps are planned: at the end of a step that was recorded, and on its thread. The alignment is that
-  /// of all blocks, 16 at least; the time limit is what such a step may take longer.
+  /// of all blocks, 16 at least; the time limit is what such a step may take longer, besides the first order of `make_plan`.
+  /// What `on_progress` throws ends the planning of that step, and nothing else.
   plan_options planning = {};
-  /// A plan that missed so many requests since it was made is given up: the rest of the step comes from the
+  /// A plan that missed so many requests, less the steps that missed none, is given up: the rest of the step comes from the
   /// fallback, and at its end the step is planned anew. 1 at least.
   std::size_t misses_max = 16;
   /// So many plans are kept, for steps of so many kinds that alternate; 1 at least. The one unused for

@@ -75,14 +75,14 @@ class planned_core {
 
     step_run run;
     std::uint64_t hash;
-    std::size_t misses = 0;       // since it was made
+    std::size_t misses = 0;       // since it was made, less the steps that had none
     std::uint64_t used_last = 0;  // the number of the step
     kept_plan* next = nullptr;    // that served the step after, the last time
     bool was_given_up = false;    // the last time it was used
   };
   struct stranger {
     std::uintptr_t begin;
-    std::size_t bytes;  // of the slot
+    std::size_t bytes;  // of the slot; 0: it has died
     std::size_t asked;  // of these, asked for
     request_time born;
     kept_plan* plan;     // whose slot it is; null if that is gone
@@ -113,11 +113,14 @@ class planned_core {
   [[nodiscard]] bool switch_plan(std::size_t bytes, std::size_t align);
   void estrange(kept_plan& plan, bool own_too);
   [[nodiscard]] bool meets_stranger(std::uintptr_t begin, std::size_t bytes) const noexcept;
+  [[nodiscard]] bool has_strangers() const noexcept { return strangers_.size() != dead_strangers_; }
+  void drop_dead_strangers() noexcept;
   void serve() noexcept;
   [[nodiscard]] bool is_laid() const noexcept;
 
   // Planning.
   [[nodiscard]] bool plan_step();
+  [[nodiscard]] std::vector<step_record::obstacle> obstacles() const;
   void record_served(kept_plan const& plan);
   void keep(step_plan plan);
   void drop(std::size_t index);
@@ -136,6 +139,7 @@ class planned_core {
   kept_plan* plan_before_ = nullptr;  // of this step, where it went from one to another
   kept_plan* plan_of_last_step_ = nullptr;
   std::vector<stranger> strangers_;  // by address
+  std::size_t dead_strangers_ = 0;   // of them
   step_record record_;               // of this step
   planned_core** step_ = nullptr;    // null: none is open
   bool is_undecided_ = false;        // the step has not asked for anything yet

@@ -51,15 +51,23 @@ class step_record {
   /// outlives the step.
   [[nodiscard]] bool overlaps_carried(std::size_t bytes, request_time born) noexcept;
 
-  /// Where the blocks of such a step best lie: below all others the ones that outlive it. @throws as
-  /// `make_plan`; std::bad_alloc if the record is not complete.
-  /// @param slots_max of one that outlives the step.
-  [[nodiscard]] step_plan plan_it(plan_options const& options, std::size_t slots_max = 1);
+  /// Bytes that no block of a plan may have.
+  struct obstacle {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  /// Where the blocks of such a step best lie: below all others the ones that outlive it. The plan is valid.
+  /// @param slots_max of one that outlives the step
+  /// @param obstacles by offset, apart from each other, at multiples of the alignment
+  /// @throws as `make_plan`; std::bad_alloc if the record is not complete.
+  [[nodiscard]] step_plan plan_it(plan_options const& options, std::size_t slots_max = 1,
+                                  std::span<obstacle const> obstacles = {});
 
  private:
   struct carried_block {
     entry what;
-    bool has_heir = false;  // asked for by `overlaps_carried`
+    std::size_t heirs =
+        0;  // of the first of a size: how many of that size were asked for by `overlaps_carried`
   };
   struct place {
     std::size_t index;  // in `entries_`, or in `carried_`
@@ -68,7 +76,7 @@ class step_record {
   void note_death(void const* block, request_time now) noexcept;
 
   std::vector<entry> entries_;
-  std::vector<carried_block> carried_;
+  std::vector<carried_block> carried_;           // by size, and then by birth
   std::unordered_map<void const*, place> live_;  // blocks of the fallback, of this step and the one before
   bool complete_ = true;
 };

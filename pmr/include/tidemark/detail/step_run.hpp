@@ -160,7 +160,7 @@ class step_run {
   /// std::bad_alloc
   [[nodiscard]] slot* clear_slot(std::size_t request);
   /// Hands a slot out. @pre it is clear
-  void* hand_over(slot& to, std::size_t bytes, request_time& now) noexcept {
+  void* hand_over(slot& to, std::size_t bytes, request_time& now) const noexcept {
     to.born = now++;
     to.bytes = bytes;
     if constexpr (tools_are_told) {
@@ -168,16 +168,10 @@ class step_run {
     }
     return reinterpret_cast<void*>(to.address);
   }
-  /// The live slot at an address; null if there is none. O(1) amortised over a run, but for requests left
-  /// out.
+  /// The live slot at an address; null if there is none. Amortised over a run O(1), but for requests left out.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
-    for (std::size_t i = hash(address);; ++i) {
-      slot*& known = homes_[i & mask_];
-      if (known->address == no_address) return nullptr;
-      if (known->address != address) continue;
-      known = newest_like(*known);
-      return known->live() ? known : nullptr;
-    }
+    slot* const last = last_at(address);
+    return last != nullptr && last->live() ? last : nullptr;
   }
 
   /// A live slot is somebody else's business from now on: it is not live here.
@@ -210,6 +204,14 @@ class step_run {
     return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
   }
   [[nodiscard]] slot* newest_like(slot& known) const noexcept;
+  // The slot that was handed out last at an address; null if none begins there.
+  [[nodiscard]] slot* last_at(std::uintptr_t address) noexcept {
+    for (std::size_t i = hash(address);; ++i) {
+      slot*& known = homes_[i & mask_];
+      if (known->address == no_address) return nullptr;
+      if (known->address == address) return known = newest_like(*known);
+    }
+  }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
   // Where the compiler knows what is asked for, there is nothing to look at but for a large alignment.
@@ -229,7 +231,7 @@ class step_run {
     own.died = own.born;
     return true;
   }
-  void end(slot& ended, request_time now) noexcept {
+  void end(slot& ended, request_time now) const noexcept {
     if constexpr (tools_are_told) {
       if (host_accessible_) withhold(ended.address, ended.bytes_max);
     }
