@@ -36,9 +36,14 @@ template <class Block>
 plan plan_of(planning::problem const& asked, std::span<Block const> blocks, plan_options const& options) {
   planning::search_run run{asked, options};
   planning::place_by_size(run);
-  // Before the other orders, as it mostly comes to less than any of them.
-  if (!run.over()) planning::place_lowest_first(run);
-  if (!run.over()) planning::place_in_orders(run);
+  // What can lie lowest first mostly comes to less than any of the other orders. Where there are many blocks,
+  // it may take so much longer than they that nothing else has its turn.
+  constexpr std::size_t lowest_first_max = 4096;
+  const bool lowest_first = asked.pieces.size() <= lowest_first_max;
+  if (lowest_first) planning::place_lowest_first(run);
+  planning::place_in_orders(run, planning::gap_choice::lowest);
+  if (!lowest_first) planning::place_lowest_first(run);
+  planning::place_in_orders(run, planning::gap_choice::smallest);
   if (!run.over()) planning::climb_and_search(run, options.exact);
   plan made = run.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);

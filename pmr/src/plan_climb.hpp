@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stage of make_plan that changes an order at random, and keeps what is no worse.
+// The stage of make_plan that changes an order at random, and keeps what is no worse, or not much.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace tidemark::detail::planning {
 
 /// A hill climb over orders of the pieces.
 ///
-/// Of an order a layout is made from below: placed next is the first piece of the order that can lie below
-/// `min(offset[j] + size[j])` over all that are left, where `offset[j]` is the lowest offset above what is
-/// placed that j can have. So nothing is left under which a piece would still fit. A step moves a piece that
-/// holds up the top, through those that lie on each other.
+/// Of an order a layout is made from below: placed next is the piece that can lie lowest above what is
+/// placed, and of equals the first of the order. A step moves a piece in the order: mostly one that holds up
+/// the top, through those that lie on each other. At first it goes on only from what is no higher, and then
+/// in rounds that take what is a little higher too. What they take depends on the number of tries alone.
 ///
 /// Memory is linear. A layout takes O(n^2) steps.
 class hill_climb {
@@ -44,7 +44,9 @@ class hill_climb {
 
   bool lay_out(granules height_max);
   [[nodiscard]] bool in_conflict(std::uint32_t i, std::uint32_t j) const;
-  void raise(std::uint32_t placed);
+  [[nodiscard]] bool raise(std::uint32_t placed, granules height_max);
+  void take_tried();
+  [[nodiscard]] granules next_slack();
   [[nodiscard]] granules around_fixed(std::uint32_t i, granules offset) const;
   void find_supports();
   void change_order();
@@ -58,6 +60,11 @@ class hill_climb {
   std::vector<std::uint32_t> tried_;  // the one that is tried
   granules height_ = nowhere;         // of the layout it is at
   std::vector<granules> offsets_;     // of that layout
+  layout lowest_;                     // of all it was at
+  std::vector<std::uint32_t> lowest_order_;
+  bool first_round_ = true;
+  std::uint64_t round_tries_ = 1024;
+  std::uint64_t round_tries_left_ = round_tries_;
   std::vector<granules> tried_offsets_;
   granules tried_height_ = 0;
   std::vector<open_piece> left_;         // what is left to place, in order

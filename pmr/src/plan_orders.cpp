@@ -15,8 +15,6 @@
 namespace tidemark::detail::planning {
 namespace {
 
-enum class gap_choice : std::uint8_t { lowest, smallest };
-
 /// The lowest offset of the gap that is chosen.
 granules choose_gap(std::vector<range_reader>& readers, piece const& wanting, gap_choice choice) {
   granules chosen = nowhere;
@@ -48,6 +46,7 @@ std::vector<std::uint32_t> order_by(problem const& asked, Key key) {
   return order;
 }
 
+double load(piece const& each) { return static_cast<double>(each.load); }
 double area(piece const& each) { return each.span * static_cast<double>(each.size); }
 std::int64_t birth(piece const& each) { return -static_cast<std::int64_t>(each.first_section); }
 
@@ -73,8 +72,9 @@ class growing_layout {
     restart();
     for (std::uint32_t i : order) {
       space_.read(i, readers_);
+      const std::uint64_t steps = ranges_to_read();
       note(i, choose_gap(readers_, asked_->pieces[i], choice));
-      if (!run_->count()) return false;
+      if (!run_->count() || !run_->spend(steps)) return false;
       if (height_ >= run_->best().height) return true;
     }
     run_->offer(offsets_, height_);
@@ -88,12 +88,18 @@ class growing_layout {
     // An offset only grows while others are placed, so that a piece's turn comes no earlier than it is noted.
     using turn = std::pair<granules, std::uint32_t>;
     std::priority_queue<turn, std::vector<turn>, std::greater<>> turns;
-    for (std::uint32_t at = 0; at < order.size(); ++at) turns.emplace(lowest_above_floor(order[at]), at);
+    for (std::uint32_t at = 0; at < order.size(); ++at) {
+      if (!run_->spend(turn_steps_)) return false;
+      turns.emplace(lowest_above_floor(order[at]), at);
+    }
     while (!turns.empty()) {
       const auto [noted, at] = turns.top();
       const std::uint32_t i = order[at];
       const granules offset = lowest_above_floor(i);
       turns.pop();
+      if (!run_->spend(turn_steps_)) return false;
+      // It lies no lower later.
+      if (offset + asked_->pieces[i].size >= run_->best().height) return true;
       if (offset > noted) {
         turns.emplace(offset, at);
         continue;
@@ -101,14 +107,23 @@ class growing_layout {
       offsets_[i] = offset;
       space_.raise(i, offset + asked_->pieces[i].size);
       height_ = std::max(height_, offset + asked_->pieces[i].size);
-      if (!run_->count()) return false;
-      if (height_ >= run_->best().height) return true;
+      if (!run_->count() || !run_->spend(space_.raise_steps(i))) return false;
     }
-    run_->offer(offsets_, height_);
+    // The fixed pieces may be higher than all others.
+    if (height_ < run_->best().height) run_->offer(offsets_, height_);
     return true;
   }
 
  private:
+  static constexpr std::uint64_t turn_steps_least = 16;
+
+  /// How many ranges the readers have before them.
+  [[nodiscard]] std::uint64_t ranges_to_read() const {
+    std::uint64_t ranges = 0;
+    for (range_reader const& each : readers_) ranges += static_cast<std::uint64_t>(each.end - each.next);
+    return ranges;
+  }
+
   void note(std::uint32_t i, granules offset) {
     offsets_[i] = offset;
     space_.take(i, offset);
@@ -121,6 +136,7 @@ class growing_layout {
     granules floor = aligned_up(space_.floor(i), each.align);
     if (!any_fixed_) return floor;
     space_.read(i, readers_);
+    turn_steps_ = turn_steps_least + ranges_to_read();
     each_gap(readers_, each.size, [&](granules begin, granules end) {
       const granules offset = aligned_up(std::max(begin, floor), each.align);
       if (offset > end || end - offset < each.size) return false;
@@ -136,6 +152,7 @@ class growing_layout {
   std::vector<granules> offsets_;
   granules height_ = 0;
   bool any_fixed_ = false;
+  std::uint64_t turn_steps_ = turn_steps_least;  // that it took to find where a piece can lie
   std::vector<range_reader> readers_;
 };
 
@@ -155,17 +172,19 @@ void place_by_size_in(search_run& run) {
 }
 
 template <class Space>
-void place_in_orders_in(search_run& run) {
+void place_in_orders_in(search_run& run, gap_choice choice) {
   growing_layout<Space> layout{run};
   problem const& asked = run.asked();
   const auto by_size = [](piece const& each) { return std::tuple{each.size, birth(each)}; };
   const auto by_size_and_span = [](piece const& each) { return std::tuple{each.size, each.span}; };
-  const std::array orders{order_by(asked, area), order_by(asked, by_size), order_by(asked, &piece::span),
-                          order_by(asked, by_size_and_span), order_by(asked, birth)};
-  for (gap_choice choice : {gap_choice::lowest, gap_choice::smallest}) {
-    for (auto const& order : orders) {
-      if (run.over() || !layout.place(order, choice)) return;
-    }
+  // Each order is made when it is needed, as to sort is not free where there are many. Birth and life come
+  // first: where blocks outlive each other in turn, little is left to gain after them.
+  const std::array<std::function<std::vector<std::uint32_t>()>, 5> orders{
+      [&] { return order_by(asked, birth); }, [&] { return order_by(asked, &piece::span); },
+      [&] { return order_by(asked, area); }, [&] { return order_by(asked, by_size); },
+      [&] { return order_by(asked, by_size_and_span); }};
+  for (auto const& order : orders) {
+    if (run.over() || !layout.place(order(), choice)) return;
   }
 }
 
@@ -173,16 +192,15 @@ template <class Space>
 void place_lowest_first_in(search_run& run) {
   growing_layout<Space> layout{run};
   problem const& asked = run.asked();
-  const auto load = [](piece const& each) { return static_cast<double>(each.load); };
-  const auto size = [](piece const& each) { return static_cast<double>(each.size); };
-  const std::array orders{
-      order_by(asked, [&](piece const& each) { return std::tuple{load(each), each.span, area(each)}; }),
-      order_by(asked, [&](piece const& each) { return std::tuple{load(each), area(each), each.span}; }),
-      order_by(asked, [&](piece const& each) { return std::tuple{each.span, load(each), area(each)}; }),
-      order_by(asked, [&](piece const& each) { return std::tuple{area(each), load(each), each.span}; }),
-      order_by(asked, [&](piece const& each) { return std::tuple{size(each), load(each), each.span}; })};
-  for (auto const& order : orders) {
-    if (run.over() || !layout.place_lowest(order)) return;
+  using key = std::tuple<double, double, double>;
+  const std::array<key (*)(piece const&), 5> keys{
+      [](piece const& each) { return key{load(each), each.span, area(each)}; },
+      [](piece const& each) { return key{load(each), area(each), each.span}; },
+      [](piece const& each) { return key{each.span, load(each), area(each)}; },
+      [](piece const& each) { return key{area(each), load(each), each.span}; },
+      [](piece const& each) { return key{static_cast<double>(each.size), load(each), each.span}; }};
+  for (auto const& by : keys) {
+    if (run.over() || !layout.place_lowest(order_by(asked, by))) return;
   }
 }
 
@@ -194,12 +212,15 @@ void place_by_size(search_run& run) {
   run.obey_limits();
 }
 
-void place_in_orders(search_run& run) {
+void place_in_orders(search_run& run, gap_choice choice) {
+  if (run.over()) return;
   run.enter("orders");
-  run.asked().graph ? place_in_orders_in<graph_space>(run) : place_in_orders_in<section_space>(run);
+  run.asked().graph ? place_in_orders_in<graph_space>(run, choice)
+                    : place_in_orders_in<section_space>(run, choice);
 }
 
 void place_lowest_first(search_run& run) {
+  if (run.over()) return;
   run.enter("lowest");
   run.asked().graph ? place_lowest_first_in<graph_space>(run) : place_lowest_first_in<section_space>(run);
 }

@@ -220,8 +220,8 @@ granules clique_weight(problem const& asked, std::uint32_t seed, std::vector<std
   return weight;
 }
 
-/// Of the pieces that have the most about them, as many as keep it cheap.
-void find_clique(problem& asked) {
+/// Of the pieces that have the most about them, as many as keep it cheap, and no more once the time is over.
+void find_clique(problem& asked, std::chrono::nanoseconds time_limit) {
   constexpr std::size_t seeds_max = 64;
   std::vector<std::uint32_t> seeds(asked.pieces.size());
   std::iota(seeds.begin(), seeds.end(), 0U);
@@ -229,8 +229,10 @@ void find_clique(problem& asked) {
     return std::tuple{asked.pieces[b].load, a} < std::tuple{asked.pieces[a].load, b};
   });
   std::vector<std::uint32_t> common(asked.pieces.size(), 0);
-  for (std::size_t k = 0; k < std::min(seeds.size(), seeds_max); ++k)
+  for (std::size_t k = 0; k < std::min(seeds.size(), seeds_max); ++k) {
     asked.lower_bound = std::max(asked.lower_bound, clique_weight(asked, seeds[k], common));
+    if (problem::clock::now() - asked.begin >= time_limit) return;
+  }
 }
 
 /// The conflicts between pieces, each in both directions, ascending and once.
@@ -329,7 +331,7 @@ problem problem_of(std::span<plan_block const> blocks, std::span<conflict const>
   count_in_granules(asked);
   find_neighbors(asked, conflicts, blocks.size());
   describe_graph_pieces(asked);
-  find_clique(asked);
+  find_clique(asked, options.time_limit);
   raise_bound_to_fixed(asked);
   return asked;
 }

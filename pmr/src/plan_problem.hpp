@@ -2,6 +2,7 @@
 // What make_plan is asked, checked and put into the numbers that its stages work with.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,6 +34,9 @@ struct piece {
 };
 
 struct problem {
+  using clock = std::chrono::steady_clock;
+
+  clock::time_point begin = clock::now();  ///< when it was asked: the time limit is from then on
   std::size_t granule_bytes = 1;
   std::vector<piece> pieces;
   std::vector<std::size_t> block_of;  ///< the number of the block that a piece is

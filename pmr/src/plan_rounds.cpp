@@ -149,7 +149,7 @@ void climb_and_search(search_run& run, bool exact) {
   // The tries of the first round; each round doubles them.
   constexpr std::uint64_t nodes_least = 512;
   // Where the search is not to be exact, it is as far as a try goes.
-  constexpr std::uint64_t inexact_nodes_max = std::uint64_t{1} << 15U;
+  constexpr std::uint64_t inexact_nodes_max = std::uint64_t{1} << 14U;
   const std::vector<order> orders = orders_of(run.asked());
   hill_climb hill{run};
   std::optional<prober> search;
@@ -160,7 +160,7 @@ void climb_and_search(search_run& run, bool exact) {
     if (!hill.quick() && !searches) return;
     if (hill.quick()) {
       run.enter("climb");
-      hill.climb(orders, nodes * 2);
+      hill.climb(orders, nodes * 4);
     }
     if (searches && !run.over()) search->probe(nodes);
     nodes *= 2;

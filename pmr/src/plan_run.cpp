@@ -8,8 +8,10 @@
 namespace tidemark::detail::planning {
 namespace {
 
-// The clock is read after so many nodes: some tens of microseconds.
+// The clock is read after so many nodes, or so many steps: mostly some tens of microseconds. A node may take
+// as many steps as there are blocks, and some steps place none, so that to count nodes is not enough.
 constexpr std::uint64_t look_nodes = 256;
+constexpr std::uint64_t look_steps = 1U << 14U;
 constexpr std::chrono::milliseconds report_interval{5};
 
 }  // namespace
@@ -19,7 +21,11 @@ search_run::search_run(problem const& asked, plan_options const& options)
       options_{&options},
       proven_{asked.lower_bound},
       wanted_{std::max<granules>(asked.lower_bound, options.capacity / asked.granule_bytes)},
-      next_look_{look_nodes} {}
+      next_look_{look_nodes},
+      next_clock_{look_steps},
+      begin_{asked.begin},
+      reported_{begin_},
+      stage_begin_{begin_} {}
 
 void search_run::enter(char const* stage) {
   leave();
@@ -47,6 +53,7 @@ bool search_run::look() {
   if (limited_ && now - begin_ >= options_->time_limit) cut_ = true;
   if (options_->on_progress && now - reported_ >= report_interval) report();
   next_look_ = nodes_ + look_nodes;
+  next_clock_ = steps_ + look_steps;
   if (limited_) next_look_ = std::min(next_look_, std::max(options_->node_limit, nodes_ + 1));
   return !cut_;
 }

@@ -43,6 +43,13 @@ class search_run {
     if (nodes_ < next_look_) return true;
     return look();
   }
+  /// Counts steps of some nanoseconds that are no blocks placed, so that the clock is looked at in time.
+  /// @return as `count` does.
+  [[nodiscard]] bool spend(std::uint64_t steps) {
+    steps_ += steps;
+    if (steps_ < next_clock_) return true;
+    return look();
+  }
   /// Whether there is nothing left to search for, or the search was cut off.
   [[nodiscard]] bool over() const noexcept { return cut_ || best_.height <= wanted_; }
   /// Takes the layout if it is lower. @return whether it is.
@@ -55,7 +62,7 @@ class search_run {
   [[nodiscard]] plan finish(std::size_t block_n);
 
  private:
-  using clock = std::chrono::steady_clock;
+  using clock = problem::clock;
 
   bool look();
   void report();
@@ -70,12 +77,14 @@ class search_run {
   bool cut_ = false;
   std::uint64_t nodes_ = 0;
   std::uint64_t next_look_;  // at so many nodes
-  clock::time_point begin_ = clock::now();
-  clock::time_point reported_ = begin_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t next_clock_;  // at so many steps
+  clock::time_point begin_;
+  clock::time_point reported_;
   std::vector<plan_stage> stages_;
   std::size_t stage_ = 0;  // the one it is in
   std::uint64_t stage_begin_nodes_ = 0;
-  clock::time_point stage_begin_ = begin_;
+  clock::time_point stage_begin_;
 };
 
 }  // namespace tidemark::detail::planning

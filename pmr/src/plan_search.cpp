@@ -333,7 +333,8 @@ class height_search::state {
   /// Places one of a node, and then the others.
   outcome place(node_view const& node, open_piece next) {
     const std::size_t begin = open_.size();
-    if (!run_->count() || run_->nodes() > nodes_end_ || begin + (node.end - node.begin) > stack_max)
+    if (!run_->count() || !run_->spend(node.end - node.begin) || run_->nodes() > nodes_end_ ||
+        begin + (node.end - node.begin) > stack_max)
       return outcome::unknown;
     ranked const& shape = pieces_[next.rank];
     offsets_[shape.number] = next.offset;

@@ -159,6 +159,10 @@ class section_space {
     });
   }
 
+  [[nodiscard]] std::uint64_t raise_steps(std::uint32_t /*i*/) const {
+    return static_cast<std::uint64_t>(std::bit_width(leaf_n_)) * 4;
+  }
+
   /// The highest top that the floor below i was raised to.
   [[nodiscard]] granules floor(std::uint32_t i) {
     granules highest = 0;
@@ -230,6 +234,7 @@ class graph_space {
   void raise(std::uint32_t i, granules top) {
     for (std::uint32_t j : asked_->neighbors_of(i)) floors_[j] = std::max(floors_[j], top);
   }
+  [[nodiscard]] std::uint64_t raise_steps(std::uint32_t i) const { return asked_->neighbors_of(i).size(); }
   [[nodiscard]] granules floor(std::uint32_t i) const { return floors_[i]; }
 
  private:

@@ -121,10 +121,9 @@ step_plan step_record::plan_it(plan_options const& options, std::size_t slots_ma
   // above can be given back while they are in use.
   own_end = align_up(own_end, alignment_max);
   for (obstacle const& taken : obstacles) {
-    const std::size_t end = taken.offset + taken.bytes, begin = std::max(taken.offset, own_end);
-    if (end > begin)
-      lives.push_back(
-          {.lower = 0, .upper = made.requests + 1, .size = end - begin, .offset = begin - own_end});
+    const std::size_t above = std::max(taken.offset, own_end), end = taken.offset + taken.bytes;
+    if (end <= above) continue;
+    lives.push_back({.lower = 0, .upper = made.requests + 1, .size = end - above, .offset = above - own_end});
   }
   plan const placed = make_plan(lives, options);
   auto offset = placed.offsets.begin();

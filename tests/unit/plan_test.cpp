@@ -538,6 +538,19 @@ TEST(plan, of_20000_blocks_is_made_without_pairs_of_them) {
   EXPECT_LT(made.ratio(), 1.06);
 }
 
+TEST(plan, of_many_blocks_is_made_in_orders_first) {
+  blocks staircase;
+  for (std::size_t i = 0; i < 5000; ++i)
+    staircase.push_back({.lower = i, .upper = i + 501, .size = (i % 37 + 1) * 101});
+  const plan made = planned(staircase, up_to(11'000));
+  EXPECT_STREQ(made.stages.at(1).name, "orders");
+  EXPECT_LT(made.ratio(), 1.01);
+}
+
+TEST(plan, of_a_cut_rectangle_of_300_is_climbed) {
+  EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
+}
+
 TEST(plan, of_cut_rectangles_is_exact) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const plan made = planned(cut_rectangle(seed, 100, 1000), up_to(1'000'000));

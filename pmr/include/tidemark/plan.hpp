@@ -44,16 +44,20 @@ struct plan {
 /// The stages, each of which begins only while the plan can still become lower and no limit is reached:
 ///  - "size": blocks in falling size, each in the lowest gap. No plan is higher than this one;
 ///  - "lowest": next is the block that can lie lowest, with several choices among equals;
-///  - "orders": by area, size, life and birth, each block in the lowest or the smallest gap;
-///  - "climb": the order is changed at random at the blocks that hold up the top;
+///  - "orders": by birth, life, area and size, each block in the lowest or the smallest gap. Where there are
+///    more than 4,096 blocks, those with the lowest gap come before "lowest";
+///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
+///    what comes to a little more is gone on from too;
 ///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns
 ///    with the climb, each time for longer.
 ///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
 /// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 40
 /// MiB for the search. "size" and "orders" take O(log n) steps for each block and range that is read beside
-/// it, the climb O(n) and the search O(n) for each block that is placed; where more than some 2,000 blocks
-/// hang together the search gives up.
+/// it. "lowest" takes O(log n) steps for each time that a block is found to lie higher than when it was last
+/// looked at: mostly a few times, at worst as often as there are blocks in conflict with it. The climb takes
+/// O(n) and the search O(n) for each block that is placed; where more than some 2,000 blocks hang together
+/// the search gives up.
 ///
 /// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power of
 /// two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed blocks
@@ -65,8 +69,8 @@ struct plan {
 /// partial. Pairs may be named more than once; a block is in no conflict with itself.
 ///
 /// There is no search: a plan is known to be `optimal` only where it is at the `lower_bound`. That is the
-/// weight of a clique that was found, and so may be below the largest there is. Memory is linear in blocks
-/// and conflicts.
+/// weight of a clique that was found, and so may be below the largest there is, the more so where
+/// the time is over before it is found. Memory is linear in blocks and conflicts.
 /// @throws as above, and std::invalid_argument if a conflict names a block that is not there.
 [[nodiscard]] plan make_plan(std::span<plan_block const> blocks, std::span<conflict const> conflicts,
                              plan_options const& options = {});

@@ -29,7 +29,8 @@ struct plan_options {
   /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
   /// multiple of it.
   std::size_t alignment = 256;
-  /// The search ends after that time, or somewhat later: the first order of the portfolio is always finished.
+  /// The search ends after that time, or some milliseconds later: only the first order is always finished,
+  /// however long it takes.
   std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
   /// The search ends when so many blocks were placed, tries that came to nothing included; the first order is
   /// always finished.
