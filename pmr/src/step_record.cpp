@@ -14,10 +14,10 @@ namespace tidemark::detail {
 namespace {
 
 // More than any plan may have, and far from where sums wrap.
-constexpr std::size_t bytes_max = std::size_t{1} << 62;
+constexpr std::size_t plan_bytes_max = std::size_t{1} << 62;
 
 std::size_t own_bytes(std::size_t size, std::size_t alignment) noexcept {
-  return size > bytes_max ? bytes_max : align_up(std::max<std::size_t>(size, 1), alignment);
+  return size > plan_bytes_max ? plan_bytes_max : align_up(std::max<std::size_t>(size, 1), alignment);
 }
 
 std::size_t end_of_block(planned_block const& block, std::size_t alignment) noexcept {
@@ -81,7 +81,7 @@ bool step_record::overlaps_carried(std::size_t bytes, request_time born) noexcep
                                   std::min(first->heirs, static_cast<std::size_t>(carried_.end() - first)));
   if (oldest == carried_.end() || size_of(*oldest) != bytes) return false;
   ++first->heirs;
-  return oldest->what.died > born;
+  return oldest->what.died == 0 || oldest->what.died > born;
 }
 
 step_plan step_record::plan_it(plan_options const& options, std::size_t slots_max,
@@ -111,7 +111,7 @@ step_plan step_record::plan_it(plan_options const& options, std::size_t slots_ma
     for (int n = slots_max > 1 && overlaps_carried(e.bytes, e.born) ? 2 : 1; n > 0; --n) {
       own_end =
           lowest_beside(obstacles, align_up(own_end, align), own_bytes(e.bytes, options.alignment), align);
-      if (own_end > bytes_max) throw std::bad_alloc{};
+      if (own_end > plan_bytes_max) throw std::bad_alloc{};
       life.offset = own_end;
       made.blocks.push_back({.request = i, .life = life});
       own_end = end_of_block(made.blocks.back(), options.alignment);

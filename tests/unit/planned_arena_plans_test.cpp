@@ -311,7 +311,10 @@ TEST_F(planned_arena_plans, that_are_not_valid_are_refused_with_nothing_changed)
   };
   EXPECT_EQ(refusal([](step_plan& plan) { plan.blocks[1].life.offset = plan.blocks[0].life.offset; }),
             "step_plan: request 1: not apart from each block that is live with it");
-  EXPECT_EQ(refusal([](step_plan& plan) { plan.height = 0; }), "step_plan: not lower_bound <= height");
+  EXPECT_EQ(refusal([](step_plan& plan) { plan.height = 0; }),
+            "step_plan: request 0: not offset + size <= height");
+  EXPECT_EQ(refusal([](step_plan& plan) { plan.lower_bound = plan.height + 1; }),
+            "step_plan: not lower_bound <= height");
   EXPECT_EQ(refusal([](step_plan& plan) { plan.alignment = 8; }),
             "planned_arena 'planned_arena': a plan whose blocks are aligned to less than 16 bytes");
   EXPECT_EQ(step("a=1000 b=300 -a -b"), 0u);
@@ -353,7 +356,7 @@ TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_e
   for (void* const block : blocks) memory.deallocate(block, 512);
 }
 
-TEST(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
+TEST_F(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
   planned_arena memory;
   void* kept = nullptr;
   const auto run = [&](bool keeps) {
@@ -383,7 +386,7 @@ TEST(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
   EXPECT_EQ(memory.stats().planned_steps, planned_before + 101);
 }
 
-TEST(planned_arena_plans, forgive_a_miss_for_each_step_that_has_none) {
+TEST_F(planned_arena_plans, forgive_a_miss_for_each_step_that_has_none) {
   planned_arena memory;
   const auto run = [&](std::size_t bytes) {
     const planned_arena::step step{memory};
