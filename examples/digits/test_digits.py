@@ -162,7 +162,7 @@ def bad_option_is_one_sentence():
         expect_refusal(("--epochs", text), f"--epochs needs a whole number from 1 to 1000, not '{text}'.")
     expect_refusal(("--batch=0",), "--batch needs a whole number from 1 to 10000, not '0'.")
     expect_refusal(("--seed", "1.5"), f"--seed needs a whole number from 0 to {2**64 - 1}, not '1.5'.")
-    expect_refusal(("--allocator", "pool"), "--allocator needs arena, malloc, monotonic or epoch_resource, not 'pool'.")
+    expect_refusal(("--allocator", "pool"), "--allocator needs arena, malloc, monotonic, epoch_resource or planned, not 'pool'.")
     expect_refusal(("--optimizer", "SGD"), "--optimizer needs sgd or adam, not 'SGD'.")
 
 

@@ -129,18 +129,22 @@ void graph_arena::begin_planned() noexcept {
 
 // A capture may ask for more, less or other than rehearsed: what fits at its turn, and where nothing lives,
 // is as planned. The others do not take the turn of those that come later.
-void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
+void* graph_arena::allocate_by_plan(std::size_t bytes, std::size_t align) {
   if (check_level >= 2) detail::require_power_of_two("graph_arena", name(), align);
   detail::step_run& run = planned_->run;
   const std::size_t turn = run.cursor();
-  if (!run.fits(turn, bytes, align)) return nullptr;
+  if (!run.fits(turn, bytes, align)) return allocate_next(bytes, align);
   run.go_on_at(turn + 1);
   detail::step_run::slot* const slot = run.clear_slot(turn);
-  if (slot == nullptr) return nullptr;
+  if (slot == nullptr) return allocate_next(bytes, align);
   const std::size_t size = monotone_layout::block_bytes(bytes);
   layout_.note(slot->address, size);
   (void)run.hand_over(*slot, bytes, planned_->now);
   return note_use(slot->address, size);
+}
+
+void graph_arena::give_by_plan(std::uintptr_t address) noexcept {
+  (void)planned_->run.give(address, planned_->now);  // false of one in the tail
 }
 
 void graph_arena::make_room(std::size_t bytes, std::size_t align) {
