@@ -124,19 +124,30 @@ graph_arena::~graph_arena() {
 
 void graph_arena::begin_planned() noexcept {
   layout_.leave(planned_->run.plan().height, planned_->run.alignment());
+  layout_.close();
   planned_->run.begin(++planned_->now);
+}
+
+void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
+  detail::require_power_of_two("graph_arena", name(), align);
+  if (planned_ != nullptr) {
+    if (void* const block = take_planned(bytes, align)) return block;
+  }
+  make_room(bytes, align);
+  void* const block = place_next(bytes);
+  if (planned_ != nullptr) layout_.close();
+  return block;
 }
 
 // A capture may ask for more, less or other than rehearsed: what fits at its turn, and where nothing lives,
 // is as planned. The others do not take the turn of those that come later.
-void* graph_arena::allocate_by_plan(std::size_t bytes, std::size_t align) {
-  if (check_level >= 2) detail::require_power_of_two("graph_arena", name(), align);
+void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
   detail::step_run& run = planned_->run;
   const std::size_t turn = run.cursor();
-  if (!run.fits(turn, bytes, align)) return allocate_next(bytes, align);
+  if (!run.fits(turn, bytes, align)) return nullptr;
   run.go_on_at(turn + 1);
   detail::step_run::slot* const slot = run.clear_slot(turn);
-  if (slot == nullptr) return allocate_next(bytes, align);
+  if (slot == nullptr) return nullptr;
   const std::size_t size = monotone_layout::block_bytes(bytes);
   layout_.note(slot->address, size);
   (void)run.hand_over(*slot, bytes, planned_->now);
@@ -148,7 +159,6 @@ void graph_arena::give_by_plan(std::uintptr_t address) noexcept {
 }
 
 void graph_arena::make_room(std::size_t bytes, std::size_t align) {
-  detail::require_power_of_two("graph_arena", name(), align);
   const std::size_t block_align = monotone_layout::block_alignment(align);
   if (layout_.align_next(bytes, block_align)) return;
   throw out_of_memory{{.resource = name(),

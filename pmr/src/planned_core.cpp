@@ -392,8 +392,8 @@ bool planned_core::plan_step() {
   return true;
 }
 
-// Blocks that have outlived a whole step and are no plan's business: they may live for long, and what is planned
-// now lies beside them.
+// Blocks that have outlived a whole step and are no plan's business: they may live for long, and what is
+// planned now lies beside them.
 std::vector<step_record::obstacle> planned_core::obstacles() const {
   const std::size_t align = options_.planning.alignment;
   std::vector<step_record::obstacle> found;

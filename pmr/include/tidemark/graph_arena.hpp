@@ -103,9 +103,9 @@ class graph_arena final : public std::pmr::memory_resource {
   /// level 2 looks at where it is below 256. Nothing has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
-    if (planned_ != nullptr) [[unlikely]]
-      return allocate_by_plan(bytes, align);
-    return allocate_next(bytes, align);
+    if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]]
+      return allocate_slow(bytes, align);
+    return place_next(bytes);
   }
 
   /// Notes that a block is not in use any more. Its address is not given out again. What the arena does not
@@ -194,16 +194,15 @@ class graph_arena final : public std::pmr::memory_resource {
     if (++used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
     return reinterpret_cast<void*>(block);
   }
-  // A block behind all others.
-  [[nodiscard]] void* allocate_next(std::size_t bytes, std::size_t align) {
-    if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]] {
-      make_room(bytes, align);
-    }
+  // A block behind all others. @pre it fits there
+  void* place_next(std::size_t bytes) noexcept {
     const std::uintptr_t block = layout_.place(bytes);
     return note_use(block, layout_.high_water_bytes() - (block - layout_.begin()));
   }
-  // A block by the plan, or behind all others if that has none for this request.
-  [[nodiscard]] void* allocate_by_plan(std::size_t bytes, std::size_t align);
+  // Where the layout is closed, too: by a plan, that nothing is placed without a look at it.
+  [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  // A block by the plan; null if that has none for this request.
+  [[nodiscard]] void* take_planned(std::size_t bytes, std::size_t align);
   void give_by_plan(std::uintptr_t address) noexcept;
   void begin_planned() noexcept;
   // So that the next block fits at the alignment that was asked for; or throws.

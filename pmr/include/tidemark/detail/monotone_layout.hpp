@@ -15,7 +15,8 @@ namespace tidemark::detail {
 /// Places one block behind the other, and never two at one place. The rule that `graph_arena` and `rehearse`
 /// share, so that what was rehearsed fits.
 ///
-/// Invariants: `begin <= cursor <= end`; all three are multiples of `granule_bytes`.
+/// Invariants: `begin <= cursor <= open end <= end`; all four are multiples of `granule_bytes`. Between
+/// `align_next` or `leave` and what follows them the open end may lie lower.
 class monotone_layout {
  public:
   /// Blocks begin at multiples of this: what CUDA's own allocators give, and its widest loads and its copies
@@ -26,7 +27,7 @@ class monotone_layout {
 
   /// Blocks will lie in [begin, end). @pre both are multiples of the granule, and begin <= end.
   constexpr monotone_layout(std::uintptr_t begin, std::uintptr_t end) noexcept
-      : begin_{begin}, cursor_{begin}, end_{end} {}
+      : begin_{begin}, cursor_{begin}, end_{end}, open_end_{end} {}
 
   /// What a block of so many bytes takes. @pre bytes <= SIZE_MAX - granule_bytes
   [[nodiscard]] static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
@@ -41,7 +42,7 @@ class monotone_layout {
   /// Whether a block of no more than the granule's alignment fits. No sum wraps, whatever `bytes` is: the
   /// room is a multiple of the granule, so that what is not larger is not larger rounded up either.
   [[nodiscard]] constexpr bool fits(std::size_t bytes) const noexcept {
-    return bytes <= end_ - cursor_ && cursor_ != end_;
+    return bytes <= open_end_ - cursor_ && cursor_ != open_end_;
   }
   /// Places it. @pre `fits(bytes)`
   constexpr std::uintptr_t place(std::size_t bytes) noexcept {
@@ -63,6 +64,8 @@ class monotone_layout {
     cursor_ = begin_ + bytes;
     align_ = block_alignment(align);
   }
+  /// From now on nothing `fits`: each block goes by way of `align_next`, and this is said again behind it.
+  constexpr void close() noexcept { open_end_ = cursor_; }
   /// Bytes of the largest block that fits at a multiple of `align`; 0: none does. @pre align is a power of
   /// two.
   [[nodiscard]] constexpr std::size_t largest_bytes(std::size_t align) const noexcept {
@@ -94,6 +97,7 @@ class monotone_layout {
 
  private:
   std::uintptr_t begin_, cursor_, end_;
+  std::uintptr_t open_end_;  // as far as `fits` looks
   std::uint64_t allocations_ = 0;
   std::uint64_t hash_ = graph_layout{}.hash;
   std::size_t align_ = granule_bytes;  // the largest that was asked for

@@ -66,8 +66,7 @@ class step_record {
  private:
   struct carried_block {
     entry what;
-    std::size_t heirs =
-        0;  // of the first of a size: how many of that size were asked for by `overlaps_carried`
+    std::size_t heirs = 0;  // of the first of a size: how many of it `overlaps_carried` was asked for
   };
   struct place {
     std::size_t index;  // in `entries_`, or in `carried_`

@@ -255,8 +255,7 @@ class step_run {
   // Slots in the order in which the plan has them given back, and the last one of all. Within one time, in
   // that of the last run that differed.
   std::vector<slot*> returns_;
-  std::vector<slot*>
-      homes_;  // by hash of the address: one that lies there, the newest when it was looked for last
+  std::vector<slot*> homes_;  // by hash of the address: the newest there, when it was looked for last
   std::size_t mask_ = 0;
   bool host_accessible_ = true;
 
