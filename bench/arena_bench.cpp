@@ -15,23 +15,24 @@
 #if defined(TIDEMARK_PEER_LLVM)
 #include <llvm/Support/Allocator.h>
 #endif
+#if defined(TIDEMARK_PEER_PROTOBUF)
+#include <google/protobuf/arena.h>
+#endif
+#if defined(TIDEMARK_PEER_FOONATHAN)
+#include <foonathan/memory/memory_stack.hpp>
+#endif
+
+#include "loop.hpp"
+#include "peers.hpp"
 
 namespace {
 
 using namespace tidemark;
+using bench::hidden;
+using bench::use;
 
 constexpr std::size_t batch = 1024;
 constexpr std::size_t room = 4 * MiB;
-
-/// Writes the first byte, and keeps the compiler from seeing through the allocation.
-void use(void* block) {
-  *static_cast<char volatile*>(block) = 1;
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
-}
-
-void count_items(benchmark::State& state) {
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * static_cast<std::int64_t>(batch));
-}
 
 // ---- the concrete type, size known when compiling ----
 
@@ -42,7 +43,7 @@ void arena_inline(benchmark::State& state) {
     for (std::size_t i = 0; i < batch; ++i) use(step.allocate(Bytes));
     step.reset();
   }
-  count_items(state);
+  bench::count_items(state, batch);
 }
 
 #if defined(TIDEMARK_PEER_LLVM)
@@ -54,7 +55,33 @@ void llvm_bump(benchmark::State& state) {
     for (std::size_t i = 0; i < batch; ++i) use(step.Allocate(Bytes, llvm::Align(16)));
     step.Reset();
   }
-  count_items(state);
+  bench::count_items(state, batch);
+}
+#endif
+
+#if defined(TIDEMARK_PEER_PROTOBUF)
+template <std::size_t Bytes>
+void protobuf_arena(benchmark::State& state) {
+  const auto buffer = std::make_unique<char[]>(room);
+  google::protobuf::Arena step{buffer.get(), room};
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) use(google::protobuf::Arena::CreateArray<char>(&step, Bytes));
+    step.Reset();
+  }
+  bench::count_items(state, batch);
+}
+#endif
+
+#if defined(TIDEMARK_PEER_FOONATHAN)
+template <std::size_t Bytes>
+void foonathan_stack(benchmark::State& state) {
+  foonathan::memory::memory_stack<> step{room};
+  for (auto _ : state) {
+    const auto begin = step.top();
+    for (std::size_t i = 0; i < batch; ++i) use(step.allocate(Bytes, 16));
+    step.unwind(begin);
+  }
+  bench::count_items(state, batch);
 }
 #endif
 
@@ -65,16 +92,10 @@ void malloc_and_free(benchmark::State& state) {
     for (void*& block : blocks) use(block = std::malloc(Bytes));
     for (void* block : blocks) std::free(block);
   }
-  count_items(state);
+  bench::count_items(state, batch);
 }
 
 // ---- through std::pmr::memory_resource*, as containers do ----
-
-/// The compiler must not know what the pointer points to, as it would not in a container elsewhere.
-std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
-  benchmark::DoNotOptimize(resource);
-  return resource;
-}
 
 template <std::size_t Bytes>
 void arena_virtual(benchmark::State& state) {
@@ -84,7 +105,7 @@ void arena_virtual(benchmark::State& state) {
     for (std::size_t i = 0; i < batch; ++i) use(resource->allocate(Bytes));
     step.reset();
   }
-  count_items(state);
+  bench::count_items(state, batch);
 }
 
 template <std::size_t Bytes>
@@ -96,7 +117,7 @@ void monotonic_virtual(benchmark::State& state) {
     for (std::size_t i = 0; i < batch; ++i) use(resource->allocate(Bytes));
     step.release();
   }
-  count_items(state);
+  bench::count_items(state, batch);
 }
 
 // ---- a batch that crosses chunks: 24 blocks of 256 KiB in chunks of 1 MiB, or within one ----
@@ -142,8 +163,16 @@ BENCHMARK(llvm_bump<16>)->Name("llvm_bump/inline/16");
 BENCHMARK(llvm_bump<32>)->Name("llvm_bump/inline/32");
 BENCHMARK(llvm_bump<64>)->Name("llvm_bump/inline/64");
 #endif
-BENCHMARK(malloc_and_free<8>)->Name("malloc/pair/8");
-BENCHMARK(malloc_and_free<64>)->Name("malloc/pair/64");
+#if defined(TIDEMARK_PEER_PROTOBUF)
+BENCHMARK(protobuf_arena<8>)->Name("protobuf_arena/inline/8");
+BENCHMARK(protobuf_arena<64>)->Name("protobuf_arena/inline/64");
+#endif
+#if defined(TIDEMARK_PEER_FOONATHAN)
+BENCHMARK(foonathan_stack<8>)->Name("foonathan_stack/inline/8");
+BENCHMARK(foonathan_stack<64>)->Name("foonathan_stack/inline/64");
+#endif
+BENCHMARK(malloc_and_free<8>)->Name("malloc_and_free/8");
+BENCHMARK(malloc_and_free<64>)->Name("malloc_and_free/64");
 BENCHMARK(arena_virtual<8>)->Name("arena/virtual/8");
 BENCHMARK(arena_virtual<64>)->Name("arena/virtual/64");
 BENCHMARK(monotonic_virtual<8>)->Name("monotonic/virtual/8");

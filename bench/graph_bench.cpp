@@ -18,16 +18,15 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "loop.hpp"
+
 namespace {
 
 using namespace tidemark;
+using bench::keep;
 
 constexpr std::size_t items = 8192;
 constexpr std::size_t block_bytes = 256;
-
-void use(void* block) {
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
-}
 
 enum class order { first_in_first_out, last_in_first_out, any };
 
@@ -119,7 +118,7 @@ class many {
   void allocate_all() {
     void** next = blocks_.data();
     for (Arena& arena : arenas_) {
-      for (std::size_t i = 0; i < live_; ++i) use(*next++ = arena.allocate());
+      for (std::size_t i = 0; i < live_; ++i) keep(*next++ = arena.allocate());
     }
   }
   void deallocate_all() {
@@ -127,7 +126,7 @@ class many {
     for (Arena& arena : arenas_) {
       for (const std::size_t i : order_) {
         arena.deallocate(first[i]);
-        use(nullptr);
+        keep(nullptr);
       }
       first += live_;
     }

@@ -19,18 +19,15 @@
 
 #include <tidemark/tidemark.hpp>
 
-#include "mimalloc_peer.hpp"
+#include "loop.hpp"
+#include "peers.hpp"
 
 namespace {
 
 using namespace tidemark;
-using tidemark::bench::mimalloc_resource;
+using bench::keep;
 
 constexpr std::size_t step_blocks = 64;
-
-void use(void* block) {
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
-}
 
 // ---- who serves a step ------------------------------------------------------------------------------------
 
@@ -58,6 +55,16 @@ struct by_pmr {
 
   Resource resource{};
   std::pmr::memory_resource* through_vtable = &resource;
+};
+
+struct mimalloc_by_pmr {
+  struct step {
+    explicit step(mimalloc_by_pmr&) {}
+  };
+  void* allocate(std::size_t bytes) { return through_vtable->allocate(bytes); }
+  void deallocate(void* block, std::size_t bytes) { through_vtable->deallocate(block, bytes); }
+
+  std::pmr::memory_resource* through_vtable = bench::hidden(bench::find_peer("mimalloc")->make().get());
 };
 
 struct by_malloc {
@@ -109,7 +116,7 @@ void pairs(benchmark::State& state) {
     const typename Subject::step step{subject};
     for (const std::size_t bytes : sizes) {
       void* const block = subject.allocate(bytes);
-      use(block);
+      keep(block);
       subject.deallocate(block, bytes);
     }
   }
@@ -127,7 +134,7 @@ void all_then_freed(benchmark::State& state, std::span<order const> orders) {
   std::size_t turn = 0;
   for (auto _ : state) {
     const typename Subject::step step{subject};
-    for (std::size_t i = 0; i < step_blocks; ++i) use(blocks[i] = subject.allocate(sizes[i]));
+    for (std::size_t i = 0; i < step_blocks; ++i) keep(blocks[i] = subject.allocate(sizes[i]));
     for (const std::size_t i : orders[turn]) subject.deallocate(blocks[i], sizes[i]);
     turn = turn + 1 < orders.size() ? turn + 1 : 0;
   }
@@ -170,11 +177,11 @@ void outliving(benchmark::State& state) {
   const auto one_step = [&](bool is_first) {
     const typename Subject::step step{subject};
     for (std::size_t i = 0; i < n_outliving; ++i) {
-      use(blocks[i] = subject.allocate(sizes[i]));
+      keep(blocks[i] = subject.allocate(sizes[i]));
       if (!is_first) subject.deallocate(of_last_step[i], sizes[i]);
       of_last_step[i] = blocks[i];
     }
-    for (std::size_t i = n_outliving; i < n; ++i) use(blocks[i] = subject.allocate(sizes[i]));
+    for (std::size_t i = n_outliving; i < n; ++i) keep(blocks[i] = subject.allocate(sizes[i]));
     for (std::size_t i = n; i-- > n_outliving;) subject.deallocate(blocks[i], sizes[i]);
   };
   one_step(true);
@@ -203,7 +210,7 @@ const bool registered = [] {
   register_steps<by_pmr<pool>>("pool_by_pmr");
   register_steps<by_pmr<std::pmr::unsynchronized_pool_resource>>("std_pool");
   register_steps<by_malloc>("malloc");
-  if (mimalloc_resource::is_there()) register_steps<by_pmr<mimalloc_resource>>("mimalloc");
+  if (bench::find_peer("mimalloc") != nullptr) register_steps<mimalloc_by_pmr>("mimalloc");
   register_orders<rewound_arena>("arena");
   return true;
 }();

@@ -10,16 +10,14 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "loop.hpp"
+
 namespace {
 
 using namespace tidemark;
+using bench::use;
 
 constexpr std::array<std::size_t, 4> sizes{24, 64, 200, 512};
-
-void use(void* block) {
-  *static_cast<char volatile*>(block) = 1;
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
-}
 
 void arena_scope_of_four(benchmark::State& state) {
   arena step;

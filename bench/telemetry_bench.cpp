@@ -10,9 +10,12 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "loop.hpp"
+
 namespace {
 
 using namespace tidemark;
+using bench::keep;
 
 constexpr std::size_t batch = 100;
 constexpr std::size_t block_bytes = 64;
@@ -36,15 +39,11 @@ class batch_resource final : public std::pmr::memory_resource {
   std::size_t live_ = 0;
 };
 
-void use(void* block) {
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
-}
-
 void allocate_batches(benchmark::State& state, std::pmr::memory_resource* resource) {
   benchmark::DoNotOptimize(resource);  // or the compiler would know the class and call it directly
   std::array<void*, batch> blocks;
   for (auto _ : state) {
-    for (void*& block : blocks) use(block = resource->allocate(block_bytes));
+    for (void*& block : blocks) keep(block = resource->allocate(block_bytes));
     for (void* block : blocks) resource->deallocate(block, block_bytes);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));

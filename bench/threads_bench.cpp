@@ -7,18 +7,20 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <memory_resource>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <tidemark/tidemark.hpp>
 
-#include "mimalloc_peer.hpp"
+#include "loop.hpp"
+#include "peers.hpp"
 
 namespace {
 
 using namespace tidemark;
-using tidemark::bench::mimalloc_resource;
 
 constexpr std::size_t batch = 1000;
 
@@ -107,8 +109,11 @@ const bool registered = [] {
   static std::pmr::synchronized_pool_resource standard;
   add("synchronized_pool", &ours);
   add("std_synchronized_pool", &standard);
-  add("malloc", std::pmr::new_delete_resource());
-  if (mimalloc_resource::is_there()) add("mimalloc", &mimalloc_resource::instance());
+  for (bench::peer const& peer : bench::peers()) {
+    if (!peer.shared) continue;
+    static std::vector<std::shared_ptr<std::pmr::memory_resource>> kept;
+    add(peer.name.c_str(), kept.emplace_back(peer.make()).get());
+  }
   return true;
 }();
 
