@@ -342,7 +342,9 @@ class basic_arena final : public std::pmr::memory_resource {
     return detail::multiply_saturating(n, sizeof(T));
   }
   std::uintptr_t aligned_cursor(std::size_t align) const noexcept {
-    return align <= default_alignment ? cursor_ : detail::align_up(cursor_, align);
+    if (align > default_alignment) [[unlikely]]
+      return detail::align_up(cursor_, align);
+    return cursor_;
   }
   bool is_newest(void const* block, std::size_t bytes) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
