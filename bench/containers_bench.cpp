@@ -186,35 +186,53 @@ std::int64_t rounds_for(demand const& round) {
 
 // ---- rounds ----
 
+/// What is built. Never inlined, so that all resources are asked by the same code.
+template <class Container>
+class work {
+ public:
+  explicit work(std::size_t elements) : elements_{elements} {}
+
+  [[gnu::noinline]] void build_and_destroy(std::pmr::memory_resource* resource) {
+    Container container{resource};
+    fill(container, elements_, from_);
+    bench::keep(&container);
+  }
+  [[gnu::noinline]] void build(std::pmr::memory_resource* resource) {
+    auto* const container =
+        new (resource->allocate(sizeof(Container), alignof(Container))) Container{resource};
+    fill(*container, elements_, from_);
+    bench::keep(container);
+  }
+
+ private:
+  std::size_t elements_;
+  values<typename Container::value_type> from_;
+};
+
 /// One round before, so that memory is warm; then those that are measured.
 template <class Container>
 void measure(benchmark::State& state, std::size_t elements, auto round) {
-  values<typename Container::value_type> from;
-  const auto filled = [&](Container& container) {
-    fill(container, elements, from);
-    bench::keep(&container);
-  };
-  round(filled);
-  for (auto _ : state) round(filled);
+  work<Container> container{elements};
+  round(container);
+  for (auto _ : state) round(container);
   bench::count_items(state, elements);
 }
 
 template <class Container>
 void on_arena(benchmark::State& state, std::size_t elements) {
   arena step;
-  measure<Container>(state, elements, [&](auto filled) {
+  measure<Container>(state, elements, [&](auto& container) {
     const arena_scope scope{step};
-    Container container{hidden(&step)};
-    filled(container);
+    container.build_and_destroy(hidden(&step));
   });
 }
 
 template <class Container>
 void on_arena_winked_out(benchmark::State& state, std::size_t elements) {
   arena step;
-  measure<Container>(state, elements, [&](auto filled) {
+  measure<Container>(state, elements, [&](auto& container) {
     const arena_scope scope{step};
-    filled(*step.push<Container>(hidden(&step)));
+    container.build(hidden(&step));
   });
 }
 
@@ -228,11 +246,8 @@ template <class Container>
 void on_monotonic(benchmark::State& state, std::size_t elements) {
   std::pmr::monotonic_buffer_resource step{monotonic_buffer(), monotonic_bytes,
                                            std::pmr::null_memory_resource()};
-  measure<Container>(state, elements, [&](auto filled) {
-    {
-      Container container{hidden(&step)};
-      filled(container);
-    }
+  measure<Container>(state, elements, [&](auto& container) {
+    container.build_and_destroy(hidden(&step));
     step.release();
   });
 }
@@ -241,19 +256,16 @@ template <class Container>
 void on_monotonic_winked_out(benchmark::State& state, std::size_t elements) {
   std::pmr::monotonic_buffer_resource step{monotonic_buffer(), monotonic_bytes,
                                            std::pmr::null_memory_resource()};
-  measure<Container>(state, elements, [&](auto filled) {
-    std::pmr::memory_resource* const resource = hidden(&step);
-    filled(*new (resource->allocate(sizeof(Container), alignof(Container))) Container{resource});
+  measure<Container>(state, elements, [&](auto& container) {
+    container.build(hidden(&step));
     step.release();
   });
 }
 
 template <class Container>
 void on(benchmark::State& state, std::size_t elements, std::pmr::memory_resource& resource) {
-  measure<Container>(state, elements, [&](auto filled) {
-    Container container{hidden(&resource)};
-    filled(container);
-  });
+  measure<Container>(state, elements,
+                     [&](auto& container) { container.build_and_destroy(hidden(&resource)); });
 }
 
 template <class Container>
