@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic containers: the twelve data structures of N4468 (Lakos and others: On Quantifying Allocation Strategies):
-// a vector or an unordered_set of ints, of strings, or of vectors or sets of these, built and dropped in each round.
-// An item is an element of the outermost container.
+// Topic containers: the twelve data structures of N4468 (Lakos and others: On Quantifying Allocation
+// Strategies): a vector or an unordered_set of ints, of strings, or of vectors or sets of these, built and
+// dropped in each round. An item is an element of the outermost container.
 //
-// As in the study, the outermost container is told its size beforehand, strings are random texts of 33 to 1000
-// characters, inner containers have 128 elements and are copies of one, and a set of containers knows its elements
-// by their addresses, so that allocation is measured and not the hashing of contents.
+// As in the study, the outermost container is told its size beforehand, strings are random texts of 33 to
+// 1000 characters, inner containers have 128 elements and are copies of one, and a set of containers knows
+// its elements by their addresses, so that allocation is measured and not the hashing of contents.
 //
 // In the names: `arena` runs all destructors, then a scope rewinds the arena; `arena_winked_out` makes the
-// container in the arena and rewinds over it: no destructor runs. The same of `std_monotonic`, which is on one
-// buffer that all its rounds share and never asks its upstream. `pool` and `std_pool` have their default options;
-// `pool_keeping_all` keeps free blocks without limit, as std's pool does. All live across rounds, and run one
-// before they are measured.
+// container in the arena and rewinds over it: no destructor runs. The same of `std_monotonic`, which is on
+// one buffer that all its rounds share and never asks its upstream. `pool` and `std_pool` have their
+// default options; `pool_keeping_all` keeps free blocks without limit, as std's pool does. All live across
+// rounds, and run one before they are measured.
 //
-// A size whose round asks for more than 128 MiB is left out, because it takes long and tells nothing new: there
-// are containers of containers of strings up to 2^10, and of sets of ints up to 2^14; all others up to 2^16.
+// A size whose round asks for more than 128 MiB is left out, because it takes long and tells nothing new:
+// there are containers of containers of strings up to 2^10, and of sets of ints up to 2^14; all others up
+// to 2^16.
 //
-// The number of rounds is fixed, about 4 ms of them or one round, because the topic has as many benchmarks as all
-// others together: this way they take no longer.
+// The number of rounds is fixed, about 4 ms of them or one round, because the topic has as many benchmarks
+// as all others together: this way they take no longer.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic locality: a system of many parts, each with a list of ints, as in the study of containers_bench.cpp. The
-// first number in a name is how many nodes all lists have together; it stays the same. The second is how many each
-// list has. The lists are filled one after the other; then elements migrate, as many as there are: from the front
-// of a list drawn at random to the back of each list in turn. Measured is then to walk over all lists, one after
-// the other, and to add one to each element. An item is a node visited.
+// Topic locality: a system of many parts, each with a list of ints, as in the study of
+// containers_bench.cpp. The first number in a name is how many nodes all lists have together; it stays the
+// same. The second is how many each list has. The lists are filled one after the other; then elements
+// migrate, as many as there are: from the front of a list drawn at random to the back of each list in turn.
+// Measured is then to walk over all lists, one after the other, and to add one to each element. An item is
+// a node visited.
 //
-// `malloc`, its peers and `pool` serve all lists together, and migration scatters a list's nodes over all the
-// memory. `pool_each`, `arena_each`, `upstream_arena_each`, `std_pool_each` and `std_monotonic_each` are a resource
-// for each list, with which its nodes stay together. Ours for nodes of 24 bytes has one class, of 32 bytes. Arenas
-// and monotonic resources have room for all that will be asked of them: twice what lives, as they take nothing back.
+// `malloc`, its peers and `pool` serve all lists together, and migration scatters a list's nodes over all
+// the memory. `pool_each`, `arena_each`, `upstream_arena_each`, `std_pool_each` and `std_monotonic_each`
+// are a resource for each list, with which its nodes stay together. Ours for nodes of 24 bytes has one
+// class, of 32 bytes. Arenas and monotonic resources have room for all that will be asked of them: twice
+// what lives, as they take nothing back.
 //
-// 8192 nodes fit into a level 2 cache of 512 KiB; 2097152, the study's number, take at least 48 MiB. There, of the
-// shared resources only malloc and mimalloc are measured: it takes them seconds to build, and nodes that are
-// scattered are as slow whoever serves them. Nor are there lists of 16: 131072 pools would take 1 GiB for themselves.
+// 8192 nodes fit into a level 2 cache of 512 KiB; 2097152, the study's number, take at least 48 MiB. There,
+// of the shared resources only malloc and mimalloc are measured: it takes them seconds to build, and nodes
+// that are scattered are as slow whoever serves them. Nor are there lists of 16: 131072 pools would take 1
+// GiB for themselves.
 #include <benchmark/benchmark.h>
 
 #include <array>
