@@ -1,13 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks, ours and the peers' interleaved in one process, and prints each ratio beside its target.
+"""Runs the benchmarks, ours and the peers' interleaved in one process a topic, and prints each beside its target.
 
-A ratio is the peer's time over ours, of medians: above 1, ours is faster. Times depend on the machine and its load,
-ratios hardly. Where ours wraps the peer, the target is what it may add; a few have a time of their own as well. Below
-them are figures of ours alone: times of a second and what else a benchmark counts.
+A ratio is the peer's value over ours, of medians: above 1, ours is better. Times depend on the machine and its load,
+ratios hardly. bench/targets.json has the rows: what of ours, beside which peer, in which metric, and what is wanted:
+a ratio, at most so much, or at most so many nanoseconds more than the peer. Writes results.json into the build folder.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
@@ -15,145 +16,206 @@ import re
 import subprocess
 import sys
 
+import document
+import footprint
+
 here = pathlib.Path(__file__).parent
-parser = argparse.ArgumentParser(prog="./run bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-parser.add_argument("program", help=argparse.SUPPRESS)
-parser.add_argument("--filter", default="", help="only targets whose name matches this regular expression")
-parser.add_argument("--repetitions", type=int, default=9, help="runs of each benchmark (default 9)")
-parser.add_argument("--seconds", type=float, default=0.2, help="length of a run (default 0.2)")
-parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met")
-parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md as well")
-options = parser.parse_args()
-
-targets = [target for target in json.loads((here / "targets.json").read_text()) if re.search(options.filter, target["name"])]
-if not targets:
-    sys.exit(f"no target's name matches '{options.filter}'")
-names = sorted({target[side] for target in targets for side in ("ours", "peer") if side in target})
+RECORDED = ["clang_syntax", "lld_link", "torch_gpt", "torch_mlp"]  # the traces that the benchmarks bring along
 
 
-def run(some_names):
-    pattern = "^(" + "|".join(map(re.escape, some_names)) + ")(/iterations:[0-9]+)?$"
-    done = subprocess.run([options.program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={options.repetitions}",
-                           f"--benchmark_min_time={options.seconds}", "--benchmark_enable_random_interleaving=true",
-                           "--benchmark_report_aggregates_only=true", "--benchmark_format=json"],
-                          capture_output=True, text=True)
+def read_options():
+    parser = argparse.ArgumentParser(prog="./run bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--filter", default="", help="only rows whose topic or name matches this regular expression")
+    parser.add_argument("--repetitions", type=int, default=9, help="runs of each benchmark (default 9)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="length of a run (default 0.1)")
+    parser.add_argument("--trace", type=pathlib.Path, action="append", default=[],
+                        help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met")
+    parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
+    return parser.parse_args()
+
+
+# ---- which rows ----------------------------------------------------------------------------------------------------
+
+def rows_wanted(options):
+    """The rows of targets.json, those of traces once for each trace, as a list by topic."""
+    traces = RECORDED + [path.stem for path in options.trace]
+    wanted = {}
+    for topic, entry in json.loads((here / "targets.json").read_text()).items():
+        rows = [row for pattern in entry["targets"] for row in of_each_trace(pattern, traces)]
+        rows = [row for row in rows if re.search(options.filter, topic) or re.search(options.filter, row["name"])]
+        if rows:
+            wanted[topic] = rows
+    return wanted
+
+
+def of_each_trace(row, traces):
+    if "{trace}" not in row["name"]:
+        return [row]
+    return [{key: value.replace("{trace}", trace) if isinstance(value, str) else value for key, value in row.items()}
+            for trace in traces]
+
+
+def names_of(row):
+    """The benchmarks that a row takes: of ours, and of the peer."""
+    return [[row[side].replace("{}", str(size)) for size in row.get("of", [""])] for side in ("ours", "peer") if side in row]
+
+
+# ---- running -------------------------------------------------------------------------------------------------------
+
+def environment(options):
+    # jemalloc, which is loaded and not linked, needs more thread-local memory than the loader sets aside.
+    tunables = filter(None, [os.environ.get("GLIBC_TUNABLES"), "glibc.rtld.optional_static_tls=16384"])
+    return os.environ | {"GLIBC_TUNABLES": ":".join(tunables),
+                         "TIDEMARK_BENCH_TRACES": ":".join(str(path.resolve()) for path in options.trace)}
+
+
+def plain_name(run_name):
+    """A benchmark's name without the settings that Google Benchmark appends."""
+    return re.sub(r"/(min_time|repeats|iterations):[0-9.]+", "", run_name)
+
+
+def run(options, names):
+    """Google Benchmark's report of these benchmarks."""
+    pattern = "^(" + "|".join(map(re.escape, sorted(names))) + ")(/min_time:[0-9.]+|/repeats:[0-9]+|/iterations:[0-9]+)*$"
+    done = subprocess.run([options.build / "bench/tidemark_bench", "--benchmark_filter=" + pattern,
+                           f"--benchmark_repetitions={options.repetitions}", f"--benchmark_min_time={options.seconds}",
+                           "--benchmark_enable_random_interleaving=true", "--benchmark_report_aggregates_only=true",
+                           "--benchmark_format=json"], capture_output=True, text=True, env=environment(options))
     if done.returncode != 0:
         sys.exit(f"the benchmarks failed: {done.stderr}")
     return json.loads(done.stdout) if done.stdout else {"benchmarks": [], "context": {}}
 
 
-# What uses threads runs in a process of its own, because the C library and our counters leave locked instructions away
-# as long as there was no second thread.
-of_one_thread = run([name for name in names if "/threads:" not in name])
-of_threads = run([name for name in names if "/threads:" in name]) if any("/threads:" in name for name in names) else None
-report = {"context": of_one_thread["context"] or of_threads["context"],
-          "benchmarks": of_one_thread["benchmarks"] + (of_threads["benchmarks"] if of_threads else [])}
+def measure(options, wanted):
+    """Runs all that is wanted. Returns the medians, by name of the benchmark, and the context."""
+    medians, context = {}, {}
+    for topic, rows in wanted.items():
+        names = {name for row in rows if row["metric"] != "footprint" for side in names_of(row) for name in side}
+        # What uses threads runs in a process of its own, because the C library and our counters leave locked
+        # instructions away as long as there was no second thread.
+        for some in ({name for name in names if "/threads:" not in name}, {name for name in names if "/threads:" in name}):
+            if not some:
+                continue
+            print(f"{topic}: {len(some)} benchmarks", file=sys.stderr, flush=True)
+            report = run(options, some)
+            context = report["context"] or context
+            for row in report["benchmarks"]:
+                if row["aggregate_name"] == "median":
+                    medians[plain_name(row["run_name"])] = row
+    return medians, context
 
 
-def nanoseconds(row):
+# ---- judging -------------------------------------------------------------------------------------------------------
+
+def nanoseconds(median):
     # A row that counts items tells the time of one item.
-    rate = row.get("items_per_second")
-    return 1e9 / rate if rate else row["cpu_time"]
+    rate = median.get("items_per_second")
+    return 1e9 / rate if rate else median["cpu_time"]
 
 
-median_rows = {row["run_name"]: row for row in report["benchmarks"] if row["aggregate_name"] == "median"}
-medians = {name: nanoseconds(row) for name, row in median_rows.items()}
-# What some benchmarks count besides: calls for memory, and bytes asked for in 100 turns.
-counted = [{"name": name, "allocations": row["allocations"], "bytes_per_100": row["bytes_per_100"],
-            "met": row["allocations"] == 0 and row["bytes_per_100"] == 0 if name.startswith("workspace/") else None}
-           for name, row in sorted(median_rows.items()) if "bytes_per_100" in row]
-
-results, figures, left_out = [], [], []
-for target in targets:
-    missing = [target[side] for side in ("ours", "peer") if side in target and target[side] not in medians]
-    if missing:
-        left_out.append(f"left out: {target['name']}: {', '.join(missing)} is not in this build (peer not installed)")
-        continue
-    if "figure" in target:
-        figure, at_most = target["figure"], target["at_most"]
-        value = medians[target["ours"]] / 1e9 if figure == "seconds" else median_rows[target["ours"]][figure]
-        figures.append({"name": target["name"], "figure": figure, "value": round(value, 5), "at_most": at_most,
-                        "met": None if at_most is None else value <= at_most})
-        continue
-    ours, peer = medians[target["ours"]], medians[target["peer"]]
-    ratio = peer / ours
-    if "at_most_ns" in target:
-        wanted, met = f"{target['at_most_ns']:.0f} ns", ours <= target["at_most_ns"]
-    elif "added_ns" in target:
-        wanted, met = f"+{target['added_ns']:g} ns", ours - peer <= target["added_ns"]
-    else:
-        wanted = target["ratio"]
-        met = None if wanted is None else ratio >= wanted
-    results.append({"name": target["name"], "ours_ns": round(ours, 3), "peer_ns": round(peer, 3),
-                    "ratio": round(ratio, 2), "target": wanted, "met": met})
+def value(metric, median):
+    if metric == "time":
+        return nanoseconds(median)
+    return nanoseconds(median) / 1e9 if metric == "seconds" else median[metric]
 
 
-def processor():
+def mean(values):
+    """The geometric one, which a row of several sizes tells."""
+    return values[0] if len(values) == 1 else math.exp(sum(map(math.log, values)) / len(values))
+
+
+def judge(topic, row, sides):
+    """A row of the results, where `sides` are the values of ours and of the peer, if it has one."""
+    ours, peer = (*sides, None)[:2]
+    result = {"topic": topic, "name": row["name"], "metric": row["metric"]}
+    names = ("ours_ns", "peer_ns") if row["metric"] == "time" else ("ours", "peer")
+    result |= {names[0]: round(ours, 4), names[1]: None if peer is None else round(peer, 4),
+               "ratio": None if not peer or not ours else round(peer / ours, 3), "target": None, "met": None}
+    if row.get("at_most") is not None:
+        result |= {"target": f"<= {row['at_most']:g}", "met": ours <= row["at_most"]}
+    elif row.get("adds_at_most") is not None:
+        result |= {"target": f"+{row['adds_at_most']:g}", "met": ours - peer <= row["adds_at_most"]}
+    elif row.get("ratio") is not None:
+        result |= {"target": f"{row['ratio']:g} x", "met": peer / ours >= row["ratio"]}
+    return result
+
+
+def results_of(wanted, medians, footprints):
+    results, left_out = [], []
+    for topic, rows in wanted.items():
+        for row in rows:
+            known = footprints if row["metric"] == "footprint" else medians
+            missing = [name for side in names_of(row) for name in side if name not in known]
+            if missing:
+                left_out.append(f"left out: {row['name']}: {', '.join(missing)} is not in this build")
+                continue
+            get = known.get if row["metric"] == "footprint" else lambda name: value(row["metric"], medians[name])
+            results.append(judge(topic, row, [mean([get(name) for name in side]) for side in names_of(row)]))
+    return results, left_out
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+def machine(options):
     found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    return found[1] if found else platform.processor()
+    return {"processor": found[1] if found else platform.processor(), "cores": os.cpu_count(), "system": platform.system(),
+            "kernel": platform.release(), "repetitions": options.repetitions, "seconds": options.seconds}
 
 
-def verdict(result):
-    return {True: "met", False: "NOT MET", None: ""}[result["met"]]
+def versions(context):
+    described = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    prefix = "version of "
+    return {"tidemark": described.stdout.strip() or "unknown"} | {
+        key.removeprefix(prefix): text for key, text in context.items() if key.startswith(prefix)}
 
 
-machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
-           "date": report["context"]["date"][:10], "load": report["context"].get("load_avg"),
-           "version": subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"],
-                                     capture_output=True, text=True).stdout.strip()}
-width = max((len(result["name"]) for result in results + figures), default=0)
-if results:
-    print(f"{'':{width}}  {'ours ns':>9} {'peer ns':>9} {'ratio':>7} {'target':>7}")
-for result in results:
-    target = result["target"]
-    target = "" if target is None else target if isinstance(target, str) else f"{target:.1f}"
-    print(f"{result['name']:{width}}  {result['ours_ns']:9.2f} {result['peer_ns']:9.2f} {result['ratio']:7.2f} {target:>7}  {verdict(result)}")
-if figures:
-    print(f"\n{'':{width}}  {'':>14} {'ours':>10} {'at most':>8}")
-for row in figures:
-    at_most = "" if row["at_most"] is None else f"{row['at_most']:g}"
-    print(f"{row['name']:{width}}  {row['figure']:>14} {row['value']:10.4f} {at_most:>8}  {verdict(row)}")
-if counted:
-    print(f"\n{'calls for memory a turn, and bytes in 100 turns; a workspace must need none':{width}}")
-for row in counted:
-    print(f"{row['name']:{width}}  {row['allocations']:9.2f} {row['bytes_per_100']:9.0f}  {verdict(row)}")
-for line in left_out:
-    print(line)
+def print_table(results):
+    width = max(len(result["name"]) for result in results)
+    topic = None
+    for result in results:
+        if result["topic"] != topic:
+            topic = result["topic"]
+            print(f"\n{topic:{width}}  {'ours':>10} {'peer':>10} {'ratio':>7} {'target':>8}")
+        print(f"{result['name']:{width}}  {document.number(document.ours(result)):>10} "
+              f"{document.number(document.peer(result)):>10} {document.number(result['ratio']):>7} "
+              f"{result['target'] or '':>8}  {document.verdict(result)}")
+    judged = [result for result in results if result["met"] is not None]
+    print(f"\n{sum(result['met'] for result in judged)} of {len(judged)} targets met; times are in ns.")
 
-build = pathlib.Path(options.program).parent.parent
-(build / "results.json").write_text(json.dumps({"machine": machine, "results": results, "figures": figures, "counted": counted}, indent=1) + "\n")
 
-if options.document:
-    rows = [f"| {r['name']} | {r['ours_ns']:.2f} | {r['peer_ns']:.2f} | {r['ratio']:.2f} | "
-            f"{'' if r['target'] is None else r['target']} | {verdict(r)} |" for r in results]
-    figure_rows = [f"| {f['name']} | {f['figure'].replace('_', ' ')} | {f['value']:.4f} | "
-                   f"{'' if f['at_most'] is None else f['at_most']} | {verdict(f)} |" for f in figures]
-    counted_rows = [f"| {c['name']} | {c['allocations']:.2f} | {c['bytes_per_100']:.0f} | {verdict(c)} |" for c in counted]
-    text = f"""# Benchmarks
+def main():
+    options = read_options()
+    for path in options.trace:
+        if not path.is_file():
+            sys.exit(f"--trace {path}: there is no such file")
+    wanted = rows_wanted(options)
+    if not wanted:
+        sys.exit(f"no topic and no row of bench/targets.json matches '{options.filter}'")
+    medians, context = measure(options, wanted)
+    of_footprint = {name for rows in wanted.values() for row in rows if row["metric"] == "footprint"
+                    for side in names_of(row) for name in side}
+    footprints = footprint.measure(options.build / "bench/trace_footprint", of_footprint, environment(options)) \
+        if of_footprint else {}
+    results, left_out = results_of(wanted, medians, footprints)
+    if results:
+        print_table(results)
+    missing = context.get("left out", "")
+    for line in ([f"left out: {missing}"] if missing else []) + left_out:
+        print(line)
+    report = {"machine": machine(options) | {"date": context.get("date", "")[:10], "load": context.get("load_avg")},
+              "versions": versions(context), "results": results, "left_out": left_out,
+              "medians_ns": {name: round(nanoseconds(row), 4) for name, row in sorted(medians.items())}}
+    counted = options.build / "instructions.json"
+    if counted.exists():
+        report["instructions"] = json.loads(counted.read_text())
+    path = options.build / "results.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    if options.document:
+        document.write(report, here.parent / "docs")
+    sys.exit(1 if options.strict and any(result["met"] is False for result in results) else 0)
 
-Written by `./run bench --document`; no number here is typed by hand. A ratio is the peer's time over ours, of medians of
-{options.repetitions} interleaved runs in one process: above 1, ours is faster. Compare ratios, not times.
 
-{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}, {machine['date']}, tidemark {machine['version']}.
-
-| work | ours, ns | peer, ns | ratio | target | |
-|---|---:|---:|---:|---:|---|
-{chr(10).join(rows)}
-
-Ours alone: seconds, and what else is counted.
-
-| work | what | ours | at most | |
-|---|---|---:|---:|---|
-{chr(10).join(figure_rows)}
-
-Calls for memory in a turn, once warm, and bytes asked for in 100 turns; a workspace must need none.
-
-| work | calls | bytes in 100 | |
-|---|---:|---:|---|
-{chr(10).join(counted_rows)}
-
-Repeat it: `./run bench`. Instructions, which do not depend on the machine's load: `./run bench --instructions`.
-"""
-    (here.parent / "docs" / "benchmarks.md").write_text(text)
-
-sys.exit(1 if options.strict and any(result["met"] is False for result in results + figures + counted) else 0)
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <memory_resource>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,14 @@
 #if defined(TIDEMARK_PEER_LLVM)
 #include <llvm/Support/Allocator.h>
 #endif
+#if defined(TIDEMARK_PEER_PROTOBUF)
+#include <google/protobuf/arena.h>
+#endif
+#if defined(TIDEMARK_PEER_FOONATHAN)
+#include <foonathan/memory/memory_stack.hpp>
+#endif
+
+#include "peers.hpp"
 
 namespace {
 
@@ -417,6 +426,59 @@ bool run_workspaces(char const* what, std::size_t n) {
   return true;
 }
 
+// ---- peers ------------------------------------------------------------------------------------------------
+
+/// A function's temporaries without a library: a monotonic resource on a buffer of its own.
+void monotonic_scopes(std::size_t n) {
+  turn(n, [] {
+    std::array<std::byte, 2048> buffer;
+    std::pmr::monotonic_buffer_resource step{buffer.data(), buffer.size()};
+    use(step.allocate(64));
+  });
+}
+
+/// A hundred blocks that are owned one by one, as without an epoch.
+void owned_hundreds(std::size_t n) {
+  using block = std::array<std::byte, 64>;
+  std::vector<std::unique_ptr<block>> owned;
+  turn(n, [&] {
+    for (int i = 0; i < 100; ++i) use(owned.emplace_back(std::make_unique_for_overwrite<block>()).get());
+    owned.clear();
+  });
+}
+
+/// Whether `what` is one of peers, which has been run then. "mimalloc_pair_64" and the like are of any peer.
+bool run_peers(char const* what, std::size_t n) {
+  const std::string_view name{what};
+  if (name == "monotonic_scope_and_one_block") monotonic_scopes(n);
+  else if (name == "unique_ptrs_of_100_blocks") owned_hundreds(n);
+#if defined(TIDEMARK_PEER_LLVM)
+  else if (name == "llvm_bump_64") {
+    llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> bump;
+    turn(n, [&] { use(bump.Allocate(64, llvm::Align(16))); });
+  }
+#endif
+#if defined(TIDEMARK_PEER_PROTOBUF)
+  else if (name == "protobuf_arena_64") {
+    const auto buffer = std::make_unique_for_overwrite<char[]>(room);
+    google::protobuf::Arena bump{buffer.get(), room};
+    turn(n, [&] { use(google::protobuf::Arena::CreateArray<char>(&bump, 64)); });
+  }
+#endif
+#if defined(TIDEMARK_PEER_FOONATHAN)
+  else if (name == "foonathan_stack_64") {
+    foonathan::memory::memory_stack<> bump{room};
+    turn(n, [&] { use(bump.allocate(64, 16)); });
+  }
+#endif
+  else if (name.ends_with("_pair_64")) {
+    bench::peer const* const peer = bench::find_peer(name.substr(0, name.size() - 8));
+    if (peer == nullptr) return false;
+    pairs(n, *peer->make());
+  } else return false;
+  return true;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -472,19 +534,10 @@ int main(int count, char** arguments) {
   else if (is("synchronized_pool_pair_64")) {
     synchronized_pool pool;
     pairs(n, pool);
-  } else if (is("std_pool_pair_64")) {
-    std::pmr::unsynchronized_pool_resource pool;
-    pairs(n, pool);
   } else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
   else if (run_workspaces(what, n)) return 0;
-#if defined(TIDEMARK_PEER_LLVM)
-  else if (is("llvm_bump_64")) {
-    llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> bump;
-    turn(n, [&] { use(bump.Allocate(64, llvm::Align(16))); });
-  }
-#endif
-  else {
+  else if (!run_peers(what, n)) {
     return std::fprintf(stderr, "instruction_loops: there is no case '%s'\n", what), 2;
   }
 }

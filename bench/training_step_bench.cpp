@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic replay: the recorded steps of two networks on what plans them, and on what does not. Each run begins
+// Topic training step: the recorded steps of two networks on what plans them, and on what does not. Each run begins
 // with a resource that has seen nothing, and is looked at from the third step on, so that planning is part of
 // it where a step is not like one before. An item is an operation. Counters: `footprint`, the most that was
 // taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
@@ -19,10 +19,12 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tidemark/tidemark.hpp>
 
+#include "peers.hpp"
 #include "training_loop.hpp"
 
 namespace {
@@ -211,14 +213,16 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
   }
 }
 
+/// On a subject over that heap. Its footprint is counted if nobody but it and the heap takes memory.
 template <class Subject>
-void replay(benchmark::State& state, std::string const& name) {
+void replay(benchmark::State& state, std::string const& name, std::pmr::memory_resource& heap,
+            bool counts_footprint = true) {
   training_loop loop{name};
-  count_footprint<Subject>(state, loop);
+  if (counts_footprint) count_footprint<Subject>(state, loop);
   std::size_t operations = 0;
   std::vector<double> of_steps;  // nanoseconds an operation
   for (auto _ : state) {
-    Subject subject{*std::pmr::new_delete_resource()};
+    Subject subject{heap};
     player<Subject> program{loop, subject};
     program.play_steps(first_step);
     std::chrono::duration<double> all{0};
@@ -243,14 +247,20 @@ void replay(benchmark::State& state, std::string const& name) {
 const bool registered = [] {
   for (std::string const name : {"torch_gpt", "torch_mlp"}) {
     const auto add = [&](std::string const& who, auto replayed) {
-      benchmark::RegisterBenchmark((who + "/replay/" + name).c_str(), [=](benchmark::State& state) {
-        replayed(state, name);
-      })->UseManualTime();
+      benchmark::RegisterBenchmark((who + "/replay/" + name).c_str(), replayed)->UseManualTime();
     };
-    add("planned", replay<planned>);
-    add("pool", replay<pooled>);
-    add("arena", replay<rewound_arena>);
-    add("malloc", replay<heap_alone>);
+    const auto add_ours = [&]<class Subject>(std::string const& who, std::type_identity<Subject>) {
+      add(who,
+          [=](benchmark::State& state) { replay<Subject>(state, name, *std::pmr::new_delete_resource()); });
+    };
+    add_ours("planned", std::type_identity<planned>{});
+    add_ours("pool", std::type_identity<pooled>{});
+    add_ours("arena", std::type_identity<rewound_arena>{});
+    for (bench::peer const& peer : bench::peers()) {
+      add(peer.name, [=, &peer](benchmark::State& state) {
+        replay<heap_alone>(state, name, *peer.make(), peer.name == "malloc");
+      });
+    }
   }
   return true;
 }();

@@ -1,0 +1,188 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/benchmarks.md and its charts from the results of ./run bench; no number in them is typed by hand.
+
+usage: bench/document.py RESULTS.json FOLDER
+
+The results are kept beside the charts, in FOLDER/benchmarks/results.json; with them the counts of instructions, if
+./run bench --instructions has made some.
+"""
+import json
+import pathlib
+import re
+import sys
+
+here = pathlib.Path(__file__).parent
+COLOURS = {True: "#2a7f62", False: "#d1603d", None: "#8a94a6"}
+HEAD = """# Benchmarks
+
+Written by `./run bench --document` from [benchmarks/results.json](benchmarks/results.json). A ratio is the peer's value
+over ours, of medians of {repetitions} interleaved runs of {seconds:g} s in one process a topic: above 1, ours is better.
+Compare ratios, not times. A target is a ratio (`2 x`), a limit (`<= 3`) or what ours may add to the peer (`+4`), in
+the unit of its row; times are in nanoseconds.
+
+{met} of {judged} targets are met. **Not met**: {unmet}
+
+| | |
+|---|---|
+| machine | {processor}, {cores} cores, {system} {kernel}, {date}, load {load} |
+| tidemark | {tidemark} |
+| peers | {peers} |
+
+Repeat it with `./run bench`; `--filter TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own, `--document`
+writes this page. Instructions, which do not depend on the machine's load: `./run bench --instructions`.
+"""
+
+
+# ---- what the table of ./run bench shows as well -------------------------------------------------------------------
+
+def ours(result):
+    return result["ours_ns" if result["metric"] == "time" else "ours"]
+
+
+def peer(result):
+    return result["peer_ns" if result["metric"] == "time" else "peer"]
+
+
+def number(value):
+    """At most five characters or as many digits as there are before the point."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.2f}"
+
+
+def verdict(result):
+    return {True: "met", False: "NOT MET", None: ""}[result["met"]]
+
+
+# ---- charts --------------------------------------------------------------------------------------------------------
+
+def pyplot():
+    """Matplotlib, set up to draw the same file from the same results."""
+    import matplotlib
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": "tidemark", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False,
+                            "axes.spines.right": False}
+    import matplotlib.pyplot
+    return matplotlib.pyplot
+
+
+def save(figure, path):
+    figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    pyplot().close(figure)
+
+
+def draw_ratios(results, path):
+    """A bar a row: how many times better than its peer; a tick where its target is."""
+    rows = [result for result in results if result["ratio"]][::-1]
+    if not rows:
+        return False
+    plot = pyplot()
+    figure, axes = plot.subplots(figsize=(7, 0.6 + 0.19 * len(rows)))
+    places = range(len(rows))
+    axes.barh(places, [row["ratio"] - 1 for row in rows], left=1, height=0.7, color=[COLOURS[row["met"]] for row in rows])
+    for place, row in zip(places, rows):
+        wanted = re.fullmatch(r"([0-9.]+) x", row["target"] or "")
+        if wanted:
+            axes.plot([float(wanted[1])] * 2, [place - 0.4, place + 0.4], color="black", linewidth=1.5)
+    axes.axvline(1, color="black", linewidth=0.6)
+    axes.set_xscale("log")
+    low, high = (edge(row["ratio"] for row in rows) for edge in (min, max))
+    ticks = [tick for tick in (0.01, 0.03, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 100, 300, 1000) if low / 2 <= tick <= high * 2]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(places, [row["name"] for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlabel("times better than the peer (green: target met, orange: not met, grey: no target; line: the target)")
+    save(figure, path)
+    return True
+
+
+def draw_sizes(topic, medians, path):
+    """A panel a work, a line an allocator: nanoseconds by size. For benchmarks named ALLOCATOR/topic/WORK/SIZE."""
+    works = {}
+    for name, time in medians.items():
+        parts = re.fullmatch(rf"([^/]+)/{topic}/([^/]+)/([0-9]+)", name)
+        if parts:
+            works.setdefault(parts[2], {}).setdefault(parts[1], []).append((int(parts[3]), time))
+    if not works:
+        return False
+    plot = pyplot()
+    lines = sorted({who for work in works.values() for who in work})
+    columns = min(3, len(works))
+    figure, panels = plot.subplots(-(-len(works) // columns), columns, figsize=(9, 2.3 * -(-len(works) // columns)), squeeze=False)
+    for panel in panels.flat[len(works):]:
+        panel.set_visible(False)
+    for panel, (work, of_whom) in zip(panels.flat, works.items()):
+        for who in lines:
+            points = sorted(of_whom.get(who, []))
+            is_ours = who.startswith(("arena", "pool"))
+            panel.plot(*zip(*points) if points else ([], []), label=who.replace("_", " "), color=f"C{lines.index(who) % 10}",
+                       linewidth=1.8 if is_ours else 0.9, linestyle="-" if is_ours else "--")
+        panel.set_xscale("log", base=2)
+        panel.set_yscale("log")
+        panel.set_title(work.replace("_", " "))
+    figure.supxlabel("size")
+    figure.supylabel("ns")
+    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="lower center", ncol=5, bbox_to_anchor=(0.5, 1))
+    figure.tight_layout()
+    save(figure, path)
+    return True
+
+
+# ---- the page ------------------------------------------------------------------------------------------------------
+
+def section(topic, about, report, charts):
+    """A topic: what it measures, its charts (of which it draws those there is something for), its table."""
+    results = [result for result in report["results"] if result["topic"] == topic]
+    lines = [f"## {topic.replace('_', ' ').capitalize()}", "", about, ""]
+    for suffix, what, draws in (("", "ratios", lambda path: draw_ratios(results, path)),
+                                ("_sizes", "times by size", lambda path: draw_sizes(topic, report["medians_ns"], path))):
+        if draws(charts / f"{topic}{suffix}.svg"):
+            lines += [f"![{topic}: {what}](benchmarks/{topic}{suffix}.svg)", ""]
+    lines += ["| work | metric | ours | peer | ratio | target | |", "|---|---|---:|---:|---:|---:|---|"]
+    lines += [f"| {result['name']} | {result['metric'].replace('_', ' ')} | {number(ours(result))} | {number(peer(result))} | "
+              f"{number(result['ratio'])} | {result['target'] or ''} | {verdict(result)} |" for result in results]
+    return "\n".join(lines) + "\n"
+
+
+def instructions(counts):
+    """What fast paths take beside the peers', counted."""
+    lines = ["## Instructions", "", "Counted by callgrind over an empty loop (`./run bench --instructions`), which does not "
+             "depend on the machine's load.", "", "| work | ours | limit |", "|---|---:|---:|"]
+    lines += [f"| {case.replace('_', ' ')} | {row['counted']:.2f} | {row['limit'] or ''} |" for case, row in counts["cases"].items()]
+    lines += ["", "| work | ours | peer | the peer's | ratio |", "|---|---:|---|---:|---:|"]
+    for case, peers in counts["beside"].items():
+        of_ours = counts["cases"][case]["counted"]
+        lines += [f"| {case.replace('_', ' ')} | {of_ours:.2f} | {name.replace('_', ' ')} | {count:.2f} | {count / of_ours:.2f} |"
+                  for name, count in peers.items() if count is not None]
+    return "\n".join(lines) + "\n"
+
+
+def write(report, folder):
+    charts = folder / "benchmarks"
+    charts.mkdir(exist_ok=True)
+    for old in charts.glob("*.svg"):
+        old.unlink()
+    (charts / "results.json").write_text(json.dumps(report, indent=1) + "\n")
+    topics = json.loads((here / "targets.json").read_text())
+    judged = [result for result in report["results"] if result["met"] is not None]
+    versions = dict(report["versions"])
+    text = HEAD.format(**report["machine"] | {"load": ", ".join(f"{load:.2f}" for load in report["machine"]["load"] or [])},
+                       met=sum(result["met"] for result in judged), judged=len(judged),
+                       unmet="; ".join(result["name"] for result in judged if not result["met"]) or "none",
+                       tidemark=versions.pop("tidemark"), peers=", ".join(f"{of} {is_}" for of, is_ in versions.items()))
+    if report["left_out"]:
+        text += "\nLeft out of this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])
+    for topic, entry in topics.items():
+        if any(result["topic"] == topic for result in report["results"]):
+            text += "\n" + section(topic, entry["about"], report, charts)
+    if "instructions" in report:
+        text += "\n" + instructions(report["instructions"])
+    (folder / "benchmarks.md").write_text(text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    write(json.loads(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))
