@@ -8,8 +8,8 @@
 // of programs too.) Each page of each block is written to, as its user would do sooner or later. Nothing is
 // counted that was there before the allocator was made. The trace is read by another process, which hands it
 // over in pages that are all there before: reading it frees large blocks, after which the C library's malloc
-// keeps large blocks that it would otherwise map one by one. Huge pages are off for all: a figure would be how
-// many of them the kernel found. A trace of several threads is played on one.
+// keeps large blocks that it would otherwise map one by one. Huge pages are off for all: a figure would be
+// how many of them the kernel found. A trace of several threads is played on one.
 //
 // The samples take most of the time. An allocator that gives memory back after some time has therefore given
 // back more here, at the same place in the trace, than it would have in the program.
@@ -198,7 +198,7 @@ class footprint_samples {
     const std::size_t now = pages_.bytes();
     last_bytes_ = now - std::min(now, base_bytes_);
     peak_bytes_ = std::max(peak_bytes_, last_bytes_);
-    ++samples_;
+    if (++samples_ % 1000 == 0) tolerance_bytes_ = 2 * std::max(tolerance_bytes_, page_bytes);
   }
   [[nodiscard]] std::size_t peak_bytes() const { return peak_bytes_; }
   [[nodiscard]] std::size_t samples() const { return samples_; }
