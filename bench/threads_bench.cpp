@@ -106,9 +106,7 @@ const bool registered = [] {
     }
   };
   static synchronized_pool ours;
-  static std::pmr::synchronized_pool_resource standard;
   add("synchronized_pool", &ours);
-  add("std_synchronized_pool", &standard);
   for (bench::peer const& peer : bench::peers()) {
     if (!peer.shared) continue;
     static std::vector<std::shared_ptr<std::pmr::memory_resource>> kept;

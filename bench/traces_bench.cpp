@@ -1,70 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic traces: what real programs allocated and freed, recorded, played again on one thread through
-// std::pmr::memory_resource*. An item is an operation.
+// Topic traces: what real programs allocated and freed, recorded, played again through
+// std::pmr::memory_resource*: on one thread, and, where a trace is of several, on as many as it is of
+// ("threads:own"; by the clock). An item is an operation. Besides the recorded traces there are those that
+// TIDEMARK_BENCH_TRACES names.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
 #include <memory_resource>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <tidemark/tidemark.hpp>
-
 #include "loop.hpp"
-#include "peers.hpp"
 #include "recorded_trace.hpp"
+#include "trace_subjects.hpp"
 
 namespace {
 
 using namespace tidemark;
 
 struct loaded_trace {
-  std::string name;
-  tools::recorded_trace trace;
+  explicit loaded_trace(std::string const& path) : events{tools::read_trace(path)} {}
+
+  tools::recorded_trace events;
+  std::vector<std::size_t> classes{bench::fitted_classes(events)};
 };
 
-std::vector<loaded_trace> const& traces() {
-  static const std::vector<loaded_trace> all = [] {
-    std::vector<loaded_trace> loaded;
-    for (char const* name : {"clang_syntax", "lld_link", "torch_gpt", "torch_mlp"}) {
-      loaded.push_back({name, tools::read_trace(std::string{TIDEMARK_TRACES "/"} + name + ".csv")});
-    }
-    return loaded;
-  }();
-  return all;
+/// A trace is read when a benchmark of it first runs, because most processes run none. One that is malformed
+/// ends the process: it is the user's file, and no benchmark of it can be.
+loaded_trace const& loaded(bench::trace_file const& file) {
+  static std::map<std::string, loaded_trace> by_name;
+  const auto found = by_name.find(file.name);
+  if (found != by_name.end()) return found->second;
+  try {
+    return by_name.try_emplace(file.name, file.path).first->second;
+  } catch (std::exception const& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "tidemark_bench: %s\n", error.what());
+    std::_Exit(2);
+  }
 }
 
-void replay(benchmark::State& state, tools::recorded_trace const& trace,
-            std::pmr::memory_resource& resource) {
-  std::pmr::memory_resource* through_vtable = &resource;
-  benchmark::DoNotOptimize(through_vtable);
-  std::vector<void*> blocks(trace.blocks);
-  for (auto _ : state) tools::replay(trace, *through_vtable, blocks);
-  state.SetItemsProcessed(state.iterations() *
-                          static_cast<std::int64_t>(trace.events.size() + trace.left.size()));
+/// A trace may ask for more than there is, or have more threads than are started: that is told in its row.
+template <class Replay>
+void replay_in_loop(benchmark::State& state, tools::recorded_trace const& trace, Replay replay) {
+  try {
+    for (auto _ : state) replay();
+  } catch (std::exception const& error) {
+    state.SkipWithError(error.what());
+  }
+  bench::count_items(state, trace.events.size() + trace.left.size());
 }
 
-template <class Make>
-void register_trace(std::string const& who, loaded_trace const& t, Make make) {
-  benchmark::RegisterBenchmark((who + "/trace/" + t.name).c_str(), [&t, make](benchmark::State& state) {
-    const auto resource = make();
-    replay(state, t.trace, *resource);
-  });
+void on_one_thread(benchmark::State& state, bench::trace_file const& file,
+                   bench::trace_subject const& subject) {
+  loaded_trace const& trace = loaded(file);
+  const auto resource = subject.make(trace.classes);
+  std::pmr::memory_resource* const through_vtable = bench::hidden(resource.get());
+  std::vector<void*> blocks(trace.events.blocks);
+  replay_in_loop(state, trace.events, [&] { tools::replay(trace.events, *through_vtable, blocks); });
+}
+
+void on_own_threads(benchmark::State& state, bench::trace_file const& file,
+                    bench::trace_subject const& subject) {
+  loaded_trace const& trace = loaded(file);
+  const auto resource = subject.make(trace.classes);
+  try {
+    tools::threaded_replay threads{trace.events};
+    replay_in_loop(state, trace.events, [&] { threads.run(*resource); });
+  } catch (std::length_error const& error) {
+    state.SkipWithError(error.what());
+  }
 }
 
 const bool registered = [] {
-  for (loaded_trace const& t : traces()) {
-    register_trace("pool", t, [] { return std::make_unique<pool>(); });
-    register_trace("synchronized_pool", t, [] { return std::make_unique<synchronized_pool>(); });
-    for (bench::peer const& peer : bench::peers()) register_trace(peer.name, t, peer.make);
-    bucket_histogram sizes;
-    for (tools::trace_event const& event : t.trace.events) {
-      if (event.allocates) sizes.record(event.bytes);
+  for (bench::trace_file const& file : bench::trace_files()) {
+    for (bench::trace_subject const& subject : bench::trace_subjects()) {
+      const std::string name = subject.name + "/trace/" + file.name;
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [&](benchmark::State& state) { on_one_thread(state, file, subject); });
+      if (!subject.shared || !file.many_threads) continue;
+      benchmark::RegisterBenchmark((name + "/threads:own").c_str(), [&](benchmark::State& state) {
+        on_own_threads(state, file, subject);
+      })->UseRealTime();
     }
-    register_trace("fitted_pool", t, [classes = sizes.suggest_buckets(64, 1 * GiB)] {
-      return std::make_unique<pool>(pool_options{.max_cached_bytes = 1 * GiB, .bucket_bytes = classes});
-    });
   }
   return true;
 }();

@@ -52,6 +52,13 @@ class shared_library {
   std::string why_not_;
 };
 
+/// Where the program or library that has a function begins in memory.
+template <class Function>
+void* object_of(Function* function) {
+  Dl_info found{};
+  return dladdr(reinterpret_cast<void*>(function), &found) != 0 ? found.dli_fbase : nullptr;
+}
+
 inline bool is_of_malloc(std::size_t align) { return align <= alignof(std::max_align_t); }
 
 struct mimalloc_calls {
@@ -80,18 +87,23 @@ struct mimalloc_calls {
 
 struct jemalloc_calls {
   explicit jemalloc_calls(shared_library const& library) {
+    library.find("malloc", malloc);
     library.find("mallocx", mallocx);
     library.find("sdallocx", sdallocx);
     library.find("mallctl", mallctl);
   }
-  [[nodiscard]] bool are_there() const { return mallocx && sdallocx && mallctl; }
-  // Its calls do not take 0 bytes. The flag of an alignment is its logarithm; 0 is malloc's own.
+  // A build with a prefix has no malloc: then the C library's is found, because it depends on that.
+  [[nodiscard]] bool are_there() const {
+    return malloc && mallocx && sdallocx && mallctl && object_of(malloc) == object_of(mallocx);
+  }
+  // Its own calls do not take 0 bytes. The flag of an alignment is its logarithm; 0 is malloc's own.
   [[nodiscard]] static std::size_t size(std::size_t bytes) { return bytes == 0 ? 1 : bytes; }
   [[nodiscard]] static int flags(std::size_t align) {
     return is_of_malloc(align) ? 0 : __builtin_ctzll(align);
   }
+  // malloc, where it will do, is shorter than mallocx; of the frees sdallocx is.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align) const {
-    return mallocx(size(bytes), flags(align));
+    return is_of_malloc(align) ? malloc(bytes) : mallocx(size(bytes), flags(align));
   }
   void deallocate(void* block, std::size_t bytes, std::size_t align) const {
     sdallocx(block, size(bytes), flags(align));
@@ -104,6 +116,7 @@ struct jemalloc_calls {
     return all.substr(0, all.find('-'));
   }
 
+  void* (*malloc)(std::size_t);
   void* (*mallocx)(std::size_t, int);
   void (*sdallocx)(void*, std::size_t, int);
   int (*mallctl)(char const*, void*, std::size_t*, void*, std::size_t);

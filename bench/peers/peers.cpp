@@ -92,8 +92,11 @@ struct found_peers {
     load<mimalloc_calls>("mimalloc", "libmimalloc.so.2");
     load<jemalloc_calls>("jemalloc", "libjemalloc.so.2");
     load<tcmalloc_calls>("tcmalloc", "libtcmalloc_minimal.so.4");
-    all.push_back({"std_pool", false, "libstdc++ " + std::to_string(__GLIBCXX__),
+    const std::string libstdcxx = "libstdc++ " + std::to_string(__GLIBCXX__);
+    all.push_back({"std_pool", false, libstdcxx,
                    [] { return made_resource{std::make_shared<std::pmr::unsynchronized_pool_resource>()}; }});
+    all.push_back({"std_synchronized_pool", true, libstdcxx,
+                   [] { return made_resource{std::make_shared<std::pmr::synchronized_pool_resource>()}; }});
 #if defined(TIDEMARK_PEER_BOOST)
     all.push_back({"boost_pool", false, boost_version(),
                    [] { return made_resource{std::make_shared<boost_pool_resource>()}; }});

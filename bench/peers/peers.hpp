@@ -17,12 +17,13 @@ struct peer {
   std::string name;     ///< as in the names of benchmarks: "mimalloc"
   bool shared;          ///< threads may use one at once
   std::string version;  ///< of its library: "2.0.9"
-  /// A new one, or what there is one of in a process. It is asked for blocks by one virtual call, as ours are.
+  /// A new one, or what there is one of in a process. It is asked for blocks by one virtual call, as ours
+  /// are.
   std::shared_ptr<std::pmr::memory_resource> (*make)();
 };
 
 /// Those that are there: "malloc", which is the C library's through operator new, "mimalloc", "jemalloc",
-/// "tcmalloc", "std_pool", "boost_pool" and "foonathan_pool".
+/// "tcmalloc", "std_pool", "std_synchronized_pool", "boost_pool" and "foonathan_pool".
 [[nodiscard]] std::vector<peer> const& peers();
 
 /// Null if it is not there.

@@ -2,6 +2,7 @@
 #include "recorded_trace.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
@@ -125,6 +126,8 @@ threaded_replay::threaded_replay(recorded_trace const& trace)
 
 void threaded_replay::run(std::pmr::memory_resource& resource) {
   for (std::atomic<void*>& block : blocks_) block.store(nullptr, std::memory_order_relaxed);
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;  // of the thread that set `failed`
   const auto play = [&](std::vector<trace_event> const& events) {
     for (trace_event const& event : events) {
       std::atomic<void*>& place = blocks_[event.block];
@@ -134,14 +137,30 @@ void threaded_replay::run(std::pmr::memory_resource& resource) {
         place.store(block, std::memory_order_release);
       } else {
         void* block = nullptr;
-        while ((block = place.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
+        while ((block = place.load(std::memory_order_acquire)) == nullptr) {
+          if (failed.load(std::memory_order_relaxed)) return;
+          std::this_thread::yield();
+        }
         resource.deallocate(block, event.bytes, replay_alignment);
       }
     }
   };
+  const auto or_fail = [&](auto work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
   std::vector<std::jthread> threads;
-  for (std::size_t i = 1; i < of_thread_.size(); ++i) threads.emplace_back(play, std::cref(of_thread_[i]));
-  play(of_thread_[0]);
+  or_fail([&] {
+    for (std::size_t i = 1; i < of_thread_.size(); ++i) {
+      threads.emplace_back([&, i] { or_fail([&] { play(of_thread_[i]); }); });
+    }
+    play(of_thread_[0]);
+  });
+  threads.clear();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace tidemark::tools

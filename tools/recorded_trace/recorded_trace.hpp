@@ -77,6 +77,8 @@ class threaded_replay {
 
   /// Plays it with as many threads as it has. A thread that frees another's block waits until it is there, as
   /// it did when the trace was recorded.
+  /// @throws what the resource throws, or std::system_error if a thread cannot be started. No thread waits
+  /// for a block that does not come then, and what is live stays so.
   void run(std::pmr::memory_resource& resource);
 
  private:

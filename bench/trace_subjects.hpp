@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What topic traces is about, for the benchmarks of time (traces_bench.cpp) and of memory
+// (trace_footprint.cpp): the traces there are, and the allocators that play them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "peers.hpp"
+#include "recorded_trace.hpp"
+
+namespace tidemark::bench {
+
+// ---- traces -----------------------------------------------------------------------------------------------
+
+struct trace_file {
+  std::string name;   ///< as in the names of benchmarks: "torch_gpt"
+  std::string path;   ///< of a file in the form that docs/traces.md describes
+  bool many_threads;  ///< it is of several, or may be: a user's file is not read for this
+};
+
+/// The variable whose value is paths of further traces, between colons.
+inline constexpr char const* traces_variable = "TIDEMARK_BENCH_TRACES";
+
+/// What a file without a name of its own is called by: its stem, of which nothing can end a text of JSON.
+inline std::string trace_name(std::string const& path) {
+  std::string name = std::filesystem::path{path}.stem().string();
+  const auto is_for_no_name = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '"' || c == '\\';
+  };
+  std::ranges::replace_if(name, is_for_no_name, '?');
+  return name;
+}
+
+/// The recorded traces, and those that the user names. Of two with one name, the second gets a number, which
+/// a sentence on stderr tells.
+inline std::vector<trace_file> find_trace_files() {
+  std::vector<trace_file> files;
+  for (char const* name : {"clang_syntax", "lld_link", "torch_gpt", "torch_mlp"}) {
+    files.push_back({.name = name,
+                     .path = std::string{TIDEMARK_TRACES "/"} + name + ".csv",
+                     .many_threads = std::string_view{name} == "lld_link"});
+  }
+  char const* const value = std::getenv(traces_variable);
+  std::string_view rest = value == nullptr ? "" : value;
+  while (!rest.empty()) {
+    const std::string path{rest.substr(0, rest.find(':'))};
+    rest.remove_prefix(std::min(rest.size(), path.size() + 1));
+    if (path.empty()) continue;
+    const std::string stem = trace_name(path);
+    std::string name = stem;
+    for (int number = 2; std::ranges::find(files, name, &trace_file::name) != files.end(); ++number) {
+      name = stem + '_' + std::to_string(number);
+    }
+    if (name != stem) {
+      std::fprintf(stderr, "two traces are named %s: %s is called %s\n", stem.c_str(), path.c_str(),
+                   name.c_str());
+    }
+    files.push_back({.name = name, .path = path, .many_threads = true});
+  }
+  return files;
+}
+
+inline std::vector<trace_file> const& trace_files() {
+  static const std::vector<trace_file> once = find_trace_files();
+  return once;
+}
+
+/// The sizes of classes of a pool that suit a trace.
+inline std::vector<std::size_t> fitted_classes(tools::recorded_trace const& trace) {
+  bucket_histogram sizes;
+  for (tools::trace_event const& event : trace.events) {
+    if (event.allocates) sizes.record(event.bytes);
+  }
+  return sizes.suggest_buckets(64, 1 * GiB);
+}
+
+// ---- allocators -------------------------------------------------------------------------------------------
+
+/// An allocator that serves blocks of any size and takes them back in any order.
+struct trace_subject {
+  std::string name;  ///< as in the names of benchmarks: "pool"
+  bool shared;       ///< threads may use one at once
+  /// A new one, or what there is one of in a process. `classes` are fitted to the trace that it is for.
+  std::function<std::shared_ptr<std::pmr::memory_resource>(std::vector<std::size_t> const& classes)> make;
+};
+
+/// Ours, and the peers that are there. (An arena frees nothing, and a planned one wants to be told of steps:
+/// training_step_bench.cpp. The global pool is a synchronized one.)
+inline std::vector<trace_subject> const& trace_subjects() {
+  static const std::vector<trace_subject> once = [] {
+    using sizes = std::vector<std::size_t>;
+    std::vector<trace_subject> all{
+        {"pool", false, [](sizes const&) { return std::make_shared<pool>(); }},
+        {"fitted_pool", false,
+         [](sizes const& classes) {
+           return std::make_shared<pool>(pool_options{.max_cached_bytes = 1 * GiB, .bucket_bytes = classes});
+         }},
+        {"synchronized_pool", true, [](sizes const&) { return std::make_shared<synchronized_pool>(); }}};
+    for (peer const& one : peers()) {
+      all.push_back({one.name, one.shared, [make = one.make](sizes const&) { return make(); }});
+    }
+    return all;
+  }();
+  return once;
+}
+
+}  // namespace tidemark::bench
