@@ -17,6 +17,7 @@ namespace tidemark {
 pool::pool(pool_options const& options, std::pmr::memory_resource* upstream)
     : cache_{detail::size_classes{options.name, options.bucket_bytes}},
       store_{cache_.classes(), detail::or_default(upstream), options.max_blocks_per_slab},
+      large_{store_.upstream()},
       options_{detail::completed(options, cache_.classes(), store_.upstream())},
       trim_times_{options.max_cached_bytes} {
   cache_.add_cached(detail::preallocate(store_, cache_.classes(), options, options.max_cached_bytes));
@@ -43,12 +44,7 @@ auto pool::ask_upstream(Ask ask) {
 void* pool::allocate_slow(std::size_t bytes, std::size_t align) {
   if (cache_.wants_attention()) attend();
   const std::size_t index = cache_.classes().index_of(bytes, align);
-  if (index == detail::size_classes::none) {
-    void* const block = ask_upstream([&] { return store_.allocate_large(bytes, align); });
-    ++large_.allocations;
-    ++large_.misses;
-    return block;
-  }
+  if (index == detail::size_classes::none) return allocate_large(bytes, align);
   detail::block_cache::bucket& bucket = cache_.at(index);
   if (bucket.free == nullptr) refill(index);
   void* const block = cache_.take_from(bucket, bytes);
@@ -63,14 +59,48 @@ void pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align, de
   if (result == detail::given::not_fast) {
     const std::size_t index = cache_.classes().index_of(bytes, align);
     if (index == detail::size_classes::none) {
-      store_.deallocate_large(block);
-      ++large_.deallocations;
+      deallocate_large(block, bytes);
       return;
     }
     (void)cache_.give_to(cache_.at(index), block, bytes);
   }
+  make_room();
   if (cache_.cached_bytes() > trim_due_at()) trim_to(trim_times_.target_bytes());
   note_cached();
+}
+
+void* pool::allocate_large(std::size_t bytes, std::size_t align) {
+  void* block = large_.take(bytes, align);
+  if (block != nullptr) {
+    cache_.subtract_cached(detail::large_blocks::bytes_of(block));
+    note_cached();
+  } else {
+    block = ask_upstream([&] { return large_.allocate(bytes, align); });
+    ++of_large_.misses;
+  }
+  ++of_large_.allocations;
+  return block;
+}
+
+void pool::deallocate_large(void* block, std::size_t bytes) noexcept {
+  ++of_large_.deallocations;
+  const std::size_t kept =
+      large_.deallocate(block, bytes, options_.keep_large_blocks ? options_.max_cached_bytes : 0);
+  if (kept == 0) return;
+  const std::size_t cached = cache_.cached_bytes() + kept;
+  // Before it is counted, so that there are never more cached than there may be.
+  std::size_t gone = 0;
+  if (cached > options_.max_cached_bytes) gone = large_.release_kept(cached - options_.max_cached_bytes);
+  cache_.add_cached(kept - gone);
+  note_cached();
+}
+
+// More is cached than may be. Large blocks go first, each of which goes back alone, and one in sixteen bytes more
+// than must, so that the next blocks freed find room.
+void pool::make_room() noexcept {
+  if (cache_.cached_bytes() <= options_.max_cached_bytes) return;
+  const std::size_t target = options_.max_cached_bytes - options_.max_cached_bytes / 16;
+  cache_.subtract_cached(large_.release_kept(cache_.cached_bytes() - target));
 }
 
 // Puts blocks into an empty list: those of a slab that is there, or of a new one.
@@ -102,7 +132,7 @@ void pool::note_cached() noexcept {
 }
 
 std::size_t pool::live_bytes() const noexcept {
-  return store_.held_bytes() - store_.large_bytes() - store_.stranded_bytes() - cache_.cached_bytes();
+  return store_.held_bytes() - store_.stranded_bytes() - (cache_.cached_bytes() - large_.kept_bytes());
 }
 
 std::size_t pool::trim_due_at() const noexcept {
@@ -117,12 +147,15 @@ void pool::account(std::size_t index, detail::slab_store::trimmed gone) noexcept
 
 // Both start with the largest blocks, of which the fewest need to be touched.
 std::size_t pool::release_free_slabs(std::size_t target_bytes) noexcept {
-  const std::size_t held_before = store_.held_bytes();
+  const std::size_t held_before = held_bytes();
+  if (cache_.cached_bytes() > target_bytes) {
+    cache_.subtract_cached(large_.release_kept(cache_.cached_bytes() - target_bytes));
+  }
   const auto free_bytes = [&] { return cache_.cached_bytes() + store_.stranded_bytes(); };
   for (std::size_t i = cache_.classes().count(); i-- > 0 && free_bytes() > target_bytes;) {
     account(i, store_.release_free_slabs(i, cache_.at(i).free, free_bytes() - target_bytes));
   }
-  return held_before - store_.held_bytes();
+  return held_before - held_bytes();
 }
 
 void pool::strand(std::size_t target_bytes) noexcept {
@@ -150,14 +183,15 @@ void pool::release() noexcept {
     before_use("release");
     ledger_.clear();
   }
+  large_.release();
   store_.release();
   cache_.forget();
-  large_.deallocations = large_.allocations;
+  of_large_.deallocations = of_large_.allocations;
   trim_times_.trimmed(0);
 }
 
 pool::counts pool::totals() const noexcept {
-  counts total{large_.allocations, large_.deallocations, large_.misses + misses_};
+  counts total{of_large_.allocations, of_large_.deallocations, of_large_.misses + misses_};
   for (std::size_t i = 0; i < cache_.classes().count(); ++i) {
     total.allocations += cache_.at(i).allocations.value();
     total.deallocations += cache_.at(i).deallocations.value();
@@ -172,11 +206,11 @@ pool_stats pool::stats() const noexcept {
                    .deallocations = total.deallocations - at_reset_.deallocations,
                    .pool_misses = total.misses - at_reset_.misses,
                    .used_blocks = total.allocations - total.deallocations,
-                   .bytes_requested = cache_.requested_bytes() + store_.large_bytes(),
+                   .bytes_requested = cache_.requested_bytes() + large_.requested_bytes(),
                    .bytes_cached = cache_.cached_bytes(),
                    .peak_cached_bytes = peak_cached_bytes_,
                    .bytes_stranded = store_.stranded_bytes(),
-                   .held_bytes = store_.held_bytes()};
+                   .held_bytes = held_bytes()};
   stats.pool_hits = stats.allocations - stats.pool_misses;
   stats.bytes_allocated = stats.held_bytes - stats.bytes_cached - stats.bytes_stranded;
   stats.used_bytes = stats.bytes_allocated;
@@ -228,7 +262,8 @@ void pool::check_invariants() const noexcept {
     }
   };
   if (char const* formula = store_.broken_invariant()) require(false, formula);
-  std::size_t cached = store_.uncarved_bytes(), handed_out = store_.large_bytes();
+  if (char const* formula = large_.broken_invariant()) require(false, formula);
+  std::size_t cached = store_.uncarved_bytes() + large_.kept_bytes(), handed_out = large_.used_bytes();
   for (std::size_t i = 0; i < cache_.classes().count(); ++i) {
     detail::block_cache::bucket const& bucket = cache_.at(i);
     std::size_t listed = 0;

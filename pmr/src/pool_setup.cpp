@@ -14,8 +14,10 @@ constexpr std::size_t medium_block_max = 16 * KiB;
 
 pool_options from_standard(std::pmr::pool_options const& standard) {
   constexpr std::size_t largest_max = 1 * MiB;
-  pool_options options{
-      .small_block_count = 0, .medium_block_count = 0, .max_blocks_per_slab = standard.max_blocks_per_chunk};
+  pool_options options{.small_block_count = 0,
+                       .medium_block_count = 0,
+                       .keep_large_blocks = false,
+                       .max_blocks_per_slab = standard.max_blocks_per_chunk};
   const std::size_t largest =
       standard.largest_required_pool_block == 0 ? medium_block_max : standard.largest_required_pool_block;
   std::size_t bytes = 64;

@@ -44,7 +44,7 @@ std::size_t size_classes::common_alignment() const noexcept {
 }
 
 std::size_t size_classes::index_of(std::size_t bytes, std::size_t align) const noexcept {
-  if (align > alignment_max) return none;
+  if (align > alignment_max || bytes > largest_bytes()) return none;
   const std::span sizes = std::span{bytes_}.first(count_);
   auto index = static_cast<std::size_t>(std::ranges::lower_bound(sizes, bytes) - sizes.begin());
   while (index < count_ && alignment(index) < align) ++index;

@@ -2,8 +2,6 @@
 #include <tidemark/detail/slab_store.hpp>
 
 #include <algorithm>
-#include <limits>
-#include <new>
 #include <utility>
 
 #include <tidemark/detail/align.hpp>
@@ -198,46 +196,11 @@ void slab_store::give_back(slab const& s) noexcept {
   upstream_->deallocate(reinterpret_cast<void*>(s.first), bytes, classes_.alignment(s.index));
 }
 
-void* slab_store::allocate_large(std::size_t bytes, std::size_t align) {
-  const std::size_t upstream_align = std::max(align, alignof(large_block));
-  const std::size_t offset = align_up(sizeof(large_block), upstream_align);
-  // No object can be larger, and some upstreams (libstdc++'s aligned operator new) overflow above it.
-  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  if (bytes > largest - offset) throw std::bad_alloc{};
-  // A block of 0 bytes takes one, so that its address is not the next block's.
-  const std::size_t room = std::max<std::size_t>(bytes, 1);
-  auto* const base = static_cast<std::byte*>(upstream_->allocate(offset + room, upstream_align));
-  void* const block = base + offset;
-  large_block* const header = large_block_of(block);
-  *header = {nullptr, large_, bytes, upstream_align};
-  if (large_ != nullptr) large_->previous = header;
-  large_ = header;
-  large_bytes_ += bytes;
-  held_bytes_ += bytes;
-  return block;
-}
-
-void slab_store::deallocate_large(void* block) noexcept {
-  large_block* const header = large_block_of(block);
-  (header->previous != nullptr ? header->previous->next : large_) = header->next;
-  if (header->next != nullptr) header->next->previous = header->previous;
-  large_bytes_ -= header->bytes;
-  held_bytes_ -= header->bytes;
-  give_back(header);
-}
-
-void slab_store::give_back(large_block* header) noexcept {
-  const std::size_t align = header->align, offset = align_up(sizeof(large_block), align);
-  const std::size_t bytes = offset + std::max<std::size_t>(header->bytes, 1);
-  upstream_->deallocate(reinterpret_cast<std::byte*>(header + 1) - offset, bytes, align);
-}
-
 void slab_store::release() noexcept {
-  while (large_ != nullptr) give_back(std::exchange(large_, large_->next));
   for (slab const& s : slabs_) give_back(s);
   std::pmr::vector<slab>{slabs_.get_allocator()}.swap(slabs_);  // its memory is the upstream's too
   tiers_ = {};
-  large_bytes_ = held_bytes_ = 0;
+  held_bytes_ = 0;
 }
 
 bool slab_store::is_block_of(void const* block, std::size_t index) const noexcept {
@@ -248,7 +211,7 @@ bool slab_store::is_block_of(void const* block, std::size_t index) const noexcep
 }
 
 char const* slab_store::broken_invariant() const noexcept {
-  std::size_t held = large_bytes_, stranded = 0, uncarved = 0;
+  std::size_t held = 0, stranded = 0, uncarved = 0;
   std::array<std::size_t, size_classes::count_max> carving{}, blocks{};
   std::uintptr_t last_end = 0;
   for (slab const& s : slabs_) {
@@ -267,7 +230,7 @@ char const* slab_store::broken_invariant() const noexcept {
     carving[s.index] += s.uncarved > 0 ? 1 : 0;
     blocks[s.index] += s.blocks;
   }
-  if (held != held_bytes_) return "held_bytes == sum over slabs and large blocks";
+  if (held != held_bytes_) return "held_bytes == sum over slabs";
   if (stranded != stranded_bytes_) return "stranded_bytes == sum over slabs";
   if (uncarved != uncarved_bytes_) return "uncarved_bytes == sum over slabs";
   if (std::ranges::max(carving) > 1) return "at most one slab of a class has uncarved blocks";

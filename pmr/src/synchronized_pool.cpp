@@ -112,7 +112,8 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
     : id_{detail::next_pool_number()},
       classes_{options.name, options.bucket_bytes},
       options_{detail::completed(options, classes_, detail::or_default(upstream))},
-      store_{classes_, options_.upstream, options.max_blocks_per_slab} {
+      store_{classes_, options_.upstream, options.max_blocks_per_slab},
+      large_{options_.upstream} {
   shared_bytes_ = detail::preallocate(store_, classes_, options_, depot_bytes_max());
   publish();
   peak_cached_bytes_ = shared_bytes_;
@@ -228,7 +229,7 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   detail::thread_cache& cache = cache_of_this_thread();
   if (cache.blocks.wants_attention()) attend(cache);
   const std::size_t index = classes_.index_of(bytes, align);
-  if (index == detail::size_classes::none) return allocate_large(bytes, align);
+  if (index == detail::size_classes::none) return allocate_large(cache, bytes, align);
   detail::block_cache::bucket& bucket = cache.blocks.at(index);
   const refill_source from = bucket.free == nullptr ? refill(cache, index) : refill_source::own;
   void* const block = cache.blocks.take_from(bucket, bytes);
@@ -257,7 +258,7 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
   if (result == detail::given::not_fast) {
     const std::size_t index = classes_.index_of(bytes, align);
     if (index == detail::size_classes::none) {
-      deallocate_large(block);
+      deallocate_large(cache, block, bytes);
       return;
     }
     if (cache == nullptr) {
@@ -450,18 +451,60 @@ void synchronized_pool::deallocate_without_cache(std::size_t index, void* block,
   keep_to_limit();
 }
 
-void* synchronized_pool::allocate_large(std::size_t bytes, std::size_t align) {
+void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align) {
   const std::scoped_lock lock{store_mutex_};
-  void* const block = ask_upstream([&] { return store_.allocate_large(bytes, align); });
-  ++large_.allocations;
-  ++large_.misses;
+  void* block = large_.take(bytes, align);
+  if (block != nullptr) {
+    change_shared(&cache, 0, detail::large_blocks::bytes_of(block));
+  } else {
+    block = ask_upstream([&] { return large_.allocate(bytes, align); });
+    ++of_large_.misses;
+  }
+  ++of_large_.allocations;
   return block;
 }
 
-void synchronized_pool::deallocate_large(void* block) noexcept {
+void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* block,
+                                         std::size_t bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
-  store_.deallocate_large(block);
-  ++large_.deallocations;
+  ++of_large_.deallocations;
+  const std::size_t most = depot_bytes_max();
+  const std::size_t kept = large_.deallocate(block, bytes, options_.keep_large_blocks ? most : 0);
+  if (kept == 0) return;
+  // Before it is counted, so that there are never more cached than there may be.
+  const std::size_t room = most - std::min<std::size_t>(shared_bytes_, most);
+  change_shared(cache, kept, kept > room ? large_.release_kept(kept - room) : 0);
+}
+
+// Large blocks have come or gone. What is shared and what the thread may still free before it looks change in
+// one step, so that no look of another thread counts a large block twice, or not at all.
+void synchronized_pool::change_shared(detail::thread_cache* cache, std::size_t more,
+                                      std::size_t less) noexcept {
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    shared_bytes_ += more - less;
+    publish();
+    std::size_t allowed = 0, cached = 0;
+    if (cache != nullptr) allowed = cache->bytes_at_peak, cached = cache->blocks.cached_bytes();
+    if (more <= less) {
+      // Unless slabs are waited for: then it is their blocks of which no more may be freed unseen.
+      if (cache != nullptr && stranded_bytes_ == 0) cache->bytes_at_peak += less - more;
+    } else if (allowed >= cached && allowed - cached >= more - less) {
+      cache->bytes_at_peak -= more - less;
+    } else {
+      measure(cache);
+    }
+  }
+  if (cache != nullptr) update_watermark(*cache);
+}
+
+// Gives large blocks back until no more than that is shared, or none is left. @return bytes.
+std::size_t synchronized_pool::release_large(std::size_t target_bytes) noexcept {
+  const std::size_t shared = shared_bytes_;
+  if (shared <= target_bytes) return 0;
+  const std::size_t gone = large_.release_kept(shared - target_bytes);
+  shared_bytes_ -= gone;
+  return gone;
 }
 
 // Takes blocks out of the depot and of the uncarved ones, the largest first, of which the fewest need to be
@@ -480,7 +523,7 @@ void synchronized_pool::take_out(Excess excess_bytes, Take take) noexcept {
 }
 
 std::size_t synchronized_pool::release_free_slabs(std::size_t target_bytes) noexcept {
-  const std::size_t held_before = store_.held_bytes();
+  const std::size_t held_before = store_.held_bytes(), large_gone = release_large(target_bytes);
   take_out(
       [&] {
         const std::size_t free_bytes = shared_bytes_ + store_.stranded_bytes();
@@ -489,7 +532,7 @@ std::size_t synchronized_pool::release_free_slabs(std::size_t target_bytes) noex
       [&](std::size_t i, detail::free_block*& list, std::size_t wanted) {
         return store_.release_free_slabs(i, list, wanted);
       });
-  return held_before - store_.held_bytes();
+  return held_before - store_.held_bytes() + large_gone;
 }
 
 void synchronized_pool::strand(std::size_t target_bytes) noexcept {
@@ -516,12 +559,20 @@ std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
 // What others may know of the store without its lock.
 void synchronized_pool::publish() noexcept {
   stranded_bytes_ = store_.stranded_bytes();
-  reachable_bytes_ = store_.held_bytes() - store_.large_bytes() - store_.stranded_bytes();
+  reachable_bytes_ = store_.held_bytes() + large_.kept_bytes() - store_.stranded_bytes();
 }
 
 // The depot may hold half of what is to be cached at most. A trim goes to half of that, so that it is seldom.
 void synchronized_pool::keep_to_limit() noexcept {
-  if (shared_bytes_ > depot_bytes_max()) (void)trim_shared(depot_bytes_max() / 2);
+  const std::size_t most = depot_bytes_max();
+  if (shared_bytes_ <= most) return;
+  {
+    // Large blocks go first, each of which goes back alone, and one in sixteen bytes more than must.
+    const std::scoped_lock lock{store_mutex_};
+    (void)release_large(most - most / 16);
+    publish();
+  }
+  if (shared_bytes_ > most) (void)trim_shared(most / 2);
 }
 
 // Any thread, also one that must not wait for the owners: they see it in their next calls.
@@ -562,9 +613,10 @@ void synchronized_pool::release() noexcept {
   const std::scoped_lock lock{store_mutex_};
   for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.take_all(i);
   shared_bytes_ = 0;
+  large_.release();
   store_.release();
   publish();
-  large_.deallocations = large_.allocations;
+  of_large_.deallocations = of_large_.allocations;
   live_at_trim_ = not_measured;
   if constexpr (check_level >= 2) ledger_.clear();
 }
@@ -586,12 +638,13 @@ synchronized_pool::tally synchronized_pool::count() const noexcept {
   all.total.misses = misses_;
   {
     const std::scoped_lock lock{store_mutex_};
-    all.total.allocations = large_.allocations;
-    all.total.deallocations = large_.deallocations;
-    all.total.misses += large_.misses;
-    all.used_bytes = all.requested_bytes = store_.large_bytes();
+    all.total.allocations = of_large_.allocations;
+    all.total.deallocations = of_large_.deallocations;
+    all.total.misses += of_large_.misses;
+    all.used_bytes = large_.used_bytes();
+    all.requested_bytes = large_.requested_bytes();
     all.stranded_bytes = store_.stranded_bytes();
-    all.held_bytes = store_.held_bytes();
+    all.held_bytes = store_.held_bytes() + large_.held_bytes();
   }
   const std::scoped_lock lock{caches_mutex_};
   all.cached_bytes = cached_bytes();
@@ -684,9 +737,10 @@ void synchronized_pool::check_invariants() const noexcept {
   const pool_stats now = stats();
   const std::scoped_lock lock{store_mutex_, caches_mutex_};
   if (char const* formula = store_.broken_invariant()) require(false, formula);
-  std::size_t shared = store_.uncarved_bytes();
+  if (char const* formula = large_.broken_invariant()) require(false, formula);
+  std::size_t shared = store_.uncarved_bytes() + large_.kept_bytes();
   for (std::size_t i = 0; i < classes_.count(); ++i) shared += depot_.blocks(i) * classes_.bytes(i);
-  require(shared == shared_bytes_, "shared_bytes == sum over the depot and uncarved blocks");
+  require(shared == shared_bytes_, "shared_bytes == sum over the depot, uncarved and kept large blocks");
   for (detail::thread_cache const* cache = caches_; cache != nullptr; cache = cache->next) {
     std::size_t cached = 0, spare_bytes = 0;
     for (std::size_t i = 0; i < classes_.count(); ++i) {

@@ -39,7 +39,7 @@ class pool_model {
 
   void check_contents() const { blocks_.check_all(); }
 
-  std::size_t hits = 0, stranded = 0, trims_that_gave_back = 0;
+  std::size_t hits = 0, large_hits = 0, stranded = 0, trims_that_gave_back = 0;
 
  private:
   auto& pool() { return subject_.resource(); }
@@ -47,23 +47,34 @@ class pool_model {
   void allocate() {
     const std::uint64_t kind = random_() % 100;
     const std::size_t bytes = kind < 80   ? random_() % 300
-                              : kind < 98 ? random_() % 17'000
+                              : kind < 95 ? random_() % 17'000
+                              : kind < 98 ? 20'000 + random_() % 8 * 5'000  // as programs do: the same again
                                           : random_() % 100'000;
     const std::size_t align = std::size_t{1} << random_() % (random_() % 16 == 0 ? 10 : 5);
     const pool_stats before = pool().stats();
     void* const first = pool().allocate(bytes, align);
     const pool_stats after = pool().stats();
     ++allocations_;
+    const std::size_t block_bytes = after.bytes_allocated - before.bytes_allocated;
+    const bool is_large = bytes > pool().options().bucket_bytes.back();
     if (after.pool_hits > before.pool_hits) {
       ++hits;
+      if (is_large) {
+        ++large_hits;
+        EXPECT_EQ(after.bytes_cached, before.bytes_cached - block_bytes);
+      }
       EXPECT_EQ(after.held_bytes, before.held_bytes) << "a hit asks the upstream for nothing";
     } else {
       EXPECT_GE(after.held_bytes, before.held_bytes + bytes) << "a miss takes memory from the upstream";
     }
-    used_bytes_ += after.bytes_allocated - before.bytes_allocated;
-    EXPECT_GE(after.bytes_allocated, before.bytes_allocated + bytes);
+    used_bytes_ += block_bytes;
+    requested_bytes_ += bytes;
+    EXPECT_GE(block_bytes, bytes);
+    if (is_large) {
+      EXPECT_LE(block_bytes, bytes + bytes / 4);
+    }
     blocks_.add(first, bytes, align);
-    held_.push_back({first, bytes, align, after.bytes_allocated - before.bytes_allocated});
+    held_.push_back({first, bytes, align, block_bytes});
   }
 
   void free_one(std::size_t i) {
@@ -74,6 +85,7 @@ class pool_model {
     pool().deallocate(chosen.first, chosen.bytes, chosen.align);
     ++deallocations_;
     used_bytes_ -= chosen.block_bytes;
+    requested_bytes_ -= chosen.bytes;
   }
 
   void trim(std::size_t target) {
@@ -99,7 +111,7 @@ class pool_model {
     deallocations_ += held_.size();
     held_.clear();
     blocks_.clear();
-    used_bytes_ = 0;
+    used_bytes_ = requested_bytes_ = 0;
     EXPECT_EQ(pool().stats().held_bytes, 0u);
   }
 
@@ -110,6 +122,7 @@ class pool_model {
     EXPECT_EQ(now.pool_hits + now.pool_misses, now.allocations);
     EXPECT_EQ(now.used_blocks, held_.size());
     EXPECT_EQ(now.bytes_allocated, used_bytes_);
+    EXPECT_EQ(now.bytes_requested, requested_bytes_);
     EXPECT_EQ(now.held_bytes, now.bytes_allocated + now.bytes_cached + now.bytes_stranded);
     peak_ = std::max(peak_, now.bytes_cached);
     EXPECT_GE(now.peak_cached_bytes, peak_);
@@ -126,29 +139,31 @@ class pool_model {
   std::vector<block> held_;
   shadow blocks_;
   std::uint64_t allocations_ = 0, deallocations_ = 0, steps_ = 0;
-  std::size_t used_bytes_ = 0, peak_ = 0;
+  std::size_t used_bytes_ = 0, requested_bytes_ = 0, peak_ = 0;
 };
 
 template <class Subject>
-void run_model() {
-  std::size_t hits = 0, stranded = 0, trims_that_gave_back = 0;
+void run_model(std::size_t large_hits_min = 100) {
+  std::size_t hits = 0, large_hits = 0, stranded = 0, trims_that_gave_back = 0;
   run_for_seeds([&](std::uint64_t seed, auto run) {
     recording_resource upstream;
     Subject subject{upstream};
     pool_model<Subject> model{subject, seed};
     run(model);
     hits += model.hits;
+    large_hits += model.large_hits;
     stranded += model.stranded;
     trims_that_gave_back += model.trims_that_gave_back;
   });
   // A sequence that never did these things would show nothing about them.
   EXPECT_GT(hits, 1000u);
+  EXPECT_GE(large_hits, large_hits_min);
   EXPECT_GT(stranded, 100u);
   EXPECT_GT(trims_that_gave_back, 100u);
 }
 
 TEST(pool_model, agrees_with_the_pool) { run_model<pool_subject>(); }
-TEST(pool_model, agrees_with_the_pool_of_odd_sizes) { run_model<odd_pool_subject>(); }
+TEST(pool_model, agrees_with_the_pool_of_odd_sizes) { run_model<odd_pool_subject>(0); }
 TEST(pool_model, agrees_with_the_synchronized_pool_on_one_thread) { run_model<synchronized_pool_subject>(); }
 
 TEST(resource_model, agrees_with_the_pool) { run_resource_model<pool_subject>(); }

@@ -19,7 +19,7 @@ class basic_pool_subject {
   using supply_type = recording_resource;
   static constexpr std::size_t largest = 8 * MiB;
   static constexpr std::size_t capacity = 0;
-  static constexpr std::size_t reused_bytes_max = 16 * KiB;
+  static constexpr std::size_t reused_bytes_max = 40'000;
   static constexpr std::size_t reused_align_max = 256;
 
   explicit basic_pool_subject(supply_type& upstream) : pool_{&upstream} {}

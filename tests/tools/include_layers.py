@@ -23,7 +23,7 @@ LAYERS = [
     ("scratch", ["scratch.hpp"]),
     ("pool", ["pool.hpp", "synchronized_pool.hpp", "global_pool.hpp", "pool_options.hpp", "pool_stats.hpp",
               "bucket_histogram.hpp", "memory_pressure.hpp", "pressure_monitor.hpp", "detail/size_classes.hpp",
-              "detail/block_cache.hpp", "detail/slab_store.hpp", "detail/trim_times.hpp", "detail/chain_stack.hpp", "detail/depot.hpp",
+              "detail/block_cache.hpp", "detail/slab_store.hpp", "detail/large_blocks.hpp", "detail/trim_times.hpp", "detail/chain_stack.hpp", "detail/depot.hpp",
               "reuse_cache.hpp", "reuse_cache_options.hpp", "reuse_cache_stats.hpp", "reuse_fence.hpp", "byte_cap.hpp",
               "detail/kept_blocks.hpp"]),
     ("epoch", ["epoch_options.hpp", "epoch_stats.hpp", "epoch_resource.hpp", "epoch.hpp", "with_epoch.hpp",

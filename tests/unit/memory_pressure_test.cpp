@@ -69,9 +69,13 @@ TEST(memory_pressure, a_pool_trims_in_its_owners_next_deallocation) {
 
 TEST(memory_pressure, reaches_large_requests_too) {
   pool memory;
-  (void)signal_memory_pressure();
   memory.deallocate(memory.allocate(1 * MiB), 1 * MiB);
-  EXPECT_EQ(memory.stats().bytes_cached, 0u);
+  (void)signal_memory_pressure();
+  void* const block = memory.allocate(2 * MiB);
+  EXPECT_EQ(memory.stats().bytes_cached, 0u) << "the block of 1 MiB went back too";
+  (void)signal_memory_pressure();
+  memory.deallocate(block, 2 * MiB);
+  EXPECT_EQ(memory.stats().bytes_cached, 2 * MiB) << "it came back after the trim";
 }
 
 TEST(memory_pressure, a_synchronized_pool_trims_in_each_threads_next_call) {

@@ -84,21 +84,188 @@ TEST(pool, a_request_takes_the_least_class_that_holds_it) {
   }
 }
 
-TEST(pool, beyond_16384_bytes_the_upstream_serves_each_request) {
+TEST(pool, beyond_16384_bytes_the_upstream_serves_each_request_if_told_so) {
+  recording_resource upstream;
+  pool memory{{.keep_large_blocks = false}, &upstream};
+  const std::size_t calls = upstream.calls, outstanding = upstream.outstanding;
+  for (std::size_t i = 1; i <= 3; ++i) {
+    void* block = memory.allocate(16385);
+    EXPECT_EQ(upstream.calls, calls + i);
+    pool_stats stats = memory.stats();
+    EXPECT_EQ(stats.pool_hits, 0u);
+    EXPECT_EQ(stats.pool_misses, i);
+    EXPECT_EQ(stats.bytes_allocated, 16385u);
+    memory.deallocate(block, 16385);
+    EXPECT_EQ(upstream.outstanding, outstanding) << "freed straight to the upstream";
+    stats = memory.stats();
+    EXPECT_EQ(stats.bytes_allocated, 0u);
+    EXPECT_EQ(stats.bytes_cached, 277'504u) << "as before";
+  }
+}
+
+TEST(pool, beyond_16384_bytes_the_upstream_is_asked_for_exactly_that_once) {
   recording_resource upstream;
   pool memory{&upstream};
   const std::size_t calls = upstream.calls, outstanding = upstream.outstanding;
-  void* block = memory.allocate(16385);
+  void* first = memory.allocate(16385);
+  EXPECT_EQ(upstream.outstanding, outstanding + 16385 + 32) << "and 32 bytes in front of it";
+  EXPECT_EQ(memory.stats().bytes_allocated, 16385u);
+  EXPECT_EQ(memory.stats().pool_misses, 1u);
+  memory.deallocate(first, 16385);
+  EXPECT_EQ(memory.stats().bytes_cached, 277'504u + 16385u);
+  EXPECT_EQ(memory.stats().held_bytes, 277'504u + 16385u);
+  void* second = memory.allocate(16385);
+  EXPECT_EQ(second, first);
   EXPECT_EQ(upstream.calls, calls + 1);
-  pool_stats stats = memory.stats();
-  EXPECT_EQ(stats.pool_hits, 0u);
-  EXPECT_EQ(stats.pool_misses, 1u);
-  EXPECT_EQ(stats.bytes_allocated, 16385u);
-  memory.deallocate(block, 16385);
-  EXPECT_EQ(upstream.outstanding, outstanding) << "freed straight to the upstream";
-  stats = memory.stats();
-  EXPECT_EQ(stats.bytes_allocated, 0u);
-  EXPECT_EQ(stats.bytes_cached, 277'504u) << "as before";
+  EXPECT_EQ(memory.stats().pool_hits, 1u);
+  EXPECT_EQ(memory.stats().bytes_cached, 277'504u);
+  memory.deallocate(second, 16385);
+  memory.check_invariants();
+}
+
+TEST(pool, a_large_block_serves_requests_down_to_four_fifths_of_it_and_counts_as_it_is) {
+  pool memory{empty_at_start};
+  void* const first = memory.allocate(100'000);
+  memory.deallocate(first, 100'000);
+  for (const std::size_t bytes : {100'000u, 99'999u, 90'000u, 80'000u}) {
+    void* const block = memory.allocate(bytes);
+    EXPECT_EQ(block, first) << bytes;
+    EXPECT_EQ(memory.stats().bytes_allocated, 100'000u);
+    EXPECT_EQ(memory.stats().bytes_requested, bytes);
+    EXPECT_EQ(memory.stats().bytes_cached, 0u);
+    memory.deallocate(block, bytes);
+    EXPECT_EQ(memory.stats().bytes_requested, 0u);
+    EXPECT_EQ(memory.stats().bytes_cached, 100'000u);
+  }
+  for (const std::size_t bytes : {79'999u, 40'000u, 100'001u, 5'000'000u}) {
+    void* const block = memory.allocate(bytes);
+    EXPECT_NE(block, first) << bytes;
+    EXPECT_EQ(memory.stats().bytes_allocated, bytes);
+    memory.deallocate(block, bytes);
+  }
+  memory.check_invariants();
+}
+
+TEST(pool, of_several_large_blocks_that_suit_the_one_freed_last_is_next) {
+  pool memory{empty_at_start};
+  void* const a = memory.allocate(50'000);
+  void* const b = memory.allocate(50'000);
+  memory.deallocate(a, 50'000);
+  memory.deallocate(b, 50'000);
+  EXPECT_EQ(memory.allocate(50'000), b);
+  EXPECT_EQ(memory.allocate(50'000), a);
+  memory.deallocate(a, 50'000);
+  memory.deallocate(b, 50'000);
+}
+
+TEST(pool, large_blocks_that_find_no_room_leave_the_largest_first) {
+  recording_resource upstream;
+  pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 300'000}, &upstream};
+  void* const small = memory.allocate(20'000);
+  void* const middle = memory.allocate(100'000);
+  void* const large = memory.allocate(180'000);
+  void* const beyond = memory.allocate(300'001);
+  for (auto const& [block, bytes] : {std::pair{middle, 100'000}, {large, 180'000}, {small, 20'000}}) {
+    memory.deallocate(block, static_cast<std::size_t>(bytes));
+  }
+  EXPECT_EQ(memory.stats().bytes_cached, 300'000u) << "all three just fit";
+  memory.deallocate(beyond, 300'001);
+  EXPECT_EQ(memory.stats().bytes_cached, 300'000u) << "what is more than the limit drives nothing out";
+  memory.deallocate(memory.allocate(30'000), 30'000);
+  EXPECT_EQ(memory.stats().bytes_cached, 150'000u);
+  EXPECT_EQ(memory.stats().peak_cached_bytes, 300'000u);
+  const std::size_t calls = upstream.calls;
+  EXPECT_EQ(memory.allocate(100'000), middle);
+  EXPECT_EQ(memory.allocate(20'000), small);
+  EXPECT_EQ(upstream.calls, calls);
+  memory.check_invariants();
+}
+
+TEST(pool, small_blocks_that_find_no_room_drive_large_ones_out_before_their_slabs) {
+  recording_resource upstream;
+  pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 130'000}, &upstream};
+  blocks live{memory, 1000, 64};
+  for (const std::size_t bytes : {20'000u, 40'000u, 30'000u}) {
+    memory.deallocate(memory.allocate(bytes), bytes);
+  }
+  const std::size_t before = memory.stats().bytes_cached;
+  EXPECT_LT(before, 130'000u);
+  live.free_all();
+  // 1000 blocks of 64 bytes and what their slabs have besides, and the largest block did not fit.
+  EXPECT_EQ(memory.stats().bytes_cached, before + 64'000u - 40'000u);
+  const std::size_t calls = upstream.calls;
+  {
+    const blocks again{memory, 1000, 64};
+    EXPECT_EQ(upstream.calls, calls) << "no slab went";
+  }
+  memory.check_invariants();
+}
+
+TEST(pool, trim_gives_large_blocks_back_the_largest_first) {
+  recording_resource upstream;
+  pool memory{&upstream};
+  const std::size_t outstanding = upstream.outstanding;
+  void* const a = memory.allocate(40'000);
+  void* const b = memory.allocate(1'000'000);
+  memory.deallocate(b, 1'000'000);
+  memory.deallocate(a, 40'000);
+  EXPECT_EQ(memory.trim(277'504u + 40'000u), 1'000'000u);
+  EXPECT_EQ(memory.stats().bytes_cached, 277'504u + 40'000u);
+  EXPECT_EQ(memory.trim(277'504u), 40'000u);
+  EXPECT_EQ(upstream.outstanding, outstanding);
+  memory.deallocate(memory.allocate(40'000), 40'000);
+  memory.clear();
+  EXPECT_EQ(memory.stats().held_bytes, 0u);
+  memory.check_invariants();
+}
+
+TEST(pool, large_blocks_of_other_alignments_serve_only_who_they_are_aligned_for) {
+  pool memory{empty_at_start};
+  std::vector<void*> kept;
+  for (int i = 0; i < 4; ++i) kept.push_back(memory.allocate(50'000, 16));
+  for (void* block : kept) memory.deallocate(block, 50'000, 16);
+  for (std::size_t align = 1; align <= 4096; align *= 2) {
+    void* const block = memory.allocate(50'000, align);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u) << align;
+    memory.deallocate(block, 50'000, align);
+  }
+  memory.check_invariants();
+}
+
+TEST(pool, keeps_no_block_aligned_to_more_than_256_bytes_and_none_below_4_KiB_that_no_class_has) {
+  recording_resource upstream;
+  pool memory{with_buckets({64, 128}), &upstream};
+  memory.deallocate(memory.allocate(64), 64);
+  const std::size_t cached = memory.stats().bytes_cached;
+  memory.deallocate(memory.allocate(64, 4096), 64, 4096);
+  memory.deallocate(memory.allocate(50'000, 512), 50'000, 512);
+  memory.deallocate(memory.allocate(4095), 4095);
+  EXPECT_EQ(memory.stats().bytes_cached, cached);
+  memory.deallocate(memory.allocate(4096), 4096);
+  memory.deallocate(memory.allocate(50'000, 256), 50'000, 256);
+  EXPECT_EQ(memory.stats().bytes_cached, cached + 54'096u);
+  memory.check_invariants();
+}
+
+TEST(pool, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
+  // What is cached jumps by a megabyte and more; when half of what a trim left live is free, it trims anyway.
+  recording_resource upstream;
+  pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 4 * MiB}, &upstream};
+  std::vector<void*> live(8 * MiB / 64);
+  for (void*& block : live) block = memory.allocate(64);
+  std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
+  const auto free_some = [&](std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i, live.pop_back()) memory.deallocate(live.back(), 64);
+  };
+  free_some(live.size() / 2);
+  memory.clear();
+  EXPECT_GT(memory.stats().bytes_stranded, 3 * MiB);
+  memory.deallocate(memory.allocate(3 * MiB), 3 * MiB);
+  void* const large = memory.allocate(3 * MiB);
+  free_some(live.size());
+  EXPECT_LE(memory.stats().held_bytes, 3 * MiB + 4 * MiB) << "nothing small is live";
+  memory.deallocate(large, 3 * MiB);
+  memory.check_invariants();
 }
 
 TEST(pool, starts_with_16_small_and_8_medium_blocks_of_each_class) {
@@ -626,6 +793,7 @@ TEST(pool, large_blocks_are_freed_in_any_order) {
     }
   }
   EXPECT_EQ(memory.stats().bytes_allocated, 0u);
+  memory.clear();
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 

@@ -9,6 +9,7 @@
 #include <tidemark/config.hpp>
 #include <tidemark/detail/block_cache.hpp>
 #include <tidemark/detail/block_ledger.hpp>
+#include <tidemark/detail/large_blocks.hpp>
 #include <tidemark/detail/size_classes.hpp>
 #include <tidemark/detail/slab_store.hpp>
 #include <tidemark/detail/trim_times.hpp>
@@ -34,10 +35,12 @@ namespace tidemark {
 /// nodes.deallocate(tensor, 4096);  // the next allocate(4096) returns the same address
 /// ```
 /// A request takes the first block of its class's list (a hit). If the list is empty, a slab of blocks comes
-/// from the upstream (a miss). No block has a header. Requests beyond the largest class, or aligned to more
-/// than 256 bytes, go to the upstream one by one (a miss each) and straight back. Free blocks are held up to
-/// `max_cached_bytes`; beyond that and when memory is short (`on_memory_pressure`) slabs whose blocks are all
-/// free go back to the upstream.
+/// from the upstream (a miss). No such block has a header. A request beyond the largest class takes a free
+/// block that is at most a quarter larger (a hit), or one of its own size from the upstream (a miss). Blocks
+/// aligned to more than 256 bytes that no class has go straight back, and where `keep_large_blocks` is false
+/// all large ones. Free blocks are held up to `max_cached_bytes`; beyond that and when memory is short
+/// (`on_memory_pressure`) large blocks, the largest first, and slabs whose blocks are all free go back to the
+/// upstream.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats`, and for each class
 /// `blocks in slabs == handed out + listed + uncarved + stranded`, every listed block being one of them.
@@ -60,8 +63,8 @@ class pool final : public std::pmr::memory_resource {
   /// As `options` say, but from `upstream`. @throws as above.
   pool(pool_options const& options, std::pmr::memory_resource* upstream);
   /// As the standard's pools are made: classes that double from 64 bytes up to `largest_required_pool_block`
-  /// (16 KiB if that is 0, 1 MiB at most), slabs of at most `max_blocks_per_chunk` blocks, and nothing taken
-  /// at the start.
+  /// (16 KiB if that is 0, 1 MiB at most), slabs of at most `max_blocks_per_chunk` blocks, nothing taken at
+  /// the start, and larger blocks straight back to the upstream.
   explicit pool(std::pmr::pool_options const& options,
                 std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
   pool(pool const&) = delete;
@@ -94,8 +97,8 @@ class pool final : public std::pmr::memory_resource {
       deallocate_slow(block, bytes, align, result);
   }
 
-  /// Gives cached memory back to the upstream until `bytes_cached <= target_bytes`: slabs whose blocks are
-  /// all free. Where that is not enough, free blocks whose slab holds live ones are set aside
+  /// Gives cached memory back to the upstream until `bytes_cached <= target_bytes`: large blocks, the largest
+  /// first, then slabs whose blocks are all free. Where that is not enough, free blocks whose slab holds live ones are set aside
   /// (`bytes_stranded`); they are used again before the upstream is asked. @return bytes given back. O(cached
   /// blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept;
@@ -130,6 +133,10 @@ class pool final : public std::pmr::memory_resource {
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      detail::given result) noexcept;
+  [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
+  void deallocate_large(void* block, std::size_t bytes) noexcept;
+  void make_room() noexcept;
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return store_.held_bytes() + large_.held_bytes(); }
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   void before_use(char const* operation) const noexcept;
@@ -159,8 +166,9 @@ class pool final : public std::pmr::memory_resource {
 
   detail::block_cache cache_;
   detail::slab_store store_;
+  detail::large_blocks large_;
   pool_options options_;
-  counts large_{};  // of blocks beyond the classes
+  counts of_large_{};  // of blocks beyond the classes
   std::uint64_t misses_ = 0;
   counts at_reset_{};  // totals when counting began anew
   std::size_t peak_cached_bytes_ = 0;

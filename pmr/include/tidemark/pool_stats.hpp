@@ -9,7 +9,7 @@
 namespace tidemark {
 
 /// A snapshot of a pool. Bytes of blocks are those of their size class; blocks beyond the largest class count
-/// as they were asked for.
+/// as they were first asked for.
 ///
 /// Whenever no call is going on:
 /// - `pool_hits + pool_misses == allocations`

@@ -18,6 +18,7 @@
 #include <tidemark/detail/block_ledger.hpp>
 #include <tidemark/detail/chain_stack.hpp>
 #include <tidemark/detail/depot.hpp>
+#include <tidemark/detail/large_blocks.hpp>
 #include <tidemark/detail/size_classes.hpp>
 #include <tidemark/detail/slab_store.hpp>
 #include <tidemark/macros.hpp>
@@ -80,7 +81,8 @@ struct thread_cache {
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
 /// half of it is for the caches, half for the depot. What a cache has too much goes to the depot a whole list
-/// at a time; what is too much there goes to the upstream. A cache goes to the depot when its thread ends. A
+/// at a time; what is too much there goes to the upstream. Free blocks beyond the largest class are in the depot
+/// at once, and are taken and given back under its lock. A cache goes to the depot when its thread ends. A
 /// trim by one thread, or pressure, reaches the caches of the others in their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
@@ -189,8 +191,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
                                      detail::given result) noexcept;
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
-  [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
-  void deallocate_large(void* block) noexcept;
+  [[nodiscard]] void* allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align);
+  void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes) noexcept;
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
 
   // What a thread does with its cache.
@@ -216,8 +218,10 @@ class synchronized_pool final : public std::pmr::memory_resource {
   void leave(std::size_t index, detail::block_chain chain) noexcept;
   std::size_t trim_shared(std::size_t target_bytes) noexcept;
   void keep_to_limit() noexcept;
-  void publish() noexcept;                                 // with store_mutex_ held
-  void measure(detail::thread_cache const* own) noexcept;  // with caches_mutex_ held
+  void change_shared(detail::thread_cache* cache, std::size_t more, std::size_t less) noexcept;
+  std::size_t release_large(std::size_t target_bytes) noexcept;  // with store_mutex_ held
+  void publish() noexcept;                                       // with store_mutex_ held
+  void measure(detail::thread_cache const* own) noexcept;        // with caches_mutex_ held
   [[nodiscard]] bool half_is_gone() const noexcept;
   void request_trim(std::size_t target_bytes) noexcept;
   [[nodiscard]] std::size_t cached_bytes() const noexcept;  // with caches_mutex_ held
@@ -251,13 +255,13 @@ class synchronized_pool final : public std::pmr::memory_resource {
   detail::size_classes classes_;
   pool_options options_;
   detail::depot depot_;
-  std::atomic<std::size_t> shared_bytes_{0};  // cached in no thread's cache: in the depot, or uncarved
+  std::atomic<std::size_t> shared_bytes_{0};  // cached in no thread's cache: in the depot, uncarved, or large
   std::atomic<std::size_t> share_bytes_{0};   // what a thread's cache may hold
   std::atomic<bool> pressed_{false};          // memory was short, and the depot was not emptied since
   std::atomic<std::size_t> pins_{0};          // threads that are ending and leave their caches just now
   // Of the store, to be read without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
-  std::atomic<std::size_t> reachable_bytes_{0};  // in blocks of the classes, but the stranded
+  std::atomic<std::size_t> reachable_bytes_{0};  // in blocks, but the stranded and the large that are live
   std::atomic<std::size_t> live_bytes_{0};       // as last measured: of those, what is cached nowhere
   // The same at the first measurement after a trim. 0: nothing was live, so that no half of it can go.
   static constexpr std::size_t not_measured = std::numeric_limits<std::size_t>::max();
@@ -265,9 +269,10 @@ class synchronized_pool final : public std::pmr::memory_resource {
 
   std::atomic<std::uint64_t> misses_{0};
 
-  mutable std::mutex store_mutex_;  // for the next two
+  mutable std::mutex store_mutex_;  // for the next three
   detail::slab_store store_;
-  counts large_{};
+  detail::large_blocks large_;
+  counts of_large_{};
 
   // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
   mutable std::mutex caches_mutex_;

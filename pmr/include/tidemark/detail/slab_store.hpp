@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `slab_store`: where a pool's blocks come from: slabs and single large blocks of an upstream, which
-/// the store owns.
+/// `slab_store`: where the blocks of a pool's classes come from: slabs of an upstream, which the store owns.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@ namespace tidemark::detail {
 /// go back yet.
 ///
 /// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
-/// `held_bytes() == sum of blocks * block size + sum over large blocks`.
+/// `held_bytes() == sum of blocks * block size`.
 ///
 /// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
 class slab_store {
@@ -59,12 +58,6 @@ class slab_store {
   /// log(slabs)).
   trimmed strand(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
 
-  /// A block for itself, with any size and alignment. @throws std::bad_alloc, or what the upstream throws;
-  /// nothing has changed then. O(1).
-  [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align);
-  /// Gives such a block back. O(1).
-  void deallocate_large(void* block) noexcept;
-
   /// Gives everything back, also what is handed out.
   void release() noexcept;
 
@@ -72,7 +65,6 @@ class slab_store {
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
   [[nodiscard]] std::size_t uncarved_bytes() const noexcept { return uncarved_bytes_; }
-  [[nodiscard]] std::size_t large_bytes() const noexcept { return large_bytes_; }
   [[nodiscard]] std::size_t slab_count() const noexcept { return slabs_.size(); }
   /// All blocks of a class, wherever they are.
   [[nodiscard]] std::size_t blocks_of(std::size_t index) const noexcept { return tiers_[index].blocks; }
@@ -100,17 +92,6 @@ class slab_store {
     std::uintptr_t stranding = 0;  // an address in the slab that blocks were stranded in last
     bool may_be_free = false;      // a slab without listed blocks may be all free
   };
-  // Just before a large block, so that it is found in O(1), and all of them when the store lets everything
-  // go.
-  struct alignas(16) large_block {
-    large_block* previous;
-    large_block* next;
-    std::size_t bytes;  // as they were asked for
-    std::size_t align;  // as it was asked of the upstream
-  };
-  [[nodiscard]] static large_block* large_block_of(void* block) noexcept {
-    return static_cast<large_block*>(block) - 1;
-  }
 
   [[nodiscard]] std::size_t bytes_of(slab const& s) const noexcept {
     return s.blocks * classes_.bytes(s.index);
@@ -120,15 +101,13 @@ class slab_store {
     return const_cast<slab*>(static_cast<slab_store const*>(this)->find(address));
   }
   void give_back(slab const& s) noexcept;
-  void give_back(large_block* header) noexcept;
 
   size_classes const& classes_;
   std::pmr::memory_resource* upstream_;
   std::size_t blocks_max_;  // of a slab; 0: no limit
   std::pmr::vector<slab> slabs_;
   std::array<tier, size_classes::count_max> tiers_{};
-  large_block* large_ = nullptr;
-  std::size_t held_bytes_ = 0, stranded_bytes_ = 0, uncarved_bytes_ = 0, large_bytes_ = 0;
+  std::size_t held_bytes_ = 0, stranded_bytes_ = 0, uncarved_bytes_ = 0;
 };
 
 }  // namespace tidemark::detail

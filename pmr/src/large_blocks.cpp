@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/detail/large_blocks.hpp>
+
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <tidemark/detail/align.hpp>
+#include <tidemark/detail/sanitizers.hpp>
+#include <tidemark/violation.hpp>
+
+namespace tidemark::detail {
+
+// As many blocks of a bin are looked at as cost less than the upstream would.
+constexpr std::size_t blocks_looked_at = 4;
+
+void large_blocks::link(header* block, header*& list) noexcept {
+  block->previous = nullptr;
+  block->next = list;
+  if (list != nullptr) list->previous = block;
+  list = block;
+}
+
+void large_blocks::unlink(header* block, header*& list) noexcept {
+  (block->previous != nullptr ? block->previous->next : list) = block->next;
+  if (block->next != nullptr) block->next->previous = block->previous;
+}
+
+large_blocks::header* large_blocks::find(std::size_t bin, std::size_t bytes,
+                                         std::size_t align) const noexcept {
+  header* block = bins_[bin];
+  for (std::size_t i = 0; block != nullptr && i < blocks_looked_at; ++i, block = block->next) {
+    const std::uintptr_t first = address_of(block + 1);
+    if (block->bytes >= bytes && block->bytes <= most_for(bytes) && (first & (align - 1)) == 0) return block;
+  }
+  return nullptr;
+}
+
+void* large_blocks::take(std::size_t bytes, std::size_t align) noexcept {
+  if (kept_bytes_ < bytes || bytes < kept_bytes_min) return nullptr;
+  std::size_t bin = bin_of(bytes);
+  const std::size_t last_bin = std::min(bin + 2, bin_count - 1);  // most_for(bytes) is in none behind it
+  header* block = find(bin, bytes, align);
+  while (block == nullptr && bin < last_bin) block = find(++bin, bytes, align);
+  if (block == nullptr) return nullptr;
+  leave_bin(block);
+  link(block, live_);
+  used_bytes_ += block->bytes;
+  requested_bytes_ += bytes;
+  hand_out(address_of(block + 1), bytes);
+  return block + 1;
+}
+
+void* large_blocks::allocate(std::size_t bytes, std::size_t align) {
+  const std::size_t upstream_align = std::max(align, alignof(header));
+  const std::size_t offset = align_up(sizeof(header), upstream_align);
+  // No object can be larger, and some upstreams (libstdc++'s aligned operator new) overflow above it.
+  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  if (bytes > largest - offset) throw std::bad_alloc{};
+  // A block of 0 bytes takes one, so that its address is not the next block's.
+  const std::size_t room = std::max<std::size_t>(bytes, 1);
+  auto* const base = static_cast<std::byte*>(upstream_->allocate(offset + room, upstream_align));
+  header* const block = header_of(static_cast<void*>(base + offset));
+  *block = {nullptr, nullptr, bytes, upstream_align};
+  link(block, live_);
+  used_bytes_ += bytes;
+  requested_bytes_ += bytes;
+  return base + offset;
+}
+
+std::size_t large_blocks::deallocate(void* memory, std::size_t requested_bytes,
+                                     std::size_t bytes_max) noexcept {
+  header* const block = header_of(memory);
+  unlink(block, live_);
+  used_bytes_ -= block->bytes;
+  requested_bytes_ -= requested_bytes;
+  if (block->bytes < kept_bytes_min || block->bytes > bytes_max || block->align > kept_alignment_max) {
+    give_back(block);
+    return 0;
+  }
+  keep(block);
+  return block->bytes;
+}
+
+void large_blocks::keep(header* block) noexcept {
+  const std::uintptr_t first = address_of(block + 1);
+  if constexpr (check_level >= 2) {
+    hand_out(first, block->bytes);
+    std::memset(block + 1, rewound_fill, block->bytes);
+  }
+  withhold(first, block->bytes);
+  const std::size_t bin = bin_of(block->bytes);
+  link(block, bins_[bin]);
+  full_[bin / bits] |= std::uint64_t{1} << bin % bits;
+  kept_bytes_ += block->bytes;
+}
+
+void large_blocks::leave_bin(header* block) noexcept {
+  const std::size_t bin = bin_of(block->bytes);
+  unlink(block, bins_[bin]);
+  if (bins_[bin] == nullptr) full_[bin / bits] &= ~(std::uint64_t{1} << bin % bits);
+  kept_bytes_ -= block->bytes;
+}
+
+large_blocks::header* large_blocks::largest_kept() const noexcept {
+  for (std::size_t word = full_.size(); word-- > 0;) {
+    if (full_[word] == 0) continue;
+    return bins_[word * bits + static_cast<std::size_t>(std::bit_width(full_[word])) - 1];
+  }
+  return nullptr;
+}
+
+std::size_t large_blocks::release_kept(std::size_t bytes_wanted) noexcept {
+  const std::size_t before = kept_bytes_;
+  while (kept_bytes_ > 0 && before - kept_bytes_ < bytes_wanted) {
+    header* const block = largest_kept();
+    leave_bin(block);
+    give_back(block);
+  }
+  return before - kept_bytes_;
+}
+
+void large_blocks::give_back(header* block) noexcept {
+  const std::size_t align = block->align, offset = align_up(sizeof(header), align);
+  const std::size_t bytes = offset + std::max<std::size_t>(block->bytes, 1);
+  auto* const first = reinterpret_cast<std::byte*>(block + 1);
+  hand_out(address_of(first), block->bytes);
+  upstream_->deallocate(first - offset, bytes, align);
+}
+
+void large_blocks::release() noexcept {
+  (void)release_kept(kept_bytes_);
+  while (live_ != nullptr) give_back(std::exchange(live_, live_->next));
+  used_bytes_ = requested_bytes_ = 0;
+}
+
+char const* large_blocks::broken_invariant() const noexcept {
+  std::size_t used = 0, kept = 0;
+  for (header const* block = live_; block != nullptr; block = block->next) used += block->bytes;
+  for (std::size_t bin = 0; bin < bin_count; ++bin) {
+    const bool is_full = (full_[bin / bits] >> bin % bits & 1U) != 0;
+    if (is_full != (bins_[bin] != nullptr)) return "a bin's bit is set exactly if a block lies in it";
+    for (header const* block = bins_[bin]; block != nullptr; block = block->next) {
+      if (bin_of(block->bytes) != bin) return "a kept block lies in the bin of its size";
+      kept += block->bytes;
+    }
+  }
+  if (used != used_bytes_) return "used_bytes == sum over live large blocks";
+  if (kept != kept_bytes_) return "kept_bytes == sum over kept large blocks";
+  return nullptr;
+}
+
+}  // namespace tidemark::detail
