@@ -65,6 +65,16 @@ template <class Body>
   for (std::size_t i = 0; i < n; ++i) body();
 }
 
+/// 24 blocks of 256 KiB in chunks of that size, taken back by a rewind.
+void arena_batches(std::size_t n, std::size_t chunk_bytes) {
+  arena step{{.reserve = chunk_bytes}};
+  turn(n, [&] {
+    const arena_mark mark = step.mark();
+    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB));
+    step.rewind(mark);
+  });
+}
+
 /// One block of 64 bytes allocated and freed through the vtable.
 void pairs(std::size_t n, std::pmr::memory_resource& resource) {
   std::pmr::memory_resource* const through_vtable = hidden(&resource);
@@ -450,7 +460,9 @@ int main(int count, char** arguments) {
       use(step.allocate(64));
       step.rewind(mark);
     });
-  } else if (is("monotonic_virtual_64")) turn(n, [&] { use(other->allocate(64)); });
+  } else if (is("arena_batch_within_a_chunk")) arena_batches(n, 64 * MiB);
+  else if (is("arena_batch_across_chunks")) arena_batches(n, 1 * MiB);
+  else if (is("monotonic_virtual_64")) turn(n, [&] { use(other->allocate(64)); });
   else if (is("malloc_and_free_64")) {
     turn(n, [&] {
       void* block = std::malloc(64);
