@@ -74,6 +74,16 @@ template <class Body>
   for (std::size_t i = 0; i < n; ++i) body();
 }
 
+/// 24 blocks of 256 KiB in chunks of that size, taken back by a rewind.
+void arena_batches(std::size_t n, std::size_t chunk_bytes) {
+  arena step{{.reserve = chunk_bytes}};
+  turn(n, [&] {
+    const arena_mark mark = step.mark();
+    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB));
+    step.rewind(mark);
+  });
+}
+
 /// One block of 64 bytes allocated and freed through the vtable.
 void pairs(std::size_t n, std::pmr::memory_resource& resource) {
   std::pmr::memory_resource* const through_vtable = hidden(&resource);
@@ -157,6 +167,33 @@ void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
     arena_scope scope{upstream};
     epoch e{memory};
     for (std::size_t i = 0; i < blocks; ++i) use(through_vtable->allocate(64));
+  });
+}
+
+/// Four blocks in turn: an upstream that does next to nothing.
+class four_blocks final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t, std::size_t) override { return blocks_[next_++ % 4].data(); }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(64) std::array<std::array<std::byte, 4096>, 4> blocks_;
+  std::size_t next_ = 0;
+};
+
+/// A block allocated and given back with no epoch open, by the class: of addresses that an epoch had, or not.
+void epoch_pairs(std::size_t n, bool had_an_epoch) {
+  four_blocks upstream;
+  epoch_resource made{hidden<std::pmr::memory_resource>(&upstream)};
+  epoch_resource& memory = *hidden(&made);
+  if (had_an_epoch) {
+    epoch e{memory};
+    for (int i = 0; i < 4; ++i) use(memory.allocate(64));
+  }
+  turn(n, [&] {
+    void* const block = memory.allocate(64);
+    use(block);
+    memory.deallocate(block, 64);
   });
 }
 
@@ -371,17 +408,6 @@ void empty_workspace_scopes(std::size_t n) {
   });
 }
 
-/// Four blocks in turn: an upstream that does next to nothing.
-class four_blocks final : public std::pmr::memory_resource {
- private:
-  void* do_allocate(std::size_t, std::size_t) override { return blocks_[next_++ % 4].data(); }
-  void do_deallocate(void*, std::size_t, std::size_t) override {}
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  alignas(64) std::array<std::array<std::byte, 4096>, 4> blocks_;
-  std::size_t next_ = 0;
-};
-
 /// Three arrays of double of a workspace that keeps nothing, and of its upstream.
 void unpooled_workspace_scopes(std::size_t n) {
   using unpooled = basic_workspace<workspace_policy{.checks = 0, .pooling = false, .sweeps = false}>;
@@ -512,7 +538,9 @@ int main(int count, char** arguments) {
       use(step.allocate(64));
       step.rewind(mark);
     });
-  } else if (is("monotonic_virtual_64")) turn(n, [&] { use(other->allocate(64)); });
+  } else if (is("arena_batch_within_a_chunk")) arena_batches(n, 64 * MiB);
+  else if (is("arena_batch_across_chunks")) arena_batches(n, 1 * MiB);
+  else if (is("monotonic_virtual_64")) turn(n, [&] { use(other->allocate(64)); });
   else if (is("malloc_and_free_64")) {
     turn(n, [&] {
       void* block = std::malloc(64);
@@ -534,7 +562,13 @@ int main(int count, char** arguments) {
   else if (is("synchronized_pool_pair_64")) {
     synchronized_pool pool;
     pairs(n, pool);
-  } else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
+  } else if (is("epoch_upstream_alone")) {
+    four_blocks upstream;
+    pairs(n, upstream);
+  } else if (is("epoch_pair_before_any")) epoch_pairs(n, false);
+  else if (is("epoch_pair_between")) epoch_pairs(n, true);
+  else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
+  else if (is("epoch_of_one_block")) epochs(n, 1, step);
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
   else if (run_workspaces(what, n)) return 0;
   else if (!run_peers(what, n)) {

@@ -6,6 +6,14 @@
 
 namespace tidemark::detail {
 
+void block_table::change_note(std::uintptr_t address, int by) noexcept {
+  constexpr std::uint8_t any_number = 255;
+  std::atomic<std::uint8_t>& count = notes_[note_of(address)];
+  std::uint8_t now = count.load(std::memory_order_relaxed);
+  while (now != any_number && !count.compare_exchange_weak(now, static_cast<std::uint8_t>(now + by))) {
+  }
+}
+
 tracked_block& block_table::add(std::uintptr_t address) {
   const std::scoped_lock lock{mutex_};
   if (tracked_block* const found = find(address)) return *found;

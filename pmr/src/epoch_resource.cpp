@@ -64,6 +64,8 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
   } else if (detail::epoch_detector_is_on()) [[unlikely]] {
     remember_end_of(*record);
   }
+  if (!before.is_noted()) [[unlikely]]
+    table_.note(record->address);
   group.track(*record, before, bytes, align);
   return *record;
 }
@@ -84,9 +86,17 @@ void epoch_resource::note_untracked(void* block) noexcept {
     (void)remove(*record, before, then);
   } else if (before.status() == detail::block_status::reclaimed) {
     if (detail::epoch_detector_is_on()) remember_end_of(*record);
-    record->store(then);
+    forget(*record, then);
+  } else if (before.is_noted()) {
+    forget(*record, before);
   }
   if constexpr (check_level >= 2) record->bytes.store(0, std::memory_order_relaxed);
+}
+
+// Who calls it owns the block, so that nobody else changes the record meanwhile.
+void epoch_resource::forget(detail::tracked_block& block, detail::block_state then) noexcept {
+  block.store(then.not_noted());
+  if (then.is_noted()) table_.take_note_away(block.address);
 }
 
 bool epoch_resource::remove(detail::tracked_block& block, detail::block_state before,
@@ -132,7 +142,7 @@ bool epoch_resource::may_deallocate(void* block, std::size_t bytes, std::size_t 
             return false;
           }
         }
-        record->store(then);
+        forget(*record, then);
         return true;
       case detail::block_status::reclaimed:
         note_late(*record);

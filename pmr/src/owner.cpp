@@ -38,9 +38,13 @@ bool owner::add_storage(detail::storage& storage) {
                                      : "epoch_resource '" + std::string{storage.resource()->name()} + "'"));
   }
   group_.reserve_one();
+  const auto adopt = [&](detail::tracked_block& record, detail::block_state now) {
+    if (!record.load().is_noted()) resource_.table_.note(record.address);
+    group_.adopt(record, storage.bytes(), now);
+  };
   if (storage.record() == nullptr) {
     detail::tracked_block& record = resource_.table_.find_or_add(storage.address());
-    group_.adopt(record, storage.bytes(), {record.load().life() + 1, storage.align(), {}});
+    adopt(record, {record.load().life() + 1, storage.align(), {}});
     storage.set_record(record);
     return true;
   }
@@ -52,7 +56,7 @@ bool owner::add_storage(detail::storage& storage) {
       if (group_.holds(record)) return false;
       if (!resource_.remove(record, before, before.as(detail::block_status::untracked))) continue;
     }
-    group_.adopt(record, storage.bytes(), before);
+    adopt(record, before);
     return true;
   }
 }

@@ -501,6 +501,82 @@ TEST(arena, rewind_over_a_chunk_keeps_it_for_reuse) {
   EXPECT_EQ(a.resource.stats().chunks, 4u);
 }
 
+TEST(arena, a_kept_chunk_that_is_entered_again_is_as_a_new_one_but_for_its_bytes) {
+  arena a{{.reserve = 64 * KiB}};
+  const auto fill_three_chunks = [&] {
+    for (int i = 0; i < 3; ++i) std::memset(a.allocate(64 * KiB), 0xFF, 64 * KiB);
+  };
+  fill_three_chunks();
+  a.reset();
+  (void)a.allocate(64 * KiB);
+  const arena_mark second = a.mark();
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(40 * KiB), 40 * KiB, 0)) << "what was written there is gone";
+  void* const x = a.allocate(24 * KiB);
+  void* const y = a.allocate(24 * KiB);  // in the third chunk
+  a.deallocate(y, 24 * KiB);
+  a.deallocate(x, 24 * KiB);
+  EXPECT_EQ(a.position(), 104 * KiB) << "the mark before the second chunk does not hold back what lies in it";
+  a.rewind(second);
+  EXPECT_EQ(a.position(), 64 * KiB);
+  a.reset();
+  fill_three_chunks();
+  EXPECT_EQ(a.stats().chunks, 3u);
+  EXPECT_EQ(a.stats().peak_bytes, 192 * KiB);
+  a.check_invariants();
+}
+
+TEST(arena, a_chunk_that_is_left_for_a_kept_one_keeps_what_its_scopes_hold_back) {
+  arena a{{.reserve = 64 * KiB}};
+  for (int i = 0; i < 2; ++i) (void)a.allocate(64 * KiB);
+  a.reset();
+  void* const x = a.allocate(32 * KiB);
+  {
+    const arena_scope scope{a};
+    void* const y = a.allocate(32 * KiB);
+    void* const z = a.allocate(32 * KiB);  // in the kept chunk
+    a.deallocate(z, 32 * KiB);
+    a.deallocate(y, 32 * KiB);
+    a.deallocate(x, 32 * KiB);  // it lies below the scope
+    EXPECT_EQ(a.position(), 32 * KiB);
+  }
+  a.deallocate(x, 32 * KiB);
+  EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(arena, a_block_is_aligned_where_a_kept_chunk_that_is_not_comes_next) {
+  constexpr std::size_t align = 2 * virtual_memory::range_alignment;
+  for (int full = 1; full < 4; ++full) {  // of neighbours, each second is aligned so
+    arena a{{.reserve = 64 * KiB}};
+    for (int i = 0; i < 5; ++i) (void)a.allocate(64 * KiB);
+    a.reset();
+    for (int i = 0; i < full; ++i) (void)a.allocate(64 * KiB);
+    EXPECT_EQ(address(a.allocate(16, align)) % align, 0u);
+    a.check_invariants();
+  }
+}
+
+TEST(arena, a_chunk_that_has_memory_to_come_is_not_left_for_a_kept_one) {
+  arena a{{.reserve = 64 * KiB, .commit_step = page}};
+  void* const first = a.allocate(page);
+  (void)a.allocate(64 * KiB);  // in a second chunk: 60 KiB of the first are left without memory
+  a.reset();
+  (void)a.allocate(page);
+  EXPECT_EQ(address(a.allocate(page)), address(first) + page);
+  a.check_invariants();
+}
+
+TEST(arena, a_size_that_wraps_is_refused_where_a_kept_chunk_comes_next) {
+  arena a{{.reserve = 64 * KiB}};
+  (void)a.allocate(64 * KiB);
+  (void)a.allocate(64 * KiB);
+  a.reset();
+  (void)a.allocate(64 * KiB);
+  for (std::size_t less = 0; less < 40; ++less) {
+    EXPECT_THROW((void)a.allocate(at_run_time(size_max - less)), out_of_memory);
+  }
+  EXPECT_EQ(a.position(), 64 * KiB);
+}
+
 TEST(arena, chunks_beyond_the_retain_limit_are_released_by_a_rewind) {
   watched_arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
   for (int i = 0; i < 10; ++i) (void)a.resource.allocate(60 * KiB);

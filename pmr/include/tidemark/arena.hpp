@@ -127,7 +127,7 @@ class basic_arena final : public std::pmr::memory_resource {
         return reinterpret_cast<void*>(block);
       }
     }
-    return allocate_slow(bytes, align);
+    return allocate_beyond(bytes, align);
   }
 
   /// `allocate`, but null where that would throw.
@@ -391,6 +391,7 @@ class basic_arena final : public std::pmr::memory_resource {
   // Slow paths: detail/arena_growth.hpp, detail/arena_rewind.hpp, detail/arena_checks.hpp
   class rollback;
   enum class refusal { none, addresses, memory };  // by the address space: none was asked, or it gave
+  [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept;
@@ -403,8 +404,8 @@ class basic_arena final : public std::pmr::memory_resource {
   void memory_came() noexcept;
   void return_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void leave_empty_chunk() noexcept;
-  TIDEMARK_COLD void rewind_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
-  TIDEMARK_COLD void rewind_slow(arena_mark const& mark);
+  void rewind_to(detail::arena_chunk& chunk, std::uintptr_t cursor) noexcept;
+  [[gnu::noinline]] void rewind_slow(arena_mark const& mark);
   TIDEMARK_COLD void close_scope_slow(scope_type& scope) noexcept;
   std::size_t peak() const noexcept;
   std::uintptr_t highest_mark_in(detail::arena_chunk const& chunk) const noexcept;
@@ -439,7 +440,7 @@ class basic_arena final : public std::pmr::memory_resource {
   std::uint64_t id_;                               // identity in marks; no other arena has it
   detail::arena_chunk first_{};                    // empty until memory is reserved; others are allocated
   std::size_t next_chunk_bytes_;                   // chunk size * growth ^ (chunks held)
-  std::size_t peak_ = 0;                           // highest position before `chunk_` was entered
+  std::size_t peak_ = 0;                           // highest position, as far as `chunk_` does not tell it
   std::size_t committed_bytes_ = 0;                // of all chunks
   std::size_t reserved_bytes_ = 0;                 // of all chunks
   std::size_t chunks_ = 0;                         // with memory

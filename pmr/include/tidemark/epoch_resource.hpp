@@ -43,8 +43,9 @@ namespace tidemark {
 ///   if (step == 99) e.keep(loss);                         // loss outlives the step
 /// }
 /// ```
-/// With no epoch open on the thread, allocation and deallocation go straight to the upstream; once there has
-/// been an epoch, each looks its address up first, without a lock, so that a late deallocation is recognised.
+/// With no epoch open on the thread, allocation and deallocation go straight to the upstream, but for addresses
+/// that an epoch had, and those that share a note with one: these are looked up first, without a lock, so that a
+/// late deallocation is recognised. Level 2 looks all up.
 /// Blocks carry no header and are never touched, so the upstream's memory may be a device's; see
 /// `epoch_options`.
 ///
@@ -84,7 +85,7 @@ class epoch_resource final : public std::pmr::memory_resource {
     if (detail::block_group* const group = own_group()) [[unlikely]]
       return allocate_in(*group, bytes, align).data();
     void* const block = ask_upstream(bytes, align);
-    if (!table_.empty()) [[unlikely]]
+    if (must_look_up(block)) [[unlikely]]
       note_untracked(block);
     return block;
   }
@@ -93,7 +94,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   /// level 2 reports it, a tracked block given back as another size, and one that was ever tracked given back
   /// twice.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
-    if (table_.empty() || may_deallocate(block, bytes, align)) upstream_->deallocate(block, bytes, align);
+    if (!must_look_up(block) || may_deallocate(block, bytes, align))
+      upstream_->deallocate(block, bytes, align);
   }
 
   /// Epochs that are open on this thread.
@@ -130,6 +132,10 @@ class epoch_resource final : public std::pmr::memory_resource {
     while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
     return group;
   }
+  // Whether anything may be known of a block that matters.
+  [[nodiscard]] bool must_look_up(void const* block) const noexcept {
+    return check_level >= 2 ? !table_.empty() : table_.may_be_noted(block);
+  }
   [[nodiscard]] void* ask_upstream(std::size_t bytes, std::size_t align) {
     try {
       return upstream_->allocate(bytes, align);
@@ -141,6 +147,8 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
   void note_untracked(void* block) noexcept;
+  // Nothing is known any more of a block that no group holds.
+  void forget(detail::tracked_block& block, detail::block_state then) noexcept;
   void note_late(detail::tracked_block const& block) noexcept;
   [[nodiscard]] bool may_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   // Takes a held block out of its group. False if somebody else did meanwhile.

@@ -70,6 +70,35 @@ basic_arena<AddressSpace>::~basic_arena() {
   release();
 }
 
+// Goes on in the next chunk where that is there from an earlier batch, with memory behind the block, and the
+// current one is all used: what `grow` and `enter` do, less what is not needed then. The peak needs no note,
+// because the position does not fall. A size that wraps becomes 0, and no room is less than that.
+template <class AddressSpace>
+void* basic_arena<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t align) {
+  if constexpr (AddressSpace::host_accessible) {
+    detail::arena_chunk& left = *chunk_;
+    detail::arena_chunk* const next = left.next;
+    const std::uintptr_t cursor = cursor_;
+    const std::size_t size = block_bytes(bytes);
+    if (next != nullptr && align <= default_alignment && high_ <= cursor && left.end - cursor < size &&
+        size <= next->committed - next->begin) [[likely]] {
+      if (left.touched < cursor) left.touched = cursor;
+      left.floor = floor_;
+      next->base = left.base + (cursor - left.begin);
+      const std::uintptr_t block = next->begin;
+      chunk_ = next;
+      cursor_ = block + size;
+      end_ = next->committed;
+      floor_ = marked_ = high_ = block;
+      dirty_ = next->touched;
+      if constexpr (check_level >= 2) ++allocations_;
+      detail::hand_out(block, bytes);
+      return reinterpret_cast<void*>(block);
+    }
+  }
+  return allocate_slow(bytes, align);
+}
+
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
   refusal refused{};

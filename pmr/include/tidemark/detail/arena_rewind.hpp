@@ -95,6 +95,7 @@ void basic_arena<AddressSpace>::rewind_slow(arena_mark const& mark) {
   // The end of a chunk and the beginning of the next are one position: the address tells which was meant.
   detail::arena_chunk* chunk = chunk_;
   detail::arena_chunk* const deepest = &deepest_chunk();
+  if (chunk != deepest && mark.position_ < deepest->next->base) chunk = deepest;  // mostly, and then at once
   while (chunk->base > mark.position_) chunk = chunk->previous;
   for (detail::arena_chunk* tie = chunk; tie->base == mark.position_ && tie != deepest;) {
     tie = tie->previous;

@@ -88,15 +88,15 @@ class block_group {
       make_room();
   }
   /// Takes a block into the innermost frame, as the first moment of a new life. @param before its state.
-  /// @pre `reserve_one()`. O(1).
+  /// @pre `reserve_one()`, and the table has noted the block. O(1).
   void track(tracked_block& block, block_state before, std::size_t bytes, std::size_t align) noexcept {
     allocations_.add(1);
-    hold(block, bytes, block_state{before.life() + 1, align, block_status::tracked});
+    hold(block, bytes, block_state{before.life() + 1, align, block_status::tracked}.noted());
   }
-  /// Takes over a block that has a life of its own already. @pre `reserve_one()`. O(1).
+  /// Takes over a block that has a life of its own already. @pre as `track`. O(1).
   void adopt(tracked_block& block, std::size_t bytes, block_state now) noexcept {
     adopted_.add(1);
-    hold(block, bytes, now.as(block_status::tracked));
+    hold(block, bytes, now.as(block_status::tracked).noted());
   }
 
   /// Whether the block stands in the log, or did: to be asked of a block that is held.

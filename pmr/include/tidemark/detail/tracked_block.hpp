@@ -19,8 +19,8 @@ enum class block_status : std::uint8_t {
   reclaimed,  ///< its group has ended; until the address is handed out again, whoever gives it back is late
 };
 
-/// Status, alignment and number of the life that the block at an address is in, in one word, so that all three
-/// are read and written at once.
+/// Status, alignment and number of the life that the block at an address is in, in one word, so that all are
+/// read and written at once; and whether the record is noted, as `block_table` says.
 class block_state {
  public:
   constexpr block_state() noexcept = default;
@@ -42,6 +42,12 @@ class block_state {
     return status() == block_status::tracked || status() == block_status::kept;
   }
 
+  /// Whether the table has noted it.
+  [[nodiscard]] constexpr bool is_noted() const noexcept { return (word_ & noted_bit) != 0; }
+  /// The same, noted or not.
+  [[nodiscard]] constexpr block_state noted() const noexcept { return block_state{word_ | noted_bit}; }
+  [[nodiscard]] constexpr block_state not_noted() const noexcept { return block_state{word_ & ~noted_bit}; }
+
   /// The same life in another status.
   [[nodiscard]] constexpr block_state as(block_status status) const noexcept {
     return block_state{(word_ & ~status_mask) | static_cast<std::uint64_t>(status)};
@@ -54,8 +60,8 @@ class block_state {
   friend constexpr bool operator==(block_state, block_state) noexcept = default;
 
  private:
-  static constexpr unsigned align_shift = 2, life_shift = 8;
-  static constexpr std::uint64_t status_mask = 3, align_mask = 63;
+  static constexpr unsigned align_shift = 2, life_shift = 9;
+  static constexpr std::uint64_t status_mask = 3, align_mask = 63, noted_bit = 1U << 8;
 
   std::uint64_t word_ = 0;
 };

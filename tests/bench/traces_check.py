@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks of traces and looks at what they say: check.py BENCH FOOTPRINT SOURCES CASE.
+"""Runs the benchmarks of traces and looks at what they say: traces_check.py BENCH FOOTPRINT SOURCES CASE.
 
 Each case is one fact. BENCH is tidemark_bench, FOOTPRINT is trace_footprint. What a footprint must be is summed up here,
 from traces made by hand. No time is looked at.
