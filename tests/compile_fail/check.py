@@ -1,17 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles a file once as it is, which must succeed, and once for each CASE in it, which must fail as it says."""
+import os
 import re
 import subprocess
 import sys
+import tempfile
 
 source, *compile_command = sys.argv[1:]
 
 
+def precompile(folder):
+    """Options that bring along what the file includes, so that it is read once and not for each case."""
+    header = os.path.join(folder, "included.hpp")
+    with open(header, "w") as out:
+        out.writelines(line for line in open(source) if line.startswith("#include <"))
+    is_clang = "clang" in os.path.basename(compile_command[0])
+    made = header + (".pch" if is_clang else ".gch")
+    done = subprocess.run([*compile_command, "-x", "c++-header", header, "-o", made], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"what {source} includes does not compile:\n{done.stderr}")
+    return ["-include-pch", made] if is_clang else ["-include", header]
+
+
 def compile_case(number):
-    return subprocess.run([*compile_command, "-Werror", "-fsyntax-only", f"-DCASE={number}", source],
+    return subprocess.run([*compile_command, *included, "-Werror", "-fsyntax-only", f"-DCASE={number}", source],
                           capture_output=True, text=True)
 
 
+scratch = tempfile.TemporaryDirectory()
+included = precompile(scratch.name)
 cases = re.findall(r"CASE == (\d+)\s+// message: (.*)", open(source).read())
 failures = []
 plain = compile_case(0)
