@@ -43,11 +43,10 @@ namespace tidemark {
 ///   if (step == 99) e.keep(loss);                         // loss outlives the step
 /// }
 /// ```
-/// With no epoch open on the thread, allocation and deallocation go straight to the upstream, but for addresses
-/// that an epoch had, and those that share a note with one: these are looked up first, without a lock, so that a
-/// late deallocation is recognised. Level 2 looks all up.
-/// Blocks carry no header and are never touched, so the upstream's memory may be a device's; see
-/// `epoch_options`.
+/// With no epoch open on the thread, allocation and deallocation go straight to the upstream, but for
+/// addresses that an epoch had, and those that share a note with one: these are looked up first, without a
+/// lock, so that a late deallocation is recognised. Level 2 looks all up. Blocks carry no header and
+/// are never touched, so the upstream's memory may be a device's; see `epoch_options`.
 ///
 /// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any
 /// use of freed memory. Giving it back late, as the container's destructor does, is recognised and ignored as
@@ -58,8 +57,8 @@ namespace tidemark {
 ///
 /// Invariants, checked by `check_invariants()`: that of `epoch_stats`, and those of `detail::block_group`.
 ///
-/// Memory: 48 bytes for each address that was ever handed out in an epoch and up to 64 in tables; the
-/// upstream decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an
+/// Memory: 5 KiB, and 48 bytes for each address that was ever handed out in an epoch and up to 64 in tables;
+/// the upstream decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an
 /// epoch O(its blocks). Thread-safety: any thread, if the upstream is so. Epochs are of the thread that opens
 /// them; blocks may be given back by any thread, also while their epoch ends: as a `buffer` always, as a raw
 /// block as far as a late one is recognised. Construction and destruction want the resource

@@ -22,14 +22,15 @@ namespace tidemark::detail {
 /// A record is 48 bytes and up to 64 more in tables, former ones included, for each address ever tracked. An
 /// upstream that uses its memory again hands out about as many addresses as it ever had blocks at once.
 ///
-/// Most blocks of a program are none that an epoch ever had, or none any more. So that these need not be looked
-/// up, records that matter are *noted*, that is counted by address in a small field: where the count is 0, no record
-/// there is held by a group, reclaimed, or kept with handles that lead to it. A record stays noted when it goes
-/// early in an epoch, because its address mostly comes again in one; who finds it later takes the note away.
+/// Most blocks of a program are none that an epoch ever had, or none any more. So that these need not be
+/// looked up, records that matter are *noted*, that is counted by address in a small field: where the count
+/// is 0, no record there is held by a group, reclaimed, or kept with handles that lead to it. A record stays
+/// noted when it goes early in an epoch, because its address mostly comes again in one; who finds it later
+/// takes the note away.
 ///
 /// Invariants: at most half of the places are taken; a record stays at its address; between the home of an
-/// address and its record no place is free; `notes_[i] >= noted records whose addresses hash to i`, but for 255,
-/// which is any number.
+/// address and its record no place is free; `notes_[i] >= noted records whose addresses hash to i`, but for
+/// 255, which is any number.
 ///
 /// Any thread.
 class block_table {
