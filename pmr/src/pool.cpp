@@ -95,8 +95,8 @@ void pool::deallocate_large(void* block, std::size_t bytes) noexcept {
   note_cached();
 }
 
-// More is cached than may be. Large blocks go first, each of which goes back alone, and one in sixteen bytes more
-// than must, so that the next blocks freed find room.
+// More is cached than may be. Large blocks go first, each of which goes back alone, and one in sixteen bytes
+// more than must, so that the next blocks freed find room.
 void pool::make_room() noexcept {
   if (cache_.cached_bytes() <= options_.max_cached_bytes) return;
   const std::size_t target = options_.max_cached_bytes - options_.max_cached_bytes / 16;

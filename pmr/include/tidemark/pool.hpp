@@ -98,9 +98,9 @@ class pool final : public std::pmr::memory_resource {
   }
 
   /// Gives cached memory back to the upstream until `bytes_cached <= target_bytes`: large blocks, the largest
-  /// first, then slabs whose blocks are all free. Where that is not enough, free blocks whose slab holds live ones are set aside
-  /// (`bytes_stranded`); they are used again before the upstream is asked. @return bytes given back. O(cached
-  /// blocks * log(slabs)).
+  /// first, then slabs whose blocks are all free. Where that is not enough, free blocks whose slab holds live
+  /// ones are set aside (`bytes_stranded`); they are used again before the upstream is asked. @return bytes
+  /// given back. O(cached blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept;
 
   /// `trim(0)`: nothing is cached afterwards. Blocks that are handed out stay good, counts go on.

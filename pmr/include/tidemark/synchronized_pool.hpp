@@ -81,14 +81,14 @@ struct thread_cache {
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
 /// half of it is for the caches, half for the depot. What a cache has too much goes to the depot a whole list
-/// at a time; what is too much there goes to the upstream. Free blocks beyond the largest class are in the depot
-/// at once, and are taken and given back under its lock. A cache goes to the depot when its thread ends. A
-/// trim by one thread, or pressure, reaches the caches of the others in their next call.
+/// at a time; what is too much there goes to the upstream. Free blocks beyond the largest class are in the
+/// depot at once, and are taken and given back under its lock. A cache goes to the depot when its thread
+/// ends. A trim by one thread, or pressure, reaches the caches of the others in their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`. With one thread `peak_cached_bytes` is exact; with more it may be up
-/// to 64 KiB a thread below the truth, and by a list of 128 KiB that was on its way while somebody looked, for
-/// each thread looks at the sum only now and then.
+/// to 64 KiB a thread below the truth, and by a list of 128 KiB that was on its way while somebody looked,
+/// for each thread looks at the sum only now and then.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, but for construction, destruction and `release()`, which want the
@@ -118,7 +118,7 @@ class synchronized_pool final : public std::pmr::memory_resource {
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
-    if (detail::cache_slot const& slot = own_slot(); slot.pool == id_) [[likely]] {
+    if (const detail::cache_slot slot = own_slot(); slot.pool == id_) [[likely]] {
       if (void* block = slot.cache->blocks.take(bytes, align)) [[likely]]
         return block;
     }
@@ -131,7 +131,7 @@ class synchronized_pool final : public std::pmr::memory_resource {
       if (!may_deallocate(block, bytes, align)) return;
     }
     detail::given result = detail::given::not_fast;
-    if (detail::cache_slot const& slot = own_slot(); slot.pool == id_) [[likely]] {
+    if (const detail::cache_slot slot = own_slot(); slot.pool == id_) [[likely]] {
       result = slot.cache->blocks.give(block, bytes, align);
     }
     if (result != detail::given::kept) [[unlikely]]
@@ -177,8 +177,8 @@ class synchronized_pool final : public std::pmr::memory_resource {
     std::uint64_t allocations = 0, deallocations = 0;
   };
 
-  // Where the calling thread's cache is noted, if it is.
-  [[nodiscard]] detail::cache_slot const& own_slot() const noexcept {
+  // Where the calling thread's cache is noted, if it is. A copy: two loads, and no address to compute.
+  [[nodiscard]] detail::cache_slot own_slot() const noexcept {
     return detail::cache_slots[id_ % detail::cache_slot_count];
   }
   [[nodiscard]] detail::thread_cache* find_cache() const noexcept {

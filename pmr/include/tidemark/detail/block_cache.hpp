@@ -48,6 +48,14 @@ inline void link(free_block* block, free_block* next) noexcept {
   withhold(reinterpret_cast<std::uintptr_t>(block), link_bytes);
 }
 
+/// Asks for the cache line of the block that is handed out next, whose first word that call waits for: blocks
+/// freed long ago have left the caches. Null is no fault.
+inline void prefetch([[maybe_unused]] free_block const* block) noexcept {
+#if defined(__GNUC__) || defined(__clang__)
+  __builtin_prefetch(block, 1);
+#endif
+}
+
 /// What became of a block given back: it is in its list; it is, and more is cached than `watermark`; or
 /// nothing was done.
 enum class given { kept, over_watermark, not_fast };
@@ -90,7 +98,9 @@ class block_cache {
     free_block* const block = from.free;
     if (block == nullptr) [[unlikely]]
       return nullptr;
-    from.free = next_of(block);
+    free_block* const next = next_of(block);
+    prefetch(next);
+    from.free = next;
     from.allocations.add(1);
     cached_bytes_.subtract(from.block_bytes);
     requested_bytes_.add(bytes);

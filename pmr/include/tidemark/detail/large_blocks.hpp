@@ -20,12 +20,12 @@ namespace tidemark::detail {
 /// `release()` finds them all.
 ///
 /// A block is live or kept. Kept blocks lie in bins, four to each doubling of the size, the one freed last in
-/// front. A request takes one that is at most a quarter larger than what is asked for, from the first bin that
-/// may have such: never is a block of megabytes held by a small request. A block stays as large as it was first
-/// asked for.
+/// front. A request takes one that is at most a quarter larger than what is asked for, from the first bin
+/// that may have such: never is a block of megabytes held by a small request. A block stays as large as it
+/// was first asked for.
 ///
-/// Invariants: `used_bytes() == sum over live blocks`; `kept_bytes() == sum over bins`; a bin's bit in `full_`
-/// is set exactly if a block lies in it.
+/// Invariants: `used_bytes() == sum over live blocks`; `kept_bytes() == sum over bins`; a bin's bit in
+/// `full_` is set exactly if a block lies in it.
 ///
 /// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
 class large_blocks {
@@ -42,7 +42,8 @@ class large_blocks {
 
   /// A kept block that suits; null if there is none among the first of the three bins at most. O(1).
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept;
-  /// A block from the upstream. @throws std::bad_alloc, or what the upstream throws; nothing has changed then.
+  /// A block from the upstream. @throws std::bad_alloc, or what the upstream throws; nothing has changed
+  /// then.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align);
 
   /// Keeps a live block, if it is one to keep, and gives it back to the upstream otherwise. O(1).
@@ -50,8 +51,8 @@ class large_blocks {
   /// @param bytes_max larger blocks are not kept.
   /// @return bytes kept: 0 or those of the block.
   std::size_t deallocate(void* memory, std::size_t requested_bytes, std::size_t bytes_max) noexcept;
-  /// Gives kept blocks back to the upstream, the largest first, until `bytes_wanted` are gone or none is left.
-  /// O(blocks given back). @return their bytes.
+  /// Gives kept blocks back to the upstream, the largest first, until `bytes_wanted` are gone or none is
+  /// left. O(blocks given back). @return their bytes.
   std::size_t release_kept(std::size_t bytes_wanted) noexcept;
   /// Gives everything back, also what is handed out.
   void release() noexcept;
