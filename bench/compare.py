@@ -116,7 +116,7 @@ def measure(options, wanted):
             report = run(options, some)
             context = report["context"] or context
             for row in report["benchmarks"]:
-                if row["aggregate_name"] == "median":
+                if row.get("aggregate_name", "median") == "median":  # one run alone has no aggregates
                     medians[plain_name(row["run_name"])] = row
     return medians, context
 

@@ -2,6 +2,7 @@
 #include <tidemark/detail/block_group.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace tidemark::detail {
@@ -30,7 +31,7 @@ std::size_t block_group::depth_of(std::uint64_t number) const noexcept {
 }
 
 std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
-  const std::scoped_lock guard{mutex_};
+  const std::scoped_lock guard{lock_};
   const frame ending = frames_.back();
   const std::size_t depth = frames_.size();
   kept_end_ = ending.first;
@@ -87,7 +88,7 @@ void block_group::remove(tracked_block& block, block_state then) noexcept {
 }
 
 bool block_group::remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept {
-  const std::scoped_lock guard{mutex_};
+  const std::scoped_lock guard{lock_};
   // Not only the same word: the same in this group.
   if (block.load() != before || !holds(block)) return false;
   (then.life() != before.life() ? gone_outside_ : let_go_outside_).add(1);
@@ -97,7 +98,7 @@ bool block_group::remove_from_outside(tracked_block& block, block_state before, 
 }
 
 bool block_group::keep(tracked_block& block, std::uint64_t frame_number) noexcept {
-  const std::scoped_lock guard{mutex_};
+  const std::scoped_lock guard{lock_};
   const block_state now = block.load();
   if (now.status() != block_status::tracked || !holds(block)) return false;
   const std::size_t depth = depth_of(frame_number);
@@ -128,7 +129,7 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::uint64_t fr
 // Closes the gaps in the innermost frame first, so that a long epoch in which blocks come and go takes no more
 // room than the blocks that are there at once.
 void block_group::make_room() {
-  const std::scoped_lock guard{mutex_};  // a block that leaves meanwhile has its place in another log
+  const std::scoped_lock guard{lock_};  // a block that leaves meanwhile has its place in another log
   constexpr std::size_t places_min = 64;
   std::size_t end = frames_.back().first;
   for (std::size_t i = end; i < log_.size(); ++i) {

@@ -70,6 +70,17 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
   return *record;
 }
 
+void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  return allocate_in(group, bytes, align).data();
+}
+
+void* epoch_resource::allocate_untracked(std::size_t bytes, std::size_t align) {
+  void* const block = ask_upstream(bytes, align);
+  if (must_look_up(block)) [[unlikely]]
+    note_untracked(block);
+  return block;
+}
+
 // Called while the exception is being handled that the upstream threw.
 void* epoch_resource::ask_upstream_again(std::size_t bytes, std::size_t align) {
   if (release_quarantine() == 0) throw;
@@ -211,28 +222,22 @@ std::optional<detail::ending> epoch_resource::ending_of(detail::tracked_block co
 // ---- ends of epochs ---------------------------------------------------------------------------------------
 
 detail::block_group& epoch_resource::acquire_group() {
-  if (detail::block_group* const spare = spare_group_.exchange(nullptr)) return *spare;
+  detail::block_group* const last = last_given_up_.load(std::memory_order_relaxed);
+  if (last != nullptr && last->try_take()) return *last;
   const std::scoped_lock lock{groups_mutex_};
-  if (idle_groups_.empty()) {
-    groups_.push_back(std::make_unique<detail::block_group>(this, options_.bookkeeping));
-    try {
-      idle_groups_.reserve(groups_.size());  // so that giving it up cannot fail
-    } catch (...) {
-      groups_.pop_back();
-      throw;
-    }
-    return *groups_.back();
+  for (auto const& group : groups_) {
+    if (group->try_take()) return *group;
   }
-  detail::block_group& group = *idle_groups_.back();
-  idle_groups_.pop_back();
-  return group;
+  detail::block_group& added =
+      *groups_.emplace_back(std::make_unique<detail::block_group>(this, options_.bookkeeping));
+  (void)added.try_take();
+  return added;
 }
 
+// Costs no atomic exchange. Where two threads give up groups at once, one is found by looking through all.
 void epoch_resource::give_up_group(detail::block_group& group) noexcept {
-  detail::block_group* none = nullptr;
-  if (spare_group_.compare_exchange_strong(none, &group)) return;
-  const std::scoped_lock lock{groups_mutex_};
-  idle_groups_.push_back(&group);
+  group.give_up();
+  last_given_up_.store(&group, std::memory_order_relaxed);
 }
 
 detail::block_group& epoch_resource::group_of_this_thread() {

@@ -132,6 +132,15 @@ def a_trace_that_is_not_there_is_one_sentence(folder):
     expect(done.returncode == 1 and done.stderr == "--trace gone.csv: there is no such file\n", done.stderr)
 
 
+def a_peer_that_cannot_be_loaded_is_left_out_with_a_line(_):
+    environment = os.environ | {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=0"}  # too little for jemalloc
+    done = subprocess.run([build / "bench/tidemark_bench", "--benchmark_list_tests"], capture_output=True, text=True,
+                          env=environment)
+    expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
+    expect(re.search("^left out: jemalloc cannot be used: .+$", done.stderr, re.MULTILINE), done.stderr)
+    expect("pool/pair/64" in done.stdout and "jemalloc/" not in done.stdout, "the list is not that without jemalloc")
+
+
 def the_page_is_written_from_the_results(folder):
     """docs/benchmarks.md is what the results beside its charts make: nobody typed a number."""
     done = subprocess.run([root / "bench/document.py", root / "docs/benchmarks/results.json", folder],
@@ -151,7 +160,8 @@ def the_page_is_written_from_the_results(folder):
 
 
 CASES = [every_benchmark_runs, rows_are_judged_by_their_targets, strict_makes_an_unmet_target_an_error,
-         a_filter_takes_topics_and_names, a_trace_that_is_not_there_is_one_sentence, the_page_is_written_from_the_results]
+         a_filter_takes_topics_and_names, a_trace_that_is_not_there_is_one_sentence,
+         a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results]
 
 case = next(case for case in CASES if case.__name__ == sys.argv[2])
 with tempfile.TemporaryDirectory() as scratch:

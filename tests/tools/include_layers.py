@@ -12,7 +12,7 @@ import sys
 LAYERS = [
     ("configuration", ["config.hpp", "macros.hpp", "units.hpp"]),
     ("detail", ["detail/align.hpp", "detail/identity.hpp", "detail/sanitizers.hpp", "detail/listening_tool.hpp",
-                "detail/device_marks.hpp", "detail/named_range.hpp",
+                "detail/device_marks.hpp", "detail/named_range.hpp", "detail/brief_lock.hpp",
                 "detail/leads_to_memory.hpp", "detail/shared_steps.hpp", "detail/single_writer.hpp", "detail/thread_owned.hpp"]),
     ("memory", ["byte_range.hpp", "violation.hpp", "warning.hpp", "out_of_memory.hpp", "detail/block_ledger.hpp",
                 "os_memory.hpp", "address_space.hpp", "virtual_memory.hpp",

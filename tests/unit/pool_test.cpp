@@ -473,14 +473,14 @@ TEST(pool, that_may_cache_nothing_gives_each_slab_back_with_its_last_block) {
   EXPECT_EQ(memory.stats().bytes_cached, 0u);
 }
 
-TEST(pool, limit_defaults_to_16_MiB) {
+TEST(pool, limit_defaults_to_64_MiB) {
   pool memory;
-  EXPECT_EQ(memory.options().max_cached_bytes, 16 * MiB);
+  EXPECT_EQ(memory.options().max_cached_bytes, 64 * MiB);
   {
-    const blocks live{memory, 400'000, 64};
+    const blocks live{memory, 1'600'000, 64};
   }
-  EXPECT_LE(memory.stats().bytes_cached, 16 * MiB);
-  EXPECT_GT(memory.stats().bytes_cached, 7 * MiB);
+  EXPECT_LE(memory.stats().bytes_cached, 64 * MiB);
+  EXPECT_GT(memory.stats().bytes_cached, 28 * MiB);
 }
 
 TEST(pool, clear_leaves_nothing_cached_and_live_blocks_valid) {

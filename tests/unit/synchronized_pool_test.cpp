@@ -941,6 +941,16 @@ TEST(synchronized_pool, keeps_large_blocks_up_to_half_of_what_it_may_cache) {
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
 
+TEST(synchronized_pool, small_blocks_that_find_no_room_drive_large_ones_out_and_no_more_than_that) {
+  synchronized_pool pool{caching_at_most(4 * MiB)};
+  give(pool, take(pool, 19, 105'000), 105'000);
+  EXPECT_GT(pool.stats().bytes_cached, 1'990'000u) << "of 2 MiB";
+  std::thread{[&] { give(pool, take(pool, 3000, 64), 64); }}.join();
+  EXPECT_GT(pool.stats().bytes_cached, 1'800'000u);
+  EXPECT_LE(pool.stats().bytes_cached, 2 * MiB);
+  pool.check_invariants();
+}
+
 TEST(synchronized_pool, the_peak_is_exact_for_one_thread_though_large_blocks_come_and_go) {
   synchronized_pool pool{caching_at_most(64 * MiB)};
   std::mt19937_64 random{11};

@@ -83,7 +83,7 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (detail::block_group* const group = own_group()) [[unlikely]]
-      return allocate_in(*group, bytes, align).data();
+      return allocate_tracked(*group, bytes, align);
     void* const block = ask_upstream(bytes, align);
     if (must_look_up(block)) [[unlikely]]
       note_untracked(block);
@@ -146,6 +146,10 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] TIDEMARK_COLD void* ask_upstream_again(std::size_t bytes, std::size_t align);
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
+  // `allocate` in two halves, for the vtable: a function that ends with one of them has no register to save
+  // before.
+  [[nodiscard]] void* allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align);
   void note_untracked(void* block) noexcept;
   // Nothing is known any more of a block that no group holds.
   void forget(detail::tracked_block& block, detail::block_state then) noexcept;
@@ -178,7 +182,10 @@ class epoch_resource final : public std::pmr::memory_resource {
   [[nodiscard]] std::optional<detail::ending> ending_of(detail::tracked_block const& block,
                                                         std::uint64_t life) const noexcept;
 
-  void* do_allocate(std::size_t bytes, std::size_t align) override { return allocate(bytes, align); }
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    detail::block_group* const group = own_group();
+    return group != nullptr ? allocate_tracked(*group, bytes, align) : allocate_untracked(bytes, align);
+  }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     deallocate(block, bytes, align);
   }
@@ -190,10 +197,10 @@ class epoch_resource final : public std::pmr::memory_resource {
   std::atomic<std::uint64_t> late_{0};
   detail::ended_lives ended_lives_;
 
-  std::atomic<detail::block_group*> spare_group_{nullptr};  // idle as well, and to be had without the lock
-  mutable std::mutex groups_mutex_;                         // for the next two
+  std::atomic<detail::block_group*> last_given_up_{
+      nullptr};                      // mostly nobody's, and had without the lock then
+  mutable std::mutex groups_mutex_;  // for the next
   std::vector<std::unique_ptr<detail::block_group>> groups_;
-  std::vector<detail::block_group*> idle_groups_;
 
   mutable std::mutex quarantine_mutex_;   // for the next two
   std::pmr::deque<withheld> quarantine_;  // the oldest first

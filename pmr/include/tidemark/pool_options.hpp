@@ -11,14 +11,15 @@
 
 namespace tidemark {
 
-/// How a pool is made. The defaults are those of ML Odyssey's tensor pool: nine size classes in three tiers.
+/// How a pool is made. The defaults are those of ML Odyssey's tensor pool, nine size classes in three tiers, but
+/// that more may be cached: that pool kept no large blocks.
 struct pool_options {
   /// Blocks taken from the upstream at the start, of each class of up to 1 KiB.
   std::size_t small_block_count = 16;
   /// The same of each class above, up to 16 KiB. Larger classes start empty.
   std::size_t medium_block_count = 8;
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
-  std::size_t max_cached_bytes = 16 * MiB;
+  std::size_t max_cached_bytes = 64 * MiB;
   /// Whether free blocks beyond the largest class are held too, as far as `max_cached_bytes` lets them, to serve
   /// requests of about their size. Otherwise each goes straight back to the upstream, as the standard's pools
   /// do it.

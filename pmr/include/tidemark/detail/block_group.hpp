@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include <tidemark/detail/brief_lock.hpp>
 #include <tidemark/detail/single_writer.hpp>
 #include <tidemark/detail/tracked_block.hpp>
 #include <tidemark/epoch_stats.hpp>
@@ -61,6 +61,11 @@ class block_group {
   /// The resource goes although some thread's list, or an `owner`, still leads to this group: so it stays for
   /// ever, without the memory of its lists. @pre no frame is open.
   void forget_resource() noexcept;
+
+  /// Makes the group the caller's, unless it is somebody's. The resource asks, for a thread or an `owner`.
+  [[nodiscard]] bool try_take() noexcept { return !possession_.is_taken() && possession_.try_lock(); }
+  /// It is nobody's. @pre it is the caller's, and no frame is open.
+  void give_up() noexcept { possession_.unlock(); }
 
   // ---- frames
 
@@ -146,7 +151,8 @@ class block_group {
 
   std::atomic<epoch_resource const*> resource_;  // a thread walks its list while another forgets
   block_group* next_forgotten_ = nullptr;        // so that a leak checker finds it
-  std::mutex mutex_;
+  brief_lock possession_;                        // taken while it is some thread's or owner's
+  brief_lock lock_;
   std::pmr::vector<tracked_block*> log_;  // null: a block that went
   std::pmr::vector<frame> frames_;
   std::size_t kept_end_ = 0;  // between `end` and `drop_reclaimed`
