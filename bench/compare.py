@@ -20,7 +20,8 @@ import document
 import footprint
 
 here = pathlib.Path(__file__).parent
-RECORDED = ["clang_syntax", "lld_link", "torch_gpt", "torch_mlp"]  # the traces that the benchmarks bring along
+# The traces that the benchmarks bring along, and of how many threads they are.
+RECORDED = {"clang_syntax": 1, "lld_link": 5, "torch_gpt": 1, "torch_mlp": 1}
 
 
 def read_options():
@@ -40,7 +41,7 @@ def read_options():
 
 def rows_wanted(options):
     """The rows of targets.json, those of traces once for each trace, as a list by topic."""
-    traces = RECORDED + [path.stem for path in options.trace]
+    traces = traces_of(options)
     wanted = {}
     for topic, entry in json.loads((here / "targets.json").read_text()).items():
         rows = [row for pattern in entry["targets"] for row in of_each_trace(pattern, traces)]
@@ -50,11 +51,24 @@ def rows_wanted(options):
     return wanted
 
 
+def traces_of(options):
+    """The names of traces, and of how many threads they are. Those of the user are read, to tell at once what is wrong."""
+    if not options.trace:
+        return RECORDED
+    known = footprint.traces(options.build / "bench/trace_footprint", environment(options))
+    for path, trace in zip(options.trace, known[len(RECORDED):]):
+        if trace["name"] != path.stem:
+            print(f"{path} is called {trace['name']} here", file=sys.stderr)
+    return {trace["name"]: trace["threads"] for trace in known}
+
+
 def of_each_trace(row, traces):
-    if "{trace}" not in row["name"]:
+    """A row of {trace} is one of each trace, a row of {threaded_trace} one of each that is of several threads."""
+    place = next((place for place in ("{trace}", "{threaded_trace}") if place in row["name"]), None)
+    if place is None:
         return [row]
-    return [{key: value.replace("{trace}", trace) if isinstance(value, str) else value for key, value in row.items()}
-            for trace in traces]
+    return [{key: value.replace(place, trace) if isinstance(value, str) else value for key, value in row.items()}
+            for trace, threads in traces.items() if place == "{trace}" or threads > 1]
 
 
 def names_of(row):
@@ -190,6 +204,8 @@ def main():
     for path in options.trace:
         if not path.is_file():
             sys.exit(f"--trace {path}: there is no such file")
+        if ":" in str(path.resolve()):
+            sys.exit(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
     wanted = rows_wanted(options)
     if not wanted:
         sys.exit(f"no topic and no row of bench/targets.json matches '{options.filter}'")
@@ -218,4 +234,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RuntimeError as error:  # a trace that cannot be measured
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -245,6 +245,38 @@ def a_trace_of_too_many_threads_is_told_of():
            "threaded_replay: the trace has 1025 threads; it starts 1024 at most")
 
 
+# ---- the runner ----------------------------------------------------------------------------------------------------
+
+
+def compared(*options):
+    """What bench/compare.py says of options with which it runs nothing."""
+    done = subprocess.run([pathlib.Path(SOURCES) / "bench/compare.py", pathlib.Path(BENCH).parents[1], *map(str, options)],
+                          capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    return done.returncode, done.stdout, done.stderr
+
+
+def the_runner_tells_what_is_wrong_with_a_trace_before_it_runs_anything():
+    good, bad = write(events([("a", 0, 10)]), "good.csv"), write(HEADER + "a,0,8,0\na,0,8,0\n", "bad.csv")
+    expect("what is said", compared("--trace", good, "--trace", bad),
+           (2, "", f"trace_footprint: {bad.resolve()}:3: block 0 is allocated twice; first by event 0\n"))
+    with_colon = write(events([]), "a:b.csv")
+    expect("what is said of a colon", compared("--trace", with_colon),
+           (1, "", f"--trace {with_colon}: there may be no colon in its path, {with_colon.resolve()}\n"))
+
+
+def rows_of_traces_are_made_for_those_of_the_user():
+    import compare
+    on_one, on_two = write(events([("a", 0, 10)]), "on_one.csv"), write(HEADER + "a,0,8,0\nf,0,0,1\n", "on_two.csv")
+    os.environ |= environment()
+    options = type("options", (), {"trace": [on_one, on_two], "build": pathlib.Path(BENCH).parents[1]})
+    traces = compare.traces_of(options)
+    expect("traces", list(traces), RECORDED + ["on_one", "on_two"])
+    for place, of in (("{trace}", list(traces)), ("{threaded_trace}", ["lld_link", "on_two"])):
+        row = {"name": f"row of {place}", "ours": f"pool/{place}", "metric": "time", "ratio": 1.0}
+        expect(f"rows of {place}", compare.of_each_trace(row, traces),
+               [row | {"name": f"row of {trace}", "ours": f"pool/{trace}"} for trace in of])
+
+
 # ---- footprints ----------------------------------------------------------------------------------------------------
 
 NOISE = 16 * PAGE  # of the stack and of what the program itself writes to for the first time
