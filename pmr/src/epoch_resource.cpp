@@ -222,7 +222,7 @@ std::optional<detail::ending> epoch_resource::ending_of(detail::tracked_block co
 // ---- ends of epochs ---------------------------------------------------------------------------------------
 
 detail::block_group& epoch_resource::acquire_group() {
-  detail::block_group* const last = last_given_up_.load(std::memory_order_relaxed);
+  detail::block_group* const last = last_given_up_.load(std::memory_order_acquire);
   if (last != nullptr && last->try_take()) return *last;
   const std::scoped_lock lock{groups_mutex_};
   for (auto const& group : groups_) {
@@ -237,7 +237,7 @@ detail::block_group& epoch_resource::acquire_group() {
 // Costs no atomic exchange. Where two threads give up groups at once, one is found by looking through all.
 void epoch_resource::give_up_group(detail::block_group& group) noexcept {
   group.give_up();
-  last_given_up_.store(&group, std::memory_order_relaxed);
+  last_given_up_.store(&group, std::memory_order_release);  // also what made it, for who has not met it before
 }
 
 detail::block_group& epoch_resource::group_of_this_thread() {
