@@ -52,7 +52,7 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
   if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
   void* const memory = upstream_->allocate(bytes, classes_.alignment(index));
   const auto first = reinterpret_cast<std::uintptr_t>(memory);
-  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false};
+  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false, nullptr, nullptr, nullptr};
   slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
   its_tier.carving = first;
   its_tier.blocks += blocks;
@@ -101,10 +101,52 @@ block_chain slab_store::take_stranded(std::size_t index, std::size_t bytes_max) 
   return chain;
 }
 
+// Blocks of one slab in a row stay linked as they are: only the links between such runs are written.
+slab_store::slab* slab_store::thread_by_slab(free_block* list) noexcept {
+  slab* first_met = nullptr;
+  slab** end_of_met = &first_met;
+  while (list != nullptr) {
+    slab& its_slab = *find(address_of(list));
+    if (its_slab.counted == 0) {
+      its_slab.first_counted = list;
+      *end_of_met = &its_slab;
+      end_of_met = &its_slab.next_met;
+    } else {
+      link(its_slab.last_counted,
+           list);  // NOLINT(readability-suspicious-call-argument): it is the next there
+    }
+    const std::uintptr_t first = its_slab.first;
+    const std::size_t bytes = bytes_of(its_slab);
+    std::size_t run = 0;
+    do {
+      its_slab.last_counted = list;
+      list = next_of(list);
+      ++run;
+    } while (list != nullptr && address_of(list) - first < bytes);
+    its_slab.counted += run;
+  }
+  return first_met;
+}
+
+free_block* slab_store::joined(slab* met) noexcept {
+  free_block* list = nullptr;
+  free_block* last = nullptr;
+  for (slab* s = met; s != nullptr; s = std::exchange(s->next_met, nullptr)) {
+    if (!s->leaving) {
+      if (last == nullptr) list = s->first_counted;
+      else link(last, s->first_counted);  // NOLINT(readability-suspicious-call-argument): it is the next
+      last = s->last_counted;
+    }
+    s->counted = 0;
+    s->first_counted = s->last_counted = nullptr;
+  }
+  if (last != nullptr) link(last, nullptr);
+  return list;
+}
+
 slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block*& list,
                                                    std::size_t bytes_wanted) noexcept {
-  for (free_block* block = list; block != nullptr; block = next_of(block)) ++find(address_of(block))->counted;
-
+  slab* const met = thread_by_slab(list);
   trimmed gone;
   std::size_t bytes_gone = 0;  // stranded blocks of slabs included
   const auto consider = [&](slab& s) {
@@ -124,25 +166,9 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
     }
     tiers_[index].may_be_free = bytes_gone >= bytes_wanted;  // then some were not considered
   }
-  for (free_block* block = list; block != nullptr; block = next_of(block)) consider(*find(address_of(block)));
-  for (free_block* block = list; block != nullptr; block = next_of(block))
-    find(address_of(block))->counted = 0;
+  for (slab* s = met; s != nullptr && bytes_gone < bytes_wanted; s = s->next_met) consider(*s);
+  list = joined(met);
   if (bytes_gone == 0) return gone;
-
-  // Takes the blocks of such slabs out of the list, and keeps the order of the others.
-  free_block* kept = nullptr;
-  free_block* last = nullptr;
-  for (free_block* block = list; block != nullptr;) {
-    free_block* const next = next_of(block);
-    if (!find(address_of(block))->leaving) {
-      if (last == nullptr) kept = block;
-      else link(last, block);  // NOLINT(readability-suspicious-call-argument): of the list, `block` is next
-      last = block;
-    }
-    block = next;
-  }
-  if (last != nullptr) link(last, nullptr);
-  list = kept;
   std::erase_if(slabs_, [&](slab const& s) {
     if (!s.leaving) return false;
     give_back(s);
@@ -151,34 +177,38 @@ slab_store::trimmed slab_store::release_free_slabs(std::size_t index, free_block
   return gone;
 }
 
+std::size_t slab_store::set_aside(std::size_t index, free_block*& list, std::size_t blocks_max) noexcept {
+  slab& its_slab = *find(address_of(list));
+  const std::size_t bytes = bytes_of(its_slab);
+  free_block* const first = list;
+  free_block* last = nullptr;
+  std::size_t blocks = 0;
+  do {
+    last = list;
+    list = next_of(last);
+    ++blocks;
+  } while (blocks < blocks_max && list != nullptr && address_of(list) - its_slab.first < bytes);
+  link(last, its_slab.stranded_list);
+  its_slab.stranded_list = first;
+  its_slab.stranded += blocks;
+  tiers_[index].stranding = its_slab.first;
+  // Other threads may have freed the last of its blocks since the trim looked for such slabs.
+  if (its_slab.stranded + its_slab.uncarved == its_slab.blocks) tiers_[index].may_be_free = true;
+  return blocks;
+}
+
 slab_store::trimmed slab_store::strand(std::size_t index, free_block*& list,
                                        std::size_t bytes_wanted) noexcept {
   const std::size_t block_bytes = classes_.bytes(index);
+  const std::size_t blocks_wanted = bytes_wanted / block_bytes + (bytes_wanted % block_bytes != 0 ? 1 : 0);
   trimmed gone;
-  const auto set_aside = [&](free_block* block) {
-    slab* const its_slab = find(address_of(block));
-    link(block, its_slab->stranded_list);
-    its_slab->stranded_list = block;
-    ++its_slab->stranded;
-    tiers_[index].stranding = its_slab->first;
-    // Other threads may have freed the last of its blocks since the trim looked for such slabs.
-    if (its_slab->stranded + its_slab->uncarved == its_slab->blocks) tiers_[index].may_be_free = true;
-  };
-  while (list != nullptr && gone.listed * block_bytes < bytes_wanted) {
-    free_block* const next = next_of(list);
-    set_aside(list);
-    list = next;
-    ++gone.listed;
+  while (list != nullptr && gone.listed < blocks_wanted) {
+    gone.listed += set_aside(index, list, blocks_wanted - gone.listed);
   }
-  while ((gone.listed + gone.uncarved) * block_bytes < bytes_wanted) {
-    const block_chain chain = carve(index, bytes_wanted);
+  while (gone.listed + gone.uncarved < blocks_wanted) {
+    block_chain chain = carve(index, bytes_wanted);
     if (chain.blocks == 0) break;
-    gone.uncarved += chain.blocks;
-    for (free_block* block = chain.first; block != nullptr;) {
-      free_block* const next = next_of(block);
-      set_aside(block);
-      block = next;
-    }
+    gone.uncarved += set_aside(index, chain.first, chain.blocks);
   }
   tiers_[index].stranded += gone.listed + gone.uncarved;
   stranded_bytes_ += (gone.listed + gone.uncarved) * block_bytes;

@@ -52,10 +52,12 @@ class slab_store {
   };
   /// Gives slabs of a class back whose blocks are all free, until `bytes_wanted` are gone. `list` holds all
   /// free blocks of the class but the uncarved and the stranded.
-  /// O(length * log(slabs)), and O(slabs) if one goes back.
+  /// The others stay in the list, slab by slab in the order in which it had the first block of each, and in
+  /// their own order within a slab. One walk: O(length), with a search for the slab, O(log(slabs)), where two
+  /// blocks in a row are not of one slab; and O(slabs) if one goes back.
   trimmed release_free_slabs(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
-  /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside *
-  /// log(slabs)).
+  /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside), with
+  /// searches as above, of which a list that a trim has just ordered needs few.
   trimmed strand(std::size_t index, free_block*& list, std::size_t bytes_wanted) noexcept;
 
   /// Gives everything back, also what is handed out.
@@ -82,8 +84,12 @@ class slab_store {
     std::size_t uncarved;
     std::size_t stranded;
     free_block* stranded_list;
-    std::size_t counted;  // blocks seen in a list; 0 but during release_free_slabs
-    bool leaving;         // all are free and it goes back; false but during release_free_slabs
+    // Only during release_free_slabs, otherwise 0, false and null:
+    std::size_t counted;  // blocks found in the list
+    bool leaving;         // all are free and it goes back
+    free_block* first_counted;
+    free_block* last_counted;
+    slab* next_met;  // the slab whose first block comes next in the list
   };
   struct tier {
     std::uintptr_t carving = 0;  // an address in the slab that has uncarved blocks
@@ -100,6 +106,12 @@ class slab_store {
   [[nodiscard]] slab* find(std::uintptr_t address) noexcept {
     return const_cast<slab*>(static_cast<slab_store const*>(this)->find(address));
   }
+  /// Threads the blocks of a list onto lists of their slabs. @return the slab met first; null if none.
+  [[nodiscard]] slab* thread_by_slab(free_block* list) noexcept;
+  /// Makes one list of those of slabs that stay.
+  [[nodiscard]] static free_block* joined(slab* met) noexcept;
+  /// Sets the first blocks of a list aside, `blocks_max` at most, those of one slab. @return how many.
+  std::size_t set_aside(std::size_t index, free_block*& list, std::size_t blocks_max) noexcept;
   void give_back(slab const& s) noexcept;
 
   size_classes const& classes_;
