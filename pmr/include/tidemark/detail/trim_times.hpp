@@ -22,13 +22,18 @@ class trim_times {
   void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
 
   /// With more than so much cached it is time to trim: the limit, or less if slabs that the last trim could
-  /// not give back may be all free by then, because half of what was live is freed. Half each time, so that
-  /// all such trims cost as much as a few.
+  /// not give back may be all free by then, because half of what was live is freed. Half each time, and no
+  /// less than an eighth of the limit, or all of it: a trim walks up to a limit's worth of free blocks, which
+  /// what was freed since the last one pays for. A pool that holds no more than its limit never trims before.
   [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
                                    std::size_t stranded_bytes) const noexcept {
-    if (stranded_bytes == 0 || live_at_trim_ == 0) return max_cached_bytes_;
     const std::size_t free_then = cached_bytes + live_bytes;  // were everything freed
-    return std::min(max_cached_bytes_, free_then - std::min(free_then, live_at_trim_ / 2 + 1));
+    if (stranded_bytes == 0 || live_at_trim_ == 0 || free_then + stranded_bytes <= max_cached_bytes_) {
+      return max_cached_bytes_;
+    }
+    const std::size_t step = std::max(live_at_trim_ - live_at_trim_ / 2, max_cached_bytes_ / 8);
+    const std::size_t live_then = live_at_trim_ - std::min(live_at_trim_, step);
+    return std::min(max_cached_bytes_, free_then - std::min(free_then, live_then + 1));
   }
 
  private:
