@@ -129,8 +129,7 @@ void large_blocks(benchmark::State& state, std::size_t chunk_bytes) {
   for (auto _ : state) {
     const arena_mark mark = step.mark();
     for (int i = 0; i < 24; ++i) {
-      void* block = step.allocate(256 * KiB);
-      asm volatile("" : : "r"(block) : "memory");
+      bench::keep(step.allocate(256 * KiB));
     }
     step.rewind(mark);
   }

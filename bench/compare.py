@@ -18,6 +18,7 @@ import sys
 
 import document
 import footprint
+from environment import version_of_sources, with_peers
 
 here = pathlib.Path(__file__).parent
 # The traces that the benchmarks bring along, and of how many threads they are.
@@ -34,7 +35,21 @@ def read_options():
                         help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met")
     parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.repetitions < 1 or options.seconds < 0:
+        parser.error("--repetitions is 1 or more, --seconds 0 or more")
+    if options.document and (options.filter or options.trace):
+        parser.error("--document is of all rows, and of no trace that others do not have: without --filter and --trace")
+    try:
+        re.compile(options.filter)
+    except re.error as error:
+        parser.error(f"--filter '{options.filter}' is no regular expression: {error}")
+    for path in options.trace:
+        if not path.is_file():
+            parser.error(f"--trace {path}: there is no such file")
+        if ":" in str(path.resolve()):
+            parser.error(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
+    return options
 
 
 # ---- which rows ----------------------------------------------------------------------------------------------------
@@ -59,7 +74,9 @@ def traces_of(options):
     for path, trace in zip(options.trace, known[len(RECORDED):]):
         if trace["name"] != path.stem:
             print(f"{path} is called {trace['name']} here", file=sys.stderr)
-    return {trace["name"]: trace["threads"] for trace in known}
+        if trace["operations"] == 0:
+            print(f"{path} has no events, of which there is nothing to tell", file=sys.stderr)
+    return {trace["name"]: trace["threads"] for trace in known if trace["operations"] > 0}
 
 
 def of_each_trace(row, traces):
@@ -79,10 +96,7 @@ def names_of(row):
 # ---- running -------------------------------------------------------------------------------------------------------
 
 def environment(options):
-    # jemalloc, which is loaded and not linked, needs more thread-local memory than the loader sets aside.
-    tunables = filter(None, [os.environ.get("GLIBC_TUNABLES"), "glibc.rtld.optional_static_tls=16384"])
-    return os.environ | {"GLIBC_TUNABLES": ":".join(tunables),
-                         "TIDEMARK_BENCH_TRACES": ":".join(str(path.resolve()) for path in options.trace)}
+    return with_peers(TIDEMARK_BENCH_TRACES=":".join(str(path.resolve()) for path in options.trace))
 
 
 def plain_name(run_name):
@@ -103,8 +117,8 @@ def run(options, names):
 
 
 def measure(options, wanted):
-    """Runs all that is wanted. Returns the medians, by name of the benchmark, and the context."""
-    medians, context = {}, {}
+    """Runs all that is wanted. Returns medians and errors by name of the benchmark, and the context."""
+    medians, errors, context = {}, {}, {}
     for topic, rows in wanted.items():
         names = {name for row in rows if row["metric"] != "footprint" for side in names_of(row) for name in side}
         # What uses threads runs in a process of its own, because the C library and our counters leave locked
@@ -116,9 +130,24 @@ def measure(options, wanted):
             report = run(options, some)
             context = report["context"] or context
             for row in report["benchmarks"]:
-                if row.get("aggregate_name", "median") == "median":  # one run alone has no aggregates
+                if row.get("error_occurred"):
+                    errors[plain_name(row["run_name"])] = row["error_message"]
+                elif row.get("aggregate_name", "median") == "median":  # one run alone has no aggregates
                     medians[plain_name(row["run_name"])] = row
-    return medians, context
+    return medians, errors, context
+
+
+def measure_footprints(options, wanted):
+    """What measure() does, for footprints."""
+    names = {name for rows in wanted.values() for row in rows if row["metric"] == "footprint"
+             for side in names_of(row) for name in side}
+    if not names:
+        return {}, {}
+    print(f"footprints: {len(names)} of traces", file=sys.stderr, flush=True)
+    try:
+        return footprint.measure(options.build / "bench/trace_footprint", names, environment(options)), {}
+    except RuntimeError as error:
+        return {}, {name: str(error) for name in names}
 
 
 # ---- judging -------------------------------------------------------------------------------------------------------
@@ -156,14 +185,16 @@ def judge(topic, row, sides):
     return result
 
 
-def results_of(wanted, medians, footprints):
+def results_of(wanted, medians, footprints, errors):
+    """The results, and a line for each row that has none."""
     results, left_out = [], []
     for topic, rows in wanted.items():
         for row in rows:
             known = footprints if row["metric"] == "footprint" else medians
             missing = [name for side in names_of(row) for name in side if name not in known]
             if missing:
-                left_out.append(f"left out: {row['name']}: {', '.join(missing)} is not in this build")
+                why = "; ".join(errors.get(name, f"{name} is not in this build") for name in missing)
+                left_out.append(f"left out: {row['name']}: {why}")
                 continue
             get = known.get if row["metric"] == "footprint" else lambda name: value(row["metric"], medians[name])
             results.append(judge(topic, row, [mean([get(name) for name in side]) for side in names_of(row)]))
@@ -179,9 +210,8 @@ def machine(options):
 
 
 def versions(context):
-    described = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True)
     prefix = "version of "
-    return {"tidemark": described.stdout.strip() or "unknown"} | {
+    return {"tidemark": version_of_sources()} | {
         key.removeprefix(prefix): text for key, text in context.items() if key.startswith(prefix)}
 
 
@@ -196,25 +226,17 @@ def print_table(results):
               f"{document.number(document.peer(result)):>10} {document.number(result['ratio']):>7} "
               f"{result['target'] or '':>8}  {document.verdict(result)}")
     judged = [result for result in results if result["met"] is not None]
-    print(f"\n{sum(result['met'] for result in judged)} of {len(judged)} targets met; times are in ns.")
+    print(f"\n{sum(result['met'] for result in judged)} of {len(judged)} targets met. A time is in ns, `seconds` in s.")
 
 
 def main():
     options = read_options()
-    for path in options.trace:
-        if not path.is_file():
-            sys.exit(f"--trace {path}: there is no such file")
-        if ":" in str(path.resolve()):
-            sys.exit(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
     wanted = rows_wanted(options)
     if not wanted:
         sys.exit(f"no topic and no row of bench/targets.json matches '{options.filter}'")
-    medians, context = measure(options, wanted)
-    of_footprint = {name for rows in wanted.values() for row in rows if row["metric"] == "footprint"
-                    for side in names_of(row) for name in side}
-    footprints = footprint.measure(options.build / "bench/trace_footprint", of_footprint, environment(options)) \
-        if of_footprint else {}
-    results, left_out = results_of(wanted, medians, footprints)
+    medians, errors, context = measure(options, wanted)
+    footprints, refused = measure_footprints(options, wanted)
+    results, left_out = results_of(wanted, medians, footprints, errors | refused)
     if results:
         print_table(results)
     missing = context.get("left out", "")
@@ -225,12 +247,15 @@ def main():
               "medians_ns": {name: round(nanoseconds(row), 4) for name, row in sorted(medians.items())}}
     counted = options.build / "instructions.json"
     if counted.exists():
-        report["instructions"] = json.loads(counted.read_text())
+        instructions = json.loads(counted.read_text())
+        if instructions["tidemark"] == report["versions"]["tidemark"]:
+            report["instructions"] = instructions
     path = options.build / "results.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     if options.document:
         document.write(report, here.parent / "docs")
-    sys.exit(1 if options.strict and any(result["met"] is False for result in results) else 0)
+    unmet = any(result["met"] is False for result in results) or bool(errors or refused) or not results
+    sys.exit(1 if options.strict and unmet else 0)
 
 
 if __name__ == "__main__":

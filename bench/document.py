@@ -17,9 +17,10 @@ COLOURS = {True: "#2a7f62", False: "#d1603d", None: "#8a94a6"}
 HEAD = """# Benchmarks
 
 Written by `./run bench --document` from [benchmarks/results.json](benchmarks/results.json). A ratio is the peer's value
-over ours, of medians of {repetitions} interleaved runs of {seconds:g} s in one process a topic: above 1, ours is better.
+over ours, of medians of {repetitions} runs of {seconds:g} s (containers and lists: of a fixed number of rounds), interleaved in
+one process a topic, or one more for what uses threads: above 1, ours is better. Footprints are medians of three processes.
 Compare ratios, not times. A target is a ratio (`2 x`), a limit (`<= 3`) or what ours may add to the peer (`+4`), in
-the unit of its row; times are in nanoseconds.
+the unit of its row: nanoseconds where the metric is time. Memory of devices is measured apart: [gpu.md](gpu.md).
 
 {met} of {judged} targets are met. **Not met**: {unmet}
 
@@ -29,8 +30,7 @@ the unit of its row; times are in nanoseconds.
 | tidemark | {tidemark} |
 | peers | {peers} |
 
-Repeat it with `./run bench`; `--filter TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own, `--document`
-writes this page. Instructions, which do not depend on the machine's load: `./run bench --instructions`.
+Repeat it with `./run bench`; `--filter TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own. Instructions, which do not depend on the machine's load: `./run bench --instructions`.
 """
 
 

@@ -15,11 +15,14 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "loop.hpp"
 #include "training_loop.hpp"
 
 namespace {
 
 using namespace tidemark;
+using bench::hidden;
+using bench::keep;
 using tidemark::bench::training_loop;
 
 constexpr std::size_t blocks_max = 4096;
@@ -43,16 +46,6 @@ class bump_resource final : public std::pmr::memory_resource {
   std::size_t used_ = 0;
 };
 
-void use(void* block) {
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
-}
-
-/// The resource, of whose class the compiler knows nothing any more.
-std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
-  benchmark::DoNotOptimize(resource);
-  return resource;
-}
-
 /// Calls `step(n)` again and again, with the benchmark's first argument.
 void run_steps(benchmark::State& state, auto step) {
   const auto n = static_cast<std::size_t>(state.range(0));
@@ -61,7 +54,7 @@ void run_steps(benchmark::State& state, auto step) {
 }
 
 void allocate_all(std::pmr::memory_resource* resource, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) use(resource->allocate(block_bytes));
+  for (std::size_t i = 0; i < n; ++i) keep(resource->allocate(block_bytes));
 }
 
 // ---- what an epoch adds to its upstream -------------------------------------------------------------------
@@ -71,7 +64,7 @@ void bump(benchmark::State& state) {
   std::pmr::memory_resource* const alone = hidden(&upstream);
   static std::array<void*, blocks_max> blocks;
   run_steps(state, [&](std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) use(blocks[i] = alone->allocate(block_bytes));
+    for (std::size_t i = 0; i < n; ++i) keep(blocks[i] = alone->allocate(block_bytes));
     for (std::size_t i = 0; i < n; ++i) alone->deallocate(blocks[i], block_bytes);
     upstream.rewind();
   });
@@ -99,7 +92,7 @@ void epoch_of_buffers(benchmark::State& state) {
   run_steps(state, [&](std::size_t n) {
     {
       epoch e{memory};
-      for (std::size_t i = 0; i < n; ++i) use(&handles.emplace_back(memory, block_bytes));
+      for (std::size_t i = 0; i < n; ++i) keep(&handles.emplace_back(memory, block_bytes));
     }
     handles.clear();
     upstream.rewind();
@@ -117,7 +110,7 @@ void empty_epoch_and_bump(benchmark::State& state) {
       epoch e{memory};
       for (std::size_t i = 0; i < n; ++i) {
         void* const block = alone->allocate(block_bytes);
-        use(block);
+        keep(block);
         alone->deallocate(block, block_bytes);
       }
     }
@@ -137,7 +130,7 @@ void pairs(benchmark::State& state, bump_resource& upstream, auto& resource) {
   constexpr std::size_t batch = 100;
   std::array<void*, batch> blocks;
   for (auto _ : state) {
-    for (void*& block : blocks) use(block = resource.allocate(block_bytes));
+    for (void*& block : blocks) keep(block = resource.allocate(block_bytes));
     for (void* block : blocks) resource.deallocate(block, block_bytes);
     upstream.rewind();
   }
@@ -183,7 +176,7 @@ void unique_ptrs(benchmark::State& state) {
   std::vector<std::unique_ptr<std::byte[]>> owners;
   run_steps(state, [&](std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
-      use(owners.emplace_back(std::make_unique_for_overwrite<std::byte[]>(block_bytes)).get());
+      keep(owners.emplace_back(std::make_unique_for_overwrite<std::byte[]>(block_bytes)).get());
     }
     owners.clear();
   });

@@ -13,9 +13,14 @@
 #include <memory_resource>
 
 #include <tidemark/thrust.hpp>
+
 #include <tidemark/tidemark.hpp>
+#include "loop.hpp"
 
 namespace {
+
+using tidemark::bench::count_items;
+using tidemark::bench::hidden;
 
 using tidemark::arena;
 using tidemark::arena_scope;
@@ -27,16 +32,6 @@ constexpr std::size_t room = 16 * tidemark::MiB;
 /// Thrust's own pool on what its vectors take memory from unless told otherwise.
 using thrust_upstream = thrust::device_ptr_memory_resource<thrust::device_memory_resource>;
 using thrust_pool = thrust::mr::unsynchronized_pool_resource<thrust_upstream>;
-
-void count_items(benchmark::State& state, std::size_t items) {
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(items));
-}
-
-/// The compiler must not know what the pointer points to.
-std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
-  benchmark::DoNotOptimize(resource);
-  return resource;
-}
 
 // ---- an allocation: 1,024 of 64 ints, and all given back ----
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <memory_resource>
 #include <new>
 #include <optional>
@@ -213,16 +214,18 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
   }
 }
 
-/// On a subject over that heap. Its footprint is counted if nobody but it and the heap takes memory.
+/// On a subject over a heap that `make` makes for each run, unless there is one of it in a process. The footprint
+/// is counted if nobody but the subject and malloc takes memory.
 template <class Subject>
-void replay(benchmark::State& state, std::string const& name, std::pmr::memory_resource& heap,
-            bool counts_footprint = true) {
+void replay(benchmark::State& state, std::string const& name,
+            std::shared_ptr<std::pmr::memory_resource> (*make)(), bool counts_footprint = true) {
   training_loop loop{name};
   if (counts_footprint) count_footprint<Subject>(state, loop);
   std::size_t operations = 0;
   std::vector<double> of_steps;  // nanoseconds an operation
   for (auto _ : state) {
-    Subject subject{heap};
+    const auto heap = make();
+    Subject subject{*heap};
     player<Subject> program{loop, subject};
     program.play_steps(first_step);
     std::chrono::duration<double> all{0};
@@ -251,14 +254,14 @@ const bool registered = [] {
     };
     const auto add_ours = [&]<class Subject>(std::string const& who, std::type_identity<Subject>) {
       add(who,
-          [=](benchmark::State& state) { replay<Subject>(state, name, *std::pmr::new_delete_resource()); });
+          [=](benchmark::State& state) { replay<Subject>(state, name, bench::find_peer("malloc")->make); });
     };
     add_ours("planned", std::type_identity<planned>{});
     add_ours("pool", std::type_identity<pooled>{});
     add_ours("arena", std::type_identity<rewound_arena>{});
     for (bench::peer const& peer : bench::peers()) {
       add(peer.name, [=, &peer](benchmark::State& state) {
-        replay<heap_alone>(state, name, *peer.make(), peer.name == "malloc");
+        replay<heap_alone>(state, name, peer.make, peer.name == "malloc");
       });
     }
   }
