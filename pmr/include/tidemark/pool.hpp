@@ -46,9 +46,10 @@ namespace tidemark {
 /// `blocks in slabs == handed out + listed + uncarved + stranded`, every listed block being one of them.
 ///
 /// Complexity: allocate and deallocate O(1), but for misses, O(slabs), and for trims, O(cached blocks *
-/// log(slabs)). The limit trims once in `max_cached_bytes / 2` bytes of deallocations at most, and then each
-/// time half of what lived at the last trim is gone. Thread-safety: one thread at a time, whom level 2
-/// checks; the first to use the pool owns it until `hand_over()`. Pressure may be signalled by any thread.
+/// log(slabs)). The limit trims once in `max_cached_bytes / 2` bytes of deallocations at most, and while
+/// it holds more than that, each time half of what lived at the last trim is gone, and at least an eighth of
+/// the limit, or all. Thread-safety: one thread at a time, whom level 2 checks; the first to use the pool
+/// owns it until `hand_over()`. Pressure may be signalled by any thread.
 class pool final : public std::pmr::memory_resource {
  public:
   /// Alignment of every block, at least, where none is asked for.
