@@ -237,7 +237,8 @@ detail::block_group& epoch_resource::acquire_group() {
 // Costs no atomic exchange. Where two threads give up groups at once, one is found by looking through all.
 void epoch_resource::give_up_group(detail::block_group& group) noexcept {
   group.give_up();
-  last_given_up_.store(&group, std::memory_order_release);  // also what made it, for who has not met it before
+  last_given_up_.store(&group,
+                       std::memory_order_release);  // also what made it, for who has not met it before
 }
 
 detail::block_group& epoch_resource::group_of_this_thread() {
