@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -19,8 +18,6 @@
 namespace tidemark::cuda {
 namespace {
 
-constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
-
 async_resource_options completed(async_resource_options options, driver& driver) {
   detail::complete_name(options);
   if (options.pool == nullptr) {
@@ -29,7 +26,7 @@ async_resource_options completed(async_resource_options options, driver& driver)
   }
   if (options.device < 0) {
     detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
-                           {.resource = options.name, .largest_bytes = nobody_knows});
+                           {.resource = options.name, .largest_bytes = detail::nobody_knows});
   }
   return options;
 }
@@ -62,7 +59,7 @@ void* async_resource::ask(std::size_t bytes, std::size_t align) {
                                  .used_bytes = used,
                                  .committed_bytes = used,
                                  .reserved_bytes = used,
-                                 .largest_bytes = nobody_knows};
+                                 .largest_bytes = detail::nobody_knows};
   const std::size_t room = detail::over_aligned::room(bytes, align);
   if (room == 0) throw out_of_memory{report};
   const bool is_over_aligned = align > default_alignment;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/device_cache.hpp>
 
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -20,14 +19,13 @@ namespace {
 
 constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_by_default = 1 * GiB;
-constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
 constexpr char const* not_relieved = "its stream is capturing, so that what is kept is not given back";
 
 device_cache_options completed(device_cache_options options, cuda::driver& driver) {
   cuda::detail::complete_name(options);
   if (options.device < 0) {
     cuda::detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
-                                 {.resource = options.name, .largest_bytes = nobody_knows});
+                                 {.resource = options.name, .largest_bytes = cuda::detail::nobody_knows});
   }
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   if (!options.cached_bytes_max) {
@@ -92,14 +90,15 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
   const cuda::detail::on_device here{*driver_, options_.device};
   const bool in_capture = cuda::detail::is_capturing(*driver_, options_.stream);
   if (in_capture && *because == '\0') because = not_relieved;
-  throw out_of_memory{{.resource = options_.name,
-                       .requested_bytes = bytes,
-                       .alignment = align,
-                       .used_bytes = now.used_bytes,
-                       .committed_bytes = now.held_bytes,
-                       .reserved_bytes = now.held_bytes,
-                       .largest_bytes = in_capture ? nobody_knows : cuda::detail::free_bytes(*driver_),
-                       .because = because}};
+  throw out_of_memory{
+      {.resource = options_.name,
+       .requested_bytes = bytes,
+       .alignment = align,
+       .used_bytes = now.used_bytes,
+       .committed_bytes = now.held_bytes,
+       .reserved_bytes = now.held_bytes,
+       .largest_bytes = in_capture ? cuda::detail::nobody_knows : cuda::detail::free_bytes(*driver_),
+       .because = because}};
 }
 
 // The ladder. All is drained, because what the driver lacks may be one large piece. The stream is waited for,

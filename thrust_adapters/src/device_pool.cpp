@@ -20,7 +20,6 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t bytes_max{std::numeric_limits<std::ptrdiff_t>::max()};  // what no resource has more of
 constexpr char const* slab_too_large = "slabs of slab_bytes are more than any resource has";
 
@@ -35,7 +34,7 @@ device_pool_options completed(device_pool_options options, cuda::driver& driver)
   options.largest_pooled_bytes = classes::bytes(classes::index_of(options.largest_pooled_bytes));
   if (options.device < 0) {
     cuda::detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(options.device),
-                                 {.resource = options.name, .largest_bytes = nobody_knows});
+                                 {.resource = options.name, .largest_bytes = cuda::detail::nobody_knows});
   }
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   return options;
@@ -70,7 +69,7 @@ void device_pool::refuse(std::size_t bytes, std::size_t align, char const* becau
                        .used_bytes = now.used_bytes,
                        .committed_bytes = now.held_bytes,
                        .reserved_bytes = now.held_bytes,
-                       .largest_bytes = nobody_knows,
+                       .largest_bytes = cuda::detail::nobody_knows,
                        .because = because}};
 }
 

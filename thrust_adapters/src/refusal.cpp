@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "refusal.hpp"
 
-#include <limits>
 
 #include <tidemark/cuda/cuda_error.hpp>
 #include <tidemark/warning.hpp>
@@ -15,7 +14,7 @@ void require_memory(driver& driver, char const* call, status result, exhaustion_
 
 std::size_t free_bytes(driver& driver) noexcept {
   memory_info info;
-  return driver.memory(info) == status::success ? info.free_bytes : std::numeric_limits<std::size_t>::max();
+  return driver.memory(info) == status::success ? info.free_bytes : nobody_knows;
 }
 
 void report_lost(driver& driver, char const* resource, char const* call, status result,

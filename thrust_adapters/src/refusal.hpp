@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 
 #include <tidemark/cuda/driver.hpp>
 #include <tidemark/out_of_memory.hpp>
@@ -13,7 +14,10 @@ namespace tidemark::cuda::detail {
 /// cuda_error if it refuses for another reason.
 void require_memory(driver& driver, char const* call, status result, exhaustion_report const& report);
 
-/// Bytes of the current device that are not taken; SIZE_MAX if the driver will not tell.
+/// In a report, where the driver will not tell a number of bytes.
+inline constexpr std::size_t nobody_knows = std::numeric_limits<std::size_t>::max();
+
+/// Bytes of the current device that are not taken; `nobody_knows` if the driver will not tell.
 [[nodiscard]] std::size_t free_bytes(driver& driver) noexcept;
 
 /// A warning that the driver would not take memory back; none if it is shutting down, because everything goes

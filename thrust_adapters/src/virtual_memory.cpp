@@ -18,7 +18,7 @@
 namespace tidemark::cuda {
 namespace {
 
-constexpr char const* resource_name = "device memory";
+constexpr char const* device_memory_name = "device memory";
 constexpr char const* is_suspended_text = "it is suspended";
 
 }  // namespace
@@ -30,19 +30,19 @@ virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
                                 std::to_string(options.handle_bytes) + ", which is not a power of two");
   }
   // The first calls of a program make the device's context, which needs memory.
-  constexpr exhaustion_report nothing_yet{.resource = resource_name,
-                                          .largest_bytes = std::numeric_limits<std::size_t>::max()};
+  constexpr exhaustion_report no_report_yet{.resource = device_memory_name,
+                                            .largest_bytes = std::numeric_limits<std::size_t>::max()};
   if (options.device < 0) {
-    detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(device_), nothing_yet);
+    detail::require_memory(driver, "cuCtxGetDevice", driver.current_device(device_), no_report_yet);
   }
   const detail::on_device here{driver, device_};
-  detail::require_memory(driver, "cudaSetDevice", here.result(), nothing_yet);
+  detail::require_memory(driver, "cudaSetDevice", here.result(), no_report_yet);
   std::size_t granularity = 0;
   detail::require_memory(driver, "cuMemGetAllocationGranularity", driver.granularity(device_, granularity),
-                         nothing_yet);
+                         no_report_yet);
   unit_bytes_ = std::max(granularity, options.handle_bytes);
   memory_info info;
-  detail::require_memory(driver, "cuMemGetInfo", driver.memory(info), nothing_yet);
+  detail::require_memory(driver, "cuMemGetInfo", driver.memory(info), no_report_yet);
   chunk_bytes_ = tidemark::detail::align_up(info.total_bytes, unit_bytes_);
 }
 
@@ -147,7 +147,7 @@ void virtual_memory::resume() {
   give_back_released();
   const detail::outcome mapped = map_again();
   if (!mapped.good()) {
-    exhaustion_report report{.resource = resource_name, .alignment = unit_bytes_};
+    exhaustion_report report{.resource = device_memory_name, .alignment = unit_bytes_};
     for (detail::mapped_range& range : ranges_) {
       report.requested_bytes += range.wanted_bytes();
       report.reserved_bytes += range.range().size;
@@ -162,7 +162,7 @@ void virtual_memory::resume() {
 
 void virtual_memory::wait_before_reuse(event_handle event) noexcept {
   const detail::on_device here{*driver_, device_};
-  detail::require_waited(*driver_, resource_name, detail::wait_behind(*driver_, stream_, event));
+  detail::require_waited(*driver_, device_memory_name, detail::wait_behind(*driver_, stream_, event));
 }
 
 // Whether memory may be mapped and unmapped now.
@@ -254,12 +254,12 @@ void virtual_memory::give_back_all() noexcept {
     addresses += range.range().size;
   }
   if (asked.result == status::capture_unsupported) {
-    tidemark::detail::report_violation(violation_kind::open_capture, resource_name,
+    tidemark::detail::report_violation(violation_kind::open_capture, device_memory_name,
                                        "%s: destroyed while its stream is capturing: %zu bytes are lost, "
                                        "because to wait for their use would invalidate the capture",
-                                       resource_name, bytes);
+                                       device_memory_name, bytes);
   } else if (bytes != 0) {
-    detail::report_lost(*driver_, resource_name, gone.call, gone.result, bytes);
+    detail::report_lost(*driver_, device_memory_name, gone.call, gone.result, bytes);
   } else {
     detail::report_lost(*driver_, "addresses of a device", gone.call, gone.result, addresses);
   }
