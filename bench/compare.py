@@ -25,6 +25,11 @@ here = pathlib.Path(__file__).parent
 RECORDED = {"clang_syntax": 1, "lld_link": 5, "torch_gpt": 1, "torch_mlp": 1}
 
 
+def misuse(sentence):
+    print(sentence, file=sys.stderr)
+    sys.exit(2)
+
+
 def read_options():
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help=argparse.SUPPRESS)
@@ -37,18 +42,18 @@ def read_options():
     parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
     options = parser.parse_args()
     if options.repetitions < 1 or options.seconds < 0:
-        parser.error("--repetitions is 1 or more, --seconds 0 or more")
+        misuse("--repetitions is 1 or more, --seconds 0 or more")
     if options.document and (options.filter or options.trace):
-        parser.error("--document is of all rows, and of no trace that others do not have: without --filter and --trace")
+        misuse("--document is of all rows, and of no trace that others do not have: without --filter and --trace")
     try:
         re.compile(options.filter)
     except re.error as error:
-        parser.error(f"--filter '{options.filter}' is no regular expression: {error}")
+        misuse(f"--filter '{options.filter}' is no regular expression: {error}")
     for path in options.trace:
         if not path.is_file():
-            parser.error(f"--trace {path}: there is no such file")
+            misuse(f"--trace {path}: there is no such file")
         if ":" in str(path.resolve()):
-            parser.error(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
+            misuse(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
     return options
 
 

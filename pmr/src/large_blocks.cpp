@@ -6,7 +6,6 @@
 #include <new>
 #include <utility>
 
-#include <tidemark/detail/align.hpp>
 #include <tidemark/detail/sanitizers.hpp>
 #include <tidemark/violation.hpp>
 
@@ -31,7 +30,7 @@ large_blocks::header* large_blocks::find(std::size_t bin, std::size_t bytes,
                                          std::size_t align) const noexcept {
   header* block = bins_[bin];
   for (std::size_t i = 0; block != nullptr && i < blocks_looked_at; ++i, block = block->next) {
-    const std::uintptr_t first = address_of(block + 1);
+    const std::uintptr_t first = address_of(memory_of(block));
     if (block->bytes >= bytes && block->bytes <= most_for(bytes) && (first & (align - 1)) == 0) return block;
   }
   return nullptr;
@@ -48,21 +47,22 @@ void* large_blocks::take(std::size_t bytes, std::size_t align) noexcept {
   link(block, live_);
   used_bytes_ += block->bytes;
   requested_bytes_ += bytes;
-  hand_out(address_of(block + 1), bytes);
-  return block + 1;
+  void* const memory = memory_of(block);
+  hand_out(address_of(memory), bytes);
+  return memory;
 }
 
 void* large_blocks::allocate(std::size_t bytes, std::size_t align) {
   const std::size_t upstream_align = std::max(align, alignof(header));
-  const std::size_t offset = align_up(sizeof(header), upstream_align);
+  const std::size_t offset = offset_of_block(upstream_align);
   // No object can be larger, and some upstreams (libstdc++'s aligned operator new) overflow above it.
   constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
   if (bytes > largest - offset) throw std::bad_alloc{};
   // A block of 0 bytes takes one, so that its address is not the next block's.
   const std::size_t room = std::max<std::size_t>(bytes, 1);
   auto* const base = static_cast<std::byte*>(upstream_->allocate(offset + room, upstream_align));
-  header* const block = header_of(static_cast<void*>(base + offset));
-  *block = {nullptr, nullptr, bytes, upstream_align};
+  auto* const block = ::new (base) header{nullptr, nullptr, bytes, upstream_align};
+  std::memcpy(base + offset - sizeof upstream_align, &upstream_align, sizeof upstream_align);
   link(block, live_);
   used_bytes_ += bytes;
   requested_bytes_ += bytes;
@@ -84,10 +84,11 @@ std::size_t large_blocks::deallocate(void* memory, std::size_t requested_bytes,
 }
 
 void large_blocks::keep(header* block) noexcept {
-  const std::uintptr_t first = address_of(block + 1);
+  void* const memory = memory_of(block);
+  const std::uintptr_t first = address_of(memory);
   if constexpr (check_level >= 2) {
     hand_out(first, block->bytes);
-    std::memset(block + 1, rewound_fill, block->bytes);
+    std::memset(memory, rewound_fill, block->bytes);
   }
   withhold(first, block->bytes);
   const std::size_t bin = bin_of(block->bytes);
@@ -122,11 +123,10 @@ std::size_t large_blocks::release_kept(std::size_t bytes_wanted) noexcept {
 }
 
 void large_blocks::give_back(header* block) noexcept {
-  const std::size_t align = block->align, offset = align_up(sizeof(header), align);
-  const std::size_t bytes = offset + std::max<std::size_t>(block->bytes, 1);
-  auto* const first = reinterpret_cast<std::byte*>(block + 1);
-  hand_out(address_of(first), block->bytes);
-  upstream_->deallocate(first - offset, bytes, align);
+  const std::size_t align = block->align;
+  const std::size_t bytes = offset_of_block(align) + std::max<std::size_t>(block->bytes, 1);
+  hand_out(address_of(memory_of(block)), block->bytes);
+  upstream_->deallocate(block, bytes, align);
 }
 
 void large_blocks::release() noexcept {

@@ -140,7 +140,7 @@ def wrong_options_are_told_of(folder):
             (("--document", "--filter", "arena"), "--document is of all rows, ")]):
         done, report = run_compare(folder / str(number), [], {}, *options)
         expect(done.returncode == 2 and report is None, f"{options}: exit status {done.returncode}")
-        expect(sentence in done.stderr, done.stderr)
+        expect(done.stderr.startswith(sentence) and done.stderr.count("\n") == 1, done.stderr)
 
 
 def a_benchmark_that_fails_leaves_its_rows_out_with_the_reason(folder):

@@ -261,7 +261,7 @@ def the_runner_tells_what_is_wrong_with_a_trace_before_it_runs_anything():
            (2, "", f"trace_footprint: {bad.resolve()}:3: block 0 is allocated twice; first by event 0\n"))
     with_colon = write(events([]), "a:b.csv")
     expect("what is said of a colon", compared("--trace", with_colon),
-           (1, "", f"--trace {with_colon}: there may be no colon in its path, {with_colon.resolve()}\n"))
+           (2, "", f"--trace {with_colon}: there may be no colon in its path, {with_colon.resolve()}\n"))
 
 
 def rows_of_traces_are_made_for_those_of_the_user():

@@ -9,15 +9,17 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory_resource>
 
+#include <tidemark/detail/align.hpp>
 #include <tidemark/detail/size_classes.hpp>
 #include <tidemark/units.hpp>
 
 namespace tidemark::detail {
 
-/// Blocks of any size and alignment with 32 bytes in front, which link them: freeing one is O(1), and
-/// `release()` finds them all.
+/// Blocks of any size and alignment with at least 32 bytes in front, which link them: freeing one is O(1),
+/// and `release()` finds them all.
 ///
 /// A block is live or kept. Kept blocks lie in bins, four to each doubling of the size, the one freed last in
 /// front. A request takes one that is at most a quarter larger than what is asked for, from the first bin
@@ -71,16 +73,30 @@ class large_blocks {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  // Just before a block, also while it is kept. Its list is that of all live blocks, or its bin.
+  // Where the upstream's memory begins, so that who looks for leaks finds a pointer to it; the block follows
+  // at the next address that is aligned as was asked for. Its list is that of all live blocks, or its bin.
   struct alignas(16) header {
     header* previous;
     header* next;
     std::size_t bytes;  // as they were asked of the upstream
-    std::size_t align;
+    std::size_t align;  // stands just before the block, too, where that is somewhere else
   };
-  [[nodiscard]] static header* header_of(void* block) noexcept { return static_cast<header*>(block) - 1; }
-  [[nodiscard]] static header const* header_of(void const* block) noexcept {
-    return static_cast<header const*>(block) - 1;
+  static_assert(offsetof(header, align) + sizeof(std::size_t) == sizeof(header));
+
+  [[nodiscard]] static std::size_t offset_of_block(std::size_t align) noexcept {
+    return align_up(sizeof(header), align);
+  }
+  [[nodiscard]] static void* memory_of(header* block) noexcept {
+    return reinterpret_cast<std::byte*>(block) + offset_of_block(block->align);
+  }
+  [[nodiscard]] static header const* header_of(void const* memory) noexcept {
+    auto const* const first = static_cast<std::byte const*>(memory);
+    std::size_t align;
+    std::memcpy(&align, first - sizeof align, sizeof align);
+    return reinterpret_cast<header const*>(first - offset_of_block(align));
+  }
+  [[nodiscard]] static header* header_of(void* memory) noexcept {
+    return const_cast<header*>(header_of(static_cast<void const*>(memory)));
   }
 
   static constexpr unsigned bins_per_doubling_log2 = 2;
