@@ -253,7 +253,7 @@ def main():
     counted = options.build / "instructions.json"
     if counted.exists():
         instructions = json.loads(counted.read_text())
-        if instructions["tidemark"] == report["versions"]["tidemark"]:
+        if instructions.get("tidemark") == report["versions"]["tidemark"]:
             report["instructions"] = instructions
     path = options.build / "results.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
