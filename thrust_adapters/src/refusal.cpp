@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "refusal.hpp"
 
-
 #include <tidemark/cuda/cuda_error.hpp>
 #include <tidemark/warning.hpp>
 
