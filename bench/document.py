@@ -30,7 +30,8 @@ the unit of its row: nanoseconds where the metric is time. Memory of devices is 
 | tidemark | {tidemark} |
 | peers | {peers} |
 
-Repeat it with `./run bench`; `--filter TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own. Instructions, which do not depend on the machine's load: `./run bench --instructions`.
+Repeat it with `./run bench`; `--filter TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own.
+Instructions, which do not depend on the machine's load: `./run bench --instructions`.
 """
 
 
@@ -45,7 +46,7 @@ def peer(result):
 
 
 def number(value):
-    """At most five characters or as many digits as there are before the point."""
+    """Two decimals; none from 1,000 on, and four digits that count below 0.01."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.2f}"

@@ -16,6 +16,7 @@ BENCH, FOOTPRINT, SOURCES, CASE = sys.argv[1:]
 sys.path.insert(0, str(pathlib.Path(SOURCES) / "bench"))
 sys.dont_write_bytecode = True
 import footprint  # noqa: E402
+from environment import with_peers  # noqa: E402
 
 RECORDED = ["clang_syntax", "lld_link", "torch_gpt", "torch_mlp"]
 OURS = ["pool", "fitted_pool", "synchronized_pool"]
@@ -35,9 +36,7 @@ def expect_between(what, got, least, most):
 
 
 def environment(*paths):
-    # jemalloc, which is loaded and not linked, needs more thread-local memory than the loader sets aside.
-    return os.environ | {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=16384",
-                         "TIDEMARK_BENCH_TRACES": ":".join(map(str, paths))}
+    return with_peers(TIDEMARK_BENCH_TRACES=":".join(map(str, paths)))
 
 
 def run(program, *arguments, paths=()):

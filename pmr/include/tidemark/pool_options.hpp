@@ -21,8 +21,8 @@ struct pool_options {
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
   std::size_t max_cached_bytes = 64 * MiB;
   /// Whether free blocks beyond the largest class are held too, as far as `max_cached_bytes` lets them, to
-  /// serve requests of about their size. Otherwise each goes straight back to the upstream, as the standard's
-  /// pools do it.
+  /// serve requests of about their size; in a `synchronized_pool` as far as half of it. Otherwise each goes
+  /// straight back to the upstream, as the standard's pools do it.
   bool keep_large_blocks = true;
   /// Sizes of the classes in bytes, rising, multiples of 16 from 32 bytes to 1 GiB, at most 64. Empty: 64,
   /// 128, 256, 512, 1024, 2048, 4096, 8192 and 16384. `bucket_histogram` suggests sizes that fit a program.
