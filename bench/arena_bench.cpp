@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic arena: allocate a batch, take it all back, again and again, warm. An item is one allocation; each
-// block is written to, because memory that nobody touches is no use. Every allocator has room for a batch
+// block is written to, because untouched memory is of no use. Every allocator has room for a batch
 // without growing.
 #include <benchmark/benchmark.h>
 

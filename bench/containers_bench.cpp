@@ -3,7 +3,7 @@
 // Strategies): a vector or an unordered_set of ints, of strings, or of vectors or sets of these, built and
 // dropped in each round. An item is an element of the outermost container.
 //
-// As in the study, the outermost container is told its size beforehand, strings are random texts of 33 to
+// As in the study, the outermost container knows its size beforehand, strings are random texts of 33 to
 // 1000 characters, inner containers have 128 elements and are copies of one, and a set of containers knows
 // its elements by their addresses, so that allocation is measured and not the hashing of contents.
 //
@@ -47,8 +47,8 @@ using bench::hidden;
 constexpr std::array<std::size_t, 6> sizes{64, 256, 1024, 4096, 16384, 65536};
 constexpr std::size_t inner_elements = 128;
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
-constexpr std::size_t round_bytes_max = 128 * MiB;
-constexpr std::size_t monotonic_bytes = 160 * MiB;  // what is asked for, and alignment
+constexpr std::size_t max_round_bytes = 128 * MiB;
+constexpr std::size_t monotonic_bytes = 160 * MiB;  // what is requested, and alignment
 
 // ---- the data structures ----
 
@@ -102,12 +102,12 @@ class values<string> {
   void restart() { random_ = {}; }
   [[nodiscard]] std::string_view next() {
     static const random_characters characters;
-    const std::size_t length = length_min + random_() % (length_max - length_min + 1);
-    return characters.text(random_() % (random_characters::count - length_max), length);
+    const std::size_t length = min_length + random_() % (max_length - min_length + 1);
+    return characters.text(random_() % (random_characters::count - max_length), length);
   }
 
  private:
-  static constexpr std::size_t length_min = 33, length_max = 1000;
+  static constexpr std::size_t min_length = 33, max_length = 1000;
   std::minstd_rand random_;
 };
 
@@ -223,7 +223,7 @@ template <class Container>
 void on_arena(benchmark::State& state, std::size_t elements) {
   arena step;
   measure<Container>(state, elements, [&](auto& container) {
-    const arena_scope scope{step};
+    const arena::scope scope{step};
     container.build_and_destroy(hidden(&step));
   });
 }
@@ -232,7 +232,7 @@ template <class Container>
 void on_arena_winked_out(benchmark::State& state, std::size_t elements) {
   arena step;
   measure<Container>(state, elements, [&](auto& container) {
-    const arena_scope scope{step};
+    const arena::scope scope{step};
     container.build(hidden(&step));
   });
 }
@@ -286,7 +286,7 @@ void add_structure(std::string const& name) {
   values<typename Container::value_type> from;
   for (const std::size_t elements : sizes) {
     const demand round = demand_of<Container>(elements, from);
-    if (round.bytes > round_bytes_max) break;
+    if (round.bytes > max_round_bytes) break;
     const auto add = [&](std::string const& subject, auto measured) {
       benchmark::RegisterBenchmark((subject + "/containers/" + name + '/' + std::to_string(elements)).c_str(),
                                    measured)

@@ -22,7 +22,7 @@ one process a topic, or one more for what uses threads: above 1, ours is better.
 Compare ratios, not times. A target is a ratio (`2 x`), a limit (`<= 3`) or what ours may add to the peer (`+4`), in
 the unit of its row: nanoseconds where the metric is time. Memory of devices is measured apart: [gpu.md](gpu.md).
 
-{met} of {judged} targets are met. **Not met**: {unmet}
+{met} of {judged} targets are met{unmet}
 
 | | |
 |---|---|
@@ -147,6 +147,15 @@ def section(topic, about, report, charts):
     return "\n".join(lines) + "\n"
 
 
+def unmet(judged):
+    """The targets that are not met, as a table."""
+    rows = [f"| {result['topic'].replace('_', ' ')} | {result['name']} | {number(result['ratio'])} | {result['target']} |"
+            for result in judged if not result["met"]]
+    if not rows:
+        return "."
+    return "; these are not:\n\n| topic | work | ratio | target |\n|---|---|---:|---:|\n" + "\n".join(rows)
+
+
 def instructions(counts):
     """What fast paths take beside the peers', counted."""
     lines = ["## Instructions", "", "Counted by callgrind over an empty loop (`./run bench --instructions`), which does not "
@@ -171,7 +180,7 @@ def write(report, folder):
     versions = dict(report["versions"])
     text = HEAD.format(**report["machine"] | {"load": ", ".join(f"{load:.2f}" for load in report["machine"]["load"] or [])},
                        met=sum(result["met"] for result in judged), judged=len(judged),
-                       unmet="; ".join(result["name"] for result in judged if not result["met"]) or "none",
+                       unmet=unmet(judged),
                        tidemark=versions.pop("tidemark"), peers=", ".join(f"{of} {is_}" for of, is_ in versions.items()))
     if report["left_out"]:
         text += "\nLeft out of this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])

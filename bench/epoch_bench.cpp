@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic epoch: blocks of 64 bytes that a step allocates and drops, and the recorded steps of real programs.
 // An item is one block, allocated and reclaimed. Where "bump" is the upstream, that does next to nothing, so
-// that what is seen is the epoch's own work: "bump/N" is the upstream alone, asked for N blocks and given each
-// back.
+// that the time is that of the epoch itself: "bump/N" is the upstream alone, where N blocks are allocated and each is
+// returned.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -25,10 +25,10 @@ using bench::hidden;
 using bench::keep;
 using tidemark::bench::training_loop;
 
-constexpr std::size_t blocks_max = 4096;
+constexpr std::size_t max_blocks = 4096;
 constexpr std::size_t block_bytes = 64;
 
-/// Bumps through a buffer that holds a step of the largest, and begins again when it is told to.
+/// Bumps through a buffer that holds a step of the largest, and begins again at a call.
 class bump_resource final : public std::pmr::memory_resource {
  public:
   void rewind() noexcept { used_ = 0; }
@@ -42,7 +42,7 @@ class bump_resource final : public std::pmr::memory_resource {
   void do_deallocate(void*, std::size_t, std::size_t) override {}
   bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
 
-  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(blocks_max * block_bytes);
+  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(max_blocks * block_bytes);
   std::size_t used_ = 0;
 };
 
@@ -62,7 +62,7 @@ void allocate_all(std::pmr::memory_resource* resource, std::size_t n) {
 void bump(benchmark::State& state) {
   bump_resource upstream;
   std::pmr::memory_resource* const alone = hidden(&upstream);
-  static std::array<void*, blocks_max> blocks;
+  static std::array<void*, max_blocks> blocks;
   run_steps(state, [&](std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) keep(blocks[i] = alone->allocate(block_bytes));
     for (std::size_t i = 0; i < n; ++i) alone->deallocate(blocks[i], block_bytes);
@@ -88,7 +88,7 @@ void epoch_of_buffers(benchmark::State& state) {
   bump_resource upstream;
   epoch_resource memory{hidden(&upstream)};
   std::vector<buffer<std::byte>> handles;
-  handles.reserve(blocks_max);
+  handles.reserve(max_blocks);
   run_steps(state, [&](std::size_t n) {
     {
       epoch e{memory};
@@ -142,7 +142,7 @@ void no_resource(benchmark::State& state) {
   pairs(state, upstream, *hidden(&upstream));
 }
 
-/// `tracked`: how many of the addresses were once handed out in an epoch.
+/// `tracked`: how many of the addresses were once allocated in an epoch.
 void between_epochs(benchmark::State& state, std::size_t tracked, bool by_vtable) {
   bump_resource upstream;
   epoch_resource memory{hidden(&upstream)};
@@ -213,11 +213,11 @@ void play_as_epoch(training_loop& loop, epoch_resource& memory, std::pmr::memory
 /// operating system whose time is seen.
 void train(benchmark::State& state, std::string const& name, bool in_epochs) {
   training_loop loop{name};
-  bucket_histogram sizes;
+  size_histogram sizes;
   for (tools::trace_event const& event : loop.trace.events) {
     if (event.allocates) sizes.record(event.bytes);
   }
-  pool upstream{{.max_cached_bytes = 1 * GiB, .bucket_bytes = sizes.suggest_buckets(64, 1 * GiB)}};
+  pool upstream{{.max_cached_bytes = 1 * GiB, .size_classes = sizes.suggest_size_classes(64, 1 * GiB)}};
   epoch_resource memory{&upstream};
   std::pmr::memory_resource& resource = *hidden(in_epochs ? &memory : hidden(&upstream));
   for (auto _ : state) {

@@ -26,7 +26,7 @@ def traces(program, environment=None):
     """The traces that have names: a list of {"name", "threads", "operations", "peak_live_bytes"}.
 
     They are the recorded ones and those of TIDEMARK_BENCH_TRACES in the environment. Each is read, so that one that is
-    malformed is told of before anything is measured.
+    malformed is reported before anything is measured.
     """
     return [json.loads(line) for line in run(program, environment, "--traces").splitlines()]
 

@@ -30,7 +30,7 @@ constexpr std::size_t block_bytes = 256;
 
 enum class order { first_in_first_out, last_in_first_out, any };
 
-/// In which blocks are given back.
+/// The order in which blocks are deallocated.
 std::vector<std::size_t> in_order(std::size_t n, order wanted) {
   std::vector<std::size_t> indices(n);
   std::iota(indices.begin(), indices.end(), std::size_t{0});

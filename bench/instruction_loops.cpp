@@ -44,7 +44,7 @@ class recycling_resource final : public std::pmr::memory_resource {
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     if (bytes < large_bytes) return std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-    free_.push_back(block);  // the program ends before it would matter that it is never given back
+    free_.push_back(block);  // the program ends before it matters that it is never returned
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
@@ -118,7 +118,7 @@ void large_pairs(std::size_t n, std::size_t live) {
 
 // ---- graph arenas -----------------------------------------------------------------------------------------
 
-/// Blocks of 256 bytes at addresses that nobody touches.
+/// Blocks of 256 bytes at addresses that are never touched.
 void graph_allocations(std::size_t n) {
   graph_arena made{byte_range{0x1'0000'0000, n * 256}};
   graph_arena& arena = *hidden(&made);
@@ -164,7 +164,7 @@ void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   epoch_resource memory{&upstream};
   std::pmr::memory_resource* const through_vtable = hidden<std::pmr::memory_resource>(&memory);
   turn(n, [&] {
-    arena_scope scope{upstream};
+    arena::scope scope{upstream};
     epoch e{memory};
     for (std::size_t i = 0; i < blocks; ++i) use(through_vtable->allocate(64));
   });
@@ -181,7 +181,7 @@ class four_blocks final : public std::pmr::memory_resource {
   std::size_t next_ = 0;
 };
 
-/// A block allocated and given back with no epoch open, by the class: of addresses that an epoch had, or not.
+/// A block allocated and deallocated with no epoch open, by the class: of addresses that an epoch had, or not.
 void epoch_pairs(std::size_t n, bool had_an_epoch) {
   four_blocks upstream;
   epoch_resource made{hidden<std::pmr::memory_resource>(&upstream)};
@@ -220,8 +220,7 @@ void access_buffer(std::size_t n, bool asks) {
 // ---- workspaces -------------------------------------------------------------------------------------------
 
 /// As workspaces are where nothing is checked, whatever this program's configuration.
-template <bool Sweeps = true>
-using plain_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = Sweeps}>;
+using plain_workspace = basic_workspace<0>;
 
 /// How many elements, of which the compiler knows nothing.
 struct amounts {
@@ -261,17 +260,17 @@ void workspace_scopes(std::size_t n, Workspace& ws) {
 /// A hundred acquisitions in a scope, beside which the scope is small.
 template <class... Types>
 void workspace_hundreds(std::size_t n) {
-  plain_workspace<> made;
-  plain_workspace<>& ws = *hidden(&made);
+  plain_workspace made;
+  plain_workspace& ws = *hidden(&made);
   const amounts amount;
   turn(n, [&] {
-    plain_workspace<>::scope<Types...> scope{ws};
+    plain_workspace::scope<Types...> scope{ws};
     for (int i = 0; i < 100; ++i) use(scope.template acquire<double>(amount.a).data());
   });
 }
 
 /// Slots of one element type as they are written by hand where no library is at hand: the first `active` are
-/// in use, a scope is the number that were in use before it, and the size of what was asked for stands in the
+/// in use, a scope is the number that were in use before it, and the requested size stands in the
 /// slot, so that memory that is too large can be found.
 struct hand_written_slots {
   struct slot {
@@ -297,7 +296,7 @@ struct hand_written_slots {
 
   std::size_t active = 0;
   slot* slots =
-      new slot[room + 1]();  // the last has no capacity; the program ends before they would be given back
+      new slot[room + 1]();  // the last has no capacity; the program ends before they would be deallocated
 };
 
 void hand_written_scopes(std::size_t n) {
@@ -377,17 +376,17 @@ void hand_written_scopes_of_any_type(std::size_t n) {
 /// Scopes of one type on a workspace that knows so many others.
 template <std::size_t Others>
 void workspace_scopes_beside(std::size_t n) {
-  plain_workspace<> ws;
+  plain_workspace ws;
   register_others(ws, std::make_index_sequence<Others>{});
   workspace_scopes(n, ws);
 }
 
 /// Every scope of a type that has no list of its own, and is looked up.
 void workspace_scopes_of_other_type(std::size_t n) {
-  plain_workspace<> made;
-  plain_workspace<>& ws = *hidden(&made);
+  plain_workspace made;
+  plain_workspace& ws = *hidden(&made);
   turn(n, [&] {
-    plain_workspace<>::scope<> scope{ws};
+    plain_workspace::scope<> scope{ws};
     use(scope.acquire<other_element<0>>(100).data());
   });
 }
@@ -410,9 +409,8 @@ void empty_workspace_scopes(std::size_t n) {
 
 /// Three arrays of double of a workspace that keeps nothing, and of its upstream.
 void unpooled_workspace_scopes(std::size_t n) {
-  using unpooled = basic_workspace<workspace_policy{.checks = 0, .pooling = false, .sweeps = false}>;
   four_blocks upstream;
-  unpooled ws{&upstream};
+  plain_workspace ws{{.pooling = false, .upstream = &upstream}};
   workspace_scopes(n, ws);
 }
 void allocate_three(std::size_t n) {
@@ -430,19 +428,17 @@ void allocate_three(std::size_t n) {
 /// Whether `what` is one of workspaces, which has been run then.
 bool run_workspaces(char const* what, std::size_t n) {
   const auto is = [&](char const* name) { return std::strcmp(what, name) == 0; };
-  if (is("workspace_acquire")) workspace_scopes_on_new<plain_workspace<>>(n);
+  if (is("workspace_acquire")) workspace_scopes_on_new<plain_workspace>(n);
   else if (is("workspace_acquire_typed")) {
-    plain_workspace<> ws;
-    workspace_scopes<plain_workspace<>, double>(n, ws);
+    plain_workspace ws;
+    workspace_scopes<plain_workspace, double>(n, ws);
   } else if (is("workspace_plain_slots")) hand_written_scopes(n);
   else if (is("workspace_plain_lists")) hand_written_scopes_of_any_type(n);
   else if (is("workspace_100_acquires")) workspace_hundreds(n);
   else if (is("workspace_100_acquires_typed")) workspace_hundreds<double>(n);
   else if (is("workspace_plain_100_acquires")) hand_written_hundreds(n);
   else if (is("workspace_checked_acquire")) workspace_scopes_on_new<checked_workspace>(n);
-  else if (is("workspace_empty_scope")) empty_workspace_scopes<plain_workspace<>>(n);
-  else if (is("workspace_empty_scope_sweeps_off")) empty_workspace_scopes<plain_workspace<false>>(n);
-  else if (is("workspace_acquire_sweeps_off")) workspace_scopes_on_new<plain_workspace<false>>(n);
+  else if (is("workspace_empty_scope")) empty_workspace_scopes<plain_workspace>(n);
   else if (is("workspace_scope_of_one_type")) workspace_scopes_beside<0>(n);
   else if (is("workspace_scope_of_one_type_of_201")) workspace_scopes_beside<200>(n);
   else if (is("workspace_scope_of_other_type")) workspace_scopes_of_other_type(n);
@@ -529,7 +525,7 @@ int main(int count, char** arguments) {
   else if (is("arena_virtual_64")) turn(n, [&] { use(resource->allocate(64)); });
   else if (is("arena_scope_and_one_block")) {
     turn(n, [&] {
-      arena_scope scope{step};
+      arena::scope scope{step};
       use(scope.allocate(64));
     });
   } else if (is("arena_mark_and_rewind")) {

@@ -14,7 +14,7 @@
 //
 // 8192 nodes fit into a level 2 cache of 512 KiB; 2097152, the study's number, take at least 48 MiB. There,
 // of the shared resources only malloc and mimalloc are measured: it takes them seconds to build, and nodes
-// that are scattered are as slow whoever serves them. Nor are there lists of 16: 131072 pools would take 1
+// that are scattered are as slow whatever serves them. Nor are there lists of 16: 131072 pools would take 1
 // GiB for themselves.
 #include <benchmark/benchmark.h>
 
@@ -41,7 +41,7 @@ using bench::hidden;
 struct shape {
   std::size_t nodes, nodes_a_list;
   [[nodiscard]] std::size_t lists() const { return nodes / nodes_a_list; }
-  /// How many nodes are asked for in a list's life: those that it begins with, and as many that come to it.
+  /// How many nodes are allocated in a list's life: those that it begins with, and as many that come to it.
   [[nodiscard]] std::size_t nodes_asked_a_list() const { return 2 * nodes_a_list; }
 };
 constexpr std::size_t few_nodes = 8192, many_nodes = 2'097'152;
@@ -90,7 +90,7 @@ void on_each(benchmark::State& state, shape of, auto const&... arguments) {
   measure(state, of, [&](std::size_t i) { return &resources[i]; });
 }
 
-pool_options of_nodes() { return {.small_block_count = 0, .medium_block_count = 0, .bucket_bytes = {32}}; }
+pool_options of_nodes() { return {.small_block_count = 0, .medium_block_count = 0, .size_classes = {32}}; }
 
 const bool registered = [] {
   for (shape const& of : shapes) {

@@ -14,7 +14,7 @@ namespace tidemark::bench {
 /// memory besides.)
 inline void keep(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 
-/// Besides, writes the block's first byte, because memory that nobody touches is no use.
+/// Besides, writes the block's first byte, because untouched memory is of no use.
 inline void use(void* block) {
   *static_cast<char volatile*>(block) = 1;
   keep(block);
@@ -26,7 +26,7 @@ inline std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
   return resource;
 }
 
-/// The time of a benchmark is told by item, of which each turn has so many.
+/// The time of a benchmark is given per item, and each turn has this many.
 inline void count_items(benchmark::State& state, std::size_t a_turn) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(a_turn));
 }

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/plan.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 #include "plan_file.hpp"
 
@@ -52,7 +52,7 @@ blocks training_step(std::size_t n) {
 }
 
 void plan_again(benchmark::State& state, blocks const& some, plan_options const& options) {
-  plan made;
+  memory_plan made;
   for (auto _ : state) made = make_plan(some, options);
   state.counters["ratio"] = made.ratio();
 }

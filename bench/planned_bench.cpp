@@ -87,7 +87,7 @@ struct planned : Way {
 struct rewound_arena {
   struct step {
     explicit step(rewound_arena& subject) : scope{subject.memory} {}
-    arena_scope scope;
+    arena::scope scope;
   };
   void* allocate(std::size_t bytes) { return memory.allocate(bytes); }
   static void deallocate(void*, std::size_t) {}
@@ -165,7 +165,7 @@ void any_order(benchmark::State& state) {
   all_then_freed<Subject>(state, orders);
 }
 
-/// As training steps of torch_mlp: of 25 blocks 4 outlive their step, until the next one has asked for the
+/// As training steps of torch_mlp: of 25 blocks 4 outlive their step, until the next one has requested the
 /// block that takes their place.
 template <class Subject>
 void outliving(benchmark::State& state) {

@@ -101,7 +101,7 @@ void adr_sizes(benchmark::State& state, std::array<std::size_t, 5> const& sizes,
     }
   }
   const pool_stats stats = resource.stats();
-  state.counters["hit_rate"] = static_cast<double>(stats.pool_hits) / static_cast<double>(stats.allocations);
+  state.counters["hit_rate"] = static_cast<double>(stats.hits) / static_cast<double>(stats.allocations);
   state.SetItemsProcessed(static_cast<std::int64_t>(stats.allocations));
 }
 void adr_small(benchmark::State& state) { adr_sizes(state, {64, 128, 256, 512, 1024}, 1000); }

@@ -22,7 +22,7 @@ constexpr std::array<std::size_t, 4> sizes{24, 64, 200, 512};
 void arena_scope_of_four(benchmark::State& state) {
   arena step;
   for (auto _ : state) {
-    arena_scope scope{step};
+    arena::scope scope{step};
     for (std::size_t bytes : sizes) use(scope.allocate(bytes));
   }
 }
@@ -30,7 +30,7 @@ void arena_scope_of_four(benchmark::State& state) {
 void scratch_of_four(benchmark::State& state) {
   arena out;
   for (auto _ : state) {
-    arena_scope scope = scratch(out);
+    arena::scope scope = scratch(out);
     for (std::size_t bytes : sizes) use(scope.allocate(bytes));
   }
 }

@@ -20,7 +20,7 @@ using bench::keep;
 constexpr std::size_t batch = 100;
 constexpr std::size_t block_bytes = 64;
 
-/// Bumps through a buffer that holds one batch, guards included, and begins again when all was given back.
+/// Bumps through a buffer that holds one batch, guards included, and begins again when all was deallocated.
 class batch_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t) override {
@@ -54,44 +54,19 @@ void none(benchmark::State& state) {
   allocate_batches(state, &upstream);
 }
 
-void statistics(benchmark::State& state) {
+template <class Adaptor>
+void adaptor(benchmark::State& state, auto... arguments) {
   batch_resource upstream;
-  statistics_resource counted{&upstream};
-  allocate_batches(state, &counted);
+  Adaptor resource{arguments..., &upstream};
+  allocate_batches(state, &resource);
 }
 
-void limit(benchmark::State& state) {
-  batch_resource upstream;
-  limit_resource limited{batch * block_bytes, &upstream};
-  allocate_batches(state, &limited);
-}
-
-void no_upstream(benchmark::State& state) {
-  batch_resource upstream;
-  expect_no_upstream watched{&upstream};
-  allocate_batches(state, &watched);
-}
-
-void tracking(benchmark::State& state) {
-  batch_resource upstream;
-  tracking_resource tracked{&upstream};
-  allocate_batches(state, &tracked);
-}
-
+void limit(benchmark::State& state) { adaptor<limit_resource>(state, batch * block_bytes); }
 void test(benchmark::State& state) {
-  batch_resource upstream;
-  test_resource tested{test_resource_options{.quarantine_bytes = 0}, &upstream};
-  allocate_batches(state, &tested);
+  adaptor<test_resource>(state, test_resource_options{.quarantine_bytes = 0});
 }
 
-/// No adaptor of telemetry, but like them in what a program that captures nothing now pays for it.
-void switch_outside_captures(benchmark::State& state) {
-  batch_resource upstream;
-  capture_switch program{&upstream};
-  allocate_batches(state, &program);
-}
-
-/// The same while a graph lives whose arena it knows.
+/// While a graph lives whose arena it knows.
 void switch_after_a_capture(benchmark::State& state) {
   batch_resource upstream;
   capture_switch program{&upstream};
@@ -101,7 +76,7 @@ void switch_after_a_capture(benchmark::State& state) {
   allocate_batches(state, &program);
 }
 
-/// What a pair costs with these files: two events.
+/// A pair is two events.
 void trace_to(benchmark::State& state, trace_log_options const& files) {
   batch_resource upstream;
   trace_log log{files};
@@ -109,20 +84,21 @@ void trace_to(benchmark::State& state, trace_log_options const& files) {
   allocate_batches(state, &traced);
 }
 
-// Into nothing: the record and its text are ours, how fast a disk is is not.
+// Into nothing: the record and its text are measured, the disk is not.
 void trace_csv(benchmark::State& state) { trace_to(state, {.csv = "/dev/null"}); }
 
 void trace_both(benchmark::State& state) {
-  trace_to(state, {.csv = "/dev/null", .chrome = "/dev/./null"});  // one name for both is refused
+  trace_to(state, {.csv = "/dev/null", .chrome = "/dev/./null"});  // one name for both is rejected
 }
 
 BENCHMARK(none)->Name("telemetry/none");
-BENCHMARK(statistics)->Name("telemetry/statistics");
+BENCHMARK(adaptor<statistics_resource>)->Name("telemetry/statistics");
 BENCHMARK(limit)->Name("telemetry/limit");
-BENCHMARK(no_upstream)->Name("telemetry/expect_no_upstream");
-BENCHMARK(tracking)->Name("telemetry/tracking");
+BENCHMARK(adaptor<expect_no_upstream>)->Name("telemetry/expect_no_upstream");
+BENCHMARK(adaptor<tracking_resource>)->Name("telemetry/tracking");
 BENCHMARK(test)->Name("telemetry/test");
-BENCHMARK(switch_outside_captures)->Name("telemetry/capture_switch");
+// What a program pays for it that captures nothing now.
+BENCHMARK(adaptor<capture_switch>)->Name("telemetry/capture_switch");
 BENCHMARK(switch_after_a_capture)->Name("telemetry/capture_switch_after_a_capture");
 BENCHMARK(trace_csv)->Name("telemetry/trace_csv");
 BENCHMARK(trace_both)->Name("telemetry/trace_both");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic thrust: what the adapters cost beside the resource itself, and what Thrust's containers and algorithms cost
-// with them beside Thrust's own ways, on its CPP system. Warm: after the first turn nobody asks the system.
+// with them beside Thrust's own ways, on its CPP system. Warm: after the first iteration the system is not called.
 #include <benchmark/benchmark.h>
 #include <thrust/device_vector.h>
 #include <thrust/mr/allocator.h>
@@ -23,22 +23,21 @@ using tidemark::bench::count_items;
 using tidemark::bench::hidden;
 
 using tidemark::arena;
-using tidemark::arena_scope;
 using tidemark::thrust_allocator;
 
 constexpr std::size_t batch = 1024;
 constexpr std::size_t room = 16 * tidemark::MiB;
 
-/// Thrust's own pool on what its vectors take memory from unless told otherwise.
+/// Thrust's own pool on what its vectors take memory from by default.
 using thrust_upstream = thrust::device_ptr_memory_resource<thrust::device_memory_resource>;
 using thrust_pool = thrust::mr::unsynchronized_pool_resource<thrust_upstream>;
 
-// ---- an allocation: 1,024 of 64 ints, and all given back ----
+// ---- an allocation: 1,024 of 64 ints, and all deallocated ----
 
 void arena_allocate(benchmark::State& state) {
   arena step{{.reserve = room}};
   for (auto _ : state) {
-    const arena_scope scope{step};
+    const arena::scope scope{step};
     for (std::size_t i = 0; i < batch; ++i) benchmark::DoNotOptimize(step.allocate(256, 256));
   }
   count_items(state, batch);
@@ -47,7 +46,7 @@ void arena_allocate(benchmark::State& state) {
 template <class Allocator>
 void allocate_with(benchmark::State& state, arena& step, Allocator allocator) {
   for (auto _ : state) {
-    const arena_scope scope{step};
+    const arena::scope scope{step};
     for (std::size_t i = 0; i < batch; ++i) benchmark::DoNotOptimize(allocator.allocate(64));
   }
   count_items(state, batch);
@@ -67,7 +66,7 @@ void vector_on_arena(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   arena step{{.reserve = room}};
   for (auto _ : state) {
-    const arena_scope scope{step};
+    const arena::scope scope{step};
     tidemark::device_vector<int, arena> numbers(n, 1, &step);
     benchmark::DoNotOptimize(numbers.data());
   }
@@ -106,8 +105,8 @@ void sort_with(benchmark::State& state, Policy const& sorted_by) {
 void sort_on_arena(benchmark::State& state) {
   arena step{{.reserve = room}};
   sort_with(state, [&](auto const& sort) {
-    const arena_scope scope{step};
-    sort(tidemark::policy(step));
+    const arena::scope scope{step};
+    sort(tidemark::par(step));
   });
 }
 void sort_of_thrust(benchmark::State& state) {

@@ -4,7 +4,7 @@
 // but what they need.
 //
 // Counted are pages that are resident and of no file, as /proc/self/smaps_rollup tells, because that count is
-// exact and the same for whoever mapped the page. (VmHWM and VmRSS are some 64 pages off, and have the pages
+// exact and the same whichever resource mapped the page. (VmHWM and VmRSS are some 64 pages off, and have the pages
 // of programs too.) Each page of each block is written to, as its user would do sooner or later. Nothing is
 // counted that was there before the allocator was made. The trace is read by another process, which hands it
 // over in pages that are all there before: reading it frees large blocks, after which the C library's malloc
@@ -256,7 +256,7 @@ class own_pages final : public std::pmr::memory_resource {
 };
 
 /// The others', and besides, to check the measurement, one that maps each block and one that never uses
-/// memory again: all that was ever asked for. They are in no list.
+/// memory again: all that was ever requested. They are in no list.
 bench::trace_subject find_subject(std::string const& name) {
   using classes = std::vector<std::size_t> const&;
   if (name == "own_pages") return {name, false, [](classes) { return std::make_shared<own_pages>(); }};
@@ -306,7 +306,7 @@ void measure(std::string const& allocator, std::string const& trace_name) {
               over_peak.c_str(), samples.samples());
 }
 
-/// Each is read, so that what is wrong in one is told of.
+/// Each is read, so that a fault in one is reported.
 void list_traces() {
   for (bench::trace_file const& file : bench::trace_files()) {
     const tools::recorded_trace trace = tools::read_trace(file.path);

@@ -79,11 +79,11 @@ inline std::vector<trace_file> const& trace_files() {
 
 /// The sizes of classes of a pool that suit a trace.
 inline std::vector<std::size_t> fitted_classes(tools::recorded_trace const& trace) {
-  bucket_histogram sizes;
+  size_histogram sizes;
   for (tools::trace_event const& event : trace.events) {
     if (event.allocates) sizes.record(event.bytes);
   }
-  return sizes.suggest_buckets(64, 1 * GiB);
+  return sizes.suggest_size_classes(64, 1 * GiB);
 }
 
 // ---- allocators -------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ struct trace_subject {
   std::function<std::shared_ptr<std::pmr::memory_resource>(std::vector<std::size_t> const& classes)> make;
 };
 
-/// Ours, and the peers that are there. (An arena frees nothing, and a planned one wants to be told of steps:
+/// Ours, and the peers that are there. (An arena frees nothing, and a planned one needs to know of steps:
 /// training_step_bench.cpp. The global pool is a synchronized one.)
 inline std::vector<trace_subject> const& trace_subjects() {
   static const std::vector<trace_subject> once = [] {
@@ -105,7 +105,7 @@ inline std::vector<trace_subject> const& trace_subjects() {
         {"pool", false, [](sizes const&) { return std::make_shared<pool>(); }},
         {"fitted_pool", false,
          [](sizes const& classes) {
-           return std::make_shared<pool>(pool_options{.max_cached_bytes = 1 * GiB, .bucket_bytes = classes});
+           return std::make_shared<pool>(pool_options{.max_cached_bytes = 1 * GiB, .size_classes = classes});
          }},
         {"synchronized_pool", true, [](sizes const&) { return std::make_shared<synchronized_pool>(); }}};
     for (peer const& one : peers()) {

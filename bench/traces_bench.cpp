@@ -47,7 +47,7 @@ loaded_trace const& loaded(bench::trace_file const& file) {
   }
 }
 
-/// A trace may ask for more than there is, or have more threads than are started: that is told in its row.
+/// A trace may ask for more than there is, or have more threads than are started: its row says so.
 template <class Replay>
 void replay_in_loop(benchmark::State& state, tools::recorded_trace const& trace, Replay replay) {
   try {

@@ -88,7 +88,7 @@ struct rewound_arena {
 
   arena memory;
   std::pmr::memory_resource* heap;
-  std::optional<arena_scope> step;
+  std::optional<arena::scope> step;
 };
 
 struct pooled {
@@ -155,7 +155,7 @@ struct player {
 /// Bytes without which no plan does from the third step on: what is live that no step allocated; of the
 /// blocks that outlive their step, of each size as many as are live at once; and the largest sum of the
 /// others.
-std::size_t bytes_min(training_loop const& loop) {
+std::size_t min_bytes(training_loop const& loop) {
   struct amount {
     void add(std::size_t bytes) { most = std::max(most, sum += bytes); }
     std::size_t sum = 0, most = 0;
@@ -204,7 +204,7 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
   const auto footprint = static_cast<double>(most);
   state.counters["footprint"] = footprint;
   state.counters["over_peak"] = footprint / static_cast<double>(loop.trace.peak_live_bytes);
-  state.counters["over_bound"] = footprint / static_cast<double>(bytes_min(loop));
+  state.counters["over_bound"] = footprint / static_cast<double>(min_bytes(loop));
   state.counters["heap_calls"] = static_cast<double>(calls);
   if constexpr (requires { subject.memory.stats().height_bytes; }) {
     const planned_arena_stats stats = subject.memory.stats();
@@ -215,7 +215,7 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
 }
 
 /// On a subject over a heap that `make` makes for each run, unless there is one of it in a process. The footprint
-/// is counted if nobody but the subject and malloc takes memory.
+/// is counted if only the subject and malloc take memory.
 template <class Subject>
 void replay(benchmark::State& state, std::string const& name,
             std::shared_ptr<std::pmr::memory_resource> (*make)(), bool counts_footprint = true) {

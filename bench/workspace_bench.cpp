@@ -16,15 +16,16 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/arena_scope.hpp>
-#include <tidemark/units.hpp>
-#include <tidemark/workspace.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/workspace.hpp>
 
 namespace {
 
 using namespace tidemark;
-using plain_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true}>;
+using plain_workspace = basic_workspace<0>;
 
 void use(void const* block) {
   asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
@@ -199,7 +200,7 @@ void three_of_arena(benchmark::State& state) {
   arena& step = *hidden(&made);
   const amounts n;
   for (auto _ : state) {
-    const arena_scope scope{step};
+    const arena::scope scope{step};
     for (const std::size_t length : {n.a, n.b, n.c}) use(step.allocate(length * sizeof(double), 64));
   }
 }
@@ -248,7 +249,7 @@ void tensors(benchmark::State& state, unsigned cache_ways) {
   run_warm(state, heap, [&] {
     for (std::size_t i = 1; i <= shapes; ++i) {
       plain_workspace::scope<double> scope{ws};
-      use(scope.acquire_tensor<double>(10 * i, 10));
+      use(acquire_tensor<double>(scope, 10 * i, 10));
     }
   });
   state.SetItemsProcessed(state.iterations() * state.range(0));

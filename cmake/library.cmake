@@ -3,20 +3,37 @@
 #   tidemark::headers   the headers and the compiled code behind them, for those who include (nvcc among them)
 #   tidemark::tidemark  the modules on top, for those who import
 #   tidemark::cuda_headers, tidemark::cuda  the same for devices
+# BUILD_SHARED_LIBS makes those with compiled code shared libraries. The modules' have only initializers, which a program
+# may have twice, and are always static.
 
-# Writes <tidemark/config.hpp> below a folder.
+# In another project a library is built when something links it, and not otherwise. What is installed is always built.
+set(built_when_linked OFF)
+if(NOT PROJECT_IS_TOP_LEVEL AND NOT TIDEMARK_INSTALL)
+  set(built_when_linked ON)
+endif()
+
+# What all libraries have in common. Their symbols are visible, even if a surrounding project hides its own.
+function(tidemark_set_up_library target export_name output_name)
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${export_name} OUTPUT_NAME ${output_name} EXCLUDE_FROM_ALL ${built_when_linked}
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    POSITION_INDEPENDENT_CODE ON VISIBILITY_INLINES_HIDDEN OFF)
+  set_property(TARGET ${target} PROPERTY CXX_VISIBILITY_PRESET)
+endfunction()
+
+# Writes <tidemark/core/config.hpp> below a folder.
 function(tidemark_write_config directory checks asan msan valgrind)
   set(TIDEMARK_CHECKS ${checks})
   set(TIDEMARK_ASAN_VALUE ${asan})
   set(TIDEMARK_MSAN_VALUE ${msan})
   set(TIDEMARK_VALGRIND_VALUE ${valgrind})
-  foreach(switch TIDEMARK_WORKSPACE_POOLING TIDEMARK_WORKSPACE_SWEEPS TIDEMARK_NVTX)
+  foreach(switch TIDEMARK_WORKSPACE_POOLING TIDEMARK_NVTX)
     set(${switch}_VALUE 0)
     if(${switch})
       set(${switch}_VALUE 1)
     endif()
   endforeach()
-  configure_file(${PROJECT_SOURCE_DIR}/pmr/include/tidemark/config.hpp.in ${directory}/tidemark/config.hpp @ONLY)
+  configure_file(${PROJECT_SOURCE_DIR}/pmr/include/tidemark/core/config.hpp.in ${directory}/tidemark/core/config.hpp @ONLY)
 endfunction()
 set(asan 0)
 set(msan 0)
@@ -34,7 +51,7 @@ set(TIDEMARK_GENERATED_INCLUDE ${PROJECT_BINARY_DIR}/include)
 tidemark_write_config(${TIDEMARK_GENERATED_INCLUDE} ${TIDEMARK_CHECKS} ${asan} ${msan} ${valgrind})
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/include/*.hpp)
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
 file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/modules/*.cppm)
 set(cuda_modules ${modules})
 list(FILTER cuda_modules INCLUDE REGEX "tidemark\\.cuda\\.cppm$")
@@ -44,14 +61,14 @@ list(REMOVE_ITEM modules ${cuda_modules} ${thrust_modules})
 
 find_package(Threads REQUIRED)
 
-add_library(tidemark_headers STATIC ${sources})
+add_library(tidemark_headers ${sources})
 add_library(tidemark::headers ALIAS tidemark_headers)
-set_target_properties(tidemark_headers PROPERTIES
-  EXPORT_NAME headers OUTPUT_NAME tidemark POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
+tidemark_set_up_library(tidemark_headers headers tidemark)
+set_target_properties(tidemark_headers PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_sources(tidemark_headers PUBLIC
   FILE_SET HEADERS
   BASE_DIRS ${PROJECT_SOURCE_DIR}/pmr/include ${TIDEMARK_GENERATED_INCLUDE}
-  FILES ${headers} ${TIDEMARK_GENERATED_INCLUDE}/tidemark/config.hpp)
+  FILES ${headers} ${TIDEMARK_GENERATED_INCLUDE}/tidemark/core/config.hpp)
 target_compile_features(tidemark_headers PUBLIC cxx_std_20)
 # The package looks for it again, because where it is here says nothing of where it is there.
 target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
@@ -67,16 +84,16 @@ file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS ${cuda_root}/include/*.hpp)
 set(thrust_headers ${cuda_headers})
 list(FILTER thrust_headers INCLUDE REGEX "/tidemark/thrust[./]")
 list(REMOVE_ITEM cuda_headers ${thrust_headers})
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_root}/src/*.cpp)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${cuda_root}/src/*.cpp)
 if(TIDEMARK_CUDA)
-  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/absent_driver.cpp)
+  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/cuda/driver/absent_driver.cpp)
 else()
-  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/system_driver.cpp)
+  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/cuda/driver/system_driver.cpp)
 endif()
-add_library(tidemark_cuda_headers STATIC ${cuda_sources})
+add_library(tidemark_cuda_headers ${cuda_sources})
 add_library(tidemark::cuda_headers ALIAS tidemark_cuda_headers)
-set_target_properties(tidemark_cuda_headers PROPERTIES
-  EXPORT_NAME cuda_headers OUTPUT_NAME tidemark_cuda POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
+tidemark_set_up_library(tidemark_cuda_headers cuda_headers tidemark_cuda)
+set_target_properties(tidemark_cuda_headers PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_sources(tidemark_cuda_headers PUBLIC
   FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
 target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
@@ -100,14 +117,22 @@ if(TIDEMARK_THRUST)
     "$<BUILD_INTERFACE:${TIDEMARK_CCCL_INCLUDE_DIR};${TIDEMARK_CUDART_INCLUDE_DIR}>")
 endif()
 
+# Inside another project the targets that would import are known when all of it was read.
 if(NOT TIDEMARK_MODULES)
+  if(NOT PROJECT_IS_TOP_LEVEL)
+    set(stubs tidemark::tidemark tidemark::cuda)
+    if(TIDEMARK_THRUST)
+      list(APPEND stubs tidemark::thrust)
+    endif()
+    tidemark_refuse_importers("${CMAKE_SOURCE_DIR}" "${stubs}" "${no_modules}" GLOBAL)
+  endif()
   return()
 endif()
 
 add_library(tidemark STATIC)
 add_library(tidemark::tidemark ALIAS tidemark)
-set_target_properties(tidemark PROPERTIES
-  OUTPUT_NAME tidemark_modules POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES ON)
+tidemark_set_up_library(tidemark tidemark tidemark_modules)
+set_target_properties(tidemark PROPERTIES CXX_SCAN_FOR_MODULES ON)
 target_sources(tidemark PUBLIC
   FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${modules})
 target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
@@ -117,8 +142,8 @@ target_compile_options(tidemark INTERFACE
 
 add_library(tidemark_cuda STATIC)
 add_library(tidemark::cuda ALIAS tidemark_cuda)
-set_target_properties(tidemark_cuda PROPERTIES
-  EXPORT_NAME cuda OUTPUT_NAME tidemark_cuda_modules POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES ON)
+tidemark_set_up_library(tidemark_cuda cuda tidemark_cuda_modules)
+set_target_properties(tidemark_cuda PROPERTIES CXX_SCAN_FOR_MODULES ON)
 target_sources(tidemark_cuda PUBLIC
   FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${cuda_modules})
 target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
@@ -129,8 +154,8 @@ target_compile_options(tidemark_cuda INTERFACE
 if(TIDEMARK_THRUST)
   add_library(tidemark_thrust STATIC)
   add_library(tidemark::thrust ALIAS tidemark_thrust)
-  set_target_properties(tidemark_thrust PROPERTIES
-    EXPORT_NAME thrust OUTPUT_NAME tidemark_thrust_modules POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES ON)
+  tidemark_set_up_library(tidemark_thrust thrust tidemark_thrust_modules)
+  set_target_properties(tidemark_thrust PROPERTIES CXX_SCAN_FOR_MODULES ON)
   target_sources(tidemark_thrust PUBLIC
     FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${thrust_modules})
   target_link_libraries(tidemark_thrust
@@ -139,4 +164,14 @@ if(TIDEMARK_THRUST)
     PUBLIC THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_${TIDEMARK_THRUST_DEVICE_SYSTEM})
   target_compile_options(tidemark_thrust INTERFACE
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+endif()
+
+# Inside another project the interfaces take the dialect of the targets that import them, once all of these are known.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(module_targets tidemark tidemark_cuda)
+  if(TIDEMARK_THRUST)
+    list(APPEND module_targets tidemark_thrust)
+  endif()
+  cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]]
+    CALL tidemark_take_dialect_of_importers [[${CMAKE_SOURCE_DIR}]] [[${module_targets}]] COMPILE_OPTIONS)")
 endif()

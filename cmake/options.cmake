@@ -1,27 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# What can be chosen when tidemark is configured. What code depends on goes into <tidemark/config.hpp>.
+# What can be chosen when tidemark is configured. What code depends on goes into <tidemark/core/config.hpp>.
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  set(least_compiler 19)
-elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(least_compiler 15)
-else()
-  set(least_compiler 0)
-endif()
-if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS least_compiler)
-  set(compiler_has_modules OFF)
-else()
-  set(compiler_has_modules ON)
+include(cmake/tidemark-importers.cmake)
+tidemark_find_why_not_to_import(no_modules)
+set(modules_default ON)
+if(no_modules)
+  set(modules_default OFF)
 endif()
 
-set(TIDEMARK_CHECKS 1 CACHE STRING "Check level: 0 none, 1 off the fast paths, 2 everything")
-set_property(CACHE TIDEMARK_CHECKS PROPERTY STRINGS 0 1 2)
-if(NOT TIDEMARK_CHECKS MATCHES "^[012]$")
-  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 0, 1 or 2")
+set(TIDEMARK_CHECKS 1 CACHE STRING "Check level: 1 off the fast paths, 2 everything")
+set_property(CACHE TIDEMARK_CHECKS PROPERTY STRINGS 1 2)
+if(NOT TIDEMARK_CHECKS MATCHES "^[12]$")
+  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 1 or 2: the checks of level 1 are off the fast paths and always on")
 endif()
 
-option(TIDEMARK_WORKSPACE_POOLING "Workspaces keep memory; OFF: each acquisition is an allocation" ON)
-option(TIDEMARK_WORKSPACE_SWEEPS "Workspaces look at the background sweeper's flags" ON)
+option(TIDEMARK_WORKSPACE_POOLING "Workspaces keep memory; OFF: each acquisition is an allocation, and sweeps do nothing" ON)
 set(TIDEMARK_WORKSPACE_CACHE_WAYS 4 CACHE STRING "Tensor headers that workspaces keep for each slot, 1 to 16")
 if(NOT TIDEMARK_WORKSPACE_CACHE_WAYS MATCHES "^([1-9]|1[0-6])$")
   message(FATAL_ERROR "TIDEMARK_WORKSPACE_CACHE_WAYS is '${TIDEMARK_WORKSPACE_CACHE_WAYS}'; it must be 1 to 16")
@@ -31,10 +24,11 @@ option(TIDEMARK_NVTX "Announce device memory and named ranges to tools that list
 set(TIDEMARK_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=")
 option(TIDEMARK_CUDA "Build the device part (needs nvcc)" OFF)
 option(TIDEMARK_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TIDEMARK_ALL_TESTS "Every configuration, option, consumer and benchmark, and models at length; OFF: each behaviour once" ON)
 option(TIDEMARK_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TIDEMARK_BUILD_BENCH "Build the benchmarks" OFF)
 option(TIDEMARK_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
-option(TIDEMARK_MODULES "Build the modules; without, tidemark::headers is all there is" ${compiler_has_modules})
+option(TIDEMARK_MODULES "Build the modules; without, tidemark::headers is all there is" ${modules_default})
 option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 
 # DLPack's own structures where its header is there and recent enough to be used: before 0.5 the members had other names.
@@ -60,7 +54,7 @@ if(TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
     "TIDEMARK_DLPACK_INCLUDE_DIR to the folder that it is in, or leave the option off")
 endif()
 set(TIDEMARK_DLPACK_VALUE 0)
-set(dlpack_include)  # what a compiler must be told to find it, if anything
+set(dlpack_include)  # the option by which a compiler finds it, if it needs one
 if(TIDEMARK_DLPACK)
   set(TIDEMARK_DLPACK_VALUE 1)
   if(NOT TIDEMARK_DLPACK_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
@@ -96,14 +90,16 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
 endif()
 
 if(NOT TIDEMARK_MODULES)
-  set(no_modules "modules need clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+  if(NOT no_modules)
+    set(no_modules "this tidemark is built without modules (TIDEMARK_MODULES=OFF)")
+  endif()
   if(TIDEMARK_BUILD_TESTS OR TIDEMARK_BUILD_EXAMPLES)
     message(FATAL_ERROR
-      "tidemark: its tests and examples import, and ${no_modules}. Remove ${CMAKE_BINARY_DIR} and set CXX; or use ./run, "
-      "which finds or installs a compiler; or build the headers' library alone, with -DTIDEMARK_BUILD_TESTS=OFF "
-      "-DTIDEMARK_BUILD_EXAMPLES=OFF.")
+      "tidemark: its tests and examples import, and ${no_modules}. Remove ${CMAKE_BINARY_DIR}, and set CXX or call cmake with "
+      "-G Ninja; or use ./run, which finds or installs both; or build the headers' library alone, with "
+      "-DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF.")
   endif()
-  message(STATUS "tidemark: there will be tidemark::headers only: ${no_modules}")
+  message(STATUS "tidemark: there is no tidemark::tidemark here, because ${no_modules}")
 endif()
 
 # Sanitizers change the ABI of the standard library's containers and of ours: all targets or none.
@@ -116,7 +112,7 @@ endif()
 
 # Valgrind 3.19, Debian 12's, cannot read the DWARF 5 that clang writes.
 if(TIDEMARK_VALGRIND)
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-gdwarf-4>)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fdebug-default-version=4>)
 endif()
 
 add_library(tidemark_warnings INTERFACE)

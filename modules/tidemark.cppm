@@ -4,6 +4,8 @@
 export module tidemark;
 
 export import tidemark.arena;
+export import tidemark.compat;
+export import tidemark.core;
 export import tidemark.epoch;
 export import tidemark.graph;
 export import tidemark.plan;

@@ -3,17 +3,11 @@
 /// Epochs: everything of a phase dies at its end, except what is kept.
 module;
 
-#include <tidemark/buffer.hpp>
-#include <tidemark/buffer_view.hpp>
 #include <tidemark/epoch.hpp>
-#include <tidemark/epoch_options.hpp>
-#include <tidemark/epoch_resource.hpp>
-#include <tidemark/epoch_stats.hpp>
-#include <tidemark/owner.hpp>
-#include <tidemark/use_after_epoch.hpp>
-#include <tidemark/with_epoch.hpp>
 
 export module tidemark.epoch;
+
+export import tidemark.core;
 
 export namespace tidemark {
 
@@ -29,12 +23,12 @@ using tidemark::with_epoch;
 // Handles
 using tidemark::buffer;
 using tidemark::buffer_view;
-using tidemark::owner;
+using tidemark::buffer_group;
 using tidemark::release_then;
 
 // Use after the end
 using tidemark::epoch_detector;
-using tidemark::operand;
+using tidemark::named_operand;
 using tidemark::require_live;
 using tidemark::set_epoch_detector;
 using tidemark::set_use_after_epoch_policy;

@@ -3,22 +3,11 @@
 /// Graphs: memory whose addresses stay where they are, and what is captured with it.
 module;
 
-#include <tidemark/baked_blocks.hpp>
-#include <tidemark/capture.hpp>
-#include <tidemark/capture_switch.hpp>
-#include <tidemark/capture_switch_options.hpp>
-#include <tidemark/capture_switch_stats.hpp>
-#include <tidemark/captured_graph.hpp>
-#include <tidemark/graph_arena.hpp>
-#include <tidemark/graph_arena_options.hpp>
-#include <tidemark/graph_arena_stats.hpp>
-#include <tidemark/graph_backend.hpp>
-#include <tidemark/graph_errors.hpp>
-#include <tidemark/graph_layout.hpp>
-#include <tidemark/rehearse.hpp>
-#include <tidemark/unique_block.hpp>
+#include <tidemark/graph.hpp>
 
 export module tidemark.graph;
+
+export import tidemark.core;
 
 export namespace tidemark {
 
@@ -31,7 +20,6 @@ using tidemark::graph_layout;
 using tidemark::rehearsal;
 using tidemark::rehearse;
 using tidemark::rehearse_plan;
-using tidemark::unique_block;
 
 // What programs allocate through that capture
 using tidemark::baked_blocks;

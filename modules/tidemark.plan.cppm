@@ -3,23 +3,19 @@
 /// Plans: where the blocks of a step that repeats lie, so that it needs the least memory there is.
 module;
 
-#include <tidemark/lifetime.hpp>
 #include <tidemark/plan.hpp>
-#include <tidemark/plan_options.hpp>
-#include <tidemark/planned_arena.hpp>
-#include <tidemark/planned_arena_options.hpp>
-#include <tidemark/planned_arena_stats.hpp>
-#include <tidemark/step_plan.hpp>
 
 export module tidemark.plan;
+
+export import tidemark.core;
 
 export namespace tidemark {
 
 // Plans
-using tidemark::conflict;
+using tidemark::plan_conflict;
 using tidemark::lifetime;
 using tidemark::make_plan;
-using tidemark::plan;
+using tidemark::memory_plan;
 using tidemark::plan_block;
 using tidemark::plan_options;
 using tidemark::plan_progress;
@@ -32,7 +28,7 @@ using tidemark::planned_arena;
 using tidemark::planned_arena_options;
 using tidemark::planned_arena_stats;
 using tidemark::planned_block;
-using tidemark::save;
+using tidemark::save_plan;
 using tidemark::step_plan;
 
 }  // namespace tidemark

@@ -4,21 +4,11 @@
 /// memory gets short.
 module;
 
-#include <tidemark/bucket_histogram.hpp>
-#include <tidemark/byte_cap.hpp>
-#include <tidemark/global_pool.hpp>
-#include <tidemark/memory_pressure.hpp>
 #include <tidemark/pool.hpp>
-#include <tidemark/pool_options.hpp>
-#include <tidemark/pool_stats.hpp>
-#include <tidemark/pressure_monitor.hpp>
-#include <tidemark/reuse_cache.hpp>
-#include <tidemark/reuse_cache_options.hpp>
-#include <tidemark/reuse_cache_stats.hpp>
-#include <tidemark/reuse_fence.hpp>
-#include <tidemark/synchronized_pool.hpp>
 
 export module tidemark.pool;
+
+export import tidemark.core;
 
 export namespace tidemark {
 
@@ -36,7 +26,6 @@ using tidemark::eviction_order;
 using tidemark::reuse_cache;
 using tidemark::reuse_cache_options;
 using tidemark::reuse_cache_stats;
-using tidemark::reuse_fence;
 using tidemark::reuse_order;
 using tidemark::reuse_relief;
 
@@ -46,9 +35,6 @@ using tidemark::byte_cap_from_environment;
 using tidemark::mib_cap_from_environment;
 using tidemark::parse_byte_cap;
 using tidemark::parse_mib_cap;
-
-// Size classes that fit
-using tidemark::bucket_histogram;
 
 // Memory pressure
 using tidemark::on_memory_pressure;

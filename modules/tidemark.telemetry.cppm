@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Telemetry: adaptors that show, limit and test what memory is asked for.
+/// Telemetry: adaptors that count, limit, record and test the requests for memory.
 module;
 
-#include <tidemark/allocation_site.hpp>
-#include <tidemark/expect_no_upstream.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/live_block.hpp>
-#include <tidemark/resource_stats.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/test_resource.hpp>
-#include <tidemark/trace_log.hpp>
-#include <tidemark/trace_resource.hpp>
-#include <tidemark/trace_slice.hpp>
-#include <tidemark/tracking_resource.hpp>
+#include <tidemark/telemetry.hpp>
 
 export module tidemark.telemetry;
 
-export namespace tidemark {
+export import tidemark.core;
 
-// The words of all statistics
-using tidemark::resource_stats;
+export namespace tidemark {
 
 // Traces
 using tidemark::trace_log;
@@ -34,9 +23,7 @@ using tidemark::limit_resource;
 using tidemark::statistics_resource;
 
 // Adaptors that know every block
-using tidemark::allocation_site;
 using tidemark::fail_each_allocation;
-using tidemark::live_block;
 using tidemark::test_resource;
 using tidemark::test_resource_options;
 using tidemark::tracking_resource;

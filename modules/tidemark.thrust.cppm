@@ -4,12 +4,7 @@
 /// units of a host compiler; .cu files include <tidemark/thrust.hpp>.
 module;
 
-#include <tidemark/thrust/cuda_resource.hpp>
-#include <tidemark/thrust/foreign_resource.hpp>
-#include <tidemark/thrust/policy.hpp>
-#include <tidemark/thrust/thrust_allocator.hpp>
-#include <tidemark/thrust/thrust_resource.hpp>
-#include <tidemark/thrust/vectors.hpp>
+#include <tidemark/thrust.hpp>
 
 export module tidemark.thrust;
 
@@ -21,8 +16,8 @@ using tidemark::host_vector;
 using tidemark::universal_vector;
 
 // Temporaries of algorithms
-using tidemark::nosync_policy;
-using tidemark::policy;
+using tidemark::par_nosync;
+using tidemark::par;
 
 // Handles on resources
 using tidemark::cuda_resource;

@@ -33,7 +33,7 @@ namespace {
 
 using made_resource = std::shared_ptr<std::pmr::memory_resource>;
 
-/// What there is one of, and nobody deletes.
+/// A singleton that is never deleted.
 made_resource one_of_all(std::pmr::memory_resource* resource) {
   return {resource, [](auto*) {}};
 }
@@ -117,7 +117,7 @@ struct found_peers {
 #endif
   }
 
-  /// A static of one kind of calls, found when first asked for.
+  /// A static of one kind of calls, found at the first call.
   template <class Calls>
   static loaded_malloc<Calls>*& instance() {
     static loaded_malloc<Calls>* made = nullptr;

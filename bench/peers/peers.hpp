@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The allocators of others that ours are measured beside, each as a memory resource. What is not installed is
-// left out, and `left_out()` says so. Those that are compiled in, and used by their own types, are told of by
+// left out, and `left_out()` says so. Those that are compiled in, and used by their own types, are named by
 // macros: TIDEMARK_PEER_LLVM, TIDEMARK_PEER_PROTOBUF, TIDEMARK_PEER_BOOST, TIDEMARK_PEER_FOONATHAN.
 #pragma once
 
@@ -17,7 +17,7 @@ struct peer {
   std::string name;     ///< as in the names of benchmarks: "mimalloc"
   bool shared;          ///< threads may use one at once
   std::string version;  ///< of its library: "2.0.9"
-  /// A new one, or what there is one of in a process. It is asked for blocks by one virtual call, as ours
+  /// A new one, or what there is one of in a process. It allocates blocks by one virtual call, as ours
   /// are.
   std::shared_ptr<std::pmr::memory_resource> (*make)();
 };

@@ -90,7 +90,7 @@ export struct dataset {
 // Reads lines of 64 pixels 0..16 and a label. Throws input_error, with file, line and column of a mistake.
 export dataset read_digits(std::string const& path, std::pmr::memory_resource& memory) {
   // What is needed in this function only is scratch, which must not lie on `memory`, where the result goes.
-  tidemark::arena_scope temporary = tidemark::scratch(memory);
+  tidemark::arena::scope temporary = tidemark::scratch(memory);
   std::pmr::vector<float> pixels{&temporary.arena()};
   std::pmr::vector<unsigned char> labels{&temporary.arena()};
   std::pmr::string line{&temporary.arena()};

@@ -49,7 +49,7 @@ void add_product(float* c, float const* a, float const* b, std::size_t n, std::s
 }
 
 // A copy with rows and columns exchanged, so that a product can run along rows.
-float const* transposed(tensor const& a, tidemark::arena_scope& temporary) {
+float const* transposed(tensor const& a, tidemark::arena::scope& temporary) {
   const auto copy = temporary.push_array<float>(a.values.size(), tidemark::uninitialized);
   for (std::size_t i = 0; i < a.rows; ++i) {
     for (std::size_t j = 0; j < a.columns; ++j) copy[j * a.rows + i] = a.values[i * a.columns + j];
@@ -63,7 +63,7 @@ void linear_backward(node& self) {
   const std::size_t n = x.rows, k = x.columns, m = bias.columns;
   // What is needed in this function only is scratch. It must not lie on the resources of x and weights, from
   // which gradients are allocated meanwhile: they would vanish with it.
-  tidemark::arena_scope temporary = tidemark::scratch(x.memory(), weights.memory());
+  tidemark::arena::scope temporary = tidemark::scratch(x.memory(), weights.memory());
   add_product(weights.wanted_gradient(), transposed(x, temporary), slope, k, n, m);
   if (x.variable) add_product(x.wanted_gradient(), slope, transposed(weights, temporary), n, m, k);
   for (std::size_t i = 0; i < n; ++i) add_scaled(bias.wanted_gradient(), 1, slope + i * m, m);

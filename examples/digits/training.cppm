@@ -38,7 +38,7 @@ class network {
   }
 
   tensor& loss(tape& step, dataset const& data, std::span<std::size_t const> images) {
-    tidemark::arena_scope temporary = tidemark::scratch(step.memory());
+    tidemark::arena::scope temporary = tidemark::scratch(step.memory());
     const auto labels = temporary.push_array<unsigned char>(images.size(), tidemark::uninitialized);
     std::ranges::transform(images, labels.begin(), [&](std::size_t i) { return data.labels[i]; });
     return step.cross_entropy(scores(step, data, images), labels);
@@ -110,7 +110,7 @@ struct training_memory {
   template <class Body>
   double step(Body body) {
     if (kind == allocator_kind::arena) {
-      tidemark::arena_scope scope{step_arena};
+      tidemark::arena::scope scope{step_arena};
       return body(*scope.push<tape>(step_arena));  // not made: no destructor runs, the scope takes it all
     }
     if (kind == allocator_kind::monotonic) {

@@ -3,7 +3,7 @@
 //
 // The step is the inference of the network of examples/digits: from a batch of images to probabilities of
 // the ten digits. A CUDA graph has the addresses of its memory baked in. So the temporaries of a captured
-// step must stay where they are for as long as the graph lives, and nobody else may get them: they lie in a
+// step must stay where they are for as long as the graph lives, and must not be reused: they lie in a
 // graph arena.
 //
 //   1. rehearse   a real run, with memory of a caching allocator; it tells what memory the step needs
@@ -45,7 +45,7 @@ struct inputs {
 };
 
 tensor linear(machine& on, std::pmr::memory_resource& memory, matrix x, matrix weights, matrix bias) {
-  const tensor sums{memory, x.rows, weights.columns};  // given back at the end of this function
+  const tensor sums{memory, x.rows, weights.columns};  // deallocated at the end of this function
   tensor result{memory, x.rows, weights.columns};
   on.run(product{x, weights, sums});
   on.run(add_row{sums, bias, result});
@@ -93,7 +93,7 @@ struct place {
 struct execution {
   std::pmr::vector<float> probabilities;  // of all images
   std::vector<double> seconds;            // of each batch
-  std::size_t temporaries = 0;            // blocks that steps asked for
+  std::size_t temporaries = 0;            // blocks that steps allocated
 
   execution(std::size_t results, std::pmr::memory_resource& memory) : probabilities(results, &memory) {}
 };
@@ -130,7 +130,7 @@ void print_footprint(tidemark::graph_layout const& rehearsed, tidemark::graph_ar
 }
 
 // The images that were tested, one behind the other. A graph's shapes are baked in as its addresses are: the
-// last batch is filled up with blank images, and nobody looks at what comes out for these.
+// last batch is filled up with blank images, whose results are ignored.
 std::pmr::vector<float> whole_batches(std::size_t rows, dataset const& data,
                                       std::vector<std::size_t> const& tests,
                                       std::pmr::memory_resource& memory) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the graph_replay example and looks at what it prints: test_graph_replay.py PROGRAM CASE. Each case is one fact.
 
-With a GPU it is the device that runs, without one the host: what differs is told by is_replay_capable()."""
+With a GPU it is the device that runs, without one the host: is_replay_capable() says which."""
 
 import os
 import re

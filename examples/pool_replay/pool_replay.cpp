@@ -117,13 +117,13 @@ void show(std::string const& path) {
   if (trace.events.empty()) return;
   std::printf("  %-44s %8s %12s %8s\n", "", "ns/op", "peak KiB", "waste %");
 
-  tidemark::bucket_histogram sizes;
+  tidemark::size_histogram sizes;
   for (auto const& event : trace.events) {
     if (event.allocates) sizes.record(event.bytes);
   }
   // Classes for large blocks too, and room to keep them.
   const tidemark::pool_options fitted{.max_cached_bytes = 1 * tidemark::GiB,
-                                      .bucket_bytes = sizes.suggest_buckets(64, 1 * tidemark::GiB)};
+                                      .size_classes = sizes.suggest_size_classes(64, 1 * tidemark::GiB)};
   std::vector<contender> contenders{
       {"malloc", nullptr},
       {"std::pmr::unsynchronized_pool_resource", makes<std::pmr::unsynchronized_pool_resource>()},
@@ -131,8 +131,8 @@ void show(std::string const& path) {
       {"tidemark::pool with 64 fitted classes", makes<tidemark::pool>(fitted)},
       {"std::pmr::synchronized_pool_resource", makes<std::pmr::synchronized_pool_resource>()},
       {"tidemark::synchronized_pool", makes<tidemark::synchronized_pool>()}};
-  if (trace.threads > threaded_replay::threads_max) {
-    std::printf("  played on one thread only: more than %zu are not started\n", threaded_replay::threads_max);
+  if (trace.threads > threaded_replay::max_threads) {
+    std::printf("  played on one thread only: more than %zu are not started\n", threaded_replay::max_threads);
   } else if (trace.threads > 1) {
     const std::string on_threads = ", on " + std::to_string(trace.threads) + " threads";
     contenders.push_back({"malloc" + on_threads, nullptr, true});

@@ -47,7 +47,7 @@ def plays_the_recorded_traces_on_every_pool():
 
 
 def malformed_trace_names_file_line_and_reason():
-    # What a reader refuses is shown in tests/trace/readers.py; here, that it comes to the user.
+    # What a reader refuses is shown in tests/telemetry/trace/readers.py; here, that it comes to the user.
     cases = {"op,id,bytes\n": ":1: the header is 'op,id,bytes', not op,id,bytes,thread",
              "op,id,bytes,thread\na,0,8,0\nf,0,0,0\nf,0,0,0\n": ":4: block 0 is freed twice; first by event 1"}
     with tempfile.TemporaryDirectory() as folder:

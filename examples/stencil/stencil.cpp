@@ -6,7 +6,7 @@
 // forgets them. An iteration asks for ten. Here they come from three places, and the functions are the same:
 //
 //   workspace   a tidemark::workspace, a scope for each call: memory that is there again the next time
-//   vector      a std::vector for each array: memory from the heap, filled with zeros, given back
+//   vector      a std::vector for each array: memory from the heap, filled with zeros, deallocated
 //   monotonic   a std::pmr::vector for each, on a monotonic_buffer_resource that is released after each
 //   iteration
 //

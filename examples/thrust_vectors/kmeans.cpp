@@ -24,14 +24,14 @@
 #include <thrust/tuple.h>
 #include <cuda/std/functional>
 
-#include <tidemark/arena_scope.hpp>
+#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/thrust.hpp>
-#include <tidemark/units.hpp>
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
 #else
 #include <tidemark/arena.hpp>
 #include <tidemark/pool.hpp>
@@ -58,11 +58,11 @@ class tidemark_memory {
   auto kept() { return &kept_; }
   auto step() { return &step_; }
   // The first argument of an algorithm.
-  auto policy() { return tidemark::policy(step_); }
+  auto policy() { return tidemark::par(step_); }
   // An iteration is as long as what this returns.
-  [[nodiscard]] auto begin_iteration() { return tidemark::basic_arena_scope{step_}; }
+  [[nodiscard]] auto begin_iteration() { return decltype(step_)::scope{step_}; }
 
-  std::uint64_t system_allocations() const { return step_.stats().system_calls + kept_.stats().pool_misses; }
+  std::uint64_t system_allocations() const { return step_.stats().system_calls + kept_.stats().misses; }
   void report(kmeans_result& to) const {
     const tidemark::arena_stats step = step_.stats();
     to.step_peak_bytes = step.peak_bytes;
@@ -72,7 +72,7 @@ class tidemark_memory {
 
  private:
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-  // All are of one stream: then what is given back can be handed out again at once.
+  // All are of one stream, so freed memory can be reused at once.
   tidemark::cuda::stream stream_;
   tidemark::device_arena step_{{.reserve = 1 * tidemark::GiB, .name = "step"}, stream_.get()};
   tidemark::device_pool kept_{{.stream = stream_, .name = "kept"}};
@@ -99,7 +99,7 @@ class system_resource final : public thrust::mr::memory_resource<thrust::device_
   thrust::device_ptr_memory_resource<thrust::device_memory_resource> system_;
 };
 
-// The way of Thrust alone: whatever is needed is asked for, and given back when it is not needed any more.
+// As with Thrust alone: memory is allocated when it is needed, and deallocated when it is not needed any more.
 class thrust_memory {
  public:
   template <class T>
@@ -282,7 +282,7 @@ kmeans_result run(kmeans_problem const& problem) {
   }
 
   kmeans_result result;
-  while (!result.converged && result.system_allocations.size() < problem.iterations_max) {
+  while (!result.converged && result.system_allocations.size() < problem.max_iterations) {
     const std::uint64_t before = memory.system_allocations();
     result.converged = iterate(memory, problem, kept) == 0;
     result.system_allocations.push_back(memory.system_allocations() - before);

@@ -12,7 +12,7 @@ struct kmeans_problem {
   std::size_t image_count;
   std::size_t pixel_count;                // of an image
   std::vector<std::size_t> first_images;  // one for each cluster: its first centroid
-  std::size_t iterations_max;
+  std::size_t max_iterations;
 };
 
 struct kmeans_result {
@@ -20,7 +20,7 @@ struct kmeans_result {
   std::vector<float> centroids;  // one behind the other
   double inertia = 0;            // sum of squared distances of the images to their centroids
   bool converged = false;        // the last iteration left every image where it was
-  // How often the system was asked for memory, in each iteration.
+  // How often memory was requested from the system, in each iteration.
   std::vector<std::uint64_t> system_allocations;
   // Of the arena of the iterations, where there is one.
   std::size_t step_peak_bytes = 0, step_committed_bytes = 0, step_reserved_bytes = 0;

@@ -2,7 +2,7 @@
 // thrust_vectors: what Thrust's vectors and algorithms ask of the system, and that they need not.
 //
 // k-means finds clusters of images that look alike among handwritten digits, without their labels. An
-// iteration makes eight vectors, and its algorithms ask for temporaries. Nobody needs them when it has ended:
+// iteration makes eight vectors, and its algorithms allocate temporaries. All of them are dead when it has ended:
 // so they lie in an arena, which then goes back to where it was. The same steps run twice, with Thrust alone
 // and with tidemark.
 //

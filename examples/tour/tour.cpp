@@ -8,7 +8,7 @@ int main() {
   tidemark::arena permanent{{.name = "permanent"}}, step{{.name = "step"}};
   std::span<float> weights = permanent.push_array<float>(1000);  // zeroed, and here to stay
   for (int i = 1; i <= 3; ++i) {
-    tidemark::arena_scope batch{step};  // all below vanishes at the brace
+    tidemark::arena::scope batch{step};  // all below vanishes at the brace
     std::span<float> gradient = batch.push_array<float>(1000);
     std::pmr::vector<std::size_t> samples({3, 141, 59}, &step);  // std::pmr containers too
     for (std::size_t sample : samples) gradient[sample] += 0.5f;

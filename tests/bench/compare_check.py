@@ -139,7 +139,7 @@ def a_filter_takes_topics_and_names(folder):
     expect(done.stderr == "no topic and no row of bench/targets.json matches 'nothing'\n", done.stderr)
 
 
-def wrong_options_are_told_of(folder):
+def rejects_wrong_options(folder):
     for number, (options, sentence) in enumerate([
             (("--trace", "gone.csv"), "--trace gone.csv: there is no such file"),
             (("--repetitions", "0"), "--repetitions is 1 or more, --seconds 0 or more"),
@@ -172,7 +172,7 @@ def a_peer_that_cannot_be_loaded_is_left_out_with_a_line(_):
 
 
 def the_page_is_written_from_the_results(folder):
-    """docs/benchmarks.md is what the results beside its charts make: nobody typed a number."""
+    """docs/benchmarks.md is what the results beside its charts make: no number is typed by hand."""
     done = subprocess.run([root / "bench/document.py", root / "docs/benchmarks/results.json", folder],
                           capture_output=True, text=True)
     expect(done.returncode == 0, done.stderr)
@@ -190,7 +190,7 @@ def the_page_is_written_from_the_results(folder):
 
 
 CASES = [every_benchmark_runs, rows_are_judged_by_their_targets, strict_makes_an_unmet_target_an_error,
-         a_filter_takes_topics_and_names, wrong_options_are_told_of,
+         a_filter_takes_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
          a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results]
 

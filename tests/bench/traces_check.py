@@ -142,7 +142,7 @@ def a_trace_of_the_user_is_among_the_benchmarks_and_runs():
         expect_between(f"operations of {row['name']}", row["items_per_second"] * scale / 1e9, 5.99, 6.01)
 
 
-def traces_of_one_name_are_numbered_and_told_of():
+def numbers_and_reports_traces_of_one_name():
     paths = [write(events([("a", 0, size)]), f"{place}/torch_mlp.csv") for place, size in (("one", 10), ("two", 20))]
     status, output, errors = run(FOOTPRINT, "--traces", paths=paths)
     expect("status", status, 0)
@@ -197,12 +197,12 @@ def a_malformed_trace_does_not_keep_others_from_being_played():
     expect("rows", [row["name"] for row in json.loads(output)["benchmarks"]], ["pool/trace/torch_mlp"])
 
 
-def a_file_that_cannot_be_read_is_told_of():
+def reports_a_file_that_cannot_be_read():
     for path, reason in ((folder / "none.csv", "No such file or directory"), (folder, "Is a directory")):
         expect("what is said", run(FOOTPRINT, "pool", path), (2, "", f"trace_footprint: {path}: {reason}\n"))
 
 
-def an_unknown_allocator_is_told_of_with_those_there_are():
+def rejects_an_unknown_allocator_and_names_those_there_are():
     names = run(FOOTPRINT, "--list")[1].split()
     expect("what is said", run(FOOTPRINT, "pol", "torch_mlp"),
            (2, "", f"trace_footprint: there is no allocator 'pol'; there are {' '.join(names)}\n"))
@@ -233,7 +233,7 @@ def more_than_the_machine_has_is_refused():
         expect(f"{row['name']} tells of it", bool(row.get("error_message")), True)
 
 
-def a_trace_of_too_many_threads_is_told_of():
+def reports_a_trace_of_too_many_threads():
     path = write(HEADER + "".join(f"a,{i},8,{i}\n" for i in range(1025)), "many.csv")
     status, output, errors = run(BENCH, "--benchmark_filter=^synchronized_pool/trace/many", "--benchmark_format=json",
                                  "--benchmark_min_time=0.001", paths=[path])

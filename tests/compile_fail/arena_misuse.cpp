@@ -7,14 +7,14 @@
 
 using namespace tidemark;
 
-void misuse(arena& step, borrowed_device_arena& device, arena_scope& scope) {
+void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope) {
   (void)step, (void)device, (void)scope;
 #if CASE == 1  // message: deleted
   arena copy{step};
 #elif CASE == 2   // message: deleted
   arena moved{std::move(step)};
 #elif CASE == 3   // message: (deleted|no viable|no matching|cannot be assigned)
-  arena_scope copy = scope;
+  arena::scope copy = scope;
 #elif CASE == 4   // message: (constraints not satisfied|no matching|unsatisfied)
   (void)device.push<int>();  // would zero memory that the host must not touch
 #elif CASE == 5   // message: (constraints not satisfied|no matching|unsatisfied)
@@ -26,7 +26,7 @@ void misuse(arena& step, borrowed_device_arena& device, arena_scope& scope) {
 #elif CASE == 8   // message: (must come from an address_space|does not satisfy|constraints)
   basic_arena<int> nonsense;
 #elif CASE == 9   // message: (no matching|cannot bind|no viable)
-  arena_scope dangling{arena{}};  // the arena would be gone at the semicolon
+  arena::scope dangling{arena{}};  // the arena would be gone at the semicolon
 #elif CASE == 10  // message: (nodiscard|discard|unused|ignoring)
   step.allocate(64);
 #elif CASE == 11  // message: (nodiscard|discard|unused|ignoring)

@@ -9,7 +9,7 @@
 
 using namespace tidemark;
 
-void misuse(epoch_resource& memory, epoch& e, owner& tape, buffer<float>& b) {
+void misuse(epoch_resource& memory, epoch& e, buffer_group& tape, buffer<float>& b) {
   (void)memory, (void)e, (void)tape, (void)b;
 #if CASE == 1  // message: elements must be trivially copyable
   buffer<std::string> strings{memory, 3};
@@ -30,13 +30,13 @@ void misuse(epoch_resource& memory, epoch& e, owner& tape, buffer<float>& b) {
 #elif CASE == 9   // message: deleted
   epoch moved{std::move(e)};
 #elif CASE == 10  // message: deleted
-  owner copy{tape};
+  buffer_group copy{tape};
 #elif CASE == 11  // message: deleted
   epoch_resource copy{memory};
 #elif CASE == 12  // message: (nodiscard|discard|unused|ignoring)
   epoch{memory, "ends at the semicolon"};
 #elif CASE == 13  // message: (nodiscard|discard|unused|ignoring)
-  owner{memory, "closed at the semicolon"};
+  buffer_group{memory, "closed at the semicolon"};
 #elif CASE == 15  // message: (nodiscard|discard|unused|ignoring)
   memory.allocate(64);
 #elif CASE == 16  // message: (cannot bind|no matching|no viable|lvalue)

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/pool.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/pool/pool.hpp>
 #include <tidemark/thrust.hpp>
 
 using namespace tidemark;
@@ -20,7 +20,7 @@ void misuse(arena& step, device_arena& device, pool& blocks, device_vector<int>&
   const device_vector<int, device_arena> concrete(10, &device);
   const host_vector<int, arena> of_host(numbers.begin(), numbers.end(), &step);
   const universal_vector<int> universal({1, 2, 3}, &blocks);
-  (void)policy(step);
+  (void)par(step);
 #if CASE == 1  // message: (no matching constructor|no matching function)
   const device_vector<int> without;
 #elif CASE == 2   // message: (no matching constructor|no matching function)
@@ -41,9 +41,9 @@ void misuse(arena& step, device_arena& device, pool& blocks, device_vector<int>&
 #elif CASE == 9   // message: (no viable|conversion)
   thrust_resource<arena> memory = &step;
 #elif CASE == 10  // message: (nodiscard|discard|unused|ignoring)
-  policy(step);
+  par(step);
 #elif CASE == 11  // message: (nodiscard|discard|unused|ignoring)
-  nosync_policy(step, nullptr);
+  par_nosync(step, nullptr);
 #elif CASE == 12  // message: (no matching constructor|no matching function)
   numbers.assign(100, 7);  // Thrust makes a vector without a resource of it
 #elif CASE == 13  // message: (no matching constructor|no matching function)

@@ -61,7 +61,7 @@ struct right_use {
   }
 };
 template struct right_use<checked_workspace>;
-template struct right_use<basic_workspace<workspace_policy{.checks = 0}> >;
+template struct right_use<basic_workspace<0> >;
 
 #if CASE == 1  // message: address of stack memory
 std::span<double> escaping(workspace& ws) {
@@ -86,7 +86,7 @@ auto escaping(workspace& ws) {
 #elif CASE == 5   // message: address of stack memory
 dl_tensor* escaping(workspace& ws) {
   workspace::scope<> scope{ws};
-  return scope.acquire_tensor<double>(3);
+  return acquire_tensor<double>(scope, 3);
 }
 #elif CASE == 6   // message: address of stack memory
 auto escaping(workspace& ws, std::vector<double> const& like) {

@@ -32,7 +32,7 @@ auto escaping(workspace& ws) {
 #elif CASE == 105  // message: stack memory is returned later
 dl_tensor* escaping(workspace& ws) {
   workspace::scope<> scope{ws};
-  auto* tensor = scope.acquire_tensor<double>(3);
+  auto* tensor = acquire_tensor<double>(scope, 3);
   return tensor;
 }
 #elif CASE == 106  // message: does not live long enough

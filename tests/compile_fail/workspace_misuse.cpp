@@ -17,35 +17,32 @@ void misuse(workspace& ws, workspace::scope<>& scope, workspace_lease& lease) {
   (void)ws, (void)scope, (void)lease;
 #if CASE == 1  // message: deleted
   workspace::scope<> copy{scope};
-#elif CASE == 2  // message: deleted
+#elif CASE == 2   // message: deleted
   workspace::scope<> moved{std::move(scope)};
-#elif CASE == 3  // message: (deleted|no viable)
+#elif CASE == 3   // message: (deleted|no viable)
   scope = scope;
-#elif CASE == 4  // message: deleted
+#elif CASE == 4   // message: deleted
   workspace copy{ws};
-#elif CASE == 5  // message: deleted
+#elif CASE == 5   // message: deleted
   workspace moved{std::move(ws)};
-#elif CASE == 6  // message: deleted
+#elif CASE == 6   // message: deleted
   workspace_lease copy{lease};
-#elif CASE == 7  // message: (lvalue|no matching|rvalue|discards)
+#elif CASE == 7   // message: (lvalue|no matching|rvalue|discards)
   auto late = workspace::scope<>{ws}.acquire<double>(3);  // its scope would have ended at the semicolon
-#elif CASE == 8  // message: (lvalue|no matching|rvalue|discards)
+#elif CASE == 8   // message: (lvalue|no matching|rvalue|discards)
   auto late = workspace{}.zeros<double>(3);
-#elif CASE == 9  // message: (cannot bind|no matching|no viable|lvalue)
+#elif CASE == 9   // message: (cannot bind|no matching|no viable|lvalue)
   workspace::scope<> dangling{workspace{}};
-#elif CASE == \
-    10  // message: a workspace hands memory out again as it is: its elements must be trivially copyable
+#elif CASE == 10  // message: a workspace reuses memory as it is: its elements must be trivially copyable
   auto names = scope.acquire<std::string>(3);
-#elif CASE == \
-    11  // message: a workspace hands memory out again as it is: its elements must be trivially copyable
+#elif CASE == 11  // message: a workspace reuses memory as it is: its elements must be trivially copyable
   workspace::scope<std::vector<int> > of_vectors{ws};
-#elif CASE == \
-    12  // message: a workspace hands out memory that is still to be written: its elements cannot be const
+#elif CASE == 12  // message: memory of a workspace is still to be written: its elements cannot be const
   auto numbers = scope.acquire<double const>(3);
 #elif CASE == 13  // message: a tensor header has room for 8 extents
-  auto* tensor = scope.acquire_tensor<float>(1, 2, 3, 4, 5, 6, 7, 8, 9);
+  auto* tensor = acquire_tensor<float>(scope, 1, 2, 3, 4, 5, 6, 7, 8, 9);
 #elif CASE == 14  // message: DLPack has codes for bool, integers, float, double
-  auto* tensor = scope.acquire_tensor<particle>(3);
+  auto* tensor = acquire_tensor<particle>(scope, 3);
 #elif CASE == 15  // message: (no viable|conversion|could not convert|no match)
   std::span<float> numbers = scope.acquire<double>(3);
 #elif CASE == 16  // message: (no viable|conversion|could not convert|no match)

@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a project of its own on tidemark, as a user would, runs it and compares its output.
+"""Builds projects of their own on tidemark, as a user would, and compares what CMake and their programs say.
 
-`installed`: installs a build into an empty prefix and finds the package there. `subproject`: adds the source folder.
+    install BUILD PREFIX                              installs a build, and moves it to another folder afterwards
+    run WORK SOURCE GENERATOR COMPILER TARGET EXPECTED [OPTION...]    builds and runs a program; options are CMake's
+    run_first ...                                     the same in an empty folder, after building all that is built by default
+    refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
+    warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must go on, and say this sentence
+    lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target are there, and none of the others
+    load PREFIX LIBRARY                               the dynamic linker finds all of an installed library
+    needs_exceptions COMPILER INCLUDE...              a source without exceptions is told so by its first error
+
+`run` goes on in WORK where an earlier one ended, so that programs of one project share what they link.
 """
 import os
 import pathlib
@@ -9,41 +18,95 @@ import shutil
 import subprocess
 import sys
 
-how, source_dir, build_dir, project_dir, work_dir, generator, compiler, standard, expected = sys.argv[1:]
-work = pathlib.Path(work_dir)
-shutil.rmtree(work, ignore_errors=True)
-work.mkdir(parents=True)
 
-
-def run(*command):
+def run(*command, may_fail=False, **environment):
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                            env={**os.environ, "CXX": compiler})
-    if result.returncode != 0:
+                            env={**os.environ, **environment})
+    if result.returncode != 0 and not may_fail:
         sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
-    return result.stdout
+    return result
 
 
-dialect = [] if standard == "none" else [f"-DCMAKE_CXX_STANDARD={standard}"]
-if how == "installed":
-    run("cmake", "--install", build_dir, "--prefix", work / "prefix")
+def configure(work, source, generator, compiler, *options, may_fail=False):
+    # What is tested does not depend on how many sources are compiled at once, and less is compiled this way.
+    unity = ["-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=100"]
+    programs = f"-DCMAKE_RUNTIME_OUTPUT_DIRECTORY={pathlib.Path(work) / 'bin'}"
+    return run("cmake", "-S", source, "-B", work, "-G", generator, programs, *unity, *options, may_fail=may_fail,
+               CXX=compiler)
+
+
+def install(build, prefix):
+    prefix = pathlib.Path(prefix)
+    first = prefix.with_name(prefix.name + ".first")
+    for folder in first, prefix:
+        shutil.rmtree(folder, ignore_errors=True)
+    run("cmake", "--install", build, "--prefix", first)
     # Compiled interfaces fit one compiler with one set of flags: none may be installed.
-    if compiled := [*(work / "prefix").rglob("*.pcm"), *(work / "prefix").rglob("*.gcm")]:
+    if compiled := [*first.rglob("*.pcm"), *first.rglob("*.gcm")]:
         sys.exit(f"compiled module interfaces were installed: {compiled}")
-    if "tidemark-report" not in run(work / "prefix/bin/tidemark-report", "--help"):
-        sys.exit("tidemark-report was not installed as a program that runs")
-    # Where there is what it is made with.
-    if (pathlib.Path(build_dir) / "tools/tidemark-plan/tidemark-plan").exists():
-        if "tidemark-plan" not in run(work / "prefix/bin/tidemark-plan", "--help"):
-            sys.exit("tidemark-plan was not installed as a program that runs")
     # The prefix is moved, so that a path of the build machine in the package would be found out.
-    (work / "prefix").rename(work / "moved")
-    place = f"-DCMAKE_PREFIX_PATH={work / 'moved'}"
-else:
-    place = f"-DTIDEMARK_SOURCE_DIR={source_dir}"
-# Clang compiles each of our sources by itself in this very build; several at once show the same here, in less time.
-unity = ["-DCMAKE_UNITY_BUILD=ON"] if "clang" in compiler else []
-run("cmake", "-S", project_dir, "-B", work / "build", "-G", generator, place, *dialect, *unity)
-run("cmake", "--build", work / "build")
-printed = run(work / "build" / "consumer").strip()
-print(printed)
-sys.exit(0 if printed == expected else f"expected: {expected}")
+    first.rename(prefix)
+    # Programs are installed where there is what they are made with.
+    for program in "tidemark-report", "tidemark-plan":
+        if program == "tidemark-plan" and not (pathlib.Path(build) / "tools/tidemark-plan/tidemark-plan").exists():
+            continue
+        if program not in run(prefix / "bin" / program, "--help").stdout:
+            sys.exit(f"{program} was not installed as a program that runs")
+
+
+def run_program(work, source, generator, compiler, target, expected, *options, built=None):
+    configure(work, source, generator, compiler, *options)
+    run("cmake", "--build", work, "--target", built or target, "--parallel", 2)
+    printed = run(pathlib.Path(work) / "bin" / target).stdout.strip()
+    print(printed)
+    if printed != expected:
+        sys.exit(f"expected: {expected}")
+
+
+def run_first(work, *arguments):
+    shutil.rmtree(work, ignore_errors=True)
+    run_program(work, *arguments, built="all")
+
+
+def listen(stops, work, source, generator, compiler, message, *options):
+    shutil.rmtree(work, ignore_errors=True)
+    result = configure(work, source, generator, compiler, *options, may_fail=True)
+    said = result.stdout + result.stderr
+    print(said)
+    if (result.returncode != 0) != stops:
+        sys.exit(f"CMake must {'stop' if stops else 'go on'}")
+    if message not in " ".join(said.split()):  # CMake breaks the lines of a sentence
+        sys.exit(f"CMake did not say: {message}")
+
+
+def lacks_objects(folder, wanted, *unwanted):
+    def objects_of(target):
+        return [*pathlib.Path(folder).rglob(f"{target}.dir/**/*.o")]
+    if not objects_of(wanted):
+        sys.exit(f"there is no object of {wanted}")
+    if found := [str(file) for target in unwanted for file in objects_of(target)]:
+        sys.exit(f"these objects are linked by nothing: {found}")
+
+
+def load(prefix, library):
+    # By a process that linked nothing of it, so that thread-local variables must find room late.
+    found = [*pathlib.Path(prefix).rglob(library)]
+    if not found:
+        sys.exit(f"there is no {library} in {prefix}")
+    run(sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", found[0])
+
+
+def needs_exceptions(compiler, *include):
+    done = subprocess.run([compiler, "-std=c++20", "-fno-exceptions", "-fsyntax-only", "-Wfatal-errors", "-x", "c++", "-",
+                           *(f"-I{folder}" for folder in include)],
+                          input="#include <tidemark/tidemark.hpp>\n", capture_output=True, text=True)
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    if not errors or "tidemark needs exceptions" not in errors[0]:
+        sys.exit(f"the first error is not about exceptions:\n{done.stderr}")
+
+
+how, *arguments = sys.argv[1:]
+cases = {"install": install, "run": run_program, "run_first": run_first, "refuse": lambda *all: listen(True, *all),
+         "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "load": load,
+         "needs_exceptions": needs_exceptions}
+cases[how](*arguments)

@@ -23,12 +23,12 @@ using namespace tidemark;
 TEST(arena_nvcc, headers_compiled_by_nvcc_work_on_the_host) {
   arena step{{.reserve = 64 * MiB, .name = "nvcc"}};
   {
-    arena_scope scope{step};
+    arena::scope scope{step};
     const std::span<float> x = scope.push_array<float>(1000);
     EXPECT_EQ(x[999], 0.0f);
     std::pmr::vector<int> v({1, 2, 3}, &step);
     EXPECT_TRUE(step.owns(v.data()));
-    arena_scope temporary = scratch(step);
+    arena::scope temporary = scratch(step);
     EXPECT_NE(&temporary.arena(), &step);
   }
   EXPECT_EQ(step.position(), 0u);
@@ -59,7 +59,7 @@ TEST_F(arena_gpu, kernels_use_blocks_of_an_arena_over_device_memory) {
     std::vector<float> result(n);
     float* previous = nullptr;
     for (int step = 0; step < 10; ++step) {
-      basic_arena_scope scope{device};
+      borrowed_device_arena::scope scope{device};
       float* const x = device.push_array<float>(n, uninitialized).data();
       float* const y = device.push_array<float>(n, uninitialized).data();
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(y) % 256, 0u);
@@ -88,7 +88,7 @@ TEST_F(arena_gpu, an_arena_over_pinned_memory_feeds_asynchronous_copies) {
   check(cudaStreamCreate(&stream));
   {
     borrowed_arena staging{pinned, std::size_t{2 * MiB}};
-    basic_arena_scope scope{staging};
+    borrowed_arena::scope scope{staging};
     const std::span<float> out = scope.push_array<float>(n), back = scope.push_array<float>(n);
     for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(i);
     check(cudaMemcpyAsync(on_device, out.data(), out.size_bytes(), cudaMemcpyHostToDevice, stream));

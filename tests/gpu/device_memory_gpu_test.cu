@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/cuda_error.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/device_cache.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/event.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/cuda/virtual_memory.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/tidemark.hpp>
 
 #include "gpu_test.hpp"
@@ -74,7 +74,7 @@ TEST_F(device_memory_gpu, a_step_that_repeats_calls_the_driver_for_nothing) {
   std::uint64_t calls = 0;
   int const* previous = nullptr;
   for (int step = 0; step < 10; ++step) {
-    basic_arena_scope scope{memory};
+    device_arena::scope scope{memory};
     const std::span<int> x = memory.push_array<int>(4 * MiB, uninitialized);
     fill(x, step, stream);
     EXPECT_EQ(read(x.data() + x.size() - 1, 1, stream)[0], step);
@@ -108,7 +108,7 @@ TEST_F(device_memory_gpu, memory_that_another_stream_uses_is_used_again_after_it
   device_arena memory{cuda::virtual_memory{own}, {.reserve = 64 * MiB, .name = "shared"}};
   int* x = nullptr;
   {
-    basic_arena_scope scope{memory};
+    device_arena::scope scope{memory};
     x = memory.push<int>(uninitialized);
     spin_then_set<<<1, 1, 0, other.get()>>>(100'000'000, 1, x);
     check(cudaGetLastError());
@@ -123,7 +123,7 @@ TEST_F(device_memory_gpu, memory_that_another_stream_uses_is_used_again_after_it
   EXPECT_EQ(read(again, 1, own)[0], 2);
 }
 
-TEST_F(device_memory_gpu, a_pool_hands_out_blocks_that_kernels_use) {
+TEST_F(device_memory_gpu, a_pool_allocates_blocks_that_kernels_use) {
   cuda::stream stream;
   cuda::device_resource device;
   device_pool memory{{.stream = stream, .upstream = &device}};
@@ -140,7 +140,7 @@ TEST_F(device_memory_gpu, a_pool_hands_out_blocks_that_kernels_use) {
   }
 }
 
-TEST_F(device_memory_gpu, a_cache_asks_the_driver_once_for_what_comes_again) {
+TEST_F(device_memory_gpu, a_cache_calls_the_driver_once_for_repeated_requests) {
   cuda::stream stream;
   device_cache memory{{.stream = stream}};
   for (int round = 0; round < 100; ++round) {
@@ -149,7 +149,7 @@ TEST_F(device_memory_gpu, a_cache_asks_the_driver_once_for_what_comes_again) {
     EXPECT_EQ(read(x, 1, stream)[0], round);
     memory.deallocate(x, 1 * MiB);
   }
-  EXPECT_EQ(memory.stats().pool_misses, 1u);
+  EXPECT_EQ(memory.stats().misses, 1u);
 }
 
 TEST_F(device_memory_gpu, more_than_the_device_has_is_out_of_memory_and_changes_nothing) {

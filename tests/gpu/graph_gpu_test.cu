@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/capture.hpp>
-#include <tidemark/cuda/cuda_error.hpp>
-#include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/driver/capture.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/tidemark.hpp>
 
 #include "gpu_test.hpp"

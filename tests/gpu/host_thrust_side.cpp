@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include <tidemark/arena.hpp>
+#include <tidemark/arena/arena.hpp>
 #include <tidemark/thrust.hpp>
 
 static_assert(THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CPP);
@@ -16,8 +16,8 @@ namespace tidemark::test {
 int sum_on_host(int n) {
   arena step;
   device_vector<int> numbers(static_cast<std::size_t>(n), &step);
-  thrust::sequence(policy(step), numbers.begin(), numbers.end(), 1);
-  return thrust::reduce(policy(step), numbers.begin(), numbers.end());
+  thrust::sequence(par(step), numbers.begin(), numbers.end(), 1);
+  return thrust::reduce(par(step), numbers.begin(), numbers.end());
 }
 
 }  // namespace tidemark::test

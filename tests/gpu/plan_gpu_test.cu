@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/capture.hpp>
-#include <tidemark/cuda/device_planned_arena.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/driver/capture.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/resources/device_planned_arena.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/tidemark.hpp>
 
 #include "gpu_test.hpp"

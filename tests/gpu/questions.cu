@@ -16,13 +16,13 @@
 #include <string>
 #include <thread>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/capture.hpp>
-#include <tidemark/cuda/cuda_error.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/event.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/cuda/virtual_memory.hpp>
+#include <tidemark/cuda/driver/capture.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/tidemark.hpp>
 
 #include "measure.hpp"
@@ -262,7 +262,7 @@ unmapping trim_used(bool device_is_busy) {
   cuda::stream own;
   device_arena memory{cuda::virtual_memory{{.stream = own}}, {.reserve = 2 * bytes, .name = "trimmed"}};
   {
-    basic_arena_scope scope{memory};
+    device_arena::scope scope{memory};
     use({reinterpret_cast<std::uintptr_t>(memory.allocate(bytes)), bytes}, own);
   }
   return timed(device_is_busy, [&] {

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/capture.hpp>
-#include <tidemark/cuda/cuda_error.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/cuda/virtual_memory.hpp>
+#include <tidemark/cuda/driver/capture.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/tidemark.hpp>
 
 #include "measure.hpp"
@@ -51,7 +51,7 @@ double arena_step_ns(std::size_t bytes) {
   device_arena memory{cuda::virtual_memory{stream}, arena_options{.reserve = 256 * MiB, .name = "table"}};
   return median_ns(rounds, 1000,
                    [&] {
-                     basic_arena_scope scope{memory};
+                     device_arena::scope scope{memory};
                      for (int i = 0; i < batch; ++i) use(memory.allocate(bytes));
                    }) /
          batch;

@@ -72,7 +72,7 @@ TEST_F(thrust_gpu, algorithms_run_on_the_stream_of_the_arena_of_their_temporarie
   device_vector<float> numbers(1000, 0.0f, &step);
   spin<<<1, 1, 0, stream>>>(long_cycles);
   fill<<<4, 256, 0, stream>>>(1000, 3.0f, thrust::raw_pointer_cast(numbers.data()));
-  EXPECT_EQ(thrust::reduce(policy(step), numbers.begin(), numbers.end()), 3000.0f);
+  EXPECT_EQ(thrust::reduce(par(step), numbers.begin(), numbers.end()), 3000.0f);
 }
 
 TEST_F(thrust_gpu, a_warm_sort_takes_nothing_from_the_device) {
@@ -81,9 +81,9 @@ TEST_F(thrust_gpu, a_warm_sort_takes_nothing_from_the_device) {
   device_vector<float> keys(1 << 20, &step);
   std::size_t committed = 0;
   for (int turn = 0; turn < 5; ++turn) {
-    basic_arena_scope scope{step};
-    thrust::sequence(policy(step), keys.begin(), keys.end(), 1.0f, -1.0f);
-    thrust::sort(policy(step), keys.begin(), keys.end());
+    device_arena::scope scope{step};
+    thrust::sequence(par(step), keys.begin(), keys.end(), 1.0f, -1.0f);
+    thrust::sort(par(step), keys.begin(), keys.end());
     EXPECT_GT(step.stats().peak_bytes, keys.size() * sizeof(float));  // the temporary lies in it
     if (turn > 0) EXPECT_EQ(step.stats().committed_bytes, committed);
     committed = step.stats().committed_bytes;
@@ -99,9 +99,9 @@ TEST_F(thrust_gpu, vectors_and_algorithms_can_be_captured_and_replayed) {
     const thrust::device_ptr<float> first{in.as<float>().data()};
     device_vector<float> sums(n, 0.0f, on_stream);
     device_vector<float> sorted(first, first + n, on_stream);
-    thrust::sort(policy(memory, stream), sorted.begin(), sorted.end());
-    thrust::inclusive_scan(policy(memory, stream), sorted.begin(), sorted.end(), sums.begin());
-    thrust::transform(policy(memory, stream), sums.begin(), sums.end(),
+    thrust::sort(par(memory, stream), sorted.begin(), sorted.end());
+    thrust::inclusive_scan(par(memory, stream), sorted.begin(), sorted.end(), sums.begin());
+    thrust::transform(par(memory, stream), sums.begin(), sums.end(),
                       thrust::device_ptr<float>{out.as<float>().data()}, negated{});
   };
   auto graph =
@@ -127,7 +127,7 @@ TEST_F(thrust_gpu, an_algorithm_that_returns_a_number_cannot_be_captured) {
                                  unique_block{&device, 4096}, unique_block{&device, 4096},
                                  [&](std::pmr::memory_resource& memory, unique_block& in, unique_block&) {
                                    const thrust::device_ptr<float> first{in.as<float>().data()};
-                                   (void)thrust::reduce(policy(memory, stream), first, first + 1024);
+                                   (void)thrust::reduce(par(memory, stream), first, first + 1024);
                                  }));
   (void)cudaGetLastError();
   cudaStreamCaptureStatus now{};

@@ -11,9 +11,9 @@
 #include <cstring>
 #include <exception>
 
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/cuda/virtual_memory.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/tidemark.hpp>
 
 #include "measure.hpp"
@@ -33,7 +33,7 @@ int run(char const* what) {
   if (std::strcmp(what, "rewound") == 0) set<<<1, 1, 0, stream.get()>>>(memory.push<int>(uninitialized), 1);
   int* temporary = nullptr;
   {
-    basic_arena_scope scope{memory};
+    device_arena::scope scope{memory};
     temporary = memory.push<int>(uninitialized);
     set<<<1, 1, 0, stream.get()>>>(temporary, 2);
     if (std::strcmp(what, "right") == 0) copy<<<1, 1, 0, stream.get()>>>(temporary, kept);

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include <tidemark/arena.hpp>
+#include <tidemark/arena/arena.hpp>
 
 namespace included {
 

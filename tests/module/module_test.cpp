@@ -21,12 +21,12 @@ TEST(module, an_importer_can_use_everything_that_the_readme_shows) {
   arena step{{.reserve = 64 * MiB, .name = "imported"}};
   const arena_mark mark = step.mark();
   {
-    arena_scope scope{step};
+    arena::scope scope{step};
     const std::span<double> x = scope.push_array<double>(100);
     EXPECT_EQ(x[99], 0.0);
     EXPECT_EQ(*scope.push<int>(3), 3);
     scope.make<std::pmr::vector<int>>(10, &step);
-    arena_scope temporary = scratch(step);
+    arena::scope temporary = scratch(step);
     EXPECT_NE(&temporary.arena(), &step);
   }
   {
@@ -74,13 +74,13 @@ TEST(module, an_importer_can_use_the_pools) {
     const std::pmr::vector<int> v({1, 2, 3}, &shared);
     EXPECT_EQ(shared.stats().used_blocks, 1u);
   }
-  tidemark::bucket_histogram sizes;
+  tidemark::size_histogram sizes;
   sizes.record(100);
-  const tidemark::pool_options fitted{.bucket_bytes = sizes.suggest_buckets()};
+  const tidemark::pool_options fitted{.size_classes = sizes.suggest_size_classes()};
   const tidemark::pool_stats stats = tidemark::pool{fitted}.stats();
-  EXPECT_EQ(stats.bytes_cached, 16u * 112);
+  EXPECT_EQ(stats.cached_bytes, 16u * 112);
   tidemark::pooled_free(tidemark::pooled_alloc(64), 64);
-  EXPECT_GT(tidemark::global_pool().stats().pool_hits, 0u);
+  EXPECT_GT(tidemark::global_pool().stats().hits, 0u);
   bool told = false;
   const tidemark::pressure_subscription subscription = tidemark::on_memory_pressure([&] { told = true; });
   tidemark::pressure_monitor monitor{{.psi_path = "", .events_path = ""}};
@@ -98,14 +98,21 @@ TEST(module, an_importer_can_use_the_reuse_cache) {
   bool done = false;
   const byte_cap cap =
       byte_cap_from_environment("TIDEMARK_NO_SUCH_VARIABLE", parse_byte_cap("1048576").value());
-  reuse_cache tensors{{.cached_bytes_max = cap.bytes, .name = "tensors"}};
+  reuse_cache tensors{{.max_cached_bytes = cap.bytes, .name = "tensors"}};
   tensors.deallocate_after(tensors.allocate(4096, 256), 4096, 256, reuse_fence{flag_functions, &done});
   EXPECT_EQ(tensors.collect(), 0u);
   done = true;
   tensors.deallocate(tensors.allocate(4096, 256), 4096, 256);
   const reuse_cache_stats stats = tensors.stats();
-  EXPECT_EQ(stats.pool_hits, 1u);
-  EXPECT_EQ(stats.bytes_cached, 4096u);
+  EXPECT_EQ(stats.hits, 1u);
+  EXPECT_EQ(stats.cached_bytes, 4096u);
+}
+
+TEST(module, brings_the_standards_resources) {
+  tidemark::compat::monotonic_buffer_resource lines{std::size_t{100}};
+  tidemark::compat::unsynchronized_pool_resource nodes{&lines};
+  tidemark::compat::synchronized_pool_resource shared{&nodes};
+  EXPECT_NE(shared.allocate(10), nullptr);
 }
 
 TEST(module, importer_and_includer_share_types) {
@@ -120,7 +127,7 @@ TEST(module, importer_and_includer_share_statics) {
   // identities.
   EXPECT_EQ(tidemark::get_violation_handler(), included::violation_handler_there());
   EXPECT_EQ(&tidemark::default_os_memory(), included::os_memory_there());
-  tidemark::arena_scope mine = tidemark::scratch();
+  tidemark::arena::scope mine = tidemark::scratch();
   EXPECT_EQ(&mine.arena(), included::scratch_arena_there());
   EXPECT_EQ(tidemark::check_level, included::check_level_there());
 }
@@ -151,7 +158,7 @@ TEST(module, an_importer_can_bring_its_own_address_space) {
   tidemark::basic_arena<tiny_memory> tiny;
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tiny.push<int>()) % 64, 0u);
   {
-    tidemark::basic_arena_scope scope{tiny};
+    tidemark::basic_arena<tiny_memory>::scope scope{tiny};
     (void)scope.push<int>(1);
   }
   EXPECT_EQ(tiny.position(), 64u);
@@ -219,7 +226,7 @@ TEST(module, an_importer_can_capture_a_graph) {
 TEST(module, an_importer_can_use_epochs) {
   using namespace tidemark;
   pool blocks;
-  epoch_resource memory{epoch_options{.quarantine_bytes_max = 0, .name = "imported"}, &blocks};
+  epoch_resource memory{epoch_options{.max_quarantine_bytes = 0, .name = "imported"}, &blocks};
   buffer<float> kept, dropped;
   {
     epoch e{memory, "step"};
@@ -233,7 +240,7 @@ TEST(module, an_importer_can_use_epochs) {
   }
   EXPECT_EQ(kept[15], 2.0F);
   EXPECT_EQ(with_epoch(memory, "sum", [&] { return buffer<int>{memory, 3}; }).size(), 3u);
-  owner tape{memory, "tape"};
+  buffer_group tape{memory, "tape"};
   tape.add(kept);
   EXPECT_EQ(tape.close_after([&] { return kept[0]; }), 2.0F);
   const epoch_stats stats = memory.stats();
@@ -254,7 +261,7 @@ double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
   std::span<double> r = scope.acquire<double>(x.size());
   auto table = scope.zeros<float>(x.size(), 3);
   auto done = scope.falses(x.size());
-  tidemark::dl_tensor* shared = scope.acquire_tensor<float>(64, 64);
+  tidemark::dl_tensor* shared = tidemark::acquire_tensor<float>(scope, 64, 64);
   r[0] = x[0] + table(0, 2) + (done.any() ? 1 : 0) + shared->ndim;
   return r[0];
 }
@@ -273,7 +280,7 @@ TEST(module, an_importer_can_use_workspaces) {
   EXPECT_THROW((void)late(0, 0), stale_view);
   EXPECT_THROW((void)with_workspace(checked, [](auto& scope) { return std::vector{scope.ones(2).data()}; }),
                workspace_escape);
-  EXPECT_EQ(maybe_with_workspace(ws, [](auto& scope) { return scope.trues(70).count(); }), 70u);
+  EXPECT_EQ(with_workspace(ws, [](auto& scope) { return scope.trues(70).count(); }), 70u);
   {
     workspace_lease lease = lease_workspace();
     workspace_binding bound{*lease};

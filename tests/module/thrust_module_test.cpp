@@ -16,8 +16,8 @@ namespace {
 TEST(thrust_module, an_importer_has_vectors_and_policies) {
   tidemark::arena step;
   tidemark::device_vector<int> numbers({3, 1, 2}, &step);
-  thrust::sort(tidemark::policy(step), numbers.begin(), numbers.end());
-  EXPECT_EQ(thrust::reduce(tidemark::nosync_policy(step), numbers.begin(), numbers.end()), 6);
+  thrust::sort(tidemark::par(step), numbers.begin(), numbers.end());
+  EXPECT_EQ(thrust::reduce(tidemark::par_nosync(step), numbers.begin(), numbers.end()), 6);
   EXPECT_EQ(numbers[2], 3);
   const tidemark::host_vector<int> on_host(numbers.begin(), numbers.end(), &step);
   const tidemark::universal_vector<int> anywhere(on_host.begin(), on_host.end(), &step);

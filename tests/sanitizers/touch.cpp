@@ -5,8 +5,9 @@
 #include <cstring>
 #include <memory_resource>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/workspace.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/workspace.hpp>
 
 // Uses a workspace in all ways that move, keep or give back memory. @return whether all was as it must be.
 template <class Workspace>
@@ -16,7 +17,7 @@ bool uses_rightly(Workspace& ws) {
     scope outer{ws};
     auto numbers = outer.template zeros<double>(100 * i);  // grows
     auto bits = outer.trues(10 * i);
-    auto* tensor = outer.template acquire_tensor<float>(i, 3);
+    auto* tensor = acquire_tensor<float>(outer, i, 3);
     {
       scope inner{ws};
       auto more = inner.template ones<double>(1000 / i);  // shrinks
@@ -44,7 +45,7 @@ int main(int, char** arguments) {
   auto* kept = step.push<int>(41);
   if (is("clean")) {
     for (int i = 0; i < 20; ++i) {
-      const tidemark::arena_scope scope{step};
+      const tidemark::arena::scope scope{step};
       auto zeros = step.push_array<int>(5000);  // crosses chunks
       zeros[4999] += *kept;
       if (zeros[4999] != 41) return 1;
@@ -72,19 +73,20 @@ int main(int, char** arguments) {
     tidemark::workspace on_heap{std::pmr::new_delete_resource()};
     tidemark::checked_workspace checked{std::pmr::new_delete_resource()};
     if (!uses_rightly(on_pool) || !uses_rightly(on_arena) || !uses_rightly(on_heap)) return 1;
-    if (!uses_rightly(checked) || !uses_rightly(on_pool.unpooled())) return 1;
+    tidemark::workspace unpooled{{.pooling = false}};
+    if (!uses_rightly(checked) || !uses_rightly(unpooled)) return 1;
     // Memory that was lent is its owner's again.
     static unsigned char lent[4096];
     {
       tidemark::borrowed_arena borrower{lent, sizeof lent};
-      const tidemark::basic_arena_scope scope{borrower};
+      const tidemark::borrowed_arena::scope scope{borrower};
       (void)borrower.allocate(100);
     }
     std::memset(lent, 1, sizeof lent);
   } else if (is("rewound")) {
     int* late = nullptr;
     {
-      const tidemark::arena_scope scope{step};
+      const tidemark::arena::scope scope{step};
       late = step.push<int>(1);
     }
     sink = *late;
@@ -132,7 +134,7 @@ int main(int, char** arguments) {
       (void)scope.ones<int>(100);
     }
     tidemark::workspace::scope<> scope{ws};
-    if (scope.acquire<int>(100)[7] == 1) sink = 1;  // what the scope before has written is nobody's now
+    if (scope.acquire<int>(100)[7] == 1) sink = 1;  // what the scope before has written is freed now
   } else {
     std::printf("unknown case\n");
     return 2;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include <tidemark/arena.hpp>
+#include <tidemark/arena/arena.hpp>
 
 #include "recording_supply.hpp"
 

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
 
 #include "arena_subjects.hpp"
 #include "touchable_device.hpp"
@@ -59,8 +59,8 @@ class block_resource_subject {
   using supply_type = touchable_device;
   static constexpr std::size_t capacity = 1 * MiB;
   static constexpr std::size_t largest = 512 * KiB;
-  static constexpr std::size_t reused_bytes_max = 0;  // nothing is kept
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;  // nothing is kept
+  static constexpr std::size_t max_reused_align = 0;
   static constexpr std::size_t failing_rounds = 60;  // each makes a call, which makes a mapping of the host
 
   explicit block_resource_subject(supply_type& supply)

@@ -8,13 +8,13 @@
 #include <memory_resource>
 #include <vector>
 
-#include <tidemark/cuda/async_resource.hpp>
-#include <tidemark/cuda/device_cache.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/event.hpp>
-#include <tidemark/cuda/memory_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/async_resource.hpp>
+#include <tidemark/cuda/memory/memory_pool.hpp>
+#include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
 
 #include "recording_supply.hpp"
 #include "touchable_device.hpp"
@@ -42,8 +42,8 @@ class subject_of_a_device {
 /// The driver's stream-ordered allocator.
 class async_resource_subject : public subject_of_a_device {
  public:
-  static constexpr std::size_t reused_bytes_max = 0;  // nothing is kept
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;  // nothing is kept
+  static constexpr std::size_t max_reused_align = 0;
 
   explicit async_resource_subject(supply_type& supply) : subject_of_a_device{supply} {}
 
@@ -93,17 +93,17 @@ class device_cache_subject : public subject_of_a_device {
 
 /// So little may be kept that blocks go to the driver all the time.
 struct tight_device_cache_subject : device_cache_subject {
-  static constexpr std::size_t reused_bytes_max = 0;
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;
+  static constexpr std::size_t max_reused_align = 0;
   explicit tight_device_cache_subject(supply_type& supply)
-      : device_cache_subject{supply, {.bucket_blocks_max = 2, .cached_bytes_max = 8 * KiB}} {}
+      : device_cache_subject{supply, {.max_blocks_per_size = 2, .max_cached_bytes = 8 * KiB}} {}
 };
 
-/// Each block is given back while another stream uses it, whose work runs some calls later.
+/// Each block is deallocated while another stream uses it, whose work runs some calls later.
 class shared_device_cache_subject : public device_cache_subject {
  public:
-  static constexpr std::size_t reused_bytes_max = 0;  // a round may begin while work of the last one goes on
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;  // a round may begin while work of the last one goes on
+  static constexpr std::size_t max_reused_align = 0;
 
   explicit shared_device_cache_subject(supply_type& supply) : device_cache_subject{supply} {}
 
@@ -138,8 +138,8 @@ class shared_device_cache_subject : public device_cache_subject {
 /// The pool on blocks of the driver.
 class device_pool_subject : public subject_of_a_device {
  public:
-  static constexpr std::size_t reused_bytes_max = 40'000;
-  static constexpr std::size_t reused_align_max = 256;
+  static constexpr std::size_t max_reused_bytes = 40'000;
+  static constexpr std::size_t max_reused_align = 256;
 
   explicit device_pool_subject(supply_type& supply, device_pool_options options = {.slab_bytes = 64 * KiB})
       : subject_of_a_device{supply}, pool_{with_stream(options), device_} {}
@@ -152,8 +152,8 @@ class device_pool_subject : public subject_of_a_device {
   // Without what is free: a request that fails gives that back before it asks again.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
-    return {stats.allocations,     stats.deallocations,   stats.pool_hits,        stats.pool_misses,
-            stats.bytes_allocated, stats.bytes_requested, stats.peak_cached_bytes};
+    return {stats.allocations,     stats.deallocations,    stats.hits, stats.misses, stats.used_bytes,
+            stats.requested_bytes, stats.peak_cached_bytes};
   }
 
  protected:
@@ -168,25 +168,25 @@ class device_pool_subject : public subject_of_a_device {
   std::size_t checks_ = 0;
 };
 
-/// So little may be kept that slabs go back all the time; each time that nothing is handed out, the rest
+/// So little may be kept that slabs go back all the time; each time that nothing is in use, the rest
 /// does.
 struct tight_device_pool_subject : device_pool_subject {
-  static constexpr std::size_t reused_bytes_max = 0;
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;
+  static constexpr std::size_t max_reused_align = 0;
   explicit tight_device_pool_subject(supply_type& supply)
       : device_pool_subject{
             supply, {.largest_pooled_bytes = 8 * KiB, .slab_bytes = 8 * KiB, .max_cached_bytes = 12 * KiB}} {}
   void recycle() { pool_.clear(); }
 };
 
-/// The pool on memory of the host, which fails where it is told to.
+/// The pool on memory of the host, which fails at chosen requests.
 class hosted_device_pool_subject {
  public:
   using supply_type = recording_resource;
   static constexpr std::size_t largest = 8 * MiB;
   static constexpr std::size_t capacity = 0;
-  static constexpr std::size_t reused_bytes_max = 40'000;
-  static constexpr std::size_t reused_align_max = 256;
+  static constexpr std::size_t max_reused_bytes = 40'000;
+  static constexpr std::size_t max_reused_align = 256;
 
   explicit hosted_device_pool_subject(supply_type& upstream)
       : pool_{{.slab_bytes = 64 * KiB, .upstream = &upstream}, device_} {}
@@ -198,7 +198,7 @@ class hosted_device_pool_subject {
   }
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
-    return {stats.allocations, stats.deallocations, stats.bytes_allocated, stats.bytes_requested};
+    return {stats.allocations, stats.deallocations, stats.used_bytes, stats.requested_bytes};
   }
 
  private:

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/byte_range.hpp>
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_device.hpp"
 

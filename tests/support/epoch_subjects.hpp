@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <vector>
 
-#include <tidemark/epoch.hpp>
-#include <tidemark/epoch_resource.hpp>
-#include <tidemark/pool.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/pool/pool.hpp>
 
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
@@ -76,8 +76,8 @@ class epoch_on_pool_subject {
   using supply_type = recording_resource;
   static constexpr std::size_t largest = 8 * MiB;
   static constexpr std::size_t capacity = 0;
-  static constexpr std::size_t reused_bytes_max = 16 * KiB;
-  static constexpr std::size_t reused_align_max = 256;
+  static constexpr std::size_t max_reused_bytes = 16 * KiB;
+  static constexpr std::size_t max_reused_align = 256;
 
   explicit epoch_on_pool_subject(supply_type& upstream)
       : pool_{&upstream}, memory_{&pool_}, epoch_{memory_} {}

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 #include "recording_supply.hpp"
 

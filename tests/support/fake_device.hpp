@@ -15,7 +15,7 @@
 #include <thread>
 #include <type_traits>
 
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_calls.hpp"
 #include "fake_captures.hpp"
@@ -41,7 +41,7 @@ namespace tidemark::test {
 /// `fail_in` fails any. A call that is made to fail does nothing else, but for `cuStreamEndCapture`, which
 /// ends the capture without a graph.
 ///
-/// `outstanding`: bytes of physical memory and blocks that are given and not given back; addresses are not
+/// `outstanding`: bytes of physical memory and blocks that are allocated and not deallocated; addresses are not
 /// among them (`reserved_bytes`).
 ///
 /// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/byte_range.hpp>
-#include <tidemark/cuda/driver.hpp>
-#include <tidemark/os_memory.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/os_memory.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 namespace tidemark::test {
 

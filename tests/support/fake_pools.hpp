@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_memory.hpp"
 #include "fake_streams.hpp"
@@ -21,7 +21,7 @@ namespace tidemark::test {
 /// Pools of blocks. A block that was freed stays in its pool, and takes from the device's capacity, until a
 /// synchronisation finds more held than the release threshold, or the pool is trimmed. Work on the stream
 /// that freed it may have it again at once, other streams when the free has run: the driver looks further
-/// (events), on which nobody can rely.
+/// (events), on which a program cannot rely.
 class fake_pools {
  public:
   using status = cuda::status;

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 namespace tidemark::test {
 

@@ -6,11 +6,11 @@
 #include <memory_resource>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/capture_switch.hpp>
-#include <tidemark/graph_arena.hpp>
-#include <tidemark/rehearse.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/rehearse.hpp>
 
 #include "recording_supply.hpp"
 
@@ -116,7 +116,7 @@ class frozen_switch_subject {
   mutable std::size_t checks_ = 0;
 };
 
-/// A switch in a capture that has no arena. What it hands out goes back when the graph ends, which is when it
+/// A switch in a capture that has no arena. What it allocates goes back when the graph ends, which is when it
 /// is recycled.
 class baking_switch_subject : private switch_ground {
  public:

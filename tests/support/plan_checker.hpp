@@ -12,8 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include <tidemark/lifetime.hpp>
-#include <tidemark/plan.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark::test {
 
@@ -32,7 +31,7 @@ inline std::string text_of(std::size_t number, plan_block const& block, std::siz
 
 /// What can be said of each block by itself, and of the height.
 template <class Block>
-std::string fault_of_each(plan const& made, std::span<Block const> blocks, std::size_t alignment) {
+std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks, std::size_t alignment) {
   if (made.offsets.size() != blocks.size()) {
     return std::to_string(made.offsets.size()) + " offsets for " + std::to_string(blocks.size()) + " blocks";
   }
@@ -75,8 +74,8 @@ std::string fault_of_each(plan const& made, std::span<Block const> blocks, std::
 
 /// What is wrong in a plan, in words that name its blocks by number; empty if nothing is. A block of no bytes,
 /// or of no time, is in no other's way.
-/// @param alignment that was asked for: plan_options::alignment.
-[[nodiscard]] inline std::string plan_fault(plan const& made, std::span<lifetime const> blocks,
+/// @param alignment that was requested: plan_options::alignment.
+[[nodiscard]] inline std::string plan_fault(memory_plan const& made, std::span<lifetime const> blocks,
                                             std::size_t alignment) {
   using namespace plan_checker_detail;
   if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
@@ -90,7 +89,7 @@ std::string fault_of_each(plan const& made, std::span<Block const> blocks, std::
   std::ranges::sort(events);  // at one moment ends come first
 
   std::map<std::size_t, std::size_t> live;  // blocks, by offset: none overlap, so that neighbours are enough
-  std::size_t bytes = 0, bytes_max = 0;
+  std::size_t bytes = 0, max_bytes = 0;
   for (auto [moment, begins, i] : events) {
     const std::size_t offset = made.offsets[i];
     if (!begins) {
@@ -110,18 +109,18 @@ std::string fault_of_each(plan const& made, std::span<Block const> blocks, std::
              " share bytes";
     }
     live.emplace(offset, i);
-    bytes_max = std::max(bytes_max, bytes += blocks[i].size);
+    max_bytes = std::max(max_bytes, bytes += blocks[i].size);
   }
-  if (made.lower_bound < bytes_max) {
-    return "the lower bound is " + std::to_string(made.lower_bound) + ", and " + std::to_string(bytes_max) +
+  if (made.lower_bound < max_bytes) {
+    return "the lower bound is " + std::to_string(made.lower_bound) + ", and " + std::to_string(max_bytes) +
            " bytes are live at once";
   }
   return {};
 }
 
 /// The same where conflicts are given. Of the lower bound it asks that the largest block is not above it.
-[[nodiscard]] inline std::string plan_fault(plan const& made, std::span<plan_block const> blocks,
-                                            std::span<conflict const> conflicts, std::size_t alignment) {
+[[nodiscard]] inline std::string plan_fault(memory_plan const& made, std::span<plan_block const> blocks,
+                                            std::span<plan_conflict const> conflicts, std::size_t alignment) {
   using namespace plan_checker_detail;
   if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
   for (auto [i, j] : conflicts) {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include <tidemark/planned_arena.hpp>
-#include <tidemark/units.hpp>
-#include <tidemark/upstream_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/upstream_memory.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
@@ -33,7 +33,7 @@ class planned_ground : private adaptor_ground {
   void check() const {
     if (++checks_ % 64 == 0) memory_.check_invariants();  // O(blocks)
   }
-  /// But for the memory behind plans, which a plan that is given up gives back whatever the fallback does
+  /// But for the memory behind plans, which a dropped plan returns whatever the fallback does
   /// then.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const planned_arena_stats stats = memory_.stats();

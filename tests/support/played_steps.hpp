@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a planned arena, written as text, so that a test shows what is asked for and when it is given
+// Steps of a planned arena, written as text, so that a test shows what is requested and when it is given
 // back.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace tidemark::test {
 
 /// Plays texts such as "a=100 b=64@4096 -a": block a of 100 bytes, block b of 64 aligned to 4096, and a goes
-/// back. Names live on behind the step, and are free again when their block is given back. What is live at
+/// back. Names live on behind the step, and are free again when their block is deallocated. What is live at
 /// the end goes back.
 template <class Arena>
 class played_steps {
@@ -49,7 +49,7 @@ class played_steps {
   [[nodiscard]] bool holds(std::string const& name) const { return held_.contains(name); }
   /// Where a block is that is live.
   [[nodiscard]] std::byte* at(std::string const& name) const { return held_.at(name).block; }
-  /// Where the blocks are that were asked for since this was asked last, in order.
+  /// Where the blocks are that were requested since this was asked last, in order.
   std::vector<std::byte*> addresses() { return std::exchange(addresses_, {}); }
 
  private:

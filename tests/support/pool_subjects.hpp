@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include <tidemark/pool.hpp>
-#include <tidemark/synchronized_pool.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
 
 #include "recording_supply.hpp"
 
@@ -19,8 +19,8 @@ class basic_pool_subject {
   using supply_type = recording_resource;
   static constexpr std::size_t largest = 8 * MiB;
   static constexpr std::size_t capacity = 0;
-  static constexpr std::size_t reused_bytes_max = 40'000;
-  static constexpr std::size_t reused_align_max = 256;
+  static constexpr std::size_t max_reused_bytes = 40'000;
+  static constexpr std::size_t max_reused_align = 256;
 
   explicit basic_pool_subject(supply_type& upstream) : pool_{&upstream} {}
   basic_pool_subject(supply_type& upstream, pool_options const& options) : pool_{options, &upstream} {}
@@ -34,8 +34,8 @@ class basic_pool_subject {
   // Without what is cached: a request that fails gives that back before it asks again.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
-    return {stats.allocations, stats.deallocations, stats.used_blocks, stats.bytes_allocated,
-            stats.bytes_requested};
+    return {stats.allocations, stats.deallocations, stats.used_blocks, stats.used_bytes,
+            stats.requested_bytes};
   }
 
  private:
@@ -48,20 +48,20 @@ struct pool_subject : basic_pool_subject<pool> {
 };
 /// So little may be cached that trims happen all the time.
 struct tight_pool_subject : basic_pool_subject<pool> {
-  static constexpr std::size_t reused_bytes_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;
   explicit tight_pool_subject(supply_type& upstream)
       : basic_pool_subject{upstream, {.max_cached_bytes = 8 * KiB}} {}
 };
 /// Classes that are no powers of two, so that alignments differ from class to class.
 struct odd_pool_subject : basic_pool_subject<pool> {
   explicit odd_pool_subject(supply_type& upstream)
-      : basic_pool_subject{upstream, {.bucket_bytes = {32, 48, 80, 192, 1040, 2048, 40'000, 1 * MiB}}} {}
+      : basic_pool_subject{upstream, {.size_classes = {32, 48, 80, 192, 1040, 2048, 40'000, 1 * MiB}}} {}
 };
 struct synchronized_pool_subject : basic_pool_subject<synchronized_pool> {
   using basic_pool_subject::basic_pool_subject;
 };
 struct tight_synchronized_pool_subject : basic_pool_subject<synchronized_pool> {
-  static constexpr std::size_t reused_bytes_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;
   explicit tight_synchronized_pool_subject(supply_type& upstream)
       : basic_pool_subject{upstream, {.max_cached_bytes = 8 * KiB}} {}
 };

@@ -13,7 +13,7 @@
 #include <memory_resource>
 #include <new>
 
-#include <tidemark/os_memory.hpp>
+#include <tidemark/core/os_memory.hpp>
 
 namespace tidemark::test {
 
@@ -26,7 +26,7 @@ class supply {
   std::size_t fail_from = never;  ///< the first call, counted from 0, that fails
   std::size_t fail_count = 1;     ///< how many in a row fail
 
-  std::size_t outstanding = 0;  ///< bytes given and not yet given back
+  std::size_t outstanding = 0;  ///< bytes returned and not yet deallocated
 
  protected:
   bool this_one_fails() noexcept {
@@ -41,12 +41,12 @@ class recording_resource final : public std::pmr::memory_resource, public supply
   explicit recording_resource(std::pmr::memory_resource* upstream = std::pmr::new_delete_resource())
       : upstream_{upstream} {}
   ~recording_resource() override {
-    EXPECT_TRUE(blocks_.empty()) << blocks_.size() << " blocks were not given back";
+    EXPECT_TRUE(blocks_.empty()) << blocks_.size() << " blocks were not deallocated";
   }
 
   std::size_t largest = 0;  ///< largest request so far, in bytes
 
-  /// Whether a block that begins there is given and not yet given back.
+  /// Whether a block that begins there was returned and not yet deallocated.
   [[nodiscard]] bool holds(void* first) const { return blocks_.contains(first); }
 
  private:
@@ -56,6 +56,8 @@ class recording_resource final : public std::pmr::memory_resource, public supply
 
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     if (this_one_fails()) throw std::bad_alloc{};
+    // No memory has room for it, and AddressSanitizer ends a program that requests as much.
+    if (bytes > std::numeric_limits<std::ptrdiff_t>::max()) throw std::bad_alloc{};
     void* given = upstream_->allocate(bytes, align);
     blocks_.emplace(given, block{bytes, align});
     outstanding += bytes;

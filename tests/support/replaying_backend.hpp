@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/graph_backend.hpp>
-#include <tidemark/graph_errors.hpp>
+#include <tidemark/graph/graph_backend.hpp>
+#include <tidemark/graph/graph_errors.hpp>
 
 namespace tidemark::test {
 

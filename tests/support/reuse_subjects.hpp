@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the reuse cache stand on: events that a test completes, memory at addresses that nobody may
-// touch, and the cache as a subject of the conformance suite and of the model test.
+// What tests of the reuse cache stand on: events that a test completes, memory at addresses that must not be
+// touched, and the cache as a subject of the conformance suite and of the model test.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/borrowed_memory.hpp>
-#include <tidemark/reuse_cache.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/borrowed_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
 
 #include "recording_supply.hpp"
 
@@ -73,7 +73,7 @@ class made_up_device {
   recording_resource exact_{&arena_};
 };
 
-/// The cache as it is given back to without fences.
+/// The cache, deallocated in without fences.
 class reuse_subject {
  public:
   using supply_type = recording_resource;
@@ -104,25 +104,25 @@ class reuse_subject {
 
 /// So little may be kept that blocks go to the upstream all the time.
 struct tight_reuse_subject : reuse_subject {
-  static constexpr std::size_t reused_bytes_max = 0;
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;
+  static constexpr std::size_t max_reused_align = 0;
   explicit tight_reuse_subject(supply_type& upstream)
-      : reuse_subject{{.cached_bytes_max = 8 * KiB, .bucket_blocks_max = 2, .upstream = &upstream}} {}
+      : reuse_subject{{.max_cached_bytes = 8 * KiB, .max_blocks_per_size = 2, .upstream = &upstream}} {}
 };
 
 /// The same with the other orders of reuse and of eviction.
 struct ordered_reuse_subject : reuse_subject {
-  static constexpr std::size_t reused_bytes_max = 0;
-  static constexpr std::size_t reused_align_max = 0;
+  static constexpr std::size_t max_reused_bytes = 0;
+  static constexpr std::size_t max_reused_align = 0;
   explicit ordered_reuse_subject(supply_type& upstream)
-      : reuse_subject{{.cached_bytes_max = 8 * KiB,
-                       .bucket_blocks_max = 2,
+      : reuse_subject{{.max_cached_bytes = 8 * KiB,
+                       .max_blocks_per_size = 2,
                        .reuse = reuse_order::oldest,
                        .eviction = eviction_order::largest,
                        .upstream = &upstream}} {}
 };
 
-/// Each block is given back behind a fence that is done some calls later.
+/// Each block is deallocated behind a fence that is done some calls later.
 class fenced_reuse_subject : public reuse_subject {
  public:
   using reuse_subject::reuse_subject;

@@ -11,7 +11,7 @@ namespace tidemark::test {
 
 class rewound_resource final : public std::pmr::memory_resource {
  public:
-  /// Addresses are handed out from the start again.
+  /// Starts again at the first address.
   void rewind() noexcept { used_ = 0; }
 
   std::vector<void*> came_back;

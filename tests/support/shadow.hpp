@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shadow of the blocks a resource has handed out: no two may overlap, and each must keep what was written
+// A shadow of the blocks a resource has allocated: no two may overlap, and each must keep what was written
 // in it.
 #pragma once
 
@@ -22,7 +22,7 @@ class shadow {
   };
   using blocks = std::map<std::uintptr_t, block>;
 
-  /// A block was handed out: checks alignment and overlap, fills it.
+  /// A block was allocated: checks alignment and overlap, fills it.
   void add(void* first, std::size_t bytes, std::size_t align) {
     ASSERT_NE(first, nullptr);
     const auto begin = reinterpret_cast<std::uintptr_t>(first);

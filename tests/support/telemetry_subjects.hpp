@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/expect_no_upstream.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/test_resource.hpp>
-#include <tidemark/tracking_resource.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/telemetry/expect_no_upstream.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/telemetry/tracking_resource.hpp>
 
 #include "recording_supply.hpp"
 

@@ -38,7 +38,7 @@ class locked_resource final : public std::pmr::memory_resource {
 /// No lock, so that it makes no thread wait for another.
 class each_once_memory final : public std::pmr::memory_resource {
  public:
-  explicit each_once_memory(std::size_t blocks_max) : gone_back_(blocks_max) {}
+  explicit each_once_memory(std::size_t max_blocks) : gone_back_(max_blocks) {}
 
   /// Blocks that are out.
   [[nodiscard]] std::size_t outstanding() const noexcept { return next_.load() - returned_.load(); }

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
 
 #include "fake_device.hpp"
 

@@ -79,7 +79,7 @@ struct replayed_trace {
   }
 
   std::size_t allocations = 0, deallocations = 0, freed_by_another_thread = 0;
-  std::size_t live_blocks_max = 0, live_bytes = 0, live_bytes_max = 0;
+  std::size_t max_live_blocks = 0, live_bytes = 0, max_live_bytes = 0;
   std::set<std::uint64_t> threads;
   std::vector<std::size_t> sizes;  // by id
 
@@ -103,8 +103,8 @@ struct replayed_trace {
       sizes.push_back(bytes);
       live_.emplace(id, block{bytes, thread});
       live_bytes += bytes;
-      live_bytes_max = std::max(live_bytes_max, live_bytes);
-      live_blocks_max = std::max(live_blocks_max, live_.size());
+      max_live_bytes = std::max(max_live_bytes, live_bytes);
+      max_live_blocks = std::max(max_live_blocks, live_.size());
     } else {
       ASSERT_EQ(op, 'f');
       EXPECT_EQ(bytes, 0u);

@@ -6,7 +6,7 @@
 #include <memory_resource>
 #include <vector>
 
-#include <tidemark/trace_resource.hpp>
+#include <tidemark/telemetry/trace_resource.hpp>
 
 #include "arena_subjects.hpp"
 

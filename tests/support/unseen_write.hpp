@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include <tidemark/config.hpp>
+#include <tidemark/core/config.hpp>
 
 #if TIDEMARK_VALGRIND
 #include <valgrind/memcheck.h>

@@ -9,14 +9,13 @@
 #include <string>
 #include <string_view>
 
-#include <tidemark/workspace.hpp>
+#include <tidemark/workspace/workspace.hpp>
 
 #include "recording_supply.hpp"
 
 namespace tidemark::test {
 
-// Said in full, so that a build with other switches tests the same.
-using unchecked_workspace = basic_workspace<workspace_policy{.checks = 0, .pooling = true, .sweeps = true}>;
+using unchecked_workspace = basic_workspace<0>;  // whatever the library's level
 using both_levels = testing::Types<unchecked_workspace, checked_workspace>;
 
 /// `TYPED_TEST_SUITE(workspaces, both_levels, )` in a file's own class of this name that derives from it.

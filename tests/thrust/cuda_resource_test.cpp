@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: CCCL's own concepts and wrappers say whether the handles are
-// what they ask for, in either generation; memory of the host is really taken through them and given back.
+// what they ask for, in either generation; memory of the host is really taken through them and deallocated.
 // That no work meets memory which other work still uses is seen on the streams of a fake device, each of
 // which is asked to run by itself; calls of the driver fail in turn, and captures that the adapter must leave
 // alone are ended to see that they were.
@@ -19,22 +19,22 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/cuda/async_resource.hpp>
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/device_cache.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/memory_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/epoch_resource.hpp>
-#include <tidemark/graph_arena.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/out_of_memory.hpp>
-#include <tidemark/pool.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/synchronized_pool.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/async_resource.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/memory_pool.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "cuda_mr.hpp"
 #include "fake_device.hpp"
@@ -54,7 +54,7 @@ using turns = std::vector<std::string>;
 
 constexpr cuda::stream_handle default_stream = nullptr;
 
-// ---- what CCCL asks for -----------------------------------------------------------------------------------
+// ---- what CCCL requests -----------------------------------------------------------------------------------
 
 /// Whether CCCL takes a handle, with exactly the properties that its access says.
 template <class R, memory_access Access = cuda::memory_access_of<R>>
@@ -137,7 +137,7 @@ class cuda_resource_of_the_host : public ::testing::Test {
   ::cuda::stream_ref stream_{default_stream};
 };
 
-TEST_F(cuda_resource_of_the_host, a_ref_takes_memory_and_gives_it_back) {
+TEST_F(cuda_resource_of_the_host, a_ref_allocates_and_frees_memory) {
   synchronous_ref<host_accessible> ref{memory_};
   auto* const block = static_cast<std::byte*>(allocate_of(ref, 1000, 64));
   block[999] = std::byte{1};
@@ -158,19 +158,19 @@ TEST_F(cuda_resource_of_the_host, so_does_one_with_streams) {
 }
 
 #if CCCL_VERSION >= 3001000
-TEST_F(cuda_resource_of_the_host, an_owning_wrapper_and_its_copies_take_memory_of_one_resource) {
+TEST_F(cuda_resource_of_the_host, an_owning_wrapper_and_its_copies_allocate_from_one_resource) {
   mr::any_resource<host_accessible> any{memory_};
   mr::any_resource<host_accessible> copy{any};
   EXPECT_TRUE(any == copy);
-  pool stranger;
-  EXPECT_FALSE((any == mr::any_resource<host_accessible>{cuda_resource{stranger}}));
+  pool unlike;
+  EXPECT_FALSE((any == mr::any_resource<host_accessible>{cuda_resource{unlike}}));
   void* const block = any.allocate(stream_, 1000, 64);
   EXPECT_EQ(pool_.stats().used_blocks, 1u);
   copy.deallocate(stream_, block, 1000, 64);
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
 }
 
-TEST_F(cuda_resource_of_the_host, a_shared_wrapper_takes_memory_of_it) {
+TEST_F(cuda_resource_of_the_host, a_shared_wrapper_allocates_from_it) {
   auto shared = mr::make_shared_resource<cuda_resource<pool>>(pool_);
   void* const block = shared.allocate(stream_, 1000, 64);
   EXPECT_EQ(pool_.stats().used_blocks, 1u);
@@ -179,7 +179,7 @@ TEST_F(cuda_resource_of_the_host, a_shared_wrapper_takes_memory_of_it) {
 }
 #endif
 
-TEST_F(cuda_resource_of_the_host, what_its_resource_throws_passes_through) {
+TEST_F(cuda_resource_of_the_host, exceptions_of_its_resource_pass_through) {
   upstream_.fail_from = upstream_.calls;
   upstream_.fail_count = supply::never;
   EXPECT_THROW((void)memory_.allocate_sync(1 * MiB), std::bad_alloc);
@@ -187,7 +187,7 @@ TEST_F(cuda_resource_of_the_host, what_its_resource_throws_passes_through) {
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
 }
 
-TEST_F(cuda_resource_of_the_host, null_is_given_back_without_a_call) {
+TEST_F(cuda_resource_of_the_host, null_is_deallocated_without_a_call) {
   memory_.deallocate(stream_, nullptr, 0);
   memory_.deallocate_sync(nullptr, 0);
   EXPECT_EQ(pool_.stats().deallocations, 0u);
@@ -203,7 +203,7 @@ TEST(cuda_resource_alignment, is_256_at_least_where_devices_may_touch_the_memory
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4, 4096)) % 4096, 0u);
 }
 
-TEST(cuda_resource_alignment, is_what_is_asked_for_in_memory_of_the_host_alone) {
+TEST(cuda_resource_alignment, is_the_requested_one_in_memory_of_the_host_alone) {
   arena step;
   cuda_resource memory{step};
   auto* const first = static_cast<std::byte*>(memory.allocate_sync(4, 4));
@@ -211,7 +211,7 @@ TEST(cuda_resource_alignment, is_what_is_asked_for_in_memory_of_the_host_alone) 
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4)) % 256, 0u) << "where none is asked for";
 }
 
-TEST(cuda_resource_alignment, blocks_go_back_with_the_alignment_that_they_were_taken_with) {
+TEST(cuda_resource_alignment, blocks_are_freed_with_the_alignment_of_their_allocation) {
   recording_resource upstream;  // compares
   cuda_resource<recording_resource, memory_access::host_and_device> memory{upstream};
   memory.deallocate_sync(memory.allocate_sync(4, 4), 4, 4);
@@ -220,14 +220,14 @@ TEST(cuda_resource_alignment, blocks_go_back_with_the_alignment_that_they_were_t
   EXPECT_THROW((void)memory.allocate_sync(4, 4), std::bad_alloc);
 }
 
-/// A resource that is not as it should be. It hands out itself, which is aligned as blocks are.
+/// A resource that is not as it should be. It returns its own address, which is aligned as blocks are.
 class alignas(256) throwing_resource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t, std::size_t) override { return this; }
   void do_deallocate(void*, std::size_t, std::size_t) override { throw std::runtime_error{"not taken"}; }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-TEST(cuda_resource_failure, a_resource_that_throws_where_a_block_is_given_back_is_warned_of) {
+TEST(cuda_resource_failure, a_resource_that_throws_in_deallocate_is_a_warning) {
   const warning_recorder warnings;
   throwing_resource broken;
   cuda_resource<throwing_resource, memory_access::host> memory{broken};
@@ -293,15 +293,15 @@ TEST_F(cuda_resource_streams, on_the_stream_of_the_resource_no_call_is_made) {
 }
 
 TEST_F(cuda_resource_streams, work_of_another_stream_waits_for_that_of_the_resources_stream) {
-  put_on(own_, "uses the block that was given back");
+  put_on(own_, "uses the block that was deallocated");
   (void)memory().allocate(other_.get(), 512);
   put_on(other_, "uses it next");
   device_.run(other_);
-  expect_order({"uses the block that was given back", "uses it next"});
+  expect_order({"uses the block that was deallocated", "uses it next"});
   expect_no_event_left();
 }
 
-TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_who_takes_memory) {
+TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_the_stream_that_allocates) {
   put_on(other_, "other");
   (void)memory().allocate(other_.get(), 512);
   put_on(own_, "own");
@@ -310,7 +310,7 @@ TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_who_takes_m
   device_.run_all();
 }
 
-TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_which_memory_is_given_back) {
+TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_which_memory_is_freed) {
   void* const block = memory().allocate(other_.get(), 512);
   put_on(other_, "uses the block");
   memory().deallocate(other_.get(), block, 512);
@@ -321,7 +321,7 @@ TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_whi
   expect_no_event_left();
 }
 
-TEST_F(cuda_resource_streams, nobody_waits_on_the_host) {
+TEST_F(cuda_resource_streams, no_thread_of_the_host_waits) {
   put_on(own_, "own");
   void* const block = memory().allocate(other_.get(), 512);
   put_on(other_, "other");
@@ -330,7 +330,7 @@ TEST_F(cuda_resource_streams, nobody_waits_on_the_host) {
   device_.run_all();
 }
 
-TEST_F(cuda_resource_streams, what_was_taken_on_one_stream_may_be_given_back_on_the_resources_own) {
+TEST_F(cuda_resource_streams, memory_of_one_stream_may_be_freed_on_the_resources_own) {
   void* const block = memory().allocate(other_.get(), 512);
   const std::size_t before = calls();
   memory().deallocate(own_.get(), block, 512);
@@ -384,7 +384,7 @@ TEST_F(cuda_resource_streams, a_cache_guards_the_block_and_its_stream_does_not_w
   tensors.deallocate(another, 512);
 }
 
-TEST_F(cuda_resource_streams, a_cache_takes_a_block_back_on_its_own_stream_without_a_call) {
+TEST_F(cuda_resource_streams, a_cache_frees_a_block_on_its_own_stream_without_a_call) {
   device_cache tensors{{.stream = own_, .upstream = &upstream_}, device_};
   cuda_resource memory{tensors, device_};
   void* const block = memory.allocate(own_.get(), 512);
@@ -398,18 +398,18 @@ TEST_F(cuda_resource_streams, a_cache_takes_a_block_back_on_its_own_stream_witho
 // ---- calls that name no stream ----------------------------------------------------------------------------
 
 TEST_F(cuda_resource_streams, memory_for_any_work_is_there_when_the_resources_stream_has_ended) {
-  put_on(own_, "uses the block that was given back");
+  put_on(own_, "uses the block that was deallocated");
   put_on(other_, "other");
   void* const block = memory().allocate_sync(512);
-  expect_order({"uses the block that was given back"});
+  expect_order({"uses the block that was deallocated"});
   const std::size_t before = calls();
   memory().deallocate_sync(block, 512);
-  EXPECT_EQ(calls(), before) << "nobody uses it any more";
+  EXPECT_EQ(calls(), before) << "no work uses it any more";
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
   device_.run_all();
 }
 
-TEST_F(cuda_resource_streams, what_the_work_ended_with_is_told_of_and_nothing_is_handed_out) {
+TEST_F(cuda_resource_streams, the_error_of_the_work_is_reported_and_nothing_is_allocated) {
   device_.fail_next("cuStreamSynchronize", status::illegal_address);
   try {
     (void)memory().allocate_sync(512);
@@ -426,7 +426,7 @@ TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
   begin_capture(own_);
   try {
     (void)memory().allocate_sync(512);
-    ADD_FAILURE() << "nobody can wait for what is captured";
+    ADD_FAILURE() << "no thread can wait for captured work";
   } catch (cuda_error const& error) {
     EXPECT_EQ(error.status(), status::capture_unsupported);
   }
@@ -445,7 +445,7 @@ TEST_F(cuda_resource_streams, to_wait_leaves_the_captures_of_other_streams_alone
 
 // ---- what the driver refuses ------------------------------------------------------------------------------
 
-TEST_F(cuda_resource_streams, where_streams_cannot_be_put_in_order_nothing_is_handed_out) {
+TEST_F(cuda_resource_streams, if_streams_cannot_be_ordered_nothing_is_allocated) {
   (void)block_in_advance();
   const std::size_t begun = device_.calls;
   pool_.deallocate(memory().allocate(other_.get(), 512), 512);
@@ -486,7 +486,7 @@ TEST_F(cuda_resource_streams, on_a_device_that_is_lost_no_work_uses_a_block) {
   EXPECT_TRUE(warning_recorder::reports().empty());
 }
 
-TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not_asked) {
+TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not_called) {
   upstream_.fail_from = upstream_.calls;
   upstream_.fail_count = supply::never;
   const std::size_t before = calls();
@@ -510,7 +510,7 @@ TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_l
   expect_lives_on(other_);
 }
 
-TEST_F(cuda_resource_streams, what_a_capture_outside_gives_back_is_lost_because_a_graph_may_use_it) {
+TEST_F(cuda_resource_streams, memory_that_a_capture_outside_frees_is_lost_because_a_graph_may_use_it) {
   void* const block = memory().allocate(other_.get(), 512);
   begin_capture(other_);
   memory().deallocate(other_.get(), block, 512);
@@ -530,7 +530,7 @@ TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_a
   expect_lives_on(own_);
 }
 
-TEST_F(cuda_resource_streams, a_capture_takes_memory_of_its_own_stream_without_a_call) {
+TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_call) {
   void* const block = block_in_advance();
   begin_capture(own_);
   EXPECT_EQ(memory().allocate(own_.get(), 512), block);
@@ -541,7 +541,7 @@ TEST_F(cuda_resource_streams, a_capture_takes_memory_of_its_own_stream_without_a
 
 // ---- resources whose type does not tell their stream ------------------------------------------------------
 
-TEST_F(cuda_resource_streams, an_adaptor_is_of_the_stream_that_is_told) {
+TEST_F(cuda_resource_streams, an_adaptor_has_the_given_stream) {
   statistics_resource counted{&pool_};
   cuda_resource<statistics_resource, memory_access::device> memory{counted, own_, device_};
   put_on(own_, "own");
@@ -558,7 +558,7 @@ TEST_F(cuda_resource_streams, an_adaptor_is_of_the_stream_that_is_told) {
   memory.deallocate_sync(any, 512);
 }
 
-TEST_F(cuda_resource_streams, an_adaptor_told_of_its_stream_makes_no_call_on_it) {
+TEST_F(cuda_resource_streams, an_adaptor_with_a_given_stream_makes_no_call_on_it) {
   statistics_resource counted{&pool_};
   cuda_resource<statistics_resource, memory_access::device> memory{counted, own_, device_};
   (void)block_in_advance();
@@ -576,7 +576,7 @@ class cuda_resource_of_no_stream : public cuda_resource_streams {
   cuda_resource<pool, memory_access::host_and_device> managed_{shared_, device_};
 };
 
-TEST_F(cuda_resource_of_no_stream, memory_is_given_back_when_the_named_streams_work_has_ended) {
+TEST_F(cuda_resource_of_no_stream, memory_is_freed_when_the_named_streams_work_has_ended) {
   void* const block = managed_.allocate(other_.get(), 512);
   put_on(other_, "uses the block");
   put_on(own_, "does not");
@@ -586,14 +586,14 @@ TEST_F(cuda_resource_of_no_stream, memory_is_given_back_when_the_named_streams_w
   device_.run_all();
 }
 
-TEST_F(cuda_resource_of_no_stream, memory_is_handed_out_without_a_call) {
+TEST_F(cuda_resource_of_no_stream, memory_is_allocated_without_a_call) {
   const std::size_t before = calls();
   (void)managed_.allocate(other_.get(), 512);
   (void)managed_.allocate_sync(512);
   EXPECT_EQ(calls(), before);
 }
 
-TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_given_back_at_once) {
+TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_freed_at_once) {
   cuda_resource of_the_host{shared_, device_};
   void* const block = of_the_host.allocate(other_.get(), 512);
   put_on(other_, "does not use the block");
@@ -637,7 +637,7 @@ TEST_F(cuda_resource_of_no_stream, a_block_is_lost_where_its_work_cannot_be_wait
   }
 }
 
-TEST_F(cuda_resource_of_no_stream, a_block_is_given_back_where_its_work_has_failed) {
+TEST_F(cuda_resource_of_no_stream, a_block_is_freed_if_its_work_has_failed) {
   void* const block = managed_.allocate(other_.get(), 512);
   device_.fail_next("cuStreamSynchronize", status::illegal_address);
   managed_.deallocate(other_.get(), block, 512);

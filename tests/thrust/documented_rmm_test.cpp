@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: what docs/thrust.md shows of RMM, word for word, as documented_thrust_test.cpp has the rest. It
-// runs without a device, on addresses that are made up: nobody looks into the memory.
+// runs without a device, on made-up addresses: no test accesses the memory.
 #include <gtest/gtest.h>
 #include <rmm/device_uvector.hpp>
 #include <rmm/mr/statistics_resource_adaptor.hpp>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/arena_scope.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/statistics_resource.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/thrust/cuda_resource.hpp>
 #include <tidemark/thrust/foreign_resource.hpp>
 
@@ -25,14 +25,14 @@ TEST(documented_for_rmm, its_vectors_lie_in_a_step) {
   made_up_memory nowhere;
   tidemark::upstream_device_arena step{&nowhere};
   {
-    tidemark::basic_arena_scope scope{step};
+    tidemark::upstream_device_arena::scope scope{step};
     rmm::device_uvector<float> x(1000, stream, tidemark::cuda_resource{step});
     EXPECT_TRUE(step.owns(x.data()));
   }
   EXPECT_EQ(step.position(), 0u);
 }
 
-TEST(documented_for_rmm, its_resources_are_upstreams_and_an_adaptor_is_told_of) {
+TEST(documented_for_rmm, its_resources_are_upstreams_and_an_adaptor_is_reported) {
   made_up_memory nowhere;
   rmm::mr::statistics_resource_adaptor device{of_a_device{nowhere}};
   {

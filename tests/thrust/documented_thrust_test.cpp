@@ -14,19 +14,19 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/arena_scope.hpp>
-#include <tidemark/capture.hpp>
-#include <tidemark/graph_arena.hpp>
-#include <tidemark/pool.hpp>
-#include <tidemark/rehearse.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/capture.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/pool/pool.hpp>
 #include <tidemark/thrust.hpp>
-#include <tidemark/units.hpp>
 
 #include "thrust_machine.hpp"
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-#include <tidemark/cuda/capture.hpp>
+#include <tidemark/cuda/driver/capture.hpp>
 #endif
 
 namespace {
@@ -42,13 +42,13 @@ class documented : public tidemark::test::thrust_machine {
 
 template <class Arena>
 float median(Arena& step, std::vector<float> const& numbers) {
-  tidemark::basic_arena_scope scope{step};  // what follows is gone at the brace
+  typename Arena::scope scope{step};  // what follows is gone at the brace
   tidemark::device_vector<float> sorted(numbers.begin(), numbers.end(), &step);
-  thrust::sort(tidemark::policy(step), sorted.begin(), sorted.end());  // its temporaries lie in `step`, too
+  thrust::sort(tidemark::par(step), sorted.begin(), sorted.end());  // its temporaries lie in `step`, too
   return sorted[sorted.size() / 2];
 }
 
-TEST_F(documented, a_function_asks_the_system_for_nothing_from_the_second_call_on) {
+TEST_F(documented, a_function_allocates_nothing_from_the_system_after_the_first_call) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
   tidemark::cuda::stream stream;
   tidemark::device_arena step{{.reserve = 1 * tidemark::GiB, .name = "step"}, stream};
@@ -63,12 +63,12 @@ TEST_F(documented, a_function_asks_the_system_for_nothing_from_the_second_call_o
   EXPECT_EQ(step.position(), 0u);
 }
 
-TEST_F(documented, what_is_assigned_is_copied_out_of_the_step) {
+TEST_F(documented, assigned_elements_are_copied_out_of_the_step) {
   tidemark::test::machine_arena step = make_arena();
   tidemark::test::machine_pool blocks = make_pool();
   tidemark::device_vector<float> kept(&blocks);
   {
-    tidemark::basic_arena_scope scope{step};
+    decltype(step)::scope scope{step};
     tidemark::device_vector<float> x(1000, 1.0F, &step);
     tidemark::device_vector<float> y{x};  // a copy lies where `x` lies
     kept = y;                             // what is assigned is copied into `blocks`
@@ -88,7 +88,7 @@ TEST_F(documented, a_step_is_rehearsed_and_captured) {
   const auto body = [stream](std::pmr::memory_resource& memory, tidemark::device_vector<float>& in,
                              tidemark::device_vector<float>& out) {
     tidemark::device_vector<float> sorted(in, {&memory, stream});  // the type does not tell the stream
-    auto const policy = tidemark::policy(memory, stream);
+    auto const policy = tidemark::par(memory, stream);
     thrust::sort(policy, sorted.begin(), sorted.end());
     thrust::inclusive_scan(policy, sorted.begin(), sorted.end(), out.begin());
   };
@@ -122,8 +122,8 @@ TEST_F(documented, algorithms_that_do_not_wait_come_one_behind_the_other) {
   tidemark::cuda::stream stream;
   tidemark::device_arena step{{.reserve = 1 * tidemark::GiB}, stream};
   tidemark::device_vector<float> x(1000, 1.0F, &step);
-  thrust::sort(tidemark::nosync_policy(step), x.begin(), x.end());
-  thrust::inclusive_scan(tidemark::nosync_policy(step), x.begin(), x.end(), x.begin());
+  thrust::sort(tidemark::par_nosync(step), x.begin(), x.end());
+  thrust::inclusive_scan(tidemark::par_nosync(step), x.begin(), x.end(), x.begin());
   stream.synchronize();  // before the host looks
   float last = x.back();
   EXPECT_EQ(last, 1000.0F);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: sources that note every call, one of each generation of CCCL's names and one of Thrust's, and
 // real ones of Thrust and CCCL, below arenas and pools whose memory is written to. Sources that leave out
-// what `std::pmr` asks for, as RMM's do.
+// what `std::pmr` requests, as RMM's do.
 #include <tidemark/thrust/foreign_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@
 #include <thrust/mr/new.h>
 #include <thrust/mr/pool.h>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/pool.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "cuda_mr.hpp"
 #include "fake_device.hpp"
@@ -48,7 +48,7 @@ struct source_call {
 };
 
 /// What the sources here have in common: real memory, and notes of all calls.
-struct noted_memory {
+struct logged_memory {
   std::vector<source_call> calls;
   std::size_t live_blocks = 0;
   bool refuses = false;
@@ -74,7 +74,7 @@ struct noted_memory {
 /// By the names before CCCL 3.1.
 class older_source {
  public:
-  noted_memory notes;
+  logged_memory notes;
 
   void* allocate(std::size_t bytes, std::size_t align) { return notes.take({"allocate", bytes, align}); }
   void deallocate(void* block, std::size_t bytes, std::size_t align) {
@@ -91,7 +91,7 @@ class older_source {
 /// By the names since, and of RMM. Copies are equal.
 class newer_source {
  public:
-  noted_memory* notes;
+  logged_memory* notes;
 
   void* allocate_sync(std::size_t bytes, std::size_t align) {
     return notes->take({"allocate_sync", bytes, align});
@@ -111,7 +111,7 @@ class newer_source {
 /// Thrust's.
 class thrust_source final : public ::thrust::mr::memory_resource<void*> {
  public:
-  noted_memory notes;
+  logged_memory notes;
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
@@ -143,7 +143,7 @@ static_assert(
     "these know of no streams");
 static_assert(
     !std::is_base_of_v<std::pmr::memory_resource, ::thrust::mr::memory_resource<void*>>,
-    "Thrust has mended what foreign_resource works around: say so in its comment, and in docs/thrust.md");
+    "Thrust has fixed what foreign_resource works around: say so in its comment, and in docs/thrust.md");
 
 // ---- what is asked of them --------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ TEST(foreign_resource_calls, go_to_the_names_of_older_sources) {
 }
 
 TEST(foreign_resource_calls, go_to_the_names_of_newer_sources) {
-  noted_memory notes;
+  logged_memory notes;
   newer_source source{&notes};
   foreign_resource memory{source};
   memory.deallocate(memory.allocate(100, 64), 100, 64);
@@ -172,28 +172,28 @@ TEST(foreign_resource_calls, go_to_those_of_thrust) {
   EXPECT_EQ(&memory.source(), &source);
 }
 
-TEST(foreign_resource_calls, name_the_stream_where_one_was_given) {
+TEST(foreign_resource_calls, name_the_stream_if_one_was_given) {
   auto* const stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
   older_source older;
   foreign_resource of_older{older, stream};
   of_older.deallocate(of_older.allocate(100, 64), 100, 64);
   EXPECT_EQ(older.notes.calls,
             (calls{{"allocate_async", 100, 64, stream}, {"deallocate_async", 100, 64, stream}}));
-  noted_memory notes;
+  logged_memory notes;
   newer_source newer{&notes};
   foreign_resource of_newer{newer, stream};
   of_newer.deallocate(of_newer.allocate(100, 64), 100, 64);
   EXPECT_EQ(notes.calls, (calls{{"allocate", 100, 64, stream}, {"deallocate", 100, 64, stream}}));
 }
 
-TEST(foreign_resource_calls, name_the_default_stream_where_that_was_given) {
+TEST(foreign_resource_calls, name_the_default_stream_if_it_was_given) {
   older_source source;
   foreign_resource memory{source, nullptr};
   memory.deallocate(memory.allocate(100, 64), 100, 64);
   EXPECT_EQ(source.notes.calls, (calls{{"allocate_async", 100, 64}, {"deallocate_async", 100, 64}}));
 }
 
-TEST(foreign_resource_calls, a_request_of_nothing_asks_for_one_byte) {
+TEST(foreign_resource_calls, a_request_of_0_bytes_allocates_one) {
   older_source source;
   foreign_resource memory{source};
   void* const one = memory.allocate(0, 8);
@@ -207,7 +207,7 @@ TEST(foreign_resource_calls, a_request_of_nothing_asks_for_one_byte) {
 
 TEST(foreign_resource_calls, a_source_may_be_const_where_its_functions_are) {
   struct const_source {
-    noted_memory* notes;
+    logged_memory* notes;
     void* allocate(std::size_t bytes, std::size_t align) const {
       return notes->take({"allocate", bytes, align});
     }
@@ -215,7 +215,7 @@ TEST(foreign_resource_calls, a_source_may_be_const_where_its_functions_are) {
       notes->give(block, {"deallocate", bytes, align});
     }
   };
-  noted_memory notes;
+  logged_memory notes;
   const_source const source{&notes};
   foreign_resource memory{source};
   memory.deallocate(memory.allocate(8, 8), 8, 8);
@@ -238,21 +238,21 @@ class careless_source {
   bool gives_null = false;
 };
 
-TEST(foreign_resource_gaps, a_block_of_nothing_is_not_null) {
+TEST(foreign_resource_gaps, a_block_of_0_bytes_is_not_null) {
   careless_source source;
   foreign_resource memory{source};
   std::pmr::memory_resource& as_asked = memory;
   EXPECT_NE(static_cast<void* volatile>(as_asked.allocate(0, 256)), nullptr);
 }
 
-TEST(foreign_resource_gaps, what_is_larger_than_addresses_can_be_apart_is_refused) {
+TEST(foreign_resource_gaps, more_than_ptrdiff_max_bytes_are_rejected) {
   thrust::mr::new_delete_resource system;  // which rounds such sizes up to small ones
   foreign_resource memory{system};
   std::pmr::memory_resource& as_asked = memory;
   EXPECT_THROW((void)as_asked.allocate(std::numeric_limits<std::size_t>::max() - 8, 256), out_of_memory);
 }
 
-TEST(foreign_resource_gaps, a_block_that_is_not_aligned_goes_back_and_is_refused) {
+TEST(foreign_resource_gaps, a_block_that_is_not_aligned_is_freed_and_rejected) {
   careless_source source;
   foreign_resource memory{source};
   EXPECT_EQ(memory.allocate(100, 256), reinterpret_cast<void*>(std::uintptr_t{0x10100}));
@@ -262,12 +262,12 @@ TEST(foreign_resource_gaps, a_block_that_is_not_aligned_goes_back_and_is_refused
   } catch (out_of_memory const& error) {
     EXPECT_EQ(error.report().alignment, 512u);
     EXPECT_EQ(error.report().requested_bytes, 100u);
-    EXPECT_NE(std::string{error.what()}.find("alignments"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("support that alignment"), std::string::npos) << error.what();
   }
   EXPECT_EQ(source.live_blocks, 1);
 }
 
-TEST(foreign_resource_gaps, null_is_no_memory) {
+TEST(foreign_resource_gaps, null_is_out_of_memory) {
   careless_source source;
   source.gives_null = true;
   foreign_resource memory{source};
@@ -305,7 +305,7 @@ void expect_usable(std::pmr::memory_resource& memory) {
   }
 }
 
-TEST(foreign_resource_upstream, an_arena_takes_chunks_of_thrust_and_gives_them_back) {
+TEST(foreign_resource_upstream, an_arena_allocates_chunks_from_thrust_and_frees_them) {
   thrust_source source;
   foreign_resource upstream{source};
   {
@@ -327,7 +327,7 @@ TEST(foreign_resource_upstream, a_pool_lies_on_a_pool_of_thrust) {
 
 TEST(foreign_resource_upstream, a_pool_lies_on_a_source_of_either_generation) {
   older_source older;
-  noted_memory notes;
+  logged_memory notes;
   newer_source newer{&notes};
   foreign_resource of_older{older};
   foreign_resource of_newer{newer};
@@ -356,23 +356,23 @@ TEST(foreign_resource_upstream, an_adaptor_counts_what_comes_by_way_of_cccl_and_
   expect_usable(counted);
 }
 
-TEST(foreign_resource_upstream, what_a_source_throws_passes_through_and_the_arena_can_go_on) {
+TEST(foreign_resource_upstream, exceptions_of_a_source_pass_through_and_the_arena_stays_usable) {
   older_source source;
   foreign_resource upstream{source};
   upstream_arena step{&upstream};
   source.notes.refuses = true;
-  EXPECT_THROW((void)step.allocate(1 * MiB), noted_memory::refusal);
+  EXPECT_THROW((void)step.allocate(1 * MiB), logged_memory::refusal);
   EXPECT_EQ(source.notes.live_blocks, 0u);
   source.notes.refuses = false;
   expect_usable(step);
 }
 
-TEST(foreign_resource_upstream, a_pool_of_one_stream_takes_slabs_in_its_order) {
+TEST(foreign_resource_upstream, a_pool_of_one_stream_allocates_slabs_in_its_order) {
   fake_device device;
   stream_turns turns{device};
   const cuda::stream lending{device}, borrowing{device};
-  made_up_memory nowhere;
-  device_pool lender{{.stream = lending, .upstream = &nowhere}, device};
+  made_up_memory memory;
+  device_pool lender{{.stream = lending, .upstream = &memory}, device};
   cuda_resource handle{lender, device};
   foreign_resource upstream{handle, borrowing};
   device_pool borrower{{.stream = borrowing, .upstream = &upstream}, device};
@@ -383,7 +383,7 @@ TEST(foreign_resource_upstream, a_pool_of_one_stream_takes_slabs_in_its_order) {
   borrower.release();
   EXPECT_EQ(lender.stats().used_blocks, 0u);
   turns.put_on(lending, "uses it afterwards");
-  EXPECT_TRUE(turns.taken().empty()) << "nobody waited";
+  EXPECT_TRUE(turns.taken().empty()) << "no thread waited";
   device.run(lending);
   EXPECT_EQ(turns.taken(),
             (std::vector<std::string>{"uses the memory before", "uses it", "uses it afterwards"}));
@@ -392,7 +392,7 @@ TEST(foreign_resource_upstream, a_pool_of_one_stream_takes_slabs_in_its_order) {
 // ---- equality ---------------------------------------------------------------------------------------------
 
 TEST(foreign_resource_equality, is_that_of_the_sources_where_they_tell) {
-  noted_memory one, two;
+  logged_memory one, two;
   newer_source a{&one}, same{&one}, other{&two};
   EXPECT_TRUE(foreign_resource{a} == foreign_resource{same});
   EXPECT_FALSE(foreign_resource{a} == foreign_resource{other});
@@ -406,7 +406,7 @@ TEST(foreign_resource_equality, is_that_of_the_objects_where_sources_do_not_tell
 
 TEST(foreign_resource_equality, does_not_trust_that_of_thrust) {
   thrust_source a, b;
-  ASSERT_TRUE(a == b) << "Thrust has mended this: its == says that all are equal in 3.0 and 3.5";
+  ASSERT_TRUE(a == b) << "Thrust has fixed this: its == says that all are equal in 3.0 and 3.5";
   EXPECT_FALSE(foreign_resource{a} == foreign_resource{b});
   EXPECT_TRUE(foreign_resource{a} == foreign_resource{a});
 }
@@ -421,7 +421,7 @@ TEST(foreign_resource_equality, is_also_that_of_the_streams) {
   EXPECT_TRUE((for_stream == foreign_resource{source, stream}));
 }
 
-TEST(foreign_resource_equality, of_another_class_none_is_equal) {
+TEST(foreign_resource_equality, resources_of_other_classes_are_unequal) {
   older_source older;
   thrust_source thrust;
   const foreign_resource a{older};

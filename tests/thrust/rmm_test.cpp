@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: RMM's own library on memory of the host, which the host may look into, and on a device's
 // addresses that are made up: containers, adaptors and limits of RMM above resources of tidemark, and the
-// other way round. RMM's numbers are compared with ours, and what is given back with what was taken. No
+// other way round. RMM's numbers are compared with ours, and what is deallocated with what was allocated. No
 // device is needed, and none is used; what of RMM calls the CUDA runtime is left out: its pools, arenas,
 // `allocate_sync` of its adaptors, and copies between buffers.
 #include <gtest/gtest.h>
@@ -27,23 +27,23 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/arena_scope.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/stream.hpp>
-#include <tidemark/epoch.hpp>
-#include <tidemark/epoch_resource.hpp>
-#include <tidemark/graph_arena.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/out_of_memory.hpp>
-#include <tidemark/pool.hpp>
-#include <tidemark/reuse_cache.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/synchronized_pool.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/thrust/cuda_resource.hpp>
 #include <tidemark/thrust/foreign_resource.hpp>
-#include <tidemark/units.hpp>
 
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
@@ -107,7 +107,7 @@ struct name_of_resource {
 };
 TYPED_TEST_SUITE(rmm_containers, resources, name_of_resource);
 
-TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_give_it_back) {
+TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_free_it) {
   lies_on<TypeParam> memory;
   {
     rmm::device_uvector<int> numbers(100, stream, shared_with_devices<TypeParam>{memory.resource});
@@ -132,7 +132,7 @@ TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_give_it_back) {
 TEST(rmm_vector, goes_with_the_scope_of_an_arena) {
   arena step;
   {
-    basic_arena_scope scope{step};
+    arena::scope scope{step};
     rmm::device_uvector<float> x(1000, stream, shared_with_devices<arena>{step});
     EXPECT_TRUE(step.owns(x.data()));
     EXPECT_GE(step.position(), 4000u);
@@ -159,13 +159,13 @@ void expect_the_same_memory_again(R& blocks, recording_resource const& upstream)
   EXPECT_EQ(upstream.calls, calls);
 }
 
-TEST(rmm_vector, freed_memory_comes_back_to_a_pool_and_is_handed_out_again) {
+TEST(rmm_vector, freed_memory_returns_to_a_pool_and_is_reused) {
   recording_resource upstream;
   device_pool blocks{{.device = 0, .upstream = &upstream}};
   expect_the_same_memory_again(blocks, upstream);
 }
 
-TEST(rmm_vector, freed_memory_comes_back_to_a_cache_and_is_handed_out_again) {
+TEST(rmm_vector, freed_memory_returns_to_a_cache_and_is_reused) {
   recording_resource upstream;
   reuse_cache blocks{{.upstream = &upstream}};
   expect_the_same_memory_again(blocks, upstream);
@@ -193,20 +193,20 @@ TEST(rmm_vector, keeps_its_own_copy_of_the_handle) {
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
   shared_with_devices<pool> again{blocks};
   EXPECT_TRUE(x->memory_resource() == rmm::device_async_resource_ref{again}) << "it is known by its resource";
-  pool stranger;
-  shared_with_devices<pool> other{stranger};
+  pool unlike;
+  shared_with_devices<pool> other{unlike};
   EXPECT_FALSE(x->memory_resource() == rmm::device_async_resource_ref{other});
   x.reset();
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
 }
 
-TEST(rmm_vector, a_buffer_is_aligned_as_it_asks) {
+TEST(rmm_vector, a_buffer_is_aligned_as_requested) {
   pool blocks;
   rmm::device_buffer buffer(100, 4096, stream, shared_with_devices<pool>{blocks});
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0u);
 }
 
-TEST(rmm_vector, takes_memory_of_tidemark_where_none_is_named_if_that_is_the_devices_resource) {
+TEST(rmm_vector, allocates_memory_of_tidemark_by_default_if_that_is_the_devices_resource) {
   pool blocks;
   const rmm::cuda_device_id first_device{0};
   auto before = rmm::mr::set_per_device_resource(first_device, shared_with_devices<pool>{blocks});
@@ -218,7 +218,7 @@ TEST(rmm_vector, takes_memory_of_tidemark_where_none_is_named_if_that_is_the_dev
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
 }
 
-TEST(rmm_vector, what_throws_when_it_grows_loses_nothing) {
+TEST(rmm_vector, a_failed_growth_loses_nothing) {
   statistics_resource counted{std::pmr::new_delete_resource()};
   limit_resource limited{1000, &counted};
   {
@@ -258,7 +258,7 @@ TEST(rmm_adaptors, count_what_our_statistics_count) {
   EXPECT_EQ(ours.stats().used_bytes, 0u);
 }
 
-TEST(rmm_adaptors, a_limit_of_rmm_is_told_of_and_loses_nothing) {
+TEST(rmm_adaptors, a_limit_of_rmm_is_reported_and_loses_nothing) {
   pool blocks;
   rmm::mr::limiting_resource_adaptor limited{shared_with_devices<pool>{blocks}, 4096};
   std::optional<rmm::device_buffer> half{std::in_place, 2048, stream, limited};
@@ -272,7 +272,7 @@ TEST(rmm_adaptors, a_limit_of_rmm_is_told_of_and_loses_nothing) {
   EXPECT_EQ(blocks.stats().used_blocks, 2u);
 }
 
-TEST(rmm_adaptors, a_limit_of_ours_is_told_of_through_rmm) {
+TEST(rmm_adaptors, a_limit_of_ours_is_reported_through_rmm) {
   limit_resource limited{1000};
   rmm::mr::statistics_resource_adaptor counted{shared_with_devices<limit_resource>{limited}};
   try {
@@ -317,7 +317,7 @@ TEST(rmm_adaptors, know_of_what_is_outstanding) {
   EXPECT_EQ(tracked.get_allocated_bytes(), 0u);
 }
 
-TEST(rmm_adaptors, one_that_aligns_by_itself_gives_back_what_it_took) {
+TEST(rmm_adaptors, one_that_aligns_by_itself_frees_what_it_allocated) {
   recording_resource upstream;  // compares
   rmm::mr::aligned_resource_adaptor aligned{shared_with_devices<recording_resource>{upstream}, 4096};
   const rmm::device_buffer buffer(1000, stream, aligned);
@@ -397,7 +397,7 @@ TEST_F(rmm_streams, a_vector_that_cannot_be_waited_for_is_lost_and_warned_of) {
 
 // ---- the other way: RMM below resources of tidemark -------------------------------------------------------
 
-TEST(rmm_upstream, an_arena_takes_its_chunks_of_rmm_and_gives_them_back) {
+TEST(rmm_upstream, an_arena_allocates_its_chunks_from_rmm_and_frees_them) {
   pool host;
   rmm::mr::statistics_resource_adaptor counted{shared_with_devices<pool>{host}};
   foreign_resource upstream{counted, stream};
@@ -423,7 +423,7 @@ TEST(rmm_upstream, an_arena_of_a_device_grows_by_chunks_of_rmm_and_serves_its_co
   {
     upstream_device_arena step{&upstream};
     for (int i = 0; i < 10; ++i) {
-      basic_arena_scope scope{step};
+      upstream_device_arena::scope scope{step};
       const rmm::device_uvector<float> x(1'000'000, stream, cuda_resource{step});
       EXPECT_TRUE(made_up_memory::is_made_up(x.data()));
       EXPECT_TRUE(step.owns(x.data()));
@@ -446,7 +446,7 @@ TEST(rmm_upstream, a_limit_of_rmm_passes_through_an_arena_that_can_go_on) {
   EXPECT_NE(step.allocate(1000), nullptr);
 }
 
-TEST(rmm_upstream, a_pool_of_a_device_takes_slabs_of_rmm) {
+TEST(rmm_upstream, a_pool_of_a_device_allocates_slabs_from_rmm) {
   made_up_memory nowhere;
   rmm::mr::statistics_resource_adaptor counted{cuda_resource<made_up_memory, memory_access::device>{nowhere}};
   foreign_resource upstream{counted, stream};
@@ -462,7 +462,7 @@ TEST(rmm_upstream, a_pool_of_a_device_takes_slabs_of_rmm) {
   }
 }
 
-TEST(rmm_upstream, a_pool_of_a_device_gives_back_what_is_free_where_rmm_has_no_more) {
+TEST(rmm_upstream, a_pool_of_a_device_frees_unused_memory_when_rmm_has_no_more) {
   made_up_memory nowhere;
   rmm::mr::limiting_resource_adaptor limited{cuda_resource<made_up_memory, memory_access::device>{nowhere},
                                              3 * MiB};

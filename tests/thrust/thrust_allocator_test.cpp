@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the allocator by itself, on a resource that notes what it is asked for: what containers may rely
+// Strategy: the allocator by itself, on a resource that records requests: what containers may rely
 // on.
 #include <gtest/gtest.h>
 
@@ -15,17 +15,17 @@
 #include <thrust/device_ptr.h>
 #include <thrust/universal_ptr.h>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/out_of_memory.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/thrust.hpp>
 
-#include "noting_resource.hpp"
+#include "logging_resource.hpp"
 
 namespace tidemark::test {
 namespace {
 
-using request = noting_resource::request;
+using request = logging_resource::request;
 using noted = std::vector<request>;
 
 /// A resource that says which stream its memory is for.
@@ -88,11 +88,11 @@ struct alignas(512) wide {
   unsigned char bytes[512];
 };
 
-TEST(thrust_allocators, ask_for_256_bytes_of_alignment_at_least_and_give_back_the_same) {
-  noting_resource memory;
-  thrust_allocator<char, noting_resource, void*> chars{&memory};
+TEST(thrust_allocators, request_and_free_256_bytes_of_alignment_at_least) {
+  logging_resource memory;
+  thrust_allocator<char, logging_resource, void*> chars{&memory};
   chars.deallocate(chars.allocate(3), 3);
-  thrust_allocator<double, noting_resource> doubles{&memory};
+  thrust_allocator<double, logging_resource> doubles{&memory};
   doubles.deallocate(doubles.allocate(3), 3);
   thrust_allocator<wide> wide_ones{&memory};
   wide_ones.deallocate(wide_ones.allocate(3), 3);
@@ -100,13 +100,13 @@ TEST(thrust_allocators, ask_for_256_bytes_of_alignment_at_least_and_give_back_th
   EXPECT_EQ(memory.deallocations, memory.allocations);
 }
 
-TEST(thrust_allocators, refuse_what_cannot_be_counted_in_bytes) {
-  noting_resource memory;
+TEST(thrust_allocators, reject_more_elements_than_max_size) {
+  logging_resource memory;
   thrust_allocator<double> doubles{&memory};
-  constexpr std::size_t size_max = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(doubles.max_size(), size_max / 16);
-  EXPECT_THROW((void)doubles.allocate(size_max / 16 + 1), std::bad_array_new_length);
-  EXPECT_THROW((void)doubles.allocate(size_max), std::bad_array_new_length);
+  constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(doubles.max_size(), max_size / 16);
+  EXPECT_THROW((void)doubles.allocate(max_size / 16 + 1), std::bad_array_new_length);
+  EXPECT_THROW((void)doubles.allocate(max_size), std::bad_array_new_length);
   EXPECT_TRUE(memory.allocations.empty());
 }
 
@@ -120,9 +120,9 @@ TEST(thrust_allocators, pass_on_what_the_resource_throws) {
 // ---- what they are of ----
 
 TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
-  noting_resource memory;
-  const thrust_allocator<int, noting_resource> numbers{&memory, stream_at(8)};
-  const thrust_allocator<double, noting_resource> others{numbers};
+  logging_resource memory;
+  const thrust_allocator<int, logging_resource> numbers{&memory, stream_at(8)};
+  const thrust_allocator<double, logging_resource> others{numbers};
   EXPECT_EQ(others.resource(), &memory);
   EXPECT_EQ(others.stream(), stream_at(8));
   EXPECT_TRUE(others == numbers);
@@ -139,7 +139,7 @@ TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
 }
 
 TEST(thrust_allocators, are_equal_if_their_resources_are) {
-  noting_resource one, twin, other;
+  logging_resource one, twin, other;
   one.twin = &twin;
   twin.twin = &one;
   const of_device a{&one}, of_twin{&twin}, of_other{&other};
@@ -150,7 +150,7 @@ TEST(thrust_allocators, are_equal_if_their_resources_are) {
 }
 
 TEST(thrust_allocators, that_are_equal_take_over_each_others_memory) {
-  noting_resource one, twin;
+  logging_resource one, twin;
   one.twin = &twin;
   twin.twin = &one;
   device_vector<int> a(10, 4, &one), b(10, 5, &twin);

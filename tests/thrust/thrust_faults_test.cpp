@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the faults of Thrust that the adapters work around, or that who uses them must know. Each test
-// shows one and fails where a release has mended it; its comment says what can then become simpler. None of
+// shows one and fails where a release has fixed it; its comment says what can then become simpler. None of
 // the types here is of tidemark: the faults are there without it.
 #include <gtest/gtest.h>
 
@@ -23,12 +23,12 @@ namespace tidemark::test {
 namespace {
 
 /// A resource of Thrust's that knows its blocks, and notes what it is asked.
-class noting_source : public thrust::mr::memory_resource<void*> {
+class recording_source : public thrust::mr::memory_resource<void*> {
  public:
-  noting_source() = default;
-  noting_source(noting_source const&) = delete;
-  noting_source& operator=(noting_source const&) = delete;
-  ~noting_source() override {
+  recording_source() = default;
+  recording_source(recording_source const&) = delete;
+  recording_source& operator=(recording_source const&) = delete;
+  ~recording_source() override {
     for (void* const block : blocks) ::operator delete(block);
   }
 
@@ -42,59 +42,60 @@ class noting_source : public thrust::mr::memory_resource<void*> {
     else ::operator delete(block);
   }
 
-  std::vector<std::size_t> aligns;  ///< that were asked for
-  std::vector<void*> blocks;        ///< handed out and not given back
-  std::size_t foreign = 0;          ///< blocks given back that were not from here
+  std::vector<std::size_t> aligns;  ///< that were requested
+  std::vector<void*> blocks;        ///< allocated and not deallocated
+  std::size_t foreign = 0;          ///< blocks deallocated that were not from here
 };
 
 /// A stateful allocator as the standard has them, whose containers do with it what the flags say.
 template <class T, bool OnCopy, bool OnMove>
-struct noting_allocator {
+struct recording_allocator {
   using value_type = T;
   using propagate_on_container_copy_assignment = std::bool_constant<OnCopy>;
   using propagate_on_container_move_assignment = std::bool_constant<OnMove>;
   using propagate_on_container_swap = std::true_type;
   using is_always_equal = std::false_type;
 
-  noting_source* source;
+  recording_source* source;
 
-  // What the allocators that nobody named use.
-  static noting_source& default_source() {
-    static noting_source one;
+  // What the allocators that were not named use.
+  static recording_source& default_source() {
+    static recording_source one;
     return one;
   }
-  noting_allocator() : source{&default_source()} {}
-  noting_allocator(noting_source* from) : source{from} {}  // NOLINT(google-explicit-constructor)
+  recording_allocator() : source{&default_source()} {}
+  recording_allocator(recording_source* from) : source{from} {}  // NOLINT(google-explicit-constructor)
   template <class U>
-  noting_allocator(noting_allocator<U, OnCopy, OnMove> const& other)  // NOLINT(google-explicit-constructor)
+  recording_allocator(
+      recording_allocator<U, OnCopy, OnMove> const& other)  // NOLINT(google-explicit-constructor)
       : source{other.source} {}
   template <class U>
   struct rebind {
-    using other = noting_allocator<U, OnCopy, OnMove>;
+    using other = recording_allocator<U, OnCopy, OnMove>;
   };
 
   T* allocate(std::size_t n) { return static_cast<T*>(source->do_allocate(n * sizeof(T), alignof(T))); }
   void deallocate(T* block, std::size_t n) { source->do_deallocate(block, n * sizeof(T), alignof(T)); }
 
-  friend bool operator==(noting_allocator const& a, noting_allocator const& b) {
+  friend bool operator==(recording_allocator const& a, recording_allocator const& b) {
     return a.source == b.source;
   }
 };
 
 template <class T, bool OnCopy, bool OnMove>
-using noting_vector = thrust::host_vector<T, noting_allocator<T, OnCopy, OnMove>>;
+using recording_vector = thrust::host_vector<T, recording_allocator<T, OnCopy, OnMove>>;
 
 class thrust_faults : public ::testing::Test {
  protected:
   void SetUp() override { counted_element::start_anew(); }
   void TearDown() override { counted_element::start_anew(); }
 
-  noting_source one_, other_;
+  recording_source one_, other_;
 };
 
 // ---- thrust::mr::memory_resource ----
 
-// `operator==` asks the right side whether it is equal to itself. Mended, `thrust_resource` needs no `==` of
+// `operator==` asks the right side whether it is equal to itself. Once fixed, `thrust_resource` needs no `==` of
 // its own.
 TEST_F(thrust_faults, any_two_resources_are_equal) {
   thrust::mr::memory_resource<void*> const &one = one_, &other = other_;
@@ -104,25 +105,25 @@ TEST_F(thrust_faults, any_two_resources_are_equal) {
 }
 
 // The documentation says so; the macro that decides has one name where it is set and another where it is
-// asked for. Mended, `foreign_resource` is of no use for such a resource, which is one of std::pmr then.
-TEST_F(thrust_faults, a_resource_of_raw_pointers_is_none_of_std_pmr) {
+// requested. Once fixed, `foreign_resource` is of no use for such a resource, which is one of std::pmr then.
+TEST_F(thrust_faults, a_resource_of_raw_pointers_is_not_of_std_pmr) {
   static_assert(!std::is_base_of_v<std::pmr::memory_resource, thrust::mr::memory_resource<void*>>);
 }
 
-// An allocator asks for alignof(T), and algorithms that read wide words get such memory from policies.
-// Mended, `thrust_resource` need not raise what it is asked for.
-TEST_F(thrust_faults, alignment_asked_for_is_that_of_the_elements_alone) {
-  using allocator = thrust::mr::allocator<char, noting_source>;
+// An allocator requests alignof(T), and algorithms that read wide words get such memory from policies.
+// Once fixed, `thrust_resource` need not raise the alignment of requests.
+TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
+  using allocator = thrust::mr::allocator<char, recording_source>;
   const thrust::host_vector<char, allocator> letters(100, 'a', allocator{&one_});
   EXPECT_EQ(one_.aligns, std::vector<std::size_t>{1});
 }
 
-// `deallocate` is noexcept, and what it calls may throw, which ends the program. Mended, `thrust_resource`
+// `deallocate` is noexcept, and what it calls may throw, which ends the program. Once fixed, `thrust_resource`
 // need not catch what a resource throws.
-TEST_F(thrust_faults, what_a_resource_throws_on_return_ends_the_program) {
+TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
   static_assert(noexcept(std::declval<thrust::mr::memory_resource<void*>&>().deallocate(nullptr, 1)));
   static_assert(!noexcept(std::declval<thrust::mr::memory_resource<void*>&>().do_deallocate(nullptr, 1, 1)));
-  struct throwing_source final : noting_source {
+  struct throwing_source final : recording_source {
     void do_deallocate(void*, std::size_t, std::size_t) override { throw 1; }
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -137,11 +138,11 @@ TEST_F(thrust_faults, what_a_resource_throws_on_return_ends_the_program) {
 // ---- vectors and their allocators ----
 
 // Move assignment takes the other's memory whatever the allocators say; one that stays behind gets what is
-// not its own. Mended, `thrust_allocator` could stay with its container, as `std::pmr::polymorphic_allocator`
+// not its own. Once fixed, `thrust_allocator` could stay with its container, as `std::pmr::polymorphic_allocator`
 // does.
-TEST_F(thrust_faults, moves_give_memory_to_an_allocator_that_it_is_not_of) {
+TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
   {
-    using vector = noting_vector<int, false, false>;
+    using vector = recording_vector<int, false, false>;
     vector a(3, 1, &one_), b(4, 2, &other_);
     a = std::move(b);
     EXPECT_EQ(a.get_allocator().source, &one_);
@@ -152,10 +153,10 @@ TEST_F(thrust_faults, moves_give_memory_to_an_allocator_that_it_is_not_of) {
 }
 
 // Copy assignment that takes an allocator along forgets how many elements it has destroyed: those are
-// destroyed again, where no memory is. Mended in 3.5. `thrust_allocator` does not propagate on copies, for
+// destroyed again, where no memory is. Fixed in 3.5. `thrust_allocator` does not propagate on copies, for
 // other reasons, too.
 TEST_F(thrust_faults, copies_that_take_an_allocator_along_destroy_elements_twice) {
-  using vector = noting_vector<counted_element, true, true>;
+  using vector = recording_vector<counted_element, true, true>;
   {
     vector a(3, counted_element{1}, &one_);
     const vector b(2, counted_element{2}, &other_);
@@ -171,44 +172,44 @@ TEST_F(thrust_faults, copies_that_take_an_allocator_along_destroy_elements_twice
   EXPECT_EQ(counted_element::living(), 0u);
 }
 
-// `assign(n, value)` beyond the capacity makes a vector of an allocator that nobody named. With
+// `assign(n, value)` beyond the capacity makes a vector of a default-constructed allocator. With
 // `thrust_allocator`, which has no default, it does not compile: assign a vector, or clear and resize.
-// Mended, docs/thrust.md need not say so.
+// Once fixed, docs/thrust.md need not say so.
 TEST_F(thrust_faults, assigning_n_values_forgets_the_allocator) {
-  using vector = noting_vector<int, false, true>;
-  noting_source& nobodys = vector::allocator_type::default_source();
+  using vector = recording_vector<int, false, true>;
+  recording_source& unnamed = vector::allocator_type::default_source();
   vector numbers(2, 1, &one_);
   numbers.assign(100, 7);
-  EXPECT_EQ(numbers.get_allocator().source, &nobodys);
+  EXPECT_EQ(numbers.get_allocator().source, &unnamed);
   EXPECT_TRUE(one_.blocks.empty());
 }
 
 // No constructor from another kind of vector takes an allocator: with one, the other vector is first copied
-// into a vector of an allocator that nobody named. With `thrust_allocator` that does not compile: use the
-// constructor from a range. Mended, docs/thrust.md need not say so.
-TEST_F(thrust_faults, copies_of_another_kind_of_vector_go_through_an_allocator_that_nobody_named) {
-  using vector = noting_vector<int, false, true>;
-  noting_source& nobodys = vector::allocator_type::default_source();
-  nobodys.aligns.clear();
+// into a vector of a default-constructed allocator. With `thrust_allocator` that does not compile: use the
+// constructor from a range. Once fixed, docs/thrust.md need not say so.
+TEST_F(thrust_faults, copies_of_another_kind_of_vector_go_through_an_allocator_that_was_not_named) {
+  using vector = recording_vector<int, false, true>;
+  recording_source& unnamed = vector::allocator_type::default_source();
+  unnamed.aligns.clear();
   const thrust::device_vector<int> numbers(10, 3);
   const vector copy(numbers, &one_);
   EXPECT_EQ(copy.get_allocator().source, &one_);
-  EXPECT_EQ(nobodys.aligns.size(), 1u);
+  EXPECT_EQ(unnamed.aligns.size(), 1u);
 }
 
 // ---- exceptions ----
 
 // A vector whose elements throw while they are made destroys none that were: whatever these own is lost.
-// Their memory is given back. Mended, elements that throw may own something.
+// Their memory is deallocated. Once fixed, elements that throw may own something.
 TEST_F(thrust_faults, elements_made_before_one_that_throws_are_not_destroyed) {
-  using vector = noting_vector<counted_element, false, true>;
+  using vector = recording_vector<counted_element, false, true>;
   counted_element::throw_at(4);
   EXPECT_THROW(vector(10, &one_), counted_element::construction_error);
   EXPECT_EQ(counted_element::living(), 3u);
   EXPECT_TRUE(one_.blocks.empty());
 }
 TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_are_not_destroyed) {
-  using vector = noting_vector<counted_element, false, true>;
+  using vector = recording_vector<counted_element, false, true>;
   vector elements(5, &one_);
   counted_element::throw_at(4);
   EXPECT_THROW(elements.reserve(10), counted_element::construction_error);
@@ -216,9 +217,9 @@ TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_ar
 }
 
 // A copy whose elements throw destroys all that there were to be, also those that were never made: whoever
-// has a destructor that does something must not throw from a copy. Mended, he may.
+// has a destructor that does something must not throw from a copy. Once fixed, it may.
 TEST_F(thrust_faults, elements_of_a_copy_that_throws_are_destroyed_whether_they_were_made_or_not) {
-  using vector = noting_vector<counted_element, false, true>;
+  using vector = recording_vector<counted_element, false, true>;
   const vector elements(5, &one_);
   counted_element::throw_at(3);
   EXPECT_THROW(vector{elements}, counted_element::construction_error);

@@ -11,21 +11,21 @@
 
 #include <tidemark/thrust.hpp>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/units.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/units.hpp>
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <optional>
 
-#include <tidemark/cuda/block_resource.hpp>
-#include <tidemark/cuda/device_arena.hpp>
-#include <tidemark/cuda/device_pool.hpp>
-#include <tidemark/cuda/driver.hpp>
-#include <tidemark/cuda/stream.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
 
 #include "gpu_test.hpp"
 #else
-#include <tidemark/pool.hpp>
+#include <tidemark/pool/pool.hpp>
 #endif
 
 // A release on a compiler's own path would be tested twice, and the other one not at all.
@@ -50,7 +50,7 @@ using machine_pool = device_pool;
 /// Arenas of memory that host and device may touch, and of memory of the host that devices copy from fast.
 using shared_arena = managed_arena;
 using staging_arena = pinned_arena;
-/// A range of such memory that is somebody else's, as an arena.
+/// A borrowed range of such memory as an arena.
 using borrowed_machine_arena = borrowed_device_arena;
 using borrowed_machine_memory = borrowed_device_memory;
 

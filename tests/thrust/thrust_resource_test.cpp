@@ -26,19 +26,19 @@
 #include <thrust/sequence.h>
 #include <thrust/sort.h>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/limit_resource.hpp>
-#include <tidemark/out_of_memory.hpp>
-#include <tidemark/statistics_resource.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/thrust.hpp>
 
-#include "noting_resource.hpp"
+#include "logging_resource.hpp"
 #include "warning_recorder.hpp"
 
 namespace tidemark::test {
 namespace {
 
-using request = noting_resource::request;
+using request = logging_resource::request;
 using noted = std::vector<request>;
 
 static_assert(std::is_final_v<thrust_resource<arena>>);
@@ -48,11 +48,11 @@ static_assert(std::is_base_of_v<thrust::mr::memory_resource<void*>, thrust_resou
 static_assert(std::is_copy_constructible_v<thrust_resource<arena>>);
 static_assert(std::is_copy_assignable_v<thrust_resource<arena>>);
 
-// ---- what the resource is asked for ----
+// ---- what is requested of the resource ----
 
-TEST(thrust_resources, raise_alignments_to_256_where_blocks_are_taken_and_where_they_are_given_back) {
-  noting_resource memory;
-  thrust_resource<noting_resource, void*> handle{&memory};
+TEST(thrust_resources, raise_alignments_to_256_in_allocate_and_deallocate) {
+  logging_resource memory;
+  thrust_resource<logging_resource, void*> handle{&memory};
   const std::array<std::size_t, 5> aligns{1, 16, 256, 512, 4096};
   for (const std::size_t align : aligns) {
     void* const block = handle.allocate(100, align);
@@ -64,7 +64,7 @@ TEST(thrust_resources, raise_alignments_to_256_where_blocks_are_taken_and_where_
 }
 
 TEST(thrust_resources, raise_the_alignment_that_is_thrusts_default) {
-  noting_resource memory;
+  logging_resource memory;
   thrust_resource<std::pmr::memory_resource> handle{&memory};
   handle.deallocate(handle.allocate(10), 10);
   EXPECT_EQ(memory.allocations, (noted{{10, 256}}));
@@ -78,18 +78,18 @@ TEST(thrust_resources, pass_on_what_the_resource_throws) {
   EXPECT_EQ(limited.stats().used_blocks, 0u);
 }
 
-TEST(thrust_resources, refuse_what_is_larger_than_addresses_can_be_apart) {
+TEST(thrust_resources, reject_more_than_ptrdiff_max_bytes) {
   statistics_resource memory{std::pmr::new_delete_resource()};  // which rounds such sizes up to small ones
   thrust_resource handle{&memory};
-  constexpr auto bytes_max = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  for (const std::size_t bytes : {bytes_max + 1, std::numeric_limits<std::size_t>::max() - 8,
+  constexpr auto max_bytes = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  for (const std::size_t bytes : {max_bytes + 1, std::numeric_limits<std::size_t>::max() - 8,
                                   std::numeric_limits<std::size_t>::max()}) {
     EXPECT_THROW((void)handle.allocate(bytes), out_of_memory) << bytes;
   }
   EXPECT_EQ(memory.stats().allocations, 0u);
 }
 
-TEST(thrust_resources, take_null_for_no_block) {
+TEST(thrust_resources, ignore_null) {
   arena step;
   thrust_resource<arena, void*> handle{&step};
   handle.deallocate(nullptr, 100);
@@ -97,11 +97,11 @@ TEST(thrust_resources, take_null_for_no_block) {
   EXPECT_EQ(step.position(), 0u);
 }
 
-// ---- nothing is thrown where memory is given back ----
+// ---- nothing is thrown where memory is deallocated ----
 
 TEST(thrust_resources, warn_where_the_resource_throws_on_return_and_name_the_bytes) {
   const warning_recorder warnings;
-  noting_resource memory;
+  logging_resource memory;
   thrust_resource<std::pmr::memory_resource, void*> handle{&memory};
   void* const block = handle.allocate(12345);
   memory.deallocate_throws = true;
@@ -112,7 +112,7 @@ TEST(thrust_resources, warn_where_the_resource_throws_on_return_and_name_the_byt
   EXPECT_NE(warning_recorder::reports()[0].message.find("12345"), std::string::npos);
 }
 
-TEST(thrust_resources, give_back_without_a_guard_where_the_resource_cannot_throw) {
+TEST(thrust_resources, free_blocks_of_a_resource_that_cannot_throw) {
   static_assert(noexcept(std::declval<arena&>().deallocate(nullptr, 1, 1)));
   static_assert(noexcept(std::declval<thrust_resource<arena, void*>&>().do_deallocate(nullptr, 1, 1)));
   static_assert(noexcept(
@@ -127,7 +127,7 @@ TEST(thrust_resources, give_back_without_a_guard_where_the_resource_cannot_throw
 
 TEST(thrust_resources, of_vectors_warn_where_the_resource_throws_on_return) {
   const warning_recorder warnings;
-  noting_resource memory;
+  logging_resource memory;
   {
     const device_vector<int> numbers(10, &memory);
     memory.deallocate_throws = true;
@@ -139,10 +139,10 @@ TEST(thrust_resources, of_vectors_warn_where_the_resource_throws_on_return) {
 // ---- equality ----
 
 TEST(thrust_resources, are_equal_if_their_resources_are) {
-  noting_resource one, twin, other;
+  logging_resource one, twin, other;
   one.twin = &twin;
   twin.twin = &one;
-  using handle = thrust_resource<noting_resource>;
+  using handle = thrust_resource<logging_resource>;
   EXPECT_TRUE(handle{&one} == handle{&one});
   EXPECT_TRUE(handle{&one} == handle{&twin});
   EXPECT_FALSE(handle{&one} == handle{&other});
@@ -151,8 +151,8 @@ TEST(thrust_resources, are_equal_if_their_resources_are) {
 }
 
 TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
-  noting_resource one, other;
-  const thrust_resource<noting_resource> a{&one}, same{&one}, b{&other};
+  logging_resource one, other;
+  const thrust_resource<logging_resource> a{&one}, same{&one}, b{&other};
   const thrust_resource<std::pmr::memory_resource> of_another_class{&one};
   using base = thrust::mr::memory_resource<thrust::device_ptr<void>>;
   base const &a_base = a, &same_base = same, &b_base = b, &another_base = of_another_class;
@@ -162,9 +162,9 @@ TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
 }
 
 TEST(thrust_resources, that_are_assigned_are_of_the_other_resource) {
-  noting_resource one, other;
-  thrust_resource<noting_resource> a{&one};
-  const thrust_resource<noting_resource> b{&other};
+  logging_resource one, other;
+  thrust_resource<logging_resource> a{&one};
+  const thrust_resource<logging_resource> b{&other};
   a = b;
   EXPECT_EQ(a.resource(), &other);
   EXPECT_TRUE(a == b);
@@ -173,9 +173,9 @@ TEST(thrust_resources, that_are_assigned_are_of_the_other_resource) {
 // ---- what Thrust does with them ----
 
 TEST(thrust_resources, serve_thrusts_own_allocator) {
-  noting_resource memory, other_memory;
-  thrust_resource<noting_resource> handle{&memory}, other{&other_memory};
-  using allocator = thrust::mr::allocator<double, thrust_resource<noting_resource>>;
+  logging_resource memory, other_memory;
+  thrust_resource<logging_resource> handle{&memory}, other{&other_memory};
+  using allocator = thrust::mr::allocator<double, thrust_resource<logging_resource>>;
   {
     const thrust::device_vector<double, allocator> numbers(10, 2.5, allocator{&handle});
     EXPECT_EQ(numbers[9], 2.5);
@@ -199,7 +199,7 @@ TEST(thrust_resources, serve_thrusts_policy_by_their_address) {
   EXPECT_EQ(counted.stats().used_blocks, 0u);
 }
 
-/// Blocks of many sizes out of a pool of Thrust's, and all of them given back.
+/// Blocks of many sizes out of a pool of Thrust's, and all of them deallocated.
 template <class Pool>
 void use(Pool& pool) {
   std::vector<std::pair<typename Pool::pointer, std::size_t>> held;
@@ -241,8 +241,8 @@ TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on_whose_records_are_elsewh
 }
 
 TEST(thrust_resources, go_through_thrusts_erasure) {
-  noting_resource memory;
-  thrust_resource<noting_resource> handle{&memory};
+  logging_resource memory;
+  thrust_resource<logging_resource> handle{&memory};
   thrust::mr::polymorphic_adaptor_resource<thrust::device_ptr<void>> erased{&handle};
   erased.deallocate(erased.allocate(100, 8), 100, 8);
   EXPECT_EQ(memory.allocations, (noted{{100, 256}}));

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/test_resource.hpp>
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
 #include <tidemark/thrust.hpp>
 
 #include "counted_element.hpp"
@@ -106,7 +106,7 @@ TYPED_TEST(vector_failures, in_construction_lose_no_memory) {
   });
 }
 
-TYPED_TEST(vector_failures, in_growth_leave_the_vector_as_it_was) {
+TYPED_TEST(vector_failures, in_growth_leave_the_vector_unchanged) {
   const counted_element value{7};
   this->fail_each_construction_of([](auto& elements) { elements.reserve(10); });
   this->fail_each_construction_of([](auto& elements) { elements.resize(10); });
@@ -119,7 +119,7 @@ TYPED_TEST(vector_failures, in_growth_leave_the_vector_as_it_was) {
   });
 }
 
-TYPED_TEST(vector_failures, in_assignment_of_more_leave_the_vector_as_it_was) {
+TYPED_TEST(vector_failures, in_assignment_of_more_leave_the_vector_unchanged) {
   statistics_resource other;
   const TypeParam larger(6, &other);
   this->fail_each_construction_of([&](auto& elements) { elements = larger; });
@@ -162,7 +162,7 @@ TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
   arena step;
   const std::size_t before = step.position();
   for (int n = 1; n < 20; ++n) {
-    arena_scope scope{step};
+    arena::scope scope{step};
     try {
       TypeParam elements({1, 2, 3}, &step);
       counted_element::throw_at(n);
@@ -178,7 +178,7 @@ TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
 
 // ---- refusals of memory ----
 
-TYPED_TEST(vector_failures, of_the_resource_leave_vectors_as_they_were_and_lose_nothing) {
+TYPED_TEST(vector_failures, of_the_resource_leave_vectors_unchanged_and_lose_nothing) {
   const violation_recorder violations;
   test_resource memory;
   const counted_element value{7};

@@ -20,14 +20,14 @@
 #include <thrust/sort.h>
 #include <cuda/std/functional>
 
-#include <tidemark/capture.hpp>
-#include <tidemark/capture_switch.hpp>
-#include <tidemark/epoch.hpp>
-#include <tidemark/epoch_resource.hpp>
-#include <tidemark/rehearse.hpp>
-#include <tidemark/statistics_resource.hpp>
-#include <tidemark/synchronized_pool.hpp>
-#include <tidemark/workspace.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/graph/capture.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/workspace/workspace.hpp>
 
 #include "replaying_backend.hpp"
 #include "thrust_elements.hpp"
@@ -42,9 +42,9 @@ class vectors_on : public thrust_machine {};
 template <class R>
 std::vector<int> sorted_on(R& resource, int n) {
   device_vector<int, R> numbers(static_cast<std::size_t>(n), &resource);
-  thrust::sequence(policy(resource), numbers.begin(), numbers.end(), n - 1, -1);
+  thrust::sequence(par(resource), numbers.begin(), numbers.end(), n - 1, -1);
   // By a comparison, because Thrust sorts numbers by themselves with less memory.
-  thrust::sort(policy(resource), numbers.begin(), numbers.end(), ::cuda::std::less<int>{});
+  thrust::sort(par(resource), numbers.begin(), numbers.end(), ::cuda::std::less<int>{});
   device_vector<int, R> grown(1, 0, &resource);
   grown.insert(grown.end(), numbers.begin() + 1, numbers.end());
   numbers = std::move(grown);
@@ -71,7 +71,7 @@ TEST_F(vectors_on, an_arena_cost_no_call_to_the_system_once_it_is_warm) {
   EXPECT_EQ(step.stats().system_calls, system_calls);
 }
 
-TEST_F(vectors_on, a_borrowed_arena_lie_in_what_was_lent) {
+TEST_F(vectors_on, a_borrowed_arena_lie_in_the_borrowed_memory) {
   constexpr std::size_t bytes = 1 * MiB;
   void* const lent = memory().allocate(bytes, 256);
   {
@@ -91,10 +91,10 @@ TEST_F(vectors_on, a_borrowed_arena_lie_in_what_was_lent) {
 TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
   machine_pool blocks = make_pool();
   expect_to_serve(blocks);
-  const std::uint64_t misses = blocks.stats().pool_misses;
+  const std::uint64_t misses = blocks.stats().misses;
   for (int i = 0; i < 5; ++i) expect_to_serve(blocks);
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
-  EXPECT_EQ(blocks.stats().pool_misses, misses);
+  EXPECT_EQ(blocks.stats().misses, misses);
 }
 
 TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
@@ -102,7 +102,7 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
   machine_pool blocks = make_pool();
   device_vector<whole> kept{&blocks};
   {
-    basic_arena_scope scope{step};
+    machine_arena::scope scope{step};
     device_vector<whole> made({1, 2, 3}, &step);
     kept = made;
   }
@@ -158,7 +158,7 @@ TEST_F(vectors_on, an_epoch_resource_outlive_the_epoch_if_they_are_kept) {
   EXPECT_EQ(memory.stats().late, 0u);
 }
 
-TEST_F(vectors_on, an_epoch_resource_that_end_after_their_epoch_give_nothing_back_twice) {
+TEST_F(vectors_on, an_epoch_resource_that_end_after_their_epoch_free_nothing_twice) {
   const violation_recorder violations;  // level 2 reports what is late
   machine_pool blocks = make_pool();
   epoch_resource memory{&blocks};
@@ -200,9 +200,9 @@ TEST_F(vectors_on, a_graph_arena_are_made_in_a_capture_of_what_was_rehearsed) {
                        device_vector<int>& out) {
     const device_vector<int> copy(in, &temporaries);
     device_vector<int> sorted(copy.size(), &temporaries);
-    thrust::transform(policy(temporaries), copy.begin(), copy.end(), sorted.begin(), times_two{});
-    thrust::sort(policy(temporaries), sorted.begin(), sorted.end(), ::cuda::std::greater<int>{});
-    thrust::inclusive_scan(policy(temporaries), sorted.begin(), sorted.end(), out.begin());
+    thrust::transform(par(temporaries), copy.begin(), copy.end(), sorted.begin(), times_two{});
+    thrust::sort(par(temporaries), sorted.begin(), sorted.end(), ::cuda::std::greater<int>{});
+    thrust::inclusive_scan(par(temporaries), sorted.begin(), sorted.end(), out.begin());
   };
   device_vector<int> in({3, 1, 2}, &memory()), out(3, &memory());
   const graph_layout layout = rehearse([&](auto& temporaries) { body(temporaries, in, out); }, &memory());
@@ -256,7 +256,7 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
       const device_vector<int> copy(in, &temporaries);
       inside = thrust::raw_pointer_cast(copy.data());
       expect_to_serve(temporaries);
-      before = device_vector<int>{&program};  // of the pool, and given back in the capture
+      before = device_vector<int>{&program};  // of the pool, and deallocated in the capture
       out.assign(copy.begin(), copy.end());
     };
     auto made = capture(host, program, std::make_unique<graph_arena>(1 * MiB, &memory()),
@@ -271,7 +271,7 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
 
 // ---- workspaces ----
 
-// A workspace hands out memory by type and by scope, and is no resource: nobody gives a piece back by itself.
+// A workspace allocates by type and scope, and is not a resource: single buffers are not freed.
 // What a function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed
 // arena on it, which lives and ends with the workspace's scope. Making one costs a few stores.
 TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/statistics_resource.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "thrust_elements.hpp"
 
@@ -36,7 +36,7 @@ class vectors : public thrust_machine {
  protected:
   using vector = typename Kind::vector;
   using arena_type = typename Kind::arena_type;
-  using scope = typename arena_type::scope_type;
+  using scope = typename arena_type::scope;
 
   /// An arena of the memory that vectors of this kind lie in.
   [[nodiscard]] arena_type make_step() {
@@ -81,7 +81,7 @@ TYPED_TEST(vectors, of_a_range_of_the_host_hold_it) {
   EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 4));
 }
 
-TYPED_TEST(vectors, of_nothing_ask_for_nothing) {
+TYPED_TEST(vectors, of_no_elements_allocate_nothing) {
   auto step = this->make_step();
   const typename TestFixture::vector elements{&step}, of_none(0, &step);
   EXPECT_TRUE(elements.empty());
@@ -111,7 +111,7 @@ TYPED_TEST(vectors, are_copied_and_moved_to_another_resource_that_is_named) {
   EXPECT_EQ(numbers_in(moved), numbers_from_to(1, 3));
 }
 
-TYPED_TEST(vectors, that_are_moved_take_memory_along_and_leave_an_empty_one_of_the_same_resource) {
+TYPED_TEST(vectors, that_are_moved_take_memory_and_leave_an_empty_one_of_the_same_resource) {
   auto step = this->make_step();
   typename TestFixture::vector elements({1, 2, 3}, &step);
   void const* const before = this->address_of(elements);
@@ -157,7 +157,7 @@ TYPED_TEST(vectors, that_have_room_are_assigned_a_copy_where_they_are) {
   EXPECT_EQ(this->address_of(results), before);
 }
 
-TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource_along) {
+TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource) {
   auto step = this->make_step();
   auto other = this->make_step();
   statistics_resource counted_step{&step}, counted_other{&other};
@@ -239,7 +239,7 @@ TYPED_TEST(vectors, that_reserve_do_not_move_up_to_that_size) {
   EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 50));
 }
 
-TYPED_TEST(vectors, take_elements_in_the_middle_with_room_and_without) {
+TYPED_TEST(vectors, take_elements_in_the_middle_within_and_beyond_the_capacity) {
   auto step = this->make_step();
   typename TestFixture::vector elements({1, 5}, &step);
   elements.insert(elements.begin() + 1, 3);
@@ -280,7 +280,7 @@ TYPED_TEST(vectors, are_assigned_a_range_and_a_list) {
   EXPECT_TRUE(step.owns(this->address_of(elements)));
 }
 
-TYPED_TEST(vectors, that_shrink_give_their_memory_back) {
+TYPED_TEST(vectors, that_shrink_free_their_memory) {
   auto step = this->make_step();
   statistics_resource counted{&step};
   typename TestFixture::vector elements({1, 2, 3}, &counted);

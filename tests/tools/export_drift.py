@@ -2,8 +2,9 @@
 """Every public name of the headers is exported by a module of its part, and by no more than one.
 
 The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters, of
-<tidemark/cuda.hpp> and <tidemark/thrust.hpp>: what is declared in namespace tidemark itself or in tidemark::cuda, in one of our headers. The exports come from the
-using-declarations of modules/*.cppm, which the compiler checks.
+<tidemark/cuda.hpp> and <tidemark/thrust.hpp>: what is declared in namespace tidemark itself, in
+tidemark::compat or in tidemark::cuda, in one of our headers. The exports come from the using-declarations of
+modules/*.cppm, which the compiler checks.
 """
 import collections
 import json
@@ -19,6 +20,7 @@ root = pathlib.Path(root)
 
 # The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
 OWN_MODULES = {"device": "tidemark.cuda.cppm", "thrust": "tidemark.thrust.cppm"}
+PUBLIC_NAMESPACES = ("compat", "cuda")
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
 
@@ -34,8 +36,8 @@ def names_in(namespace, prefix=""):
     for node in namespace.get("inner", []):
         if node.get("kind") == "NamespaceDecl" and node.get("isInline"):
             yield from names_in(node, prefix)
-        elif node.get("kind") == "NamespaceDecl" and node.get("name") == "cuda":
-            yield from names_in(node, "cuda::")
+        elif node.get("kind") == "NamespaceDecl" and node.get("name") in PUBLIC_NAMESPACES:
+            yield from names_in(node, node["name"] + "::")
         elif (node.get("kind") in KINDS and node.get("name") and not node.get("isImplicit")
               and not node["name"].startswith("<deduction guide")
               and "parentDeclContextId" not in node  # a member that is defined outside its class
@@ -61,7 +63,7 @@ def declarations(*headers):
 def exports_of(modules):
     exports = {}
     for module in modules:
-        for name in re.findall(r"using tidemark::((?:cuda::)?\w+);", module.read_text()):
+        for name in re.findall(rf"using tidemark::((?:(?:{'|'.join(PUBLIC_NAMESPACES)})::)?\w+);", module.read_text()):
             exports.setdefault(name, []).append(module.name)
     return exports
 

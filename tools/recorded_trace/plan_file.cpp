@@ -17,7 +17,7 @@ enum column : std::size_t { id, lower, upper, size, alignment, offset };
 constexpr std::array<char const*, 6> column_names{"id", "lower", "upper", "size", "alignment", "offset"};
 constexpr std::size_t required_columns = 4;
 
-/// How many bytes the character at the begin of a text takes in UTF-8; 0 if it is none, or one for no text: a
+/// How many bytes the character at the begin of a text takes in UTF-8; 0 if it is invalid, or not a character of text: a
 /// control character, or one of the two that XML forbids.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
@@ -95,7 +95,7 @@ class lifetimes_reader {
   lifetime block() {
     if (field(id).empty()) rows_.fail("id is empty");
     if (field(id).find('"') != std::string_view::npos || !is_text(field(id))) {
-      rows_.fail("id is '" + printable(field(id)) + "', which has a quote or what is no text in it");
+      rows_.fail("id is '" + printable(field(id)) + "', which has a quote or invalid UTF-8 in it");
     }
     lifetime read{.lower = number(lower), .upper = number(upper), .size = number(size)};
     if (read.upper < read.lower) fail(upper, "below lower, " + std::to_string(read.lower));

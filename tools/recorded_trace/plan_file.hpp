@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/lifetime.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark::tools {
 

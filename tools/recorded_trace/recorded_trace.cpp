@@ -14,9 +14,9 @@
 namespace tidemark::tools {
 namespace {
 
-constexpr std::size_t number_max = std::numeric_limits<std::uint64_t>::max();
+constexpr std::size_t max_number = std::numeric_limits<std::uint64_t>::max();
 
-/// What docs/traces.md says a trace is. tests/trace/readers.py compares it with tidemark-report.
+/// What docs/traces.md says a trace is. tests/telemetry/trace/readers.py compares it with tidemark-report.
 class reader {
  public:
   explicit reader(std::string const& path) : rows_{path, "op,id,bytes,thread"} {}
@@ -55,7 +55,7 @@ class reader {
       fail("block " + std::to_string(id) + " is allocated twice; first by event " +
            std::to_string(found->second.allocated_by));
     }
-    if (bytes > number_max - live_bytes_) fail("more than 2^64 - 1 bytes are live");
+    if (bytes > max_number - live_bytes_) fail("more than 2^64 - 1 bytes are live");
     trace_.ids.push_back(id);
     live_bytes_ += bytes;
     trace_.peak_live_bytes = std::max(trace_.peak_live_bytes, live_bytes_);
@@ -116,9 +116,9 @@ std::vector<trace_step> read_steps(std::string const& path, recorded_trace const
 
 threaded_replay::threaded_replay(recorded_trace const& trace)
     : of_thread_(std::max<std::size_t>(1, trace.threads)), blocks_(trace.blocks) {
-  if (trace.threads > threads_max) {
+  if (trace.threads > max_threads) {
     throw std::length_error("threaded_replay: the trace has " + std::to_string(trace.threads) +
-                            " threads; it starts " + std::to_string(threads_max) + " at most");
+                            " threads; it starts " + std::to_string(max_threads) + " at most");
   }
   for (trace_event const& event : trace.events) of_thread_[event.thread].push_back(event);
   for (trace_event const& event : trace.left) of_thread_[0].push_back(event);

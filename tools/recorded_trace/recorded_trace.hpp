@@ -26,7 +26,7 @@ struct recorded_trace {
   std::vector<trace_event> events;
   std::size_t blocks = 0;           ///< allocated in it
   std::size_t threads = 0;          ///< that appear in it
-  std::size_t peak_live_bytes = 0;  ///< most that were asked for at once
+  std::size_t peak_live_bytes = 0;  ///< most that were in use at once
   std::vector<trace_event> left;    ///< frees of the blocks that are live at its end
   std::vector<std::size_t> ids;     ///< of the blocks in the file, by their number
 };
@@ -70,9 +70,9 @@ void replay(recorded_trace const& trace, Resource& resource, std::vector<void*>&
 /// A trace cut into what each of its threads does.
 class threaded_replay {
  public:
-  static constexpr std::size_t threads_max = 1024;  ///< most that it starts
+  static constexpr std::size_t max_threads = 1024;  ///< most that it starts
 
-  /// @throws std::length_error if the trace has more than `threads_max` threads.
+  /// @throws std::length_error if the trace has more than `max_threads` threads.
   explicit threaded_replay(recorded_trace const& trace);
 
   /// Plays it with as many threads as it has. A thread that frees another's block waits until it is there, as

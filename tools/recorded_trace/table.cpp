@@ -9,26 +9,26 @@
 
 namespace tidemark::tools {
 
-std::string printable(std::string_view text, std::size_t length_max) {
-  std::string safe{text.substr(0, length_max)};
+std::string printable(std::string_view text, std::size_t max_length) {
+  std::string safe{text.substr(0, max_length)};
   for (char& c : safe) c = c >= 0x20 && c < 0x7F ? c : '?';
-  return text.size() <= length_max ? safe : safe + "...";
+  return text.size() <= max_length ? safe : safe + "...";
 }
 
 std::size_t whole_number(std::string_view text, char const*& reason) {
-  constexpr std::size_t digits_max = 20;
+  constexpr std::size_t max_digits = 20;
   std::size_t value = 0;
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) {
     reason = "not a whole number";
     return value;
   }
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.size() > digits_max || error != std::errc{}) reason = "more than 2^64 - 1";
+  if (text.size() > max_digits || error != std::errc{}) reason = "more than 2^64 - 1";
   return value;
 }
 
 table::table(std::string const& path, std::string_view header)
-    : path_{path}, file_{path, std::ios::binary}, buffer_(line_bytes_max + 1) {
+    : path_{path}, file_{path, std::ios::binary}, buffer_(max_line_bytes + 1) {
   if (!file_) fail_to_read();
   if (!next_line()) {
     fail("the file is empty" + (header.empty() ? "" : "; it should begin with " + std::string{header}));

@@ -14,17 +14,17 @@ namespace tidemark::tools {
 
 /// Text of a file, safe to be printed in a message: as tidemark-report prints it, but that each byte of a
 /// character beyond ASCII is a question mark.
-[[nodiscard]] std::string printable(std::string_view text, std::size_t length_max = 40);
+[[nodiscard]] std::string printable(std::string_view text, std::size_t max_length = 40);
 
 /// The whole number that a text is: 1 to 20 decimal digits.
-/// @param reason is set if it is none: "not a whole number", "more than 2^64 - 1".
+/// @param reason is set if it is not a number: "not a whole number", "more than 2^64 - 1".
 [[nodiscard]] std::size_t whole_number(std::string_view text, char const*& reason);
 
 /// What a line may have before its LF, so that a file without line ends, such as /dev/zero, is no endless
 /// row.
-inline constexpr std::size_t line_bytes_max = std::size_t{1} << 20;
+inline constexpr std::size_t max_line_bytes = std::size_t{1} << 20;
 
-/// A file of rows of comma-separated fields below a header. What is wrong in it is told with file and line.
+/// A file of rows of comma-separated fields below a header. Errors name file and line.
 class table {
  public:
   /// @param header that the file must have; empty: any, which `line_text` then gives, without the byte order
@@ -44,7 +44,7 @@ class table {
   bool next_row(std::span<std::string_view> fields);
 
   [[noreturn]] void fail(std::string const& reason) const;
-  /// The number in a field, which `what` names if it is none.
+  /// The number in a field, which `what` names in the error.
   [[nodiscard]] std::size_t number(char const* what, std::string_view text) const;
 
  private:

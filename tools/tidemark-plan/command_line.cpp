@@ -27,13 +27,13 @@ constexpr char const* closing =
     "are described in tidemark's docs/traces.md.\n"
     "In the picture time goes across and addresses go up. Each moment at which a block begins or ends is "
     "one\n"
-    "step of the time axis, so that stretches in which nothing happens take no room; its labels are the\n"
+    "step of the time axis, so that idle stretches take no space; its labels are the\n"
     "file's own numbers.\n"
     "Exit status: 0 if a plan was made, and fits where --capacity is given; 1 if none was found that fits "
     "(the\n"
     "lowest one is written all the same); 2, with a sentence and no file written, if the input, an option or "
     "a\n"
-    "file to write is wrong. What a device or a pipe has taken by then is not taken back.";
+    "file to write is wrong. Nothing is undone that a device or a pipe got by then.";
 
 CLI::Option* add_number(CLI::App& app, std::string const& name, std::size_t& value, std::string const& help) {
   const auto read = [&value, name](std::string const& text) {
@@ -56,21 +56,21 @@ std::chrono::nanoseconds duration(std::string const& text) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(wanted);
 }
 
-/// What no single option knows.
-void check_together(command_line const& asked, CLI::Option const& step) {
-  const bool from_trace = !asked.trace.empty();
-  if (from_trace == !asked.file.empty()) {
+/// Checks options that depend on each other.
+void check_together(command_line const& command, CLI::Option const& step) {
+  const bool from_trace = !command.trace.empty();
+  if (from_trace == !command.file.empty()) {
     throw CLI::ValidationError(from_trace ? "FILE.csv and --from-trace exclude each other"
                                           : "FILE.csv or --from-trace is required");
   }
-  if (from_trace && (asked.steps.empty() || step.count() == 0)) {
+  if (from_trace && (command.steps.empty() || step.count() == 0)) {
     throw CLI::ValidationError("--from-trace needs --steps and --step");
   }
-  if (!from_trace && (!asked.steps.empty() || step.count() != 0 || !asked.lifetimes.empty())) {
+  if (!from_trace && (!command.steps.empty() || step.count() != 0 || !command.lifetimes.empty())) {
     throw CLI::ValidationError("--steps, --step and --lifetimes need --from-trace");
   }
-  if (!std::has_single_bit(asked.options.alignment)) {
-    throw CLI::ValidationError("--alignment is " + std::to_string(asked.options.alignment) +
+  if (!std::has_single_bit(command.options.alignment)) {
+    throw CLI::ValidationError("--alignment is " + std::to_string(command.options.alignment) +
                                ", no power of two");
   }
 }
@@ -78,20 +78,20 @@ void check_together(command_line const& asked, CLI::Option const& step) {
 }  // namespace
 
 std::optional<command_line> read_command_line(int count, char const* const* arguments) {
-  command_line asked;
-  asked.options.alignment = 1;
+  command_line command;
+  command.options.alignment = 1;
   CLI::App app{description, "tidemark-plan"};
   app.footer(closing);
-  app.add_option("FILE", asked.file, "the lifetimes")->type_name(".csv");
-  app.add_option("--from-trace", asked.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
-  app.add_option("--steps", asked.steps, "its steps")->type_name("STEPS");
-  CLI::Option* const step = add_number(app, "--step", asked.step, "which of them, counted from 0");
+  app.add_option("FILE", command.file, "the lifetimes")->type_name(".csv");
+  app.add_option("--from-trace", command.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
+  app.add_option("--steps", command.steps, "its steps")->type_name("STEPS");
+  CLI::Option* const step = add_number(app, "--step", command.step, "which of them, counted from 0");
   step->type_name("K");
-  app.add_option("--lifetimes", asked.lifetimes, "writes the lifetimes of that step")->type_name("OUT.csv");
-  app.add_option("--out", asked.out, "writes the rows with a last column `offset`, or that column filled")
+  app.add_option("--lifetimes", command.lifetimes, "writes the lifetimes of that step")->type_name("OUT.csv");
+  app.add_option("--out", command.out, "writes the rows with a last column `offset`, or that column filled")
       ->type_name("OUT.csv");
-  app.add_option("--picture", asked.picture, "draws the plan")->type_name("OUT.svg");
-  app.add_flag("--replan", asked.replans,
+  app.add_option("--picture", command.picture, "draws the plan")->type_name("OUT.svg");
+  app.add_flag("--replan", command.replans,
                "ignores the file's offsets: places anew what a saved plan has placed");
   std::optional<std::chrono::nanoseconds> time_limit;
   app.add_option_function<std::string>(
@@ -104,22 +104,22 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
                  "ends the search when it has placed so many blocks: always with the same plan");
   node_limit->type_name("N");
   add_number(
-      app, "--alignment", asked.options.alignment,
+      app, "--alignment", command.options.alignment,
       "of every offset, beside that of its row (default: 1, as MiniMalloc reads such files; planned_arena\n"
       "has 256)")
       ->type_name("BYTES");
-  CLI::Option* const capacity = add_number(app, "--capacity", asked.options.capacity,
+  CLI::Option* const capacity = add_number(app, "--capacity", command.options.capacity,
                                            "searches until the plan fits into so many bytes");
   capacity->type_name("BYTES");
   add_number(app, "--seed", seed, "of the random choices of the search (default: 0)")->type_name("N");
   bool leaves_out_exact = false;
   app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search, and goes on with quick ones");
-  app.add_flag("--progress", asked.shows_progress,
-               "tells on standard error how far the search is, also where that is no terminal");
+  app.add_flag("--progress", command.shows_progress,
+               "shows on standard error how far the search is, also where that is no terminal");
   try {
     app.parse(count, arguments);
-    check_together(asked, *step);
-    if (capacity->count() != 0 && asked.options.capacity == 0) {
+    check_together(command, *step);
+    if (capacity->count() != 0 && command.options.capacity == 0) {
       throw CLI::ValidationError("--capacity is 0, which holds nothing");
     }
   } catch (CLI::CallForHelp const&) {
@@ -128,12 +128,12 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   } catch (CLI::ParseError const& error) {
     throw std::runtime_error(std::string{error.what()} + "; see --help");
   }
-  asked.options.exact = !leaves_out_exact;
-  asked.options.seed = seed;
-  if (node_limit->count() != 0) asked.options.node_limit = nodes;
+  command.options.exact = !leaves_out_exact;
+  command.options.seed = seed;
+  if (node_limit->count() != 0) command.options.node_limit = nodes;
   const bool is_limited = capacity->count() == 0 && node_limit->count() == 0;
-  asked.options.time_limit = time_limit.value_or(is_limited ? usual_time_limit : no_time_limit);
-  return asked;
+  command.options.time_limit = time_limit.value_or(is_limited ? usual_time_limit : no_time_limit);
+  return command;
 }
 
 }  // namespace tidemark::tools

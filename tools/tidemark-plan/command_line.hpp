@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `command_line`: what tidemark-plan was asked for.
+/// @file `command_line`: the options of tidemark-plan.
 #pragma once
 
 #include <chrono>
@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
-#include <tidemark/plan_options.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark::tools {
 
-/// What tidemark-plan was asked for.
+/// The options of tidemark-plan.
 struct command_line {
   std::string file;          ///< of lifetimes; empty: they are made from a trace
   std::string trace, steps;  ///< files
@@ -19,14 +19,14 @@ struct command_line {
 
   std::string out, lifetimes, picture;  ///< files to write; empty: none
   bool replans = false;                 ///< leaves the offsets of the file out
-  bool shows_progress = false;          ///< also where no terminal is
+  bool shows_progress = false;          ///< also without a terminal
   plan_options options;
 };
 
 /// A search without a limit ends after that time. Durations of all time there is would overflow.
 inline constexpr std::chrono::hours no_time_limit{24 * 365 * 100};
 
-/// Reads the arguments of main. Nothing if `--help` was asked for, which it has printed.
+/// Reads the arguments of main. Nothing for `--help`, which it has printed.
 /// @throws std::runtime_error with a sentence if they are wrong.
 [[nodiscard]] std::optional<command_line> read_command_line(int count, char const* const* arguments);
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/plan.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 #include "command_line.hpp"
 #include "pending_file.hpp"
@@ -35,39 +35,39 @@ namespace {
 constexpr int exit_fits = 0, exit_too_high = 1, exit_wrong = 2;
 
 /// The blocks to place, and where they are from.
-struct question {
+struct plan_input {
   plan_file file;
   std::string title;
   std::string left_out;  // of the step, in words
 };
 
-question read_question(command_line const& asked) {
-  std::string const& path = asked.trace.empty() ? asked.file : asked.trace;
+plan_input read_input(command_line const& command) {
+  std::string const& path = command.trace.empty() ? command.file : command.trace;
   // Any bytes may be in a file's name, and not in a picture.
   const std::string name = printable(std::filesystem::path{path}.filename().string(), 200);
-  if (asked.trace.empty()) {
-    question given{read_lifetimes(path), name, {}};
-    if (asked.replans) {
-      for (lifetime& block : given.file.blocks) block.offset.reset();
+  if (command.trace.empty()) {
+    plan_input input{read_lifetimes(path), name, {}};
+    if (command.replans) {
+      for (lifetime& block : input.file.blocks) block.offset.reset();
     }
-    return given;
+    return input;
   }
   const recorded_trace trace = read_trace(path);
-  const std::vector<trace_step> steps = read_steps(asked.steps, trace);
-  if (asked.step >= steps.size()) {
-    throw std::runtime_error("--step is " + std::to_string(asked.step) + ", and " + asked.steps + " has " +
-                             std::to_string(steps.size()) + " steps, counted from 0");
+  const std::vector<trace_step> steps = read_steps(command.steps, trace);
+  if (command.step >= steps.size()) {
+    throw std::runtime_error("--step is " + std::to_string(command.step) + ", and " + command.steps +
+                             " has " + std::to_string(steps.size()) + " steps, counted from 0");
   }
-  step_lifetimes found = lifetimes_of(trace, steps[asked.step]);
-  return {std::move(found.within), name + ", step " + std::to_string(asked.step),
+  step_lifetimes found = lifetimes_of(trace, steps[command.step]);
+  return {std::move(found.within), name + ", step " + std::to_string(command.step),
           number_text(found.outliving) + " that outlive the step, and " + number_text(found.from_before) +
               " from before that are freed in it"};
 }
 
-/// Every two files of the command line are two: a plan must not replace what it was made of.
-void require_different_files(command_line const& asked) {
-  const std::vector<std::string const*> inputs{&asked.file, &asked.trace, &asked.steps};
-  const std::vector<std::string const*> outputs{&asked.out, &asked.lifetimes, &asked.picture};
+/// No output may replace an input or another output.
+void require_different_files(command_line const& command) {
+  const std::vector<std::string const*> inputs{&command.file, &command.trace, &command.steps};
+  const std::vector<std::string const*> outputs{&command.out, &command.lifetimes, &command.picture};
   const auto are_one = [](std::string const& one, std::string const& other) {
     std::error_code error;
     if (one.empty() || other.empty()) return false;
@@ -86,8 +86,8 @@ void require_different_files(command_line const& asked) {
   }
 }
 
-/// What make_plan says of blocks, which it numbers: with their ids, and the line of the last that it names.
-[[noreturn]] void refuse(command_line const& asked, question const& given, std::string_view reason) {
+/// Throws what make_plan says, with ids in place of numbers of blocks, and the line of the last one.
+[[noreturn]] void refuse(command_line const& command, plan_input const& input, std::string_view reason) {
   constexpr std::string_view function = "make_plan: ", word = "block ";
   if (reason.starts_with(function)) reason.remove_prefix(function.size());
   std::string text;
@@ -102,20 +102,20 @@ void require_different_files(command_line const& asked) {
     char const* none = nullptr;
     const std::size_t number = whole_number(reason.substr(0, digits), none);
     text += word;
-    if (none != nullptr || number >= given.file.ids.size()) continue;
-    text += printable(given.file.ids[number]);
+    if (none != nullptr || number >= input.file.ids.size()) continue;
+    text += printable(input.file.ids[number]);
     reason.remove_prefix(digits);
     last = number;
   }
-  std::string where = asked.trace.empty() ? asked.file : asked.trace;
-  if (last && asked.trace.empty()) where += ":" + std::to_string(*last + plan_file::first_line);
+  std::string where = command.trace.empty() ? command.file : command.trace;
+  if (last && command.trace.empty()) where += ":" + std::to_string(*last + plan_file::first_line);
   throw std::runtime_error(where + ": " + text);
 }
 
-plan search(command_line const& asked, question const& given) {
-  plan_options options = asked.options;
+memory_plan search(command_line const& command, plan_input const& input) {
+  plan_options options = command.options;
   progress_line line;
-  if (asked.shows_progress || line.is_on_terminal()) {
+  if (command.shows_progress || line.is_on_terminal()) {
     options.on_progress = [&](plan_progress const& now) { line.show(now); };
   }
   try {
@@ -123,19 +123,19 @@ plan search(command_line const& asked, question const& given) {
       // No plan is below the bound, however long the search for it takes: it is then an ordinary one.
       plan_options quick = options;
       quick.time_limit = std::chrono::nanoseconds{0};
-      if (make_plan(given.file.blocks, quick).lower_bound > options.capacity) {
+      if (make_plan(input.file.blocks, quick).lower_bound > options.capacity) {
         options.time_limit = std::chrono::seconds{1};
       }
     }
-    return make_plan(given.file.blocks, options);
+    return make_plan(input.file.blocks, options);
   } catch (std::invalid_argument const& error) {
-    refuse(asked, given, error.what());
+    refuse(command, input, error.what());
   }
 }
 
-void print(question const& given, plan const& made, std::chrono::nanoseconds elapsed) {
-  std::printf("blocks  %s\n", number_text(given.file.blocks.size()).c_str());
-  if (!given.left_out.empty()) std::printf("        left out: %s\n", given.left_out.c_str());
+void print(plan_input const& input, memory_plan const& made, std::chrono::nanoseconds elapsed) {
+  std::printf("blocks  %s\n", number_text(input.file.blocks.size()).c_str());
+  if (!input.left_out.empty()) std::printf("        left out: %s\n", input.left_out.c_str());
   std::printf("bound   %s\n", bytes_text(made.lower_bound).c_str());
   std::printf("height  %s\n", bytes_text(made.height).c_str());
   std::printf("ratio   %.4f, %s\n", made.ratio(),
@@ -153,30 +153,30 @@ void print(question const& given, plan const& made, std::chrono::nanoseconds ela
 }
 
 /// Writes the files and prints the result. A file gets its name when everything else has worked.
-void tell(command_line const& asked, question const& given, plan const& made,
-          std::chrono::nanoseconds elapsed) {
+void write_results(command_line const& command, plan_input const& input, memory_plan const& made,
+                   std::chrono::nanoseconds elapsed) {
   std::optional<pending_file> lifetimes, out, picture;
-  if (!asked.lifetimes.empty()) lifetimes.emplace(asked.lifetimes, given.file.text());
-  if (!asked.out.empty()) out.emplace(asked.out, given.file.text(made.offsets));
-  if (!asked.picture.empty()) picture.emplace(asked.picture, picture_of(given.file, made, given.title));
+  if (!command.lifetimes.empty()) lifetimes.emplace(command.lifetimes, input.file.text());
+  if (!command.out.empty()) out.emplace(command.out, input.file.text(made.offsets));
+  if (!command.picture.empty()) picture.emplace(command.picture, picture_of(input.file, made, input.title));
   const std::array files{&lifetimes, &out, &picture};
   for (std::optional<pending_file>* file : files) {
     if (*file && (*file)->is_special()) (*file)->appear();
   }
-  print(given, made, elapsed);
+  print(input, made, elapsed);
   for (std::optional<pending_file>* file : files) {
     if (*file && !(*file)->is_special()) (*file)->appear();
   }
 }
 
-int run(command_line const& asked) {
-  require_different_files(asked);
-  const question given = read_question(asked);
+int run(command_line const& command) {
+  require_different_files(command);
+  const plan_input input = read_input(command);
   const auto begin = std::chrono::steady_clock::now();
-  const plan made = search(asked, given);
+  const memory_plan made = search(command, input);
   const auto elapsed = std::chrono::steady_clock::now() - begin;
-  tell(asked, given, made, elapsed);
-  const std::size_t capacity = asked.options.capacity;
+  write_results(command, input, made, elapsed);
+  const std::size_t capacity = command.options.capacity;
   if (capacity == 0 || made.height <= capacity) return exit_fits;
   std::string reason = "the lowest plan that was found has " + number_text(made.height);
   if (made.optimal) reason = "no plan is lower than " + number_text(made.height);
@@ -190,12 +190,12 @@ int run(command_line const& asked) {
 }  // namespace tidemark::tools
 
 int main(int count, char** arguments) {
-  // A file that would be too large is then an error of write, with a reason; so is a pipe that nobody reads.
+  // A file that would be too large is then an error of write, with a reason; so is a pipe without a reader.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    const std::optional asked = tidemark::tools::read_command_line(count, arguments);
-    return asked ? tidemark::tools::run(*asked) : tidemark::tools::exit_fits;
+    const std::optional command = tidemark::tools::read_command_line(count, arguments);
+    return command ? tidemark::tools::run(*command) : tidemark::tools::exit_fits;
   } catch (std::bad_alloc const&) {
     std::fputs("tidemark-plan: there is too little memory\n", stderr);
   } catch (std::exception const& error) {

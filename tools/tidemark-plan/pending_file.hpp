@@ -8,7 +8,7 @@
 namespace tidemark::tools {
 
 /// A file that appears under its name when it is complete and `appear` is called; what was there until then
-/// stays. A device or a pipe is written to when `appear` is called. What it took cannot be taken back, so let
+/// stays. A device or a pipe is written to when `appear` is called. That cannot be undone, so let
 /// these come before the other files, which can then fail only by being renamed.
 class pending_file {
  public:

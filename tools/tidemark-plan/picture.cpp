@@ -16,7 +16,7 @@ namespace {
 
 // Where the plot lies in the picture.
 constexpr double width = 1200, height = 720, left = 96, right = 1090, top = 84, bottom = 640;
-constexpr double heights_max = 1 << 24;        // units up the address axis: what a float still tells apart
+constexpr double max_heights = 1 << 24;        // units up the address axis: what a float still tells apart
 constexpr std::size_t outlined_blocks = 4000;  // at most: of more, outlines would be all there is to see
 constexpr std::size_t colours = 6;
 
@@ -37,24 +37,13 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 )";
 
 std::string escaped(std::string_view text) {
+  static constexpr std::string_view specials = "&<>\"";
+  static constexpr std::array<char const*, 4> entities{"&amp;", "&lt;", "&gt;", "&quot;"};
   std::string safe;
   for (char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
+    const std::size_t special = specials.find(c);
+    if (special == std::string_view::npos) safe += c;
+    else safe += entities[special];
   }
   return safe;
 }
@@ -74,7 +63,7 @@ std::string text_at(double x, double y, char const* anchor, std::string const& t
 
 class drawing {
  public:
-  drawing(plan_file const& file, plan const& made) : file_{file}, made_{made} {
+  drawing(plan_file const& file, memory_plan const& made) : file_{file}, made_{made} {
     for (lifetime const& block : file.blocks) {
       moments_.push_back(block.lower);
       moments_.push_back(block.upper);
@@ -83,7 +72,7 @@ class drawing {
     moments_.erase(std::ranges::unique(moments_).begin(), moments_.end());
     steps_ = static_cast<double>(std::max<std::size_t>(2, moments_.size()) - 1);
     top_bytes_ = static_cast<double>(std::max<std::size_t>(1, made.height));
-    heights_ = std::min(heights_max, top_bytes_);
+    heights_ = std::min(max_heights, top_bytes_);
   }
 
   std::string document(std::string const& title) {
@@ -208,7 +197,7 @@ class drawing {
   }
 
   plan_file const& file_;
-  plan const& made_;
+  memory_plan const& made_;
   std::vector<std::uint64_t> moments_;  // all there are, in order
   double steps_;                        // from the first to the last of them
   double top_bytes_;                    // of the address axis
@@ -218,7 +207,7 @@ class drawing {
 
 }  // namespace
 
-std::string picture_of(plan_file const& file, plan const& made, std::string const& title) {
+std::string picture_of(plan_file const& file, memory_plan const& made, std::string const& title) {
   return drawing{file, made}.document(title);
 }
 

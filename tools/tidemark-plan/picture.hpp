@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <tidemark/plan.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 #include "plan_file.hpp"
 
@@ -15,6 +15,7 @@ namespace tidemark::tools {
 /// The time axis has one step for each moment at which a block begins or ends: lifetimes count in nanoseconds
 /// as well as in events, and a stretch in which nothing happens would leave no room for those in which much
 /// does. Nothing else in the document is a `rect`.
-[[nodiscard]] std::string picture_of(plan_file const& file, plan const& made, std::string const& title);
+[[nodiscard]] std::string picture_of(plan_file const& file, memory_plan const& made,
+                                     std::string const& title);
 
 }  // namespace tidemark::tools

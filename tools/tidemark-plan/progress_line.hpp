@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include <tidemark/plan_options.hpp>
+#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark::tools {
 

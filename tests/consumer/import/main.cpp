@@ -9,7 +9,7 @@ import tidemark.cuda;
 
 int main() {
   tidemark::arena step{{.reserve = 64 * tidemark::MiB, .name = "step"}};
-  tidemark::arena_scope scope{step};
+  tidemark::arena::scope scope{step};
   std::pmr::vector<int> v({1, 2, 3}, &step);
   const std::span<double> x = scope.push_array<double>(4);
   tidemark::cuda::driver& driver = tidemark::cuda::system_driver();

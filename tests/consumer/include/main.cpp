@@ -4,13 +4,31 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/tidemark.hpp>
+
+// The library writes the variable that this program reads, also if the program hides its symbols.
+bool shares_the_current_workspace_with_the_library() {
+  tidemark::workspace& current = tidemark::this_thread_workspace();
+  return tidemark::detail::this_threads_workspace == &current;
+}
+
+// Reads the thread-local variables of the library that are reached without a call.
+bool reaches_this_threads_variables() {
+  tidemark::synchronized_pool blocks;
+  blocks.deallocate(blocks.allocate(64), 64);
+  tidemark::epoch_resource phases{&blocks};
+  tidemark::epoch phase{phases, "phase"};
+  (void)phases.allocate(64);
+  tidemark::workspace::scope temporaries{tidemark::this_thread_workspace()};
+  return temporaries.zeros<int>(3)(2) == 0 && blocks.stats().used_blocks == 1;
+}
 
 int main() {
   tidemark::arena step{{.reserve = 64 * tidemark::MiB, .name = "step"}};
-  tidemark::arena_scope scope{step};
+  tidemark::arena::scope scope{step};
   std::pmr::vector<std::pmr::string> v({"a string that is too long to be stored in place"}, &step);
+  if (!reaches_this_threads_variables() || !shares_the_current_workspace_with_the_library()) return 1;
   try {
     tidemark::arena small{{.reserve = 4096, .growable = false, .name = "small"}};
     (void)small.allocate(4097);

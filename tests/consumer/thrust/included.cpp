@@ -4,5 +4,5 @@
 #include <tidemark/tidemark.hpp>
 
 int sum(tidemark::device_vector<int> const& numbers, tidemark::arena& temporaries) {
-  return thrust::reduce(tidemark::policy(temporaries), numbers.begin(), numbers.end());
+  return thrust::reduce(tidemark::par(temporaries), numbers.begin(), numbers.end());
 }

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-import tidemark;
+import tidemark.arena;
 import tidemark.thrust;
 
 int sum(tidemark::device_vector<int> const& numbers, tidemark::arena& temporaries);
@@ -12,6 +12,6 @@ int sum(tidemark::device_vector<int> const& numbers, tidemark::arena& temporarie
 int main() {
   tidemark::arena step{{.reserve = 64 * tidemark::MiB, .name = "step"}};
   tidemark::device_vector<int> numbers({3, 1, 2}, &step);
-  thrust::sort(tidemark::policy(step), numbers.begin(), numbers.end());
+  thrust::sort(tidemark::par(step), numbers.begin(), numbers.end());
   std::printf("%d %d %d, %d\n", int{numbers[0]}, int{numbers[1]}, int{numbers[2]}, sum(numbers, step));
 }

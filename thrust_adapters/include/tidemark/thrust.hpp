@@ -5,7 +5,7 @@
 
 #include <tidemark/thrust/cuda_resource.hpp>
 #include <tidemark/thrust/foreign_resource.hpp>
-#include <tidemark/thrust/policy.hpp>
+#include <tidemark/thrust/par.hpp>
 #include <tidemark/thrust/thrust_allocator.hpp>
 #include <tidemark/thrust/thrust_resource.hpp>
 #include <tidemark/thrust/vectors.hpp>

@@ -24,50 +24,48 @@ before its first header: on the command line, as the CMake target tidemark::thru
 #include <cuda/stream_ref>
 #endif
 
-#include <tidemark/cuda/cuda_error.hpp>
-#include <tidemark/cuda/detail/event_result.hpp>
-#include <tidemark/cuda/detail/relaxed_mode.hpp>
-#include <tidemark/cuda/driver.hpp>
-#include <tidemark/cuda/memory_access.hpp>
-#include <tidemark/cuda/stream_order.hpp>
-#include <tidemark/thrust/detail/give_back.hpp>
-#include <tidemark/warning.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
+#include <tidemark/cuda/memory/memory_access.hpp>
+#include <tidemark/thrust/detail/deallocate_or_warn.hpp>
 
 namespace tidemark {
 
-/// A handle that meets the concepts of `cuda::mr`, both those of CCCL 3.0 (`cuda::mr::async_resource`) and
-/// those since 3.1 (`cuda::mr::resource`): what RMM's containers and adaptors, and CCCL's, take.
+/// A handle with the concepts of `cuda::mr`, both those of CCCL 3.0 (`cuda::mr::async_resource`) and those
+/// since 3.1 (`cuda::mr::resource`): for containers and adaptors of RMM and CCCL.
 ///
 /// ```cpp
 /// device_pool blocks{{.stream = stream}};
 /// rmm::device_uvector<float> x(n, stream, cuda_resource{blocks});
 ///
-/// statistics_resource counted{&blocks};  // an adaptor does not tell whose its memory is, nor its stream
+/// statistics_resource counted{&blocks};  // the type of an adaptor has neither access nor stream
 /// cuda_resource<statistics_resource, cuda::memory_access::device> memory{counted, stream};
 /// ```
-/// It is small and copyable, as CCCL wants it since 3.2; the resource must outlive it and what is made with
-/// it. Where devices may touch the memory, blocks are aligned to 256 bytes at least, as those of RMM's
-/// resources are: RMM's containers ask for `alignof(T)`, and code that reads wide words relies on more.
+/// It is small and copyable, which CCCL requires since 3.2; the resource must outlive it and all that is
+/// made with it. Memory that devices may access is aligned to 256 bytes at least, as by RMM's resources:
+/// RMM's containers request `alignof(T)`, and code that reads wide words relies on more.
 ///
-/// *Streams.* A call that names a stream gives memory for the work of that stream, and takes it back behind
-/// the work that is on it now. If the resource is of another (`cuda::stream_bound`, or it was told so),
-/// events put the one stream behind the other: right, and dearer than a resource of that stream; a
-/// `device_cache` takes the block back by its own way, and its stream does not wait. If the resource is of no
-/// stream, memory goes back to it when the named stream's work has ended: the calling thread waits, unless
-/// the memory is the host's alone, which work on streams does not use later. Calls that name no stream are
-/// for any work, so that the resource's stream is waited for before they return memory. The current device is
-/// that of the streams.
+/// *Streams.* A call with a stream allocates memory for the work of that stream, and frees it behind the
+/// work that is on it now. If the resource has another stream (`cuda::stream_bound`, or a given one),
+/// events order the two streams, which costs more than a resource of the same stream; a `device_cache`
+/// frees the block by its own events, and its stream does not wait. If the resource has no stream, the
+/// calling thread waits for the work of the named stream before it frees memory, unless only the host may
+/// access the memory. Calls without a stream are for any work: they wait for the resource's stream before
+/// they return memory. The current device is that of the streams.
 ///
-/// *Captures.* A stream that is captured cannot wait for one that is not, nor that one for it, nor the
-/// calling thread: what would end a capture is not done. Memory of another stream is refused then, and what
-/// is given back to that is lost; memory of no stream goes back at once. The default stream cannot be asked
-/// or waited for while another is captured that it waits for: it counts as one outside. What a capture takes
-/// is a `graph_arena`, which hands nothing out twice.
+/// *Captures.* Neither a stream outside a capture nor the calling thread can wait for a captured stream,
+/// nor a captured stream for one outside; calls that would end a capture are not made. Then memory of
+/// another stream is not allocated, and lost when it is freed; memory without a stream is freed at once.
+/// The default stream counts as outside while another stream is captured. In a capture, use a
+/// `graph_arena`, which never reuses memory.
 ///
-/// Two are equal if their resources are, and both are for the same stream. Thread-safety: that of the
-/// resource; the driver's calls any thread's.
+/// Two are equal if their resources are equal and both have the same stream. Thread-safety: that of the
+/// resource.
 /// @tparam R the resource's class.
-/// @tparam Access who may touch the memory: the properties `cuda::mr::host_accessible` and
+/// @tparam Access who may access the memory: the properties `cuda::mr::host_accessible` and
 /// `cuda::mr::device_accessible`.
 template <class R, cuda::memory_access Access = cuda::memory_access_of<R>>
 class cuda_resource {
@@ -75,39 +73,39 @@ class cuda_resource {
   static_assert(std::is_base_of_v<std::pmr::memory_resource, R>,
                 "cuda_resource<R>: R is a std::pmr::memory_resource, as all resources of tidemark are");
   static_assert(Access != cuda::memory_access::unknown,
-                "cuda_resource<R>: the type R does not tell who may touch its memory; say it: "
+                "cuda_resource<R>: the type R does not determine who may access its memory; say it: "
                 "cuda_resource<R, cuda::memory_access::device>");
 
-  /// Alignment where none is asked for: that of RMM.
+  /// The default alignment: that of RMM.
   static constexpr std::size_t default_alignment = 256;
 
-  /// Memory from `resource`. @param driver the calls that put streams in order; must outlive this object.
+  /// Memory from `resource`. @param driver the calls that order streams; must outlive this object.
   explicit cuda_resource(R& resource, cuda::driver& driver = cuda::default_driver()) noexcept
       : resource_{&resource}, driver_{&driver} {}
-  /// Memory from `resource`, which is for the work of `stream` and whose type does not tell: an adaptor on a
-  /// `device_pool`, a `std::pmr::memory_resource`.
+  /// Memory from `resource` of `stream`, if its type has no stream: an adaptor on a `device_pool`, a
+  /// `std::pmr::memory_resource`.
   cuda_resource(R& resource, cuda::stream_handle stream,
                 cuda::driver& driver = cuda::default_driver()) noexcept
     requires(!cuda::stream_bound<R>)
-      : resource_{&resource}, driver_{&driver}, told_stream_{stream} {}
+      : resource_{&resource}, driver_{&driver}, stream_{stream} {}
 
   // ---- CCCL 3.1 and later ----
 
-  /// A block for work that is put on `stream` from now on.
-  /// @throws what the resource throws; `cuda_error` if the streams cannot be put in order. Nothing is handed
-  /// out then.
+  /// A block for later work on `stream`.
+  /// @throws what the resource throws; `cuda_error` if the streams cannot be ordered. Nothing is allocated
+  /// then.
   [[nodiscard]] void* allocate(::cuda::stream_ref stream, std::size_t bytes,
                                std::size_t align = default_alignment) {
     detail::require_countable(bytes, align, "cuda_resource");
     void* const block = resource_->allocate(bytes, aligned(align));
-    if (is_of_a_stream()) {
+    if (has_stream()) {
       require_done("cuStreamWaitEvent", cuda::put_behind(*driver_, stream.get(), own_stream()), block, bytes,
                    align);
     }
     return block;
   }
-  /// Gives a block back behind the work that is on `stream` now. If the driver will not order that, the block
-  /// is lost: a warning (`refused_return`). Null is nothing.
+  /// Frees a block behind the work that is on `stream` now. If the driver returns an error, the block is
+  /// lost: a warning (`refused_return`). Null: nothing happens.
   void deallocate(::cuda::stream_ref stream, void* block, std::size_t bytes,
                   std::size_t align = default_alignment) noexcept {
     if (block == nullptr) return;
@@ -116,12 +114,12 @@ class cuda_resource {
     } else {
       const cuda::status ended = end_work(stream.get());
       if (is_done(ended) || cuda::detail::shows_end_of_work(ended)) {
-        give_back(block, bytes, align);
+        free_block(block, bytes, align);
       } else {
         detail::report_warning(
             warning_kind::refused_return, "cuda_resource",
-            "cuda_resource: work on another stream cannot be waited for (%s): %zu bytes that it "
-            "may use are lost until their resource ends",
+            "cuda_resource: cannot wait for the work of another stream (%s): %zu bytes that it may use are "
+            "lost until their resource ends",
             driver_->error_name(ended), bytes);
       }
     }
@@ -130,12 +128,12 @@ class cuda_resource {
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t align = default_alignment) {
     detail::require_countable(bytes, align, "cuda_resource");
     void* const block = resource_->allocate(bytes, aligned(align));
-    if (is_of_a_stream()) require_done("cuStreamSynchronize", wait_for(own_stream()), block, bytes, align);
+    if (has_stream()) require_done("cuStreamSynchronize", wait_for(own_stream()), block, bytes, align);
     return block;
   }
-  /// Gives back a block that no work uses. Null is nothing.
+  /// Frees a block that no work uses. Null: nothing happens.
   void deallocate_sync(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
-    if (block != nullptr) give_back(block, bytes, align);
+    free_block(block, bytes, align);
   }
 
   // ---- CCCL 3.0, where the names without a stream are the synchronous ones ----
@@ -165,9 +163,8 @@ class cuda_resource {
 
   friend bool operator==(cuda_resource const& a, cuda_resource const& b) noexcept {
     return static_cast<std::pmr::memory_resource const&>(*a.resource_) == *b.resource_ &&
-           a.told_stream_ == b.told_stream_;
+           a.stream_ == b.stream_;
   }
-  friend bool operator!=(cuda_resource const& a, cuda_resource const& b) noexcept { return !(a == b); }
 
   friend constexpr void get_property(cuda_resource const&, ::cuda::mr::host_accessible) noexcept
     requires(Access == cuda::memory_access::host || Access == cuda::memory_access::host_and_device)
@@ -177,7 +174,7 @@ class cuda_resource {
   {}
 
  private:
-  // As `device_cache`, which guards the block by an event.
+  // Such as `device_cache`, which guards the block by an event.
   static constexpr bool orders_itself = requires(R& resource, void* block, cuda::stream_handle last_used_on) {
     { resource.deallocate(block, std::size_t{}, std::size_t{}, last_used_on) } noexcept;
   };
@@ -185,31 +182,28 @@ class cuda_resource {
   [[nodiscard]] static constexpr std::size_t aligned(std::size_t align) noexcept {
     return Access == cuda::memory_access::host ? align : std::max(align, default_alignment);
   }
-  [[nodiscard]] bool is_of_a_stream() const noexcept {
-    return cuda::stream_bound<R> || told_stream_.has_value();
-  }
-  // @pre is_of_a_stream().
+  [[nodiscard]] bool has_stream() const noexcept { return cuda::stream_bound<R> || stream_.has_value(); }
+  // @pre has_stream().
   [[nodiscard]] cuda::stream_handle own_stream() const noexcept {
     if constexpr (cuda::stream_bound<R>) {
       return resource_->stream();
     } else {
-      return *told_stream_;
+      return *stream_;
     }
   }
 
-  // Where there is no device there is no work either.
+  // Without a device there is no work.
   [[nodiscard]] static bool is_done(cuda::status result) noexcept {
     return result == cuda::status::success || cuda::detail::shows_that_nothing_runs(result);
   }
-  // What is given back may be used by others as soon as this is done.
+  // Freed memory may be reused after this.
   [[nodiscard]] cuda::status end_work(cuda::stream_handle stream) const noexcept {
-    if (is_of_a_stream()) return cuda::put_behind(*driver_, own_stream(), stream);
+    if (has_stream()) return cuda::put_behind(*driver_, own_stream(), stream);
     if (Access == cuda::memory_access::host) return cuda::status::success;
     const cuda::status waited = wait_for(stream);
     return waited == cuda::status::capture_unsupported ? cuda::status::success : waited;
   }
-  // `capture_unsupported` of a captured stream: that is asked first, because a capture ends that is waited
-  // for.
+  // `capture_unsupported` if the stream is captured. That is checked first, because a wait ends a capture.
   [[nodiscard]] cuda::status wait_for(cuda::stream_handle stream) const noexcept {
     bool captured = false;
     const cuda::status asked = driver_->is_capturing(stream, captured);
@@ -221,25 +215,16 @@ class cuda_resource {
   void require_done(char const* call, cuda::status result, void* block, std::size_t bytes,
                     std::size_t align) {
     if (is_done(result)) return;
-    give_back(block, bytes, align);
+    free_block(block, bytes, align);
     cuda::require(*driver_, call, result);
   }
-  void give_back(void* block, std::size_t bytes, std::size_t align) const noexcept {
-    detail::give_back(*resource_, block, bytes, aligned(align), "cuda_resource");
+  void free_block(void* block, std::size_t bytes, std::size_t align) const noexcept {
+    detail::deallocate_or_warn(*resource_, block, bytes, aligned(align), "cuda_resource");
   }
 
   R* resource_;
   cuda::driver* driver_;
-  std::optional<cuda::stream_handle> told_stream_;  // that its type does not tell of
+  std::optional<cuda::stream_handle> stream_;  // if its type has none
 };
-
-template <class R>
-cuda_resource(R&) -> cuda_resource<R>;
-template <class R>
-cuda_resource(R&, cuda::driver&) -> cuda_resource<R>;
-template <class R>
-cuda_resource(R&, cuda::stream_handle) -> cuda_resource<R>;
-template <class R>
-cuda_resource(R&, cuda::stream_handle, cuda::driver&) -> cuda_resource<R>;
 
 }  // namespace tidemark

@@ -6,20 +6,19 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory_resource>
 #include <optional>
 
 #include <thrust/mr/memory_resource.h>
 
-#include <tidemark/cuda/driver.hpp>
-#include <tidemark/out_of_memory.hpp>
-#include <tidemark/thrust/detail/give_back.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/thrust/detail/deallocate_or_warn.hpp>
 
 namespace tidemark {
 
-/// A resource that gives raw pointers, and whose name for that is `allocate`, as in Thrust and in CCCL before
-/// 3.1, or `allocate_sync`, as in CCCL since and in RMM.
+/// A resource of raw pointers with `allocate`, as in Thrust and in CCCL before 3.1, or `allocate_sync`, as
+/// in later CCCL and in RMM.
 template <class M>
 concept raw_memory_source = requires(M& source, void* block, std::size_t bytes, std::size_t align) {
   { source.allocate_sync(bytes, align) } -> std::same_as<void*>;
@@ -29,8 +28,8 @@ concept raw_memory_source = requires(M& source, void* block, std::size_t bytes, 
   source.deallocate(block, bytes, align);
 };
 
-/// One that also does so in the order of a stream: by `allocate_async`, as in CCCL before 3.1, or by
-/// `allocate` with a stream before its other arguments, as in CCCL since and in RMM.
+/// One that also allocates in the order of a stream: by `allocate_async`, as in CCCL before 3.1, or by
+/// `allocate` with a stream as its first argument, as in later CCCL and in RMM.
 template <class M>
 concept stream_ordered_source =
     raw_memory_source<M> && (requires(M& source, void* block, std::size_t n, cuda::stream_handle stream) {
@@ -41,29 +40,29 @@ concept stream_ordered_source =
       source.deallocate_async(block, n, n, stream);
     });
 
-/// The way back: what an arena or a pool takes its memory from may be a `thrust::mr` resource of raw
-/// pointers, a `cuda::mr` resource, or one of RMM.
+/// A `thrust::mr` resource of raw pointers, a `cuda::mr` resource, or a resource of RMM as one of
+/// `std::pmr`: the upstream of an arena or a pool.
 ///
 /// ```cpp
 /// rmm::mr::cuda_async_memory_resource device;
 /// foreign_resource upstream{device, stream};
 /// device_pool blocks{{.stream = stream, .upstream = &upstream}};
 /// ```
-/// Memory is as the source gives it: a device's must not go into a resource that writes into its memory, as
-/// `pool` and containers do (`device_pool`, `graph_arena` and `reuse_cache` do not). What the source throws
-/// passes through. `thrust::mr::memory_resource<void*>` is meant to be a `std::pmr::memory_resource` by
-/// itself, and is none in any release so far, for a macro that is spelt in two ways.
+/// Device memory must not be used by a resource that writes into its memory, as `pool` and containers do
+/// (`device_pool`, `graph_arena` and `reuse_cache` do not). Exceptions of the source pass through.
+/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself, but is not
+/// in any release so far, because a macro is spelt in two ways.
 ///
-/// *Streams.* With a stream, memory is for the work of that stream, and goes back behind the work that is on
-/// it: give it the one of the `device_pool` or the `device_cache` above. Without, memory is for any work, and
-/// what is given back is used by none: most sources wait for the default stream each time, and for no other.
+/// *Streams.* With a stream, memory is for the work of that stream, and is freed behind the work that is
+/// on it: use the stream of the `device_pool` or `device_cache` above. Without one, memory is for any
+/// work, and no work may use it when it is freed: most sources wait for the default stream each time, and
+/// for no other.
 ///
-/// What others leave out is seen to here: requests of 0 bytes ask for 1, because RMM's pools give null for
-/// none; and a block that is not aligned as asked for, because RMM's pools and `cudaMalloc` know of 256 bytes
-/// and no more, goes back at once.
+/// A request of 0 bytes allocates 1, because RMM's pools return null otherwise. A block that does not have
+/// the requested alignment is freed at once, because RMM's pools and `cudaMalloc` align to 256 bytes only.
 ///
-/// Two are equal if they are for the same stream, and their sources are one object, or equal where the
-/// source's `==` tells; that of `thrust::mr` resources does not. Thread-safety and complexity: those of the
+/// Two are equal if they are for the same stream, and their sources are one object, or equal by the
+/// source's `==`, which is not used for `thrust::mr` resources. Thread-safety and complexity: those of the
 /// source, which must outlive this object.
 /// @tparam M the source's class.
 template <raw_memory_source M>
@@ -84,20 +83,20 @@ class foreign_resource final : public std::pmr::memory_resource {
   static constexpr bool names_async =
       requires(M& source, cuda::stream_handle stream) { source.allocate_async(1, 1, stream); };
 
-  /// @throws what the source throws; out_of_memory if it gives null, does not keep to the alignment, or is
-  /// asked for more than PTRDIFF_MAX bytes.
+  /// @throws what the source throws; out_of_memory if it returns null or an unaligned block, and for more
+  /// than PTRDIFF_MAX bytes.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     detail::require_countable(bytes, align, "foreign_resource");
-    void* const block = ask(at_least_one(bytes), align);
-    if (block == nullptr) refuse(bytes, align, "its source gave null");
+    void* const block = allocate_block(at_least_one(bytes), align);
+    if (block == nullptr) throw_out_of_memory(bytes, align, "its source returned null");
     if (reinterpret_cast<std::uintptr_t>(block) % align != 0) {
       do_deallocate(block, bytes, align);
-      refuse(bytes, align, "its source does not keep to such alignments");
+      throw_out_of_memory(bytes, align, "its source does not support that alignment");
     }
     return block;
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    give_back(block, at_least_one(bytes), align);
+    if (block != nullptr) free_block(block, at_least_one(bytes), align);
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
     auto const* const same = dynamic_cast<foreign_resource const*>(&other);
@@ -110,46 +109,33 @@ class foreign_resource final : public std::pmr::memory_resource {
     }
   }
 
-  [[nodiscard]] void* ask(std::size_t bytes, std::size_t align) {
+  [[nodiscard]] void* allocate_block(std::size_t bytes, std::size_t align) {
     if constexpr (stream_ordered_source<M>) {
       if (stream_) {
-        if constexpr (names_async) {
-          return source_->allocate_async(bytes, align, *stream_);
-        } else {
-          return source_->allocate(*stream_, bytes, align);
-        }
+        if constexpr (names_async) return source_->allocate_async(bytes, align, *stream_);
+        else return source_->allocate(*stream_, bytes, align);
       }
     }
-    if constexpr (names_sync) {
-      return source_->allocate_sync(bytes, align);
-    } else {
-      return source_->allocate(bytes, align);
-    }
+    if constexpr (names_sync) return source_->allocate_sync(bytes, align);
+    else return source_->allocate(bytes, align);
   }
-  void give_back(void* block, std::size_t bytes, std::size_t align) {
+  void free_block(void* block, std::size_t bytes, std::size_t align) {
     if constexpr (stream_ordered_source<M>) {
       if (stream_) {
-        if constexpr (names_async) {
-          source_->deallocate_async(block, bytes, align, *stream_);
-        } else {
-          source_->deallocate(*stream_, block, bytes, align);
-        }
-        return;
+        if constexpr (names_async) return source_->deallocate_async(block, bytes, align, *stream_);
+        else return source_->deallocate(*stream_, block, bytes, align);
       }
     }
-    if constexpr (names_sync) {
-      source_->deallocate_sync(block, bytes, align);
-    } else {
-      source_->deallocate(block, bytes, align);
-    }
+    if constexpr (names_sync) source_->deallocate_sync(block, bytes, align);
+    else source_->deallocate(block, bytes, align);
   }
 
   [[nodiscard]] static std::size_t at_least_one(std::size_t bytes) noexcept { return bytes == 0 ? 1 : bytes; }
-  [[noreturn]] static void refuse(std::size_t bytes, std::size_t align, char const* because) {
+  [[noreturn]] static void throw_out_of_memory(std::size_t bytes, std::size_t align, char const* because) {
     throw out_of_memory{{.resource = "foreign_resource",
                          .requested_bytes = bytes,
                          .alignment = align,
-                         .largest_bytes = std::numeric_limits<std::size_t>::max(),
+                         .largest_bytes = exhaustion_report::unknown_bytes,
                          .because = because}};
   }
 

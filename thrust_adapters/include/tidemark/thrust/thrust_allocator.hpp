@@ -12,8 +12,8 @@
 #include <thrust/device_ptr.h>
 #include <thrust/universal_ptr.h>
 
-#include <tidemark/cuda/driver.hpp>
-#include <tidemark/cuda/stream_order.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/thrust/detail/backend.hpp>
 #include <tidemark/thrust/detail/stream_policy.hpp>
 #include <tidemark/thrust/thrust_resource.hpp>
@@ -22,33 +22,22 @@ namespace tidemark {
 namespace detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// Pointers to elements of the kind of a pointer to void. (Thrust's traits for it have moved from release to
-/// release, and the standard's know nothing of reference types.)
-template <class VoidPointer>
-struct pointers_like;
-template <>
-struct pointers_like<::thrust::device_ptr<void>> {
-  template <class T>
-  using to = ::thrust::device_ptr<T>;
-};
-template <>
-struct pointers_like<::thrust::universal_ptr<void>> {
-  template <class T>
-  using to = ::thrust::universal_ptr<T>;
-};
-template <>
-struct pointers_like<void*> {
-  template <class T>
-  using to = T*;
-};
+/// Pointers to elements of the same kind as a pointer to void. Thrust's traits for it differ between
+/// releases, and the standard's do not know reference types.
+template <class T>
+::thrust::device_ptr<T> pointer_like(::thrust::device_ptr<void>);
+template <class T>
+::thrust::universal_ptr<T> pointer_like(::thrust::universal_ptr<void>);
+template <class T>
+T* pointer_like(void*);
 
-/// Which work of Thrust makes the elements of a container: for a device's pointers, with CUDA, what runs on
-/// the allocator's stream; else what Thrust takes for the pointer.
+/// The execution policy that makes the elements of a container: with CUDA and device pointers it runs on
+/// the allocator's stream; otherwise it is Thrust's policy for the pointer.
 template <bool OnStream>
 class element_work {
  public:
   TIDEMARK_HOST_DEVICE explicit element_work(cuda::stream_handle stream) noexcept : stream_{stream} {}
-  /// The stream that memory and elements are for; null: the default stream.
+  /// The stream of memory and elements; null: the default stream.
   [[nodiscard]] TIDEMARK_HOST_DEVICE cuda::stream_handle stream() const noexcept { return stream_; }
 
  private:
@@ -65,7 +54,7 @@ class element_work<true> {
       : system_{stream != nullptr ? stream : ::thrust::cuda_cub::default_stream(), true} {}
   [[nodiscard]] TIDEMARK_HOST_DEVICE cuda::stream_handle stream() const noexcept { return system_.stream(); }
 
-  /// Thrust asks for this each time that it makes or copies elements.
+  /// Thrust calls this each time it makes or copies elements.
   [[nodiscard]] TIDEMARK_HOST_DEVICE system_type& system() noexcept {
 #if !defined(__CUDA_ARCH__)
     system_ = system_type{system_.stream(), may_wait_for(system_.stream())};
@@ -83,34 +72,32 @@ class element_work<true> {
 
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// What `std::pmr::polymorphic_allocator` is for the standard's containers: a handle on a resource, that the
-/// resource's address converts to. `device_vector`, `universal_vector` and `host_vector` are Thrust's vectors
-/// with it.
+/// The counterpart of `std::pmr::polymorphic_allocator` for Thrust's containers: a handle on a resource,
+/// to which the resource's address converts. `device_vector`, `universal_vector` and `host_vector` use it.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
 /// device_vector<float> x(1000, 0.0f, &step);  // allocated in `step`, filled on `stream`
-/// device_vector<float> y{x};                  // a copy lies in the same resource
-/// kept = x;                                   // and what is assigned stays in that of `kept`
-/// kept = std::move(x);                        // but here `kept` takes the memory, and is of `step` now
+/// device_vector<float> y{x};                  // a copy uses the same resource
+/// kept = x;                                   // copy assignment keeps the resource of `kept`
+/// kept = std::move(x);                        // move assignment takes the memory and its resource
 /// ```
-/// There is no default resource: a vector without one does not compile, because a device's memory cannot
-/// stand in for the host's. The resource must outlive the vector, and the vector the scope or the step that
-/// its memory belongs to.
+/// There is no default resource: a vector without one does not compile, because host memory cannot replace
+/// device memory. The resource must outlive the vector, and the scope of its memory too.
 ///
-/// Copy assignment keeps the resource of the left side, so that what is kept of a step is copied out of the
-/// step's memory. Moves and swaps take memory along with its resource, in O(1).
+/// Copy assignment keeps the left resource, so that results can be copied out of a step's memory. Moves and
+/// swaps move memory and resource in O(1).
 ///
-/// *Streams* (CUDA only). Elements are made and destroyed, and copied with their vector or as it grows, on
-/// the stream that the resource is of (`cuda::stream_bound`) or that was given; by default the default
-/// stream. As ever in Thrust that has ended when the vector's function returns; while the stream is captured
-/// it is put on the stream and not waited for, so that a vector can be made in a capture. What Thrust does by
-/// pointers alone knows of no stream: access to one element, assignment into room that is there, insertion
-/// and erasure in the middle, and comparison are on the default stream, whatever the resource. Memory is
-/// allocated and freed on the host; what still uses a vector when it goes must be on the same stream.
+/// *Streams* (CUDA only). Elements are made, destroyed and copied with their vector on the stream of the
+/// resource (`cuda::stream_bound`) or on a given one; otherwise on the default stream. As always in
+/// Thrust, that work has ended when the function of the vector returns; while the stream is captured the
+/// function does not wait, so that a vector can be made in a capture. What Thrust does with pointers alone
+/// has no stream: access to one element, assignment within the capacity, insertion and erasure in the
+/// middle, and comparison use the default stream. Memory is allocated and freed by the host; work that
+/// still uses a destroyed vector must be on the same stream.
 ///
-/// Blocks are aligned to 256 bytes at least. Nothing is thrown where memory is given back. Two are equal if
-/// their resources are. Thread-safety: that of the resource.
+/// Blocks are aligned to 256 bytes at least. Deallocation does not throw. Two are equal if their resources
+/// are. Thread-safety: that of the resource.
 /// @tparam T the elements.
 /// @tparam R the resource's class; `std::pmr::memory_resource` for any. With a final class calls are not
 /// virtual.
@@ -122,13 +109,12 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
  public:
   using value_type = T;
   using void_pointer = VoidPointer;
-  using pointer = typename detail::pointers_like<VoidPointer>::template to<T>;
-  using const_pointer = typename detail::pointers_like<VoidPointer>::template to<T const>;
+  using pointer = decltype(detail::pointer_like<T>(VoidPointer{}));
+  using const_pointer = decltype(detail::pointer_like<T const>(VoidPointer{}));
   using size_type = std::size_t;
   using difference_type = std::ptrdiff_t;
   using propagate_on_container_copy_assignment = std::false_type;
-  // Thrust's move assignment takes the other's memory whatever this says; so it must take the resource as
-  // well.
+  // Thrust's move assignment always takes the other's memory, so that it must take the resource as well.
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
   using is_always_equal = std::false_type;
@@ -139,7 +125,7 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
 
   /// Memory from `resource`, for work of its stream.
   template <class Resource>
-    requires std::convertible_to<Resource*, R*>  // what is no resource may be incomplete, as CUstream_st is
+    requires std::convertible_to<Resource*, R*>  // other classes may be incomplete, as CUstream_st is
   thrust_allocator(Resource* resource) noexcept  // NOLINT(google-explicit-constructor)
       : thrust_allocator{resource, cuda::stream_of(*resource)} {
     static_assert(
@@ -147,8 +133,7 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
         "host_vector and universal_vector: the host must not touch the memory of this resource, and does "
         "with them; take device_vector, or a resource of pinned or managed memory");
   }
-  /// Memory from `resource`, which is of no stream, for work of `stream`; or of that stream, whose type is
-  /// not known.
+  /// Memory from `resource` for work of `stream`, if the resource's type has no stream.
   TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, cuda::stream_handle stream) noexcept
       : work{stream}, resource_{resource} {}
   template <class U>
@@ -156,13 +141,13 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
       thrust_allocator<U, R, VoidPointer> const& other) noexcept
       : thrust_allocator{other.resource(), other.stream()} {}
 
-  /// Room for `n` elements. @throws std::bad_array_new_length if these are more than `max_size()`; otherwise
-  /// what the resource throws. Nothing has changed then.
+  /// Memory for `n` elements. @throws std::bad_array_new_length if `n > max_size()`; what the resource
+  /// throws. Nothing has changed then.
   [[nodiscard]] pointer allocate(std::size_t n) {
     if (n > max_size()) throw std::bad_array_new_length{};
     return static_cast<pointer>(memory().do_allocate(n * sizeof(T), alignof(T)));
   }
-  /// Gives back what `allocate(n)` gave.
+  /// Frees the result of `allocate(n)`.
   void deallocate(pointer block, std::size_t n) noexcept {
     memory().do_deallocate(VoidPointer{block}, n * sizeof(T), alignof(T));
   }

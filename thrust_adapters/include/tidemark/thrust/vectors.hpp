@@ -21,23 +21,22 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
-/// basic_arena_scope scope{step};
+/// device_arena::scope scope{step};
 /// device_vector<float> x(n, 1.0f, &step), y(n, &step);
-/// thrust::transform(policy(step), x.begin(), x.end(), y.begin(), square{});
+/// thrust::transform(par(step), x.begin(), x.end(), y.begin(), square{});
 /// ```
-/// What holds for copies, moves and streams is in `thrust_allocator`.
+/// `thrust_allocator` describes copies, moves and streams.
 template <class T, class R = std::pmr::memory_resource>
 using device_vector = ::thrust::device_vector<T, thrust_allocator<T, R>>;
 
-/// `thrust::universal_vector` on a resource of memory that host and device may touch: `managed_arena`,
-/// `cuda::managed_resource`, or a pool on one. Elements are read and written on the host without a copy, once
+/// `thrust::universal_vector` on memory that host and device may access: `managed_arena`,
+/// `cuda::managed_resource`, or a pool on one. The host reads and writes elements without a copy, after
 /// the work on them has ended.
 template <class T, class R = std::pmr::memory_resource>
 using universal_vector = ::thrust::universal_vector<T, thrust_allocator<T, R, ::thrust::universal_ptr<void>>>;
 
-/// `thrust::host_vector` on a resource of the host: with `pinned_arena` or `cuda::pinned_resource` memory
-/// from which copies to a device go on beside the host. A resource that only a device may touch does not
-/// compile, as far as its type tells.
+/// `thrust::host_vector` on a resource of the host; with `pinned_arena` or `cuda::pinned_resource`, copies
+/// to a device are asynchronous. A resource whose type has device access only does not compile.
 template <class T, class R = std::pmr::memory_resource>
 using host_vector = ::thrust::host_vector<T, thrust_allocator<T, R, void*>>;
 

@@ -5,8 +5,8 @@
 
 #include <thrust/detail/config.h>
 
-// One program may have .cu files and translation units of another system, OpenMP's, say. What
-// differs between them has names of its own in each, as Thrust's own names have.
+// One program may have .cu files and translation units of another system, such as OpenMP's. What differs
+// between them has its own namespace in each, as Thrust's own names have.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #define TIDEMARK_THRUST_SYSTEM for_cuda
 #elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
@@ -17,7 +17,7 @@
 #define TIDEMARK_THRUST_SYSTEM for_cpp
 #endif
 
-// Thrust calls constructors and comparisons from functions that are for both.
+// Thrust calls constructors and comparisons from functions for host and device.
 #if defined(__CUDACC__)
 #define TIDEMARK_HOST_DEVICE __host__ __device__
 #else

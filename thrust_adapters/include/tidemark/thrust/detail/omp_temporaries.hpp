@@ -17,10 +17,10 @@
 namespace tidemark::detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// As `thrust_allocator`, but what is asked for inside a parallel region that began after this object was
-/// made is the heap's. Thrust sorts in such a region: there several threads take temporaries at once, and the
-/// resource may be of one thread; and an exception would end the program.
-// What is taken in a region Thrust gives back in the same one.
+/// As `thrust_allocator`, but memory for a parallel region that began after this object was made comes
+/// from the heap. Thrust sorts in such a region: several threads allocate temporaries at once, but the
+/// resource may be of one thread, and an exception would end the program.
+// Thrust frees the temporaries of a region in the same region.
 template <class R>
 class omp_temporaries : public thrust_allocator<std::byte, R> {
   using outside = thrust_allocator<std::byte, R>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `stream_policy`: an execution policy of Thrust's CUDA system that works in captures, too. Owns nothing.
+/// `stream_policy`: an execution policy of Thrust's CUDA system that also works in captures. Owns nothing.
 #pragma once
 
 #include <tidemark/thrust/detail/backend.hpp>
@@ -9,14 +9,14 @@
 
 #include <thrust/system/cuda/execution_policy.h>
 
-#include <tidemark/cuda/detail/capturing.hpp>
-#include <tidemark/cuda/driver.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
 
 namespace tidemark::detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// As `thrust::cuda::par.on(stream)` and `thrust::cuda::par_nosync.on(stream)` are, which differ in type:
-/// this one decides when it is used. The two friends are Thrust's points of customisation for that.
+/// `thrust::cuda::par.on(stream)` or `thrust::cuda::par_nosync.on(stream)`, chosen at run time. The two
+/// friends are found by argument-dependent lookup: they implement customisation points of Thrust.
 template <class Derived>
 class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> {
  public:
@@ -35,22 +35,22 @@ class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> 
   }
 
   cudaStream_t stream_;
-  bool waits_;  // an algorithm returns after its work, and not as soon as that is put on the stream
+  bool waits_;  // whether an algorithm returns after its work has ended
 };
 
 struct stream_policy : stream_policy_base<stream_policy> {
   using stream_policy_base<stream_policy>::stream_policy_base;
 };
 
-/// A vector that is copied or grows asks whose work the copy within the device is: that of the pointers,
-/// which know of no stream, or the allocator's. Thrust's own answer is the pointers', the default stream.
+/// The policy that copies the elements of a vector: the allocator's. Thrust's own choice would be that of
+/// the pointers, which is the default stream.
 [[nodiscard]] TIDEMARK_HOST_DEVICE inline stream_policy& select_system(::thrust::cuda_cub::tag&,
                                                                        stream_policy& policy) noexcept {
   return policy;
 }
 
-/// Whether work on a stream may be waited for: not while it is captured. The default stream never is, and to
-/// ask it is an error where another stream is captured.
+/// Whether a thread may wait for a stream: not while it is captured. The default stream never is, and a
+/// query of it is an error while another stream is captured.
 [[nodiscard]] inline bool may_wait_for(cuda::stream_handle stream) noexcept {
   return stream == nullptr || stream == cudaStreamLegacy ||
          !cuda::detail::is_capturing(cuda::default_driver(), stream);

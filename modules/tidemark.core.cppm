@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What every part uses: where memory comes from, errors and reports of misuse, sizes, ownership of one
+/// block.
+module;
+
+#include <tidemark/core.hpp>
+
+export module tidemark.core;
+
+export namespace tidemark {
+
+// Sizes
+using tidemark::GiB;
+using tidemark::KiB;
+using tidemark::MiB;
+
+// Where memory comes from
+using tidemark::address_space;
+using tidemark::basic_borrowed_memory;
+using tidemark::basic_upstream_memory;
+using tidemark::borrowed_device_memory;
+using tidemark::borrowed_memory;
+using tidemark::byte_range;
+using tidemark::huge_page_policy;
+using tidemark::upstream_device_memory;
+using tidemark::upstream_memory;
+using tidemark::virtual_memory;
+using tidemark::virtual_memory_options;
+
+// The operating system's calls
+using tidemark::default_os_memory;
+using tidemark::entropy_seed;
+using tidemark::os_memory;
+using tidemark::set_default_os_memory;
+using tidemark::system_memory;
+
+// Errors, misuse and warnings
+using tidemark::check_level;
+using tidemark::exhaustion_report;
+using tidemark::get_violation_handler;
+using tidemark::get_warning_handler;
+using tidemark::out_of_memory;
+using tidemark::set_violation_handler;
+using tidemark::set_warning_handler;
+using tidemark::violation;
+using tidemark::violation_handler;
+using tidemark::violation_kind;
+using tidemark::warning;
+using tidemark::warning_handler;
+using tidemark::warning_kind;
+
+// One block
+using tidemark::unique_block;
+
+// When memory may be used again
+using tidemark::reuse_fence;
+
+// Statistics
+using tidemark::allocation_site;
+using tidemark::size_histogram;
+using tidemark::live_block;
+using tidemark::resource_stats;
+
+}  // namespace tidemark

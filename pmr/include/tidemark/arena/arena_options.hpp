@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `arena_options`: how an arena takes and keeps memory; `arena_stats`: what it holds, in numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/virtual_memory.hpp>
+
+namespace tidemark {
+
+/// What an arena does when it has no memory left.
+enum class exhaustion_policy {
+  throw_exception,  ///< throw `out_of_memory`
+  abort,            ///< report a violation, which aborts by default; if the handler returns, throw
+};
+
+/// How an arena takes and keeps memory. All sizes in bytes, rounded up to the granularity of its memory.
+struct arena_options {
+  std::size_t reserve = 0;  ///< address space of a chunk; 0: as the address space prefers, often 1 GiB
+  /// Memory is committed in multiples of this (0: 64 KiB), at least 1/8 of what the arena holds, so that
+  /// growing takes O(log n) calls; in pages only where the system refuses so much.
+  std::size_t commit_step = 64 * KiB;
+  bool growable = true;                                    ///< whether a full arena takes further chunks
+  huge_page_policy huge_pages = huge_page_policy::system;  ///< virtual memory only
+  bool prefault = false;  ///< whether committing faults pages in; virtual memory only
+  /// A rewind keeps the chunks it leaves while the arena holds at most this much committed memory, so that a
+  /// batch that crosses chunks again makes no system call.
+  std::size_t retain = 1 * GiB;
+  exhaustion_policy exhaustion = exhaustion_policy::throw_exception;  ///< what happens without memory
+  char const* name = "arena";  ///< in messages and statistics; must outlive the arena and its exceptions
+};
+
+/// A snapshot. Of the bytes, `used <= peak` and `used <= committed + suspended <= reserved`.
+struct arena_stats {
+  char const* name = "";                     ///< the arena's name
+  std::size_t used_bytes = 0;                ///< its position: allocated, with padding
+  std::size_t peak_bytes = 0;                ///< the highest position so far
+  std::size_t committed_bytes = 0;           ///< backed by memory, used or kept
+  std::size_t suspended_bytes = 0;           ///< backed by memory again after `resume`; else 0
+  std::size_t reserved_bytes = 0;            ///< address space held
+  std::size_t chunks = 0;                    ///< chunks held, in use or kept
+  std::uint64_t system_calls = 0;            ///< calls to its address space so far
+  std::optional<std::uint64_t> allocations;  ///< allocations so far; counted at check level 2 only
+};
+
+}  // namespace tidemark

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `arena_push`: objects, arrays and bytes in an arena, through the arena or a scope. Owns nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/arena/detail/arena_chunk.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+
+template <class AddressSpace>
+class basic_arena;
+
+/// Tag: skip the zeroing of pushed memory. Bytes that were used before are then visible in it.
+struct uninitialized_t {
+  explicit uninitialized_t() = default;
+};
+inline constexpr uninitialized_t uninitialized{};
+
+/// The typed allocations of `basic_arena` and of its scopes, which derive from it. They throw what
+/// `basic_arena::allocate` throws, also where `n * sizeof(T)` overflows, and what constructors of `T` throw;
+/// nothing has changed then. O(bytes constructed or zeroed); fresh memory is zero already. One thread at a
+/// time.
+/// @tparam Self an arena on `AddressSpace`, or a scope on one, which must be open
+template <class Self, class AddressSpace>
+class arena_push {
+  using arena_type = basic_arena<AddressSpace>;
+  static constexpr bool on_host = AddressSpace::host_accessible;
+  static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+
+ public:
+  /// A `T` constructed from `arguments`; no destructor will run (see `make`). Without arguments a trivial `T`
+  /// is all zero bytes, which for a pointer to member is not null.
+  template <class T, class... Arguments>
+  [[nodiscard]] T* push(Arguments&&... arguments)
+    requires(on_host)
+  {
+    if constexpr (sizeof...(Arguments) == 0 && std::is_trivially_default_constructible_v<T>) {
+      return static_cast<T*>(push_bytes(sizeof(T), alignof(T)));
+    } else {
+      return construct<T>(target(), std::forward<Arguments>(arguments)...);
+    }
+  }
+
+  /// Uninitialised memory for a trivial `T`.
+  template <class T>
+    requires std::is_trivially_default_constructible_v<T>
+  [[nodiscard]] T* push(uninitialized_t) {
+    return static_cast<T*>(target().allocate(sizeof(T), alignof(T)));
+  }
+
+  /// `n` contiguous `T()`, where `n` may be 0; trivial ones are all zero bytes. No destructors will run.
+  template <class T>
+  [[nodiscard]] std::span<T> push_array(std::size_t n)
+    requires(on_host)
+  {
+    if constexpr (std::is_trivially_default_constructible_v<T>) {
+      return {static_cast<T*>(push_bytes(array_bytes<T>(n), alignof(T))), n};
+    } else {
+      rollback undo{target()};
+      T* first = allocate_array<T>(*undo.arena, n);
+      std::uninitialized_value_construct_n(first, n);
+      undo.arena = nullptr;
+      return {first, n};
+    }
+  }
+
+  /// `n` contiguous trivial `T` in uninitialised memory.
+  template <class T>
+    requires std::is_trivially_default_constructible_v<T>
+  [[nodiscard]] std::span<T> push_array(std::size_t n, uninitialized_t) {
+    return {allocate_array<T>(target(), n), n};
+  }
+
+  /// `bytes` zero bytes.
+  template <class Space = AddressSpace>
+    requires(Space::host_accessible)
+  [[nodiscard]] void* push_bytes(std::size_t bytes, std::size_t align = default_alignment) {
+    arena_type& to = target();
+    void* storage = to.allocate(bytes, align);
+    zero(to, storage, bytes);
+    return storage;
+  }
+
+  /// `bytes` uninitialised bytes.
+  [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment) {
+    return target().allocate(bytes, align);
+  }
+
+  /// A `T` constructed from `arguments` whose destructor runs when the arena is rewound over it, reset or
+  /// destroyed, in the reverse order of construction. Destructors must not throw. The result may be
+  /// discarded: what the destructor does may be all that is wanted.
+  template <class T, class... Arguments>
+  T* make(Arguments&&... arguments)
+    requires(on_host)
+  {
+    if constexpr (std::is_trivially_destructible_v<T>) {
+      return construct<T>(target(), std::forward<Arguments>(arguments)...);
+    } else {
+      rollback undo{target()};
+      arena_type& to = *undo.arena;
+      auto* record = allocate_array<detail::arena_finalizer>(to, 1);
+      T* object = construct<T>(to, std::forward<Arguments>(arguments)...);
+      *record = {to.finalizers_, [](void* made) noexcept { std::destroy_at(static_cast<T*>(made)); }, object,
+                 to.position()};
+      to.finalizers_ = record;
+      to.floor_ = to.cursor_;  // nothing below may be freed without running the destructor
+      undo.arena = nullptr;
+      return object;
+    }
+  }
+
+ private:
+  // Zeroing a block of a page dirties one page of fresh memory at most.
+  static constexpr std::size_t max_whole_zeroing = 4 * KiB;
+
+  arena_type& target() { return static_cast<Self*>(this)->push_target(); }
+
+  // Rewinds to where the arena was when it was made, unless `arena` is null by then.
+  struct rollback {
+    explicit rollback(arena_type& to) noexcept : arena{&to}, chunk{to.chunk_}, cursor{to.cursor_} {}
+    rollback(rollback const&) = delete;
+    rollback& operator=(rollback const&) = delete;
+    ~rollback() {
+      if (arena != nullptr) arena->rewind_to(*chunk, cursor);
+    }
+
+    arena_type* arena;
+    detail::arena_chunk<AddressSpace>* chunk;
+    std::uintptr_t cursor;
+  };
+
+  template <class T>
+  static constexpr std::size_t array_bytes(std::size_t n) noexcept {
+    return detail::multiply_saturating(n, sizeof(T));
+  }
+  template <class T>
+  static T* allocate_array(arena_type& to, std::size_t n) {
+    return static_cast<T*>(to.allocate(array_bytes<T>(n), alignof(T)));
+  }
+  template <class T, class... Arguments>
+  static T* construct(arena_type& to, Arguments&&... arguments) {
+    if constexpr (std::is_nothrow_constructible_v<T, Arguments...>) {
+      return std::construct_at(allocate_array<T>(to, 1), std::forward<Arguments>(arguments)...);
+    } else {
+      rollback undo{to};
+      T* object = std::construct_at(allocate_array<T>(to, 1), std::forward<Arguments>(arguments)...);
+      undo.arena = nullptr;
+      return object;
+    }
+  }
+  static void zero(arena_type& to, void* first, std::size_t bytes) noexcept {
+    const std::uintptr_t address = detail::address_of(first);
+    const std::uintptr_t fresh = std::max(to.high_, to.dirty_);
+    if (address < fresh) {
+      // Of a large block only what is not fresh; a small one whole: a few stores if its size is known.
+      std::memset(first, 0,
+                  bytes <= max_whole_zeroing ? bytes : std::min<std::size_t>(bytes, fresh - address));
+    }
+    detail::mark_defined(address, bytes);
+  }
+};
+
+}  // namespace tidemark

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `arena::scope`: frees what is allocated on an arena between its opening and its end. Owns no memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_push.hpp>
+#include <tidemark/core/detail/named_range.hpp>
+
+namespace tidemark {
+
+/// `arena::scope`, `device_arena::scope` and so on: takes an arena's position when it is made, and rewinds to
+/// it when it is destroyed.
+///
+/// ```cpp
+/// arena::scope scope{step};
+/// auto row = scope.push_array<double>(n);   // the same as step.push_array<double>(n)
+/// ```                                       // and here it is gone
+/// Scopes on one arena end in the reverse order of their opening. Ending an outer one first is reported as a
+/// violation; then its memory lives until the inner one ends. Level 2 also reports allocations through an
+/// outer scope while an inner one is open: the inner scope's end would free them earlier than their owner
+/// expects.
+///
+/// The arena must outlive it. Move-only; a moved-from, ended or default-made scope is inert: it rewinds
+/// nothing, and nothing may be allocated through it. `push`, `push_array`, `push_bytes` and `make` are those
+/// of `arena_push`. Opening and ending are O(1). One thread at a time.
+template <class AddressSpace>
+class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<AddressSpace>, AddressSpace> {
+ public:
+  using arena_type = basic_arena<AddressSpace>;
+
+  /// An inert scope.
+  basic_arena_scope() noexcept = default;
+  /// Opens a scope on `arena`.
+  explicit basic_arena_scope(arena_type& arena) noexcept { open(arena); }
+  /// Opens a scope on `*arena`, or makes an inert one of null.
+  explicit basic_arena_scope(arena_type* arena) noexcept {
+    if (arena != nullptr) open(*arena);
+  }
+  basic_arena_scope(basic_arena_scope&& other) noexcept { take(other); }
+  /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the arena that `scope` is open
+  /// on gives a scope that begins where the old one began.
+  basic_arena_scope& operator=(basic_arena_scope&& other) noexcept {
+    if (this == &other) return *this;
+    if (arena_ != nullptr && other.opened_.outer == this && arena_->innermost_ == &other &&
+        other.is_empty()) {
+      arena_type& arena = *arena_;
+      other.end();
+      end();
+      open(arena);
+    } else {
+      end();
+      take(other);
+    }
+    return *this;
+  }
+  ~basic_arena_scope() { end(); }
+
+  /// Ends the scope now. Does nothing to an inert one.
+  void end() noexcept {
+    if (arena_ != nullptr) std::exchange(arena_, nullptr)->close(*this);
+    range_ = {};
+  }
+
+  /// Ends the scope now, while work on another stream still uses its memory: the stream of the arena, and
+  /// with it all later work that may use the memory, waits for `event`. Device memory only. Does nothing to
+  /// an inert scope.
+  /// @param event behind that work, as `cudaEvent_t`
+  template <class Event, class Space = AddressSpace>
+    requires requires(Space& space, Event const& event) { space.wait_before_reuse(event); }
+  void end_after(Event const& event) noexcept {
+    if (arena_ == nullptr) return;
+    arena_->before_use("end of a scope");
+    arena_->space_.wait_before_reuse(event);
+    end();
+  }
+
+  /// Whether it is open.
+  [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
+  /// The arena, for `std::pmr` containers. @pre it is open.
+  [[nodiscard]] arena_type& arena() const noexcept { return *arena_; }
+
+  /// As `basic_arena::allocate`. @pre it is open.
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = arena_type::default_alignment) {
+    return push_target().allocate(bytes, align);
+  }
+
+ private:
+  friend arena_type;
+  friend arena_push<basic_arena_scope, AddressSpace>;
+
+  void open(arena_type& arena) noexcept {
+    arena.before_use("opening of a scope");
+    arena_ = &arena;
+    opened_ = {arena.innermost_, arena.cursor_, arena.chunk_, arena.floor_};
+    arena.innermost_ = this;
+    arena.floor_ = arena.cursor_;
+    range_ = {detail::range_kind::arena_scope, arena.name()};
+  }
+
+  void take(basic_arena_scope& other) noexcept {
+    arena_ = std::exchange(other.arena_, nullptr);
+    opened_ = other.opened_;
+    range_ = std::move(other.range_);
+    if (arena_ == nullptr) return;
+    basic_arena_scope** link = &arena_->innermost_;
+    while (*link != &other) link = &(*link)->opened_.outer;
+    *link = this;
+  }
+
+  bool is_empty() const noexcept {
+    return arena_->chunk_ == opened_.chunk && arena_->cursor_ == opened_.cursor;
+  }
+
+  arena_type& push_target() const noexcept {
+    if constexpr (check_level >= 2) {
+      if (arena_->innermost_ != this) {
+        detail::report_violation(
+            violation_kind::outer_scope_use, arena_->name(),
+            "arena '%s': allocating through an outer scope while a scope inside it is open; the "
+            "memory would vanish when the inner one ends",
+            arena_->name());
+      }
+    }
+    return *arena_;
+  }
+
+  // What the arena was like at the opening.
+  struct state {
+    basic_arena_scope* outer = nullptr;                  // the innermost open scope
+    std::uintptr_t cursor = 0;                           // where this scope begins
+    detail::arena_chunk<AddressSpace>* chunk = nullptr;  // the chunk that `cursor` is in
+    std::uintptr_t floor = 0;
+  };
+
+  arena_type* arena_ = nullptr;  // null: inert
+  state opened_;
+  [[no_unique_address]] detail::named_range range_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `arena_chunk`: an arena's record of one range of memory; `arena_finalizer`: of one destructor to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tidemark/arena/detail/annotations.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/config.hpp>
+#include <tidemark/core/detail/device_marks.hpp>
+
+namespace tidemark::detail {
+
+/// One range of an arena. Records lie beside the memory and never in it, because memory may be a device's.
+/// `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in `range`.
+template <class AddressSpace>
+struct arena_chunk {
+  static constexpr bool on_host = AddressSpace::host_accessible;
+  using marks_type = std::conditional_t<on_host || !TIDEMARK_NVTX, byte_marks<on_host>, device_marks>;
+
+  byte_range range;              // as `reserve` returned it
+  std::uintptr_t begin = 0;      // first address of a block: `range` rounded inwards to the block alignment
+  std::uintptr_t end = 0;        // one past the last
+  std::uintptr_t committed = 0;  // memory is behind [begin, committed)
+  std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` where fresh memory is not known to be 0
+  std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
+  std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
+  arena_chunk* previous = nullptr;
+  arena_chunk* next = nullptr;
+  [[no_unique_address]] marks_type marks;  // tell tools what of it may be touched
+
+  void insert_after(arena_chunk& before) noexcept {
+    previous = &before;
+    next = before.next;
+    if (next != nullptr) next->previous = this;
+    before.next = this;
+  }
+  void unlink() noexcept {
+    previous->next = next;
+    if (next != nullptr) next->previous = previous;
+  }
+};
+
+/// A destructor that runs when the arena is rewound to below `end_position`. It lies in the arena itself.
+struct arena_finalizer {
+  arena_finalizer* previous;
+  void (*destroy)(void* object) noexcept;
+  void* object;
+  std::size_t end_position;  // position right after the object and all that its constructor allocated
+};
+
+}  // namespace tidemark::detail

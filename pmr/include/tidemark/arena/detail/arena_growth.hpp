@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How an arena takes and returns memory: chunks, commits, exhaustion. See arena.hpp for the class.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+
+namespace tidemark {
+
+namespace detail {
+
+// Of the chunks kept for reuse so many are looked at before a new one is made: growing stays O(1).
+inline constexpr int max_kept_chunks_tried = 16;
+
+// No request above this can be served, and sums of two requests do not wrap.
+inline constexpr std::size_t max_request = std::numeric_limits<std::size_t>::max() / 4;
+
+/// Where a block of `bytes` lies in [from, end); 0 if it does not fit.
+[[nodiscard]] inline std::uintptr_t place(std::uintptr_t from, std::uintptr_t end, std::size_t bytes,
+                                          std::size_t align) noexcept {
+  const std::uintptr_t block = align_up(from, align);
+  return block >= from && block <= end && end - block >= bytes ? block : 0;
+}
+
+/// `size` rounded up to a multiple of `step`, which need not be a power of two; saturates.
+[[nodiscard]] constexpr std::size_t round_up(std::size_t size, std::size_t step) noexcept {
+  return add_saturating(size, step - 1) / step * step;
+}
+
+}  // namespace detail
+
+template <class AddressSpace>
+basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options)
+    : id_{detail::next_identity()}, options_{options}, space_{std::move(space)} {
+  const std::size_t granularity = space_.granularity();
+  next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
+  if (options_.name == nullptr) options_.name = arena_options{}.name;
+  if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
+  options_.commit_step = detail::round_up(options_.commit_step, granularity);
+  if constexpr (AddressSpace::reserves_at_once) {
+    chunk_record* chunk = add_chunk(default_alignment, default_alignment);
+    if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
+    enter(*chunk);
+  }
+}
+
+template <class AddressSpace>
+basic_arena<AddressSpace>::~basic_arena() {
+  if (innermost_ != nullptr) {
+    detail::report_violation(violation_kind::scope_outlived, name(),
+                             "arena '%s' is destroyed while a scope on it is open", name());
+    for (scope* open = std::exchange(innermost_, nullptr); open != nullptr; open = open->opened_.outer) {
+      open->arena_ = nullptr;
+    }
+  }
+  release_thread_ownership();  // any thread may destroy an arena
+  release();
+}
+
+// Serves the block from the next chunk if that is kept from an earlier batch and has memory behind the block,
+// and the current one is full: what `grow` and `enter` do, less what is not needed then. The peak needs no
+// update, because the position does not fall. A size that wraps becomes 0, and no room is less than that.
+template <class AddressSpace>
+void* basic_arena<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t align) {
+  chunk_record& left = *chunk_;
+  chunk_record* const next = left.next;
+  const std::size_t position = this->position();
+  const std::size_t size = block_bytes(bytes);
+  if (next != nullptr && align <= default_alignment && high_ <= cursor_ && left.end - cursor_ < size &&
+      (!has_gaps || detail::align_up(next->begin, align) == next->begin) &&  // or it is the buffer
+      size <= next->committed - next->begin && next->marks.has_room()) [[likely]] {
+    if (left.touched < cursor_) left.touched = cursor_;
+    left.floor = floor_;
+    next->base = position;
+    make_current(*next, next->begin);
+    return bump(next->begin, bytes);
+  }
+  return allocate_slow(bytes, align);
+}
+
+template <class AddressSpace>
+void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
+  refusal refused{};
+  if (void* block = grow(bytes, align, refused)) return block;
+  throw_out_of_memory(bytes, align, refused);
+}
+
+template <class AddressSpace>
+void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t align) noexcept {
+  try {
+    if constexpr (check_level >= 2) before_allocate(align);
+    refusal refused{};
+    return grow(bytes, align, refused);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+// A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed.
+// Where the system gives no memory for a chunk, one behind it may have some still.
+template <class AddressSpace>
+void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
+  detail::require_power_of_two("arena", name(), align);
+  if (bytes > detail::max_request || align > detail::max_request) return nullptr;
+  const std::size_t size = block_bytes(bytes);
+
+  if (const std::uintptr_t block = detail::place(cursor_, chunk_->end, size, align)) {
+    if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
+    refused = refusal::memory;
+  }
+  int untried = detail::max_kept_chunks_tried;
+  for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
+    const std::uintptr_t block = detail::place(kept->begin, kept->end, size, align);
+    if (block == 0) continue;
+    if (commit_up_to(*kept, block + size)) {
+      enter(*kept);
+      return bump(block, bytes);
+    }
+    refused = refusal::memory;
+  }
+  if (refused == refusal::memory) return nullptr;
+  if (!options_.growable && chunks_ != 0) return nullptr;
+  chunk_record* added = add_chunk(size, align);
+  if (added == nullptr) {
+    refused = refusal::addresses;
+    return nullptr;
+  }
+  const std::uintptr_t block = detail::place(added->begin, added->end, size, align);
+  if (block == 0 || !commit_up_to(*added, block + size)) {
+    drop(*added);
+    refused = refusal::memory;
+    return nullptr;
+  }
+  enter(*added);
+  return bump(block, bytes);
+}
+
+// A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
+// those to come grows by one step, however large this one had to be.
+template <class AddressSpace>
+auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) -> chunk_record* {
+  const bool is_first = chunk_ == &first_ && first_.range.empty();
+  std::unique_ptr<chunk_record> record;
+  if (!is_first) {
+    record.reset(new (std::nothrow) chunk_record{});
+    if (record == nullptr) return nullptr;
+  }
+  if (!AddressSpace::commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
+  ++system_calls_;
+  const std::size_t least_bytes = bytes + (align > default_alignment ? align - default_alignment : 0);
+  const std::size_t wanted_bytes = std::max(least_bytes, next_chunk_bytes_);
+  const byte_range range = [&] {
+    if constexpr (requires { space_.take_buffer(bytes, align); }) {
+      if (const byte_range buffer = space_.take_buffer(bytes, align); !buffer.empty()) return buffer;
+    }
+    return space_.reserve(least_bytes, wanted_bytes);
+  }();
+  if (range.empty()) return nullptr;
+
+  chunk_record& chunk = is_first ? first_ : *record.release();
+  chunk.range = range;
+  next_chunk_bytes_ = detail::multiply_saturating(next_chunk_bytes_, AddressSpace::chunk_growth);
+  // A block at address 0 would look like none, and some device might have one.
+  chunk.begin = detail::align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
+  // The top 4 GiB of addresses are left out, so that the fast path's sums cannot wrap.
+  constexpr std::uintptr_t last = std::numeric_limits<std::uintptr_t>::max() - 4 * max_fast_request;
+  chunk.end = std::max(chunk.begin, detail::align_down(std::min(range.end(), last), block_granule));
+  chunk.committed = AddressSpace::commits ? chunk.begin : chunk.end;
+  chunk.touched = AddressSpace::fresh_is_zero ? chunk.begin : chunk.end;
+  if (is_first) make_current(chunk, chunk.begin);
+  else chunk.insert_after(*chunk_);
+  ++chunks_;
+  reserved_bytes_ += range.size;
+  committed_bytes_ += chunk.committed - chunk.begin;
+  chunk.marks.on_commit(chunk.begin, chunk.committed, name());
+  return &chunk;
+}
+
+// Commits in steps until `last` has memory behind it; false without memory, also for its records.
+// Where a whole step is refused, what is needed may still be had.
+template <class AddressSpace>
+bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
+  if (!chunk.marks.reserve()) return false;
+  if (last <= chunk.committed) return true;
+  const std::size_t step = options_.commit_step;
+  const std::size_t amortised = detail::round_up(committed_bytes_ / 8, step);
+  const std::size_t needed = detail::round_up(last - chunk.begin, step);
+  const std::size_t wanted = std::max(needed, (chunk.committed - chunk.begin) + std::max(step, amortised));
+  const std::size_t capacity = chunk.end - chunk.begin;
+  const std::size_t least = std::min(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
+  std::uintptr_t target = chunk.begin + std::min(wanted, capacity);
+  ++system_calls_;
+  if (!space_.commit({chunk.committed, target - chunk.committed})) {
+    if (target == chunk.begin + least) return false;
+    target = chunk.begin + least;
+    ++system_calls_;
+    if (!space_.commit({chunk.committed, target - chunk.committed})) return false;
+  }
+  chunk.marks.on_commit(chunk.committed, target, name());
+  committed_bytes_ += target - chunk.committed;
+  chunk.committed = target;
+  if (&chunk == chunk_) end_ = target;
+  return true;
+}
+
+// Goes on in a chunk behind the current one; kept chunks that it skips stay kept, behind it.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::enter(chunk_record& chunk) noexcept {
+  const std::size_t base = position();
+  peak_ = peak();
+  chunk_->touched = std::max({chunk_->touched, high_, cursor_});
+  chunk_->floor = floor_;
+  if (&chunk != chunk_ && chunk_->next != &chunk) {
+    chunk.unlink();
+    chunk.insert_after(*chunk_);
+  }
+  chunk.base = base;
+  make_current(chunk, chunk.begin);
+}
+
+// Returns a chunk that is not in use to where it came from.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
+  if (chunk.range.empty()) return;
+  chunk.marks.on_decommit(chunk.begin, chunk.committed);
+  ++system_calls_;
+  space_.release(chunk.range);
+  next_chunk_bytes_ /= AddressSpace::chunk_growth;
+  --chunks_;
+  reserved_bytes_ -= chunk.range.size;
+  committed_bytes_ -= chunk.committed - chunk.begin;
+  if (&chunk == &first_) {
+    chunk.range = {};
+    chunk.begin = chunk.end = chunk.committed = chunk.touched = 0;
+    make_current(chunk, 0);
+  } else {
+    chunk.unlink();
+    delete &chunk;
+  }
+}
+
+template <class AddressSpace>
+std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
+  before_use("trim");
+  peak_ = peak();
+  const std::size_t committed_before = committed_bytes_;
+  std::size_t kept_bytes = chunk_->committed - cursor_;
+  for (chunk_record* kept = chunk_->next; kept != nullptr;) {
+    chunk_record* const next = kept->next;
+    const std::size_t bytes = kept->committed - kept->begin;
+    if (detail::add_saturating(kept_bytes, bytes) > keep_bytes) {
+      drop(*kept);
+    } else {
+      kept_bytes += bytes;
+    }
+    kept = next;
+  }
+  if constexpr (AddressSpace::commits) {
+    const std::uintptr_t first = detail::align_up(
+        std::min(detail::add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
+    if (first < chunk_->committed) {
+      ++system_calls_;
+      const std::size_t bytes = chunk_->committed - first;
+      chunk_->marks.on_decommit(first, chunk_->committed);
+      if (!space_.decommit({first, bytes})) {
+        chunk_->marks.on_commit(first, chunk_->committed, name());
+      } else {
+        committed_bytes_ -= bytes;
+        chunk_->committed = end_ = first;
+        high_ = std::min(high_, first);
+        if constexpr (AddressSpace::fresh_is_zero) {
+          chunk_->touched = std::min(chunk_->touched, first);
+          dirty_ = std::min(dirty_, first);
+        }
+      }
+    }
+  }
+  return committed_before - committed_bytes_;
+}
+
+template <class AddressSpace>
+bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
+  if constexpr (check_level >= 2) before_deallocate(block, old_bytes);
+  if (!is_newest(block, old_bytes) || new_bytes > detail::max_request) return false;
+  const std::uintptr_t address = detail::address_of(block);
+  const std::size_t size = block_bytes(new_bytes);
+  if (size > chunk_->end - address || !commit_up_to(*chunk_, address + size)) return false;
+  if (address + size < cursor_) lower_cursor(address + size);
+  cursor_ = address + size;
+  chunk_->marks.on_resize(address, new_bytes, old_bytes);
+  return true;
+}
+
+template <class AddressSpace>
+void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
+                                                    refusal refused) const {
+  // The largest block that held memory has room for; committed memory if the system just refused to commit.
+  const auto room = [=](chunk_record const& chunk, std::uintptr_t from) -> std::size_t {
+    const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
+    const std::uintptr_t block = detail::place(from, end, 0, align);
+    return block != 0 ? end - block : 0;
+  };
+  std::size_t largest = room(*chunk_, cursor_);
+  int untried = detail::max_kept_chunks_tried;
+  for (chunk_record const* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
+    largest = std::max(largest, room(*kept, kept->begin));
+  }
+  const arena_stats now = stats();
+  exhaustion_report report{.resource = name(),
+                           .requested_bytes = bytes,
+                           .alignment = align,
+                           .used_bytes = now.used_bytes,
+                           .committed_bytes = now.committed_bytes,
+                           .reserved_bytes = now.reserved_bytes,
+                           .largest_bytes = largest};
+  if constexpr (requires { space_.refusal(); }) {
+    if (refused != refusal::none) report.because = space_.refusal();
+  }
+  const out_of_memory error{report};
+  if (options_.exhaustion == exhaustion_policy::abort) {
+    detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());
+  }
+  throw error;
+}
+
+}  // namespace tidemark

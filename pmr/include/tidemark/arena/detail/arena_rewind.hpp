@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How an arena goes back: rewinds over chunks, scopes that need care, destructors. See arena.hpp for the
+/// class.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/identity.hpp>
+
+namespace tidemark {
+
+// Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
+  cursor = std::max(cursor, chunk.begin);
+  const std::size_t target = position_in(chunk, cursor);
+  while (finalizers_ != nullptr && finalizers_->end_position > target) {
+    const detail::arena_finalizer finalizer = *finalizers_;
+    finalizers_ = finalizer.previous;
+    finalizer.destroy(finalizer.object);
+  }
+  history_.rewound_to(target);
+  if (&chunk == chunk_) {
+    lower_cursor(cursor);
+    floor_ = std::clamp(floor_, chunk.begin, cursor);
+  } else {
+    return_to(chunk, cursor);
+    if (committed_bytes_ > options_.retain) drop_beyond_retain();
+  }
+  marked_ = highest_mark_in(chunk);
+  if constexpr (check_level >= 2) check_invariants();
+}
+
+// Of the kept chunks the last used go first: the next batch needs the others before it needs them.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
+  chunk_record* last = chunk_;
+  while (last->next != nullptr) last = last->next;
+  while (last != chunk_ && committed_bytes_ > options_.retain) {
+    chunk_record* const before = last->previous;
+    drop(*last);
+    last = before;
+  }
+}
+
+// An earlier chunk becomes the current one, at `cursor`; those behind it are kept.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
+  peak_ = peak();
+  chunk_->touched = std::max({chunk_->touched, high_, cursor_});
+  for (chunk_record* left = chunk_; left != &chunk; left = left->previous) {
+    left->marks.on_free(left->begin, std::min(left->touched, left->committed));
+  }
+  chunk.marks.on_free(cursor, std::min(chunk.touched, chunk.committed));
+  make_current(chunk, cursor);
+}
+
+// The last block of the current chunk was freed: continues where the chunk before it was left. No mark and
+// no scope begins here, because this is done at once whenever a chunk becomes empty.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
+  chunk_record* const before = chunk_->previous;
+  if (before == nullptr) return;
+  return_to(*before, before->begin + (chunk_->base - before->base));
+  marked_ = highest_mark_in(*before);
+  floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
+}
+
+template <class AddressSpace>
+void basic_arena<AddressSpace>::rewind_slow(arena_mark const& mark) {
+  const auto refuse = [this](char const* why) {
+    throw std::invalid_argument("arena '" + std::string(name()) + "': cannot rewind: the mark " + why);
+  };
+  if (mark.arena_ != id_) refuse("is of another arena, or older than its last release()");
+  if (mark.position_ > position()) refuse("lies ahead of the present position");
+  if (!history_.is_live(mark.position_, mark.serial_)) refuse("was rewound over after it was taken");
+  if (mark.position_ < scope_floor()) refuse("lies before the beginning of a scope that is still open");
+
+  // The end of a chunk and the beginning of the next are one position: the address tells which was meant.
+  chunk_record* chunk = chunk_;
+  chunk_record* const deepest = &deepest_chunk();
+  if (chunk != deepest && mark.position_ < deepest->next->base) chunk = deepest;  // mostly, and then at once
+  while (chunk->base > mark.position_) chunk = chunk->previous;
+  for (chunk_record* tie = chunk; tie->base == mark.position_ && tie != deepest;) {
+    tie = tie->previous;
+    if (tie->begin + (mark.position_ - tie->base) == mark.cursor_) chunk = tie;
+  }
+  rewind_to(*chunk, chunk->begin + (mark.position_ - chunk->base));
+}
+
+template <class AddressSpace>
+void basic_arena<AddressSpace>::pop(std::size_t bytes) noexcept {
+  before_use("pop");
+  const std::size_t poppable = position() - scope_floor();
+  const std::size_t rounded = bytes >= poppable ? poppable : detail::align_up(bytes, block_granule);
+  const std::size_t target = position() - std::min(rounded, poppable);
+  chunk_record* chunk = chunk_;
+  chunk_record* const deepest = &deepest_chunk();
+  while (chunk != deepest && chunk->base >= target) chunk = chunk->previous;
+  rewind_to(*chunk, chunk->begin + (target - chunk->base));
+}
+
+template <class AddressSpace>
+void basic_arena<AddressSpace>::release() {
+  free_all("release");
+  while (first_.next != nullptr) drop(*first_.next);
+  peak_ = peak();
+  drop(first_);
+  id_ = detail::next_identity();  // marks hold addresses that other chunks may get
+}
+
+template <class AddressSpace>
+void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
+  if (innermost_ == &closing) {
+    rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
+    floor_ = std::max(closing.opened_.floor, marked_);
+    innermost_ = closing.opened_.outer;
+    return;
+  }
+  detail::report_violation(violation_kind::scope_order, name(),
+                           "arena '%s': a scope ends while a scope inside it is still open", name());
+  scope* inner = innermost_;
+  while (inner->opened_.outer != &closing) inner = inner->opened_.outer;
+  inner->opened_ = closing.opened_;  // the inner scope will rewind what the outer one would have rewound
+}
+
+}  // namespace tidemark

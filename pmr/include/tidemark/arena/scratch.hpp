@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `scratch`: temporary memory inside a function, from arenas that belong to the calling thread.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <memory_resource>
+
+#include <tidemark/arena/arena.hpp>
+
+namespace tidemark {
+
+/// A resource that scratch memory must not come from: an arena, a resource, a scope, a pointer to one, or
+/// null, which means none.
+class scratch_conflict {
+ public:
+  scratch_conflict(std::nullptr_t) noexcept {}
+  scratch_conflict(std::pmr::memory_resource const* resource) noexcept : resource_{resource} {}
+  scratch_conflict(std::pmr::memory_resource const& resource) noexcept : resource_{&resource} {}
+  scratch_conflict(arena::scope const& scope) noexcept : resource_{scope ? &scope.arena() : nullptr} {}
+  scratch_conflict(arena::scope const* scope) noexcept
+      : resource_{scope && *scope ? &scope->arena() : nullptr} {}
+
+  /// Null: no conflict.
+  [[nodiscard]] std::pmr::memory_resource const* resource() const noexcept { return resource_; }
+
+ private:
+  std::pmr::memory_resource const* resource_ = nullptr;
+};
+
+namespace detail {
+/// The first of the calling thread's scratch arenas that is not in `conflicts`; a new one where there is
+/// none.
+[[nodiscard]] arena& scratch_arena(std::initializer_list<scratch_conflict> conflicts);
+}  // namespace detail
+
+/// Opens a scope on one of the calling thread's scratch arenas that is not among `conflicts`.
+///
+/// Name every resource that the function allocates results from: a caller may have got it from `scratch` too,
+/// and results on the same arena would vanish with the scope.
+/// ```cpp
+/// std::span<float> smoothed(std::span<float const> x, arena& out) {
+///   arena::scope temporary = scratch(out);                       // never on `out`
+///   std::span<float> sums = temporary.push_array<float>(x.size());
+///   ...
+/// ```
+/// Any number of conflicts will do: a thread makes a further arena when all it has are in conflict, and keeps
+/// it. Thread-safe: each thread has its own arenas, made at first need and destroyed when it ends, after the
+/// destructors of its thread_local objects. Those of the main thread are there until the process is gone:
+/// objects of `make` that are on them then are not destroyed.
+/// @throws std::bad_alloc (as out_of_memory, if it is address space that lacks) if a further arena is needed
+/// and cannot be had.
+template <std::convertible_to<scratch_conflict>... Conflicts>
+[[nodiscard]] arena::scope scratch(Conflicts const&... conflicts) {
+  return arena::scope{detail::scratch_arena({scratch_conflict(conflicts)...})};
+}
+
+/// Number of scratch arenas that the calling thread has.
+[[nodiscard]] std::size_t scratch_arena_count() noexcept;
+
+/// Sets how scratch arenas are made from now on, in all threads; those that exist stay as they are.
+/// Thread-safe. The default: reserves of 1 GiB, growable, named "scratch".
+void set_scratch_options(arena_options const& options);
+
+}  // namespace tidemark

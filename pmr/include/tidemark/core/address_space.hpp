@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `address_space`: the concept of where an arena's memory comes from.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+#include <tidemark/core/byte_range.hpp>
+
+namespace tidemark {
+
+/// A source of memory for `basic_arena`: reserve addresses, commit memory behind them, return both.
+///
+/// | call | meaning |
+/// |---|---|
+/// | `reserve(least, wanted)` | a range of at least `least` bytes, better of `wanted`, or none; may throw |
+/// | `commit(part)` | puts memory behind a part; false, and nothing changed, without memory |
+/// | `decommit(part)` | returns the memory behind a part, keeps the addresses; false if it cannot |
+/// | `release(range)` | returns a whole range, exactly as `reserve` returned it |
+/// | `chunk_bytes()` | bytes in an arena's first chunk where its options do not say |
+/// | `granularity()` | bytes that commit and decommit work in: a power of two, always the same |
+///
+/// | constant | meaning |
+/// |---|---|
+/// | `host_accessible` | the host may touch the memory |
+/// | `fresh_is_zero` | bytes read as zero the first time after they were committed |
+/// | `commits` | false: reserved memory is there at once, and `commit`/`decommit` are never called |
+/// | `reserves_at_once` | an arena reserves its first chunk in its constructor, not at the first allocation |
+/// | `block_alignment` | every block starts at a multiple of this power of two |
+/// | `chunk_growth` | each further chunk is so many times as large as the one before |
+///
+/// A space may also have a constant `block_granule`, where an arena's blocks need not be aligned to
+/// `block_alignment` unless that is requested, but begin and end at multiples of the granule; and a call
+/// `take_buffer(bytes, align)`, which comes first for a range with room for such a block.
+///
+/// Memory that the host may not touch is a device's; memory that both may is of a class that says
+/// `device_accessible = true`. An arena on memory for one stream has a `stream()` if its space has.
+///
+/// Thread-safety: as the arena that holds it: one thread at a time.
+template <class S>
+concept address_space = std::movable<S> && requires(S& space, byte_range range, std::size_t bytes) {
+  { space.reserve(bytes, bytes) } -> std::same_as<byte_range>;
+  { space.commit(range) } noexcept -> std::same_as<bool>;
+  { space.decommit(range) } noexcept -> std::same_as<bool>;
+  { space.release(range) } noexcept;
+  { space.chunk_bytes() } noexcept -> std::same_as<std::size_t>;
+  { space.granularity() } noexcept -> std::same_as<std::size_t>;
+  { S::host_accessible } -> std::convertible_to<bool>;
+  { S::fresh_is_zero } -> std::convertible_to<bool>;
+  { S::commits } -> std::convertible_to<bool>;
+  { S::reserves_at_once } -> std::convertible_to<bool>;
+  { S::block_alignment } -> std::convertible_to<std::size_t>;
+  { S::chunk_growth } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace tidemark

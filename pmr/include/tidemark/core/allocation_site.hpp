@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `allocation_site`: names the allocations of containers. Owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <type_traits>
+
+namespace tidemark {
+
+/// Names the allocations of this thread as long as it lives, for `tracking_resource` and `test_resource`.
+///
+/// A pmr container allocates somewhere inside the standard library, which is no help in a report of
+/// leaks. Put one where your code says what it is doing.
+///
+/// ```cpp
+/// allocation_site here{"loading weights"};
+/// std::pmr::vector<float> weights(n, &tracked);  // if it leaks: "from model.cpp:12 (loading weights)"
+/// ```
+/// They nest: the innermost counts. An allocation through a resource's own `allocate` has the place of that
+/// call, with the innermost label.
+///
+/// Complexity: O(1). Thread-safety: concerns the thread that made it, and must be destroyed by it.
+class [[nodiscard]] allocation_site {
+ public:
+  /// @param label what the memory is for; must live as long as the blocks, as a literal does
+  /// @param where this place in the source, unless you pass another
+  explicit allocation_site(char const* label = "",
+                           std::source_location where = std::source_location::current()) noexcept;
+  allocation_site(allocation_site const&) = delete;
+  allocation_site& operator=(allocation_site const&) = delete;
+  ~allocation_site();
+
+  /// The calling thread's innermost, or null.
+  [[nodiscard]] static allocation_site const* innermost() noexcept;
+
+  /// What the memory is for.
+  [[nodiscard]] char const* label() const noexcept { return label_; }
+  /// The place in the source.
+  [[nodiscard]] std::source_location where() const noexcept { return where_; }
+
+ private:
+  char const* label_;
+  std::source_location where_;
+  allocation_site* outer_;  // the one that was innermost before
+};
+
+static_assert(!std::is_move_constructible_v<allocation_site>,
+              "a thread's sites form a stack of objects that stay");
+
+/// A block in `leaks()` of `tracking_resource` and `test_resource`.
+struct live_block {
+  void const* address = nullptr;  ///< its first byte
+  std::size_t bytes = 0;          ///< as requested
+  std::size_t align = 0;          ///< as requested
+  /// where it was requested; `line() == 0`: not known
+  // The braces are not redundant: without them, initialisers that leave it out draw a warning.
+  std::source_location site{};  // NOLINT(readability-redundant-member-init)
+  char const* label = "";       ///< what it is for; empty: not known
+  std::uint64_t number = 0;     ///< it was the resource's n-th request, from 1, refused ones included
+};
+
+}  // namespace tidemark

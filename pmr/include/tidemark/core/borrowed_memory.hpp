@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `borrowed_memory`: one range of memory that the caller owns.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+
+namespace tidemark {
+
+/// An `address_space` over one range that is already committed and stays the caller's: a buffer on the stack,
+/// a shared mapping, a block of device memory. It never touches the range itself, so that a made-up range
+/// will do to test code for a device. The caller keeps the range alive as long as anything taken from it is
+/// in use.
+///
+/// ```cpp
+/// alignas(64) static std::byte buffer[64 * KiB];
+/// borrowed_arena step{borrowed_memory{buffer, sizeof buffer}};
+/// ```
+/// @tparam HostAccessible whether the host may touch the range. Where it may not, blocks start at multiples
+/// of 256 bytes, as device code expects, and an arena allocates uninitialised memory only. One thread at a
+/// time.
+template <bool HostAccessible>
+class basic_borrowed_memory {
+ public:
+  static constexpr bool host_accessible = HostAccessible;
+  static constexpr bool fresh_is_zero = false;
+  static constexpr bool commits = false;
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
+  static constexpr std::size_t chunk_growth = 1;
+
+  /// Borrows `bytes` bytes from `first` on.
+  basic_borrowed_memory(void* first, std::size_t bytes) noexcept
+      : range_{reinterpret_cast<std::uintptr_t>(first), bytes} {}
+  /// Borrows `range`.
+  explicit basic_borrowed_memory(byte_range range) noexcept : range_{range} {}
+
+  /// The whole range, the first time and again after its release, if it holds
+  /// `least_bytes`; else an empty one.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) noexcept {
+    return least_bytes <= range_.size ? std::exchange(range_, {}) : byte_range{};
+  }
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  void release(byte_range range) noexcept { range_ = range; }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+
+ private:
+  byte_range range_;  // empty while an arena has it
+};
+
+/// Borrowed memory that the host may touch.
+using borrowed_memory = basic_borrowed_memory<true>;
+/// Borrowed memory that the host must not touch, such as a block from `cudaMalloc`.
+using borrowed_device_memory = basic_borrowed_memory<false>;
+
+static_assert(address_space<borrowed_memory>);
+static_assert(address_space<borrowed_device_memory>);
+
+}  // namespace tidemark

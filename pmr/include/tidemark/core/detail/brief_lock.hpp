@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `brief_lock`: a lock that one thread nearly always finds free.
+#pragma once
+
+#include <atomic>
+
+#include <tidemark/core/macros.hpp>
+
+namespace tidemark::detail {
+
+/// A mutex for a thread's own data, which others lock seldom and briefly.
+///
+/// Taking and giving it up are one atomic exchange and one plain store, about 2 ns; a `std::mutex` takes two
+/// exchanges, in functions of another library, and 6 ns. A thread that finds it taken retries a few times and then
+/// sleeps between retries, so that the holder gets on even where it has the lower priority. Meets the
+/// requirements of `std::scoped_lock`.
+///
+/// Any thread.
+class brief_lock {
+ public:
+  constexpr brief_lock() noexcept = default;
+  brief_lock(brief_lock const&) = delete;
+  brief_lock& operator=(brief_lock const&) = delete;
+
+  void lock() noexcept {
+    if (!try_lock()) [[unlikely]]
+      wait();
+  }
+  [[nodiscard]] bool try_lock() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
+  /// Whether somebody has it, a moment ago.
+  [[nodiscard]] bool is_taken() const noexcept { return taken_.load(std::memory_order_relaxed); }
+  void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+ private:
+  TIDEMARK_COLD void wait() noexcept;
+
+  std::atomic<bool> taken_{false};
+};
+
+}  // namespace tidemark::detail

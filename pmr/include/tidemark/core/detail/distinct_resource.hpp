@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `distinct_resource`: the base of resources that equal only themselves, and `forwarding_resource`: of those
+/// whose virtual functions are their `allocate` and `deallocate`.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+
+namespace tidemark::detail {
+
+/// A memory resource that equals only itself. It cannot be copied, because users hold its address.
+class distinct_resource : public std::pmr::memory_resource {
+ public:
+  distinct_resource() = default;
+  distinct_resource(distinct_resource const&) = delete;
+  distinct_resource& operator=(distinct_resource const&) = delete;
+
+ protected:
+  ~distinct_resource() override = default;
+  [[nodiscard]] bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+    return this == &other;
+  }
+};
+
+/// A distinct resource that is used through `std::pmr` as directly.
+/// @tparam Resource the derived class, which has `allocate` and `deallocate`
+template <class Resource>
+class forwarding_resource : public distinct_resource {
+ protected:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return static_cast<Resource*>(this)->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) final {
+    static_cast<Resource*>(this)->deallocate(block, bytes, align);
+  }
+};
+
+}  // namespace tidemark::detail

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `fork_participant`: an object whose locks `fork()` takes, so that a child finds them free and what they
+/// guard whole. Owns nothing.
+#pragma once
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/core/detail/brief_lock.hpp>
+
+namespace tidemark::detail {
+
+/// In which process a fork has returned.
+enum class fork_side { parent, child };
+
+/// One round of taking the locks of all participants. A lock that stays taken for some time ends it: its
+/// holder may be waiting for one that the fork has. So locks need no common order.
+class fork_attempt {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// @param patience for each lock
+  /// @param end of the patience for all of them
+  fork_attempt(std::chrono::nanoseconds patience, clock::time_point end) noexcept
+      : patience_{patience}, end_{end} {}
+
+  /// Takes a lock, or gives up.
+  template <class Mutex>
+  [[nodiscard]] bool take(Mutex& mutex) noexcept {
+    if (mutex.try_lock()) return true;
+    const auto end = std::min(clock::now() + patience_, end_);
+    do {
+      std::this_thread::sleep_for(std::chrono::microseconds{20});
+      if (mutex.try_lock()) return true;
+    } while (clock::now() < end);
+    return false;
+  }
+
+ private:
+  std::chrono::nanoseconds patience_;
+  clock::time_point end_;
+};
+
+/// Sets how long a fork waits for locks in all, before it continues without them: 10 s. For tests.
+/// @return what it was. Not while another thread forks.
+std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexcept;
+
+/// Whether the calling thread holds the mutex, if the C library tells.
+[[nodiscard]] bool is_held_by_this_thread(pthread_mutex_t const& mutex) noexcept;
+/// In a child: makes the calling thread the owner of a mutex that it held when it forked. The C library knows
+/// the owner by the number that the thread had in the parent.
+void hold_in_child(pthread_mutex_t& mutex) noexcept;
+
+/// What a fork has done with one lock.
+///
+/// A lock that the forking thread holds itself, because it forks inside a call of an upstream, is left alone:
+/// that thread continues in the child, owns the lock there, and unlocks it as often as it locked it.
+///
+/// Invariant: `!(is_taken_ && is_forking_threads_)`.
+class fork_hold {
+ public:
+  template <class Mutex>
+  [[nodiscard]] bool take(Mutex& mutex, fork_attempt& attempt) noexcept {
+    if constexpr (requires { mutex.native_handle(); })
+      is_forking_threads_ = is_held_by_this_thread(*mutex.native_handle());
+    return is_forking_threads_ || (is_taken_ = attempt.take(mutex));
+  }
+  template <class Mutex>
+  void give_up(Mutex& mutex, fork_side side) noexcept {
+    const bool is_child = side == fork_side::child;
+    if constexpr (requires { mutex.native_handle(); })
+      if (is_child && is_forking_threads_) hold_in_child(*mutex.native_handle());
+    if (!std::exchange(is_taken_, false)) return;
+    // A recursive mutex knows its owner by its number in the kernel, which is another in the child.
+    if (is_child && std::is_same_v<Mutex, std::recursive_mutex>) std::construct_at(&mutex);
+    else mutex.unlock();
+  }
+  /// Whether the thread that forked last held the lock itself, and so was changing what it guards.
+  [[nodiscard]] bool is_forking_threads() const noexcept { return is_forking_threads_; }
+
+ private:
+  bool is_taken_ = false;
+  bool is_forking_threads_ = false;
+};
+
+/// An object that any thread may use, also in a child that was forked while other threads used it.
+///
+/// Before a fork the locks of all participants are taken, so that no other thread is changing what they
+/// guard; after it they are unlocked in the parent and in the child. Objects on the stacks of threads that do
+/// not exist in the child are forgotten there, because that memory is reused.
+///
+/// A derived class calls `join` when it can be locked, and `leave` first of all in its destructor: an object
+/// whose memory is reused without a destructor stays in the list, and breaks the next fork.
+///
+/// Invariants: `is_listed_ == (reachable from fork_list::newest)`; `is_listed_ || (!newer_ && !older_)`;
+/// `!older_ || older_->newer_ == this`.
+/// Thread-safe; O(1), no allocation but what the first one of a process costs.
+class fork_participant {
+ public:
+  fork_participant(fork_participant const&) = delete;
+  fork_participant& operator=(fork_participant const&) = delete;
+
+ protected:
+  fork_participant() noexcept = default;
+  ~fork_participant() = default;
+  void join() noexcept;
+  /// Waits for a fork that is going on. Calling it again does nothing.
+  void leave() noexcept;
+
+ private:
+  friend struct fork_list;
+  /// Takes all of the object's locks, or none.
+  [[nodiscard]] virtual bool lock_for_fork(fork_attempt& attempt) noexcept = 0;
+  virtual void unlock_after_fork(fork_side side) noexcept = 0;
+  /// In a child, once all locks are free: cleans up after the threads that do not exist there. There is one
+  /// thread, so that no lock need be taken; the forking thread may hold some.
+  virtual void adapt_to_child() noexcept {}
+
+  fork_participant* newer_ = nullptr;
+  fork_participant* older_ = nullptr;
+  unsigned long long stack_owner_ = 0;
+  bool is_listed_ = false;
+};
+
+/// A mutex that is a participant of its own.
+template <class Mutex = std::mutex>
+class fork_safe final : fork_participant {
+ public:
+  fork_safe() noexcept { join(); }
+  fork_safe(fork_safe const&) = delete;
+  fork_safe& operator=(fork_safe const&) = delete;
+  ~fork_safe() { leave(); }
+
+  void lock() { mutex_.lock(); }
+  [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
+  void unlock() { mutex_.unlock(); }
+
+  /// From now on `object.adapt_to_child()` is called in a child. @pre the mutex is locked, or no other thread
+  /// can fork yet.
+  template <class Object>
+  void adapt_with(Object& object) noexcept {
+    object_ = &object;
+    adapt_ = [](void* of) noexcept { static_cast<Object*>(of)->adapt_to_child(); };
+  }
+  /// Whether the thread that forked last held the mutex itself, and so was changing what it guards.
+  [[nodiscard]] bool is_forking_threads() const noexcept { return hold_.is_forking_threads(); }
+  /// To be called first in the destructor of an object that adapts: forks ignore the mutex from now on.
+  using fork_participant::leave;
+
+ private:
+  bool lock_for_fork(fork_attempt& attempt) noexcept override { return hold_.take(mutex_, attempt); }
+  void unlock_after_fork(fork_side side) noexcept override { hold_.give_up(mutex_, side); }
+  void adapt_to_child() noexcept override {
+    if (adapt_ != nullptr) adapt_(object_);
+  }
+
+  Mutex mutex_;
+  fork_hold hold_;
+  void* object_ = nullptr;
+  void (*adapt_)(void*) noexcept = nullptr;
+};
+
+/// Makes an object a participant that has more than one lock, or something to do in a child: of its
+/// `lock_for_fork`, `unlock_after_fork` and `adapt_to_child`. The last member of the object.
+template <class Object>
+class fork_member final : fork_participant {
+ public:
+  explicit fork_member(Object& object) noexcept : object_{&object} {}
+  fork_member(fork_member const&) = delete;
+  fork_member& operator=(fork_member const&) = delete;
+  ~fork_member() { leave(); }
+  using fork_participant::join;
+  using fork_participant::leave;
+
+ private:
+  bool lock_for_fork(fork_attempt& attempt) noexcept override { return object_->lock_for_fork(attempt); }
+  void unlock_after_fork(fork_side side) noexcept override { object_->unlock_after_fork(side); }
+  void adapt_to_child() noexcept override { object_->adapt_to_child(); }
+
+  Object* object_;
+};
+
+/// The number of the calling thread if the address is on its stack, and that stack is one that is used again
+/// when the thread is gone; otherwise 0, also on the stack of another thread. At a thread's first call some
+/// microseconds.
+[[nodiscard]] unsigned long long stack_owner_of(void const* address) noexcept;
+/// In a child: whether the thread that `stack_owner_of` returned does not exist there. @pre called by the
+/// thread that forked, before it makes others.
+[[nodiscard]] bool is_lost(unsigned long long stack_owner) noexcept;
+
+}  // namespace tidemark::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The few macros of tidemark. Macros do not cross `import`: include this header where you need one.
+#pragma once
+
+#include <tidemark/core/config.hpp>
+
+/// Keeps a slow path out of the caller's instruction cache.
+#if defined(__GNUC__) || defined(__clang__)
+#define TIDEMARK_COLD [[gnu::cold, gnu::noinline]]
+#else
+#define TIDEMARK_COLD
+#endif
+
+/// Before a thread_local variable of the library that fast paths read: initial-exec, because the general
+/// model is a call of a function, even if the linker turns it into two instructions. nvcc knows the
+/// attribute only in functions, and reads the variable by the general model.
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__)
+#define TIDEMARK_INITIAL_EXEC [[gnu::tls_model("initial-exec")]]
+#else
+#define TIDEMARK_INITIAL_EXEC
+#endif
+
+/// After a parameter, or after the parameters for the object itself: what is returned must not outlive it.
+/// Clang warns where it sees that it does (-Wdangling, -Wreturn-stack-address).
+#if defined(__clang__)
+#define TIDEMARK_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define TIDEMARK_LIFETIMEBOUND
+#endif
+
+/// Between `class` and its name: what it refers to is not its own, so that clang warns, as it does of
+/// std::span, where that is gone before it. Without, clang loses sight of a view's memory once the view is in
+/// a variable or a std::span.
+#if defined(__clang__)
+#define TIDEMARK_POINTER [[gsl::Pointer]]
+#else
+#define TIDEMARK_POINTER
+#endif

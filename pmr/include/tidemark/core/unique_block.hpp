@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `unique_block`: owns one block of a resource.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <type_traits>
+
+namespace tidemark {
+
+/// Owns one block of any `std::pmr::memory_resource`, host or device, uninitialised: the input of a captured
+/// graph, for instance.
+///
+/// ```cpp
+/// unique_block x{&device_memory, 1000 * sizeof(float)};
+/// std::span<float> const values = x.as<float>();   // 1000 of them, at an address that the device knows
+/// ```
+/// Move-only; a moved-from or released block is empty. The resource must outlive it.
+/// Thread-safety: one thread at a time.
+class [[nodiscard]] unique_block {
+ public:
+  /// Default alignment of the block: a cache line, and enough for vector instructions.
+  static constexpr std::size_t default_alignment = 64;
+
+  /// An empty one.
+  unique_block() noexcept = default;
+  /// A block of `memory`; null: the default resource. @throws what the resource throws.
+  [[nodiscard]] unique_block(std::pmr::memory_resource* memory, std::size_t bytes,
+                             std::size_t align = default_alignment)
+      : block_{nullptr, {memory != nullptr ? memory : std::pmr::get_default_resource(), bytes, align}} {
+    block_.reset(block_.get_deleter().memory->allocate(bytes, align));
+  }
+
+  /// Its first byte; null if it is empty.
+  [[nodiscard]] void* data() const noexcept { return block_.get(); }
+  /// Bytes, as requested; 0 if it is empty.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return block_ != nullptr ? block_.get_deleter().bytes : 0;
+  }
+  /// The alignment, as requested.
+  [[nodiscard]] std::size_t alignment() const noexcept { return block_.get_deleter().align; }
+  /// As many `T` as fit.
+  template <class T>
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] std::span<T> as() const noexcept {
+    return {static_cast<T*>(data()), bytes() / sizeof(T)};
+  }
+  /// Whether it has a block.
+  [[nodiscard]] explicit operator bool() const noexcept { return block_ != nullptr; }
+
+  /// Gives the ownership of the block to the caller. @return null if it was empty
+  [[nodiscard]] void* release() noexcept { return block_.release(); }
+  /// Deallocates the block.
+  void reset() noexcept { block_.reset(); }
+
+ private:
+  struct deallocator {
+    std::pmr::memory_resource* memory;
+    std::size_t bytes, align;
+    void operator()(void* block) const noexcept { memory->deallocate(block, bytes, align); }
+  };
+
+  std::unique_ptr<void, deallocator> block_{nullptr, {nullptr, 0, default_alignment}};  // null: empty
+};
+
+}  // namespace tidemark

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `upstream_memory`: chunks from any `std::pmr::memory_resource`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+
+/// An `address_space` that takes chunks from an upstream resource, after an optional first buffer. With it
+/// `upstream_arena` takes the place of `std::pmr::monotonic_buffer_resource`: the same constructors,
+/// `release()` and `upstream_resource()`, and besides marks, scopes and reuse of what was rewound.
+///
+/// On purpose it differs from the standard's class, which `compat::monotonic_buffer_resource` is: it is
+/// final; `deallocate` reclaims the newest block; records of chunks after the first lie in the heap and not
+/// in the chunks, since memory may be a device's; a chunk is requested with the alignment of 16 always, and
+/// larger by what a block aligned to more needs; sizes of chunks double from one to the next, however large a
+/// request made one; a request that no memory has room for throws `out_of_memory` without asking the
+/// upstream.
+///
+/// ```cpp
+/// std::byte buffer[4096];
+/// upstream_arena lines{buffer, sizeof buffer, std::pmr::get_default_resource()};
+/// ```
+/// With `upstream_device_arena` the memory is a device's, which the host must not touch: of a `device_pool`,
+/// or of RMM. An arena returns chunks in `trim`, in `release` and at its end, and does not know of work that
+/// uses them: its upstream does, or such work has ended.
+///
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. Its exceptions pass through
+/// unchanged. Upstream and buffer must outlive this object. One thread at a time.
+/// @tparam HostAccessible whether the host may touch the upstream's memory. Where it may not, the upstream is
+/// always named, blocks start at multiples of 256 bytes, as device code expects, and an arena allocates
+/// uninitialised memory only.
+template <bool HostAccessible>
+class basic_upstream_memory {
+ public:
+  static constexpr bool host_accessible = HostAccessible;
+  static constexpr bool fresh_is_zero = false;
+  static constexpr bool commits = false;
+  static constexpr bool reserves_at_once =
+      false;  // as the standard's resource: no call before the first need
+  static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
+  /// Blocks of an arena begin and end at multiples of this, and are aligned to no more than was requested:
+  /// the host's memory, and so a first buffer, is used to the byte.
+  static constexpr std::size_t block_granule = HostAccessible ? 1 : block_alignment;
+  static constexpr std::size_t chunk_growth = 2;
+  /// The first chunk, where nothing else is said: for a device what its driver takes from the system at once.
+  static constexpr std::size_t min_chunk_bytes = HostAccessible ? 4 * KiB : 2 * MiB;
+
+  /// Chunks from the default resource.
+  basic_upstream_memory() noexcept
+    requires HostAccessible
+      : basic_upstream_memory{std::pmr::get_default_resource()} {}
+  /// Chunks from `upstream`.
+  explicit basic_upstream_memory(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
+  /// The first chunk of at least `first_bytes`, all from `upstream`.
+  explicit basic_upstream_memory(std::size_t first_bytes, std::pmr::memory_resource* upstream) noexcept
+      : upstream_{upstream}, first_bytes_{first_bytes} {}
+  explicit basic_upstream_memory(std::size_t first_bytes) noexcept
+    requires HostAccessible
+      : basic_upstream_memory{first_bytes, std::pmr::get_default_resource()} {}
+  /// First `buffer`, which stays the caller's, then chunks from `upstream`.
+  basic_upstream_memory(void* buffer, std::size_t bytes, std::pmr::memory_resource* upstream) noexcept
+      : upstream_{upstream},
+        buffer_{reinterpret_cast<std::uintptr_t>(buffer), bytes},
+        unused_buffer_{buffer_} {}
+  basic_upstream_memory(void* buffer, std::size_t bytes) noexcept
+    requires HostAccessible
+      : basic_upstream_memory{buffer, bytes, std::pmr::get_default_resource()} {}
+
+  /// The buffer, if it is unused and has room for a block of that size and alignment; else an empty range.
+  [[nodiscard]] byte_range take_buffer(std::size_t bytes, std::size_t align) noexcept {
+    return room_for(unused_buffer_, align) >= bytes ? std::exchange(unused_buffer_, {}) : byte_range{};
+  }
+  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream.
+  /// @throws whatever the upstream throws; nothing has changed then.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
+    if (least_bytes <= room_for(unused_buffer_, block_alignment)) return std::exchange(unused_buffer_, {});
+    const std::size_t bytes = std::max(least_bytes, wanted_bytes);
+    void* chunk = upstream_->allocate(bytes, block_alignment);
+    return {reinterpret_cast<std::uintptr_t>(chunk), bytes};
+  }
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  void release(byte_range range) noexcept {
+    if (range == buffer_) {
+      unused_buffer_ = buffer_;
+    } else {
+      upstream_->deallocate(range.data(), range.size, block_alignment);
+    }
+  }
+  /// The constructor's argument, or the size of the buffer; `min_chunk_bytes` at least.
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept {
+    return std::max({min_chunk_bytes, first_bytes_, buffer_.size});
+  }
+  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+
+  /// The resource that chunks come from.
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
+
+ private:
+  // What is left of a range when both its ends are rounded inwards: to whole blocks, the first one aligned.
+  static std::size_t room_for(byte_range range, std::size_t align) noexcept {
+    const std::uintptr_t first = detail::align_up(range.begin, std::max(align, block_granule));
+    const std::uintptr_t last = detail::align_down(range.end(), block_granule);
+    return first < last ? last - first : 0;
+  }
+
+  std::pmr::memory_resource* upstream_;
+  byte_range buffer_{};         // the caller's first buffer
+  byte_range unused_buffer_{};  // the same while no chunk is made of it, else empty
+  std::size_t first_bytes_ = 0;
+};
+
+/// Chunks that the host may touch.
+using upstream_memory = basic_upstream_memory<true>;
+/// Chunks that the host must not touch, such as those of RMM's resources.
+using upstream_device_memory = basic_upstream_memory<false>;
+
+static_assert(address_space<upstream_memory>);
+static_assert(address_space<upstream_device_memory>);
+static_assert(!std::is_default_constructible_v<upstream_device_memory>, "the default resource is the host's");
+
+}  // namespace tidemark

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reports of what may not throw: violations, which are misuse, and warnings. Each has one process-wide
+/// handler, which is called on the thread that found the matter and must not throw.
+///
+/// ```cpp
+/// set_violation_handler([](violation const& found) { log_and_exit(found.message); });
+/// set_warning_handler([](warning const& found) { log(found.message); });
+/// ```
+#pragma once
+
+#include <tidemark/core/config.hpp>
+
+namespace tidemark {
+
+/// How much this tidemark checks: 1 what costs no instruction on the fast paths of the host's resources, or is known
+/// from records that are there anyway; 2 everything. docs/design.md, "Checks", has the list.
+inline constexpr int check_level = TIDEMARK_CHECKS;
+
+// ---- violations
+
+/// What kind of misuse was found.
+enum class violation_kind {
+  scope_order,      ///< a scope was ended while a scope inside it was still open
+  scope_outlived,   ///< a resource was destroyed while a scope on it was still open
+  outer_scope_use,  ///< an allocation through an outer scope with an inner one open (level 2; workspaces 1)
+  bad_deallocate,   ///< a pointer was deallocated that the resource does not hold, or with another size
+  wrong_thread,     ///< a one-thread resource was used by a second thread (level 2; workspaces 1)
+  bad_argument,     ///< an argument breaks a precondition that only level 2 checks
+  invariant,        ///< a data structure's invariant does not hold (level 2)
+  exhausted,        ///< memory ran out in a resource whose policy is to abort
+  overrun,          ///< bytes outside a block, or of a freed one, were written (`test_resource`)
+  leak,             ///< blocks were not deallocated before their resource was destroyed
+  upstream_use,     ///< an upstream was used that was to be left alone (`expect_no_upstream`)
+  late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
+  use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
+  open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
+  lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
+};
+
+/// One violation. Its texts live as long as the call of the handler.
+struct violation {
+  violation_kind kind;   ///< what was found
+  char const* resource;  ///< the name of the resource it was found in
+  char const* message;   ///< one sentence that names what and where
+};
+
+/// Receives violations. It may end the program, or return: then the misused call does nothing, or the least
+/// harmful thing that its documentation names.
+using violation_handler = void (*)(violation const&);
+
+/// Replaces the handler. Null: the default, which prints the message to the standard error stream and aborts.
+/// Thread-safe. @return the handler before
+violation_handler set_violation_handler(violation_handler handler) noexcept;
+
+/// The handler in force, never null. Thread-safe.
+[[nodiscard]] violation_handler get_violation_handler() noexcept;
+
+// ---- warnings
+
+/// What a warning is about.
+enum class warning_kind {
+  many_slots,       ///< a workspace has 512, 1024, 2048 … slots of a type: is a scope missing around a loop?
+  skipped_rewind,   ///< a scope ended while checkpoints or scopes inside it were open, and ended them too
+  refused_setting,  ///< a setting was out of range, and its default holds instead
+  refused_return,   ///< a device's driver would not take memory back, which is lost until the process ends
+};
+
+/// One warning. Its texts live as long as the call of the handler.
+struct warning {
+  warning_kind kind;     ///< what it is about
+  char const* resource;  ///< the name of the resource, or of the setting
+  char const* message;   ///< one sentence that names what and where
+};
+
+/// Receives warnings.
+using warning_handler = void (*)(warning const&);
+
+/// Replaces the handler. Null, which holds at the start: warnings are dropped, because the library prints
+/// nothing on its own. Thread-safe. @return the handler before
+warning_handler set_warning_handler(warning_handler handler) noexcept;
+
+/// The handler in force; null if warnings are dropped. Thread-safe.
+[[nodiscard]] warning_handler get_warning_handler() noexcept;
+
+namespace detail {
+
+/// Formats the message (printf style, cut at 511 characters) and calls the handler in force.
+[[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_violation(violation_kind kind,
+                                                                              char const* resource,
+                                                                              char const* format,
+                                                                              ...) noexcept;
+
+/// The same for a warning, if there is a handler.
+[[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_warning(warning_kind kind,
+                                                                            char const* resource,
+                                                                            char const* format, ...) noexcept;
+
+}  // namespace detail
+}  // namespace tidemark

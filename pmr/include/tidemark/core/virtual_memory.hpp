@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `virtual_memory`: the operating system's memory, reserved large and committed in steps.
+#pragma once
+
+#include <cstddef>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/os_memory.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+
+/// Whether transparent huge pages back a range.
+enum class huge_page_policy {
+  system,  ///< as the system is set up
+  advise,  ///< ask for them; commits then go in steps of 2 MiB
+  avoid,   ///< rule them out
+};
+
+/// How a `virtual_memory` treats what it commits.
+struct virtual_memory_options {
+  huge_page_policy huge_pages = huge_page_policy::system;
+  bool prefault = false;  ///< put pages behind memory when it is committed, not at first touch
+};
+
+/// An `address_space` of the operating system's pages. Reserving costs address space only, so reserve large.
+///
+/// ```cpp
+/// virtual_memory space;
+/// byte_range range = space.reserve(1, 1 * GiB);  // no memory yet
+/// space.commit({range.begin, 64 * KiB});        // the first 64 KiB can be used, and read as zero
+/// space.release(range);
+/// ```
+/// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that
+/// a huge page can back their first bytes. One thread at a time; two objects may be used by two threads.
+class virtual_memory {
+ public:
+  static constexpr bool host_accessible = true;
+  static constexpr bool fresh_is_zero = true;
+  static constexpr bool commits = true;
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 16;
+  static constexpr std::size_t chunk_growth = 1;
+
+  /// Alignment of every reserved range: the size of a huge page on x86-64 and (with 4 KiB pages) on AArch64.
+  static constexpr std::size_t range_alignment = 2 * MiB;
+
+  /// @param os the calls to use; must outlive this object and all ranges taken from it.
+  explicit virtual_memory(virtual_memory_options options = {}, os_memory& os = default_os_memory()) noexcept;
+
+  /// Reserves the larger of the two, rounded up to the granularity.
+  /// @return an empty range if there is no address space left.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept;
+  /// Puts memory behind a part of a range. @pre its ends are multiples of the granularity.
+  [[nodiscard]] bool commit(byte_range part) noexcept;
+  /// Returns the memory behind a part; once committed again it reads as zero. @pre as `commit`.
+  [[nodiscard]] bool decommit(byte_range part) noexcept;
+  /// Returns a whole range.
+  void release(byte_range range) noexcept;
+  /// 1 GiB: address space is nearly free, and an arena that stays within one chunk is one range.
+  [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * GiB; }
+  /// The page size, or 2 MiB where huge pages are requested.
+  [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
+
+ private:
+  os_memory* os_;
+  virtual_memory_options options_;
+  std::size_t granularity_;
+};
+
+static_assert(address_space<virtual_memory>);
+
+}  // namespace tidemark

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `epoch`: reclaims at its end what was allocated since its opening, except what is kept.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/core/detail/named_range.hpp>
+#include <tidemark/epoch/detail/block_group.hpp>
+#include <tidemark/epoch/detail/keepable.hpp>
+#include <tidemark/epoch/detail/storage.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+
+namespace tidemark {
+
+/// Opens an epoch of this thread on an `epoch_resource`, and ends it when it is destroyed.
+///
+/// ```cpp
+/// epoch e{memory, "step"};
+/// buffer<float> hidden{memory, 4096}, loss{memory, 1};
+/// e.keep(loss);
+/// ```                     // here hidden is empty, and loss is as it was
+/// Epochs nest. What an inner one keeps becomes the outer one's, and dies with that unless it is kept again;
+/// what the outermost keeps is from then on an ordinary block, to be deallocated by its owner. Epochs of
+/// other threads and of other resources are independent.
+///
+/// Epochs on one resource end in the reverse order of their opening. Ending an outer one first is reported as
+/// a violation; it then ends with the last one inside it. Ending one on another thread is reported as well;
+/// it then stays open until the resource is destroyed.
+///
+/// The resource must outlive its use. Opening is O(1), at most a lock for the outermost only; the end is
+/// O(blocks). Used by the thread that made it only.
+class [[nodiscard]] epoch {
+ public:
+  /// Opens an epoch. @param name in messages; must outlive the resource. @throws std::bad_alloc; no epoch is
+  /// opened.
+  [[nodiscard]] explicit epoch(epoch_resource& resource, char const* name = "epoch");
+  epoch(epoch const&) = delete;
+  epoch& operator=(epoch const&) = delete;
+  /// `end()`, if that was not called.
+  ~epoch() {
+    if (is_open()) (void)end();
+  }
+
+  /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers and spans into a
+  /// block, contiguous containers (their storage, and what their elements lead to), other ranges (what their
+  /// elements lead to, but not their nodes), and tuples, optionals and smart pointers of such. Does nothing
+  /// for null, for blocks of other epochs, threads and resources, and for blocks that are kept already.
+  /// @return how many blocks are newly kept. O(1) for the start of a block, O(blocks of the epoch) for an
+  /// address inside one.
+  template <keepable... Things>
+  std::size_t keep(Things const&... things) noexcept {
+    std::size_t kept = 0;
+    const auto count = [&](auto const& where) { kept += keep_block(where) ? 1 : 0; };
+    (detail::for_each_block(things, count), ...);
+    return kept;
+  }
+
+  /// Ends the epoch now. Calling it again does nothing; level 2 reports that. O(blocks).
+  epoch_summary end() noexcept;
+
+  /// Whether it has not been ended.
+  [[nodiscard]] bool is_open() const noexcept { return depth_ != 0; }
+  /// 1 for the outermost epoch of this thread on this resource, 2 for the next; 0 if it was ended.
+  [[nodiscard]] std::size_t depth() const noexcept { return depth_; }
+  [[nodiscard]] char const* name() const noexcept { return name_; }
+  [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
+
+ private:
+  bool keep_block(detail::storage const& storage) noexcept;
+  bool keep_block(void const* address) noexcept;
+
+  epoch_resource& resource_;
+  detail::block_group& group_;
+  char const* name_;
+  std::size_t depth_;  // of the group's frame, which frames inside it do not change; 0: ended
+  [[no_unique_address]] detail::named_range range_;
+};
+
+namespace detail {
+
+template <class Body>
+decltype(auto) call_body(epoch& e, Body&& body) {
+  if constexpr (std::invocable<Body, epoch&>) return std::invoke(std::forward<Body>(body), e);
+  else return std::invoke(std::forward<Body>(body));
+}
+
+template <class Body>
+using body_result = decltype(call_body(std::declval<epoch&>(), std::declval<Body>()));
+
+}  // namespace detail
+
+/// Runs `body`, as `body()` or `body(epoch&)`, in an epoch and returns its result. Keeps what `keep` returns,
+/// called with the result (with nothing, if that is void): buffers, pointers, spans, or a tuple or range of
+/// such. Without `keep`, keeps the result itself if it can be kept.
+///
+/// ```cpp
+/// auto [loss, gradients] = with_epoch(memory, "step", [&] { return train(batch); },
+///                                     [](auto& result) { return std::tie(result.loss); });
+/// ```
+/// @throws what `body` or `keep` throws; everything that the epoch tracked, but for what `body` itself has
+/// kept, is reclaimed then. Thread-safety and complexity: as `epoch`.
+template <class Body, class... Keep>
+  requires(!std::convertible_to<Body, char const*> && sizeof...(Keep) <= 1)
+detail::body_result<Body> with_epoch(epoch_resource& resource, char const* name, Body&& body,
+                                     Keep&&... keep) {
+  epoch e{resource, name};
+  if constexpr (std::is_void_v<detail::body_result<Body>>) {
+    detail::call_body(e, std::forward<Body>(body));
+    (e.keep(std::invoke(std::forward<Keep>(keep))), ...);
+  } else {
+    detail::body_result<Body> result = detail::call_body(e, std::forward<Body>(body));
+    (e.keep(std::invoke(std::forward<Keep>(keep), result)), ...);
+    if constexpr (sizeof...(Keep) == 0 && keepable<detail::body_result<Body>>) e.keep(result);
+    return result;
+  }
+}
+
+/// The same with the name "epoch".
+template <class Body, class... Keep>
+  requires(!std::convertible_to<Body, char const*> && sizeof...(Keep) <= 1)
+detail::body_result<Body> with_epoch(epoch_resource& resource, Body&& body, Keep&&... keep) {
+  return with_epoch(resource, "epoch", std::forward<Body>(body), std::forward<Keep>(keep)...);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `epoch_resource`: memory that is reclaimed at the end of an epoch, but for what is kept. Owns only
+/// records; blocks are the upstream's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include <tidemark/core/config.hpp>
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/detail/block_group.hpp>
+#include <tidemark/epoch/detail/block_table.hpp>
+#include <tidemark/epoch/detail/counting_filter.hpp>
+#include <tidemark/epoch/detail/reclaim_log.hpp>
+#include <tidemark/epoch/detail/storage.hpp>
+#include <tidemark/epoch/epoch_stats.hpp>
+
+namespace tidemark {
+
+/// Options of `epoch_resource`.
+struct epoch_options {
+  /// Up to so many bytes of reclaimed blocks are kept from the upstream, in a quarantine which the oldest
+  /// leave first, so that late deallocations are recognised and AddressSanitizer sees late accesses. 0:
+  /// reclaimed blocks go to the upstream at once. An upstream that is rewound or cleared must have them back
+  /// before: call `epoch_resource::release_quarantine()`, or set 0 here.
+  std::size_t max_quarantine_bytes = check_level >= 2 ? 64 * MiB : 0;
+  /// Whether the host may touch the upstream's memory. If not, blocks in quarantine are left as they are.
+  /// Blocks are touched nowhere else.
+  bool host_memory = true;
+  /// Where the records of blocks are kept, which is host memory; null: `std::pmr::new_delete_resource()`.
+  std::pmr::memory_resource* bookkeeping = nullptr;
+  /// Where memory comes from; null: `std::pmr::get_default_resource()`.
+  std::pmr::memory_resource* upstream = nullptr;
+  /// In messages and statistics; must outlive the resource.
+  char const* name = "epochs";
+};
+
+/// Allocates from an upstream and records, while the calling thread has an `epoch` open, what it allocated.
+/// The end of the epoch reclaims all of it, except what was deallocated before and what was kept.
+///
+/// Use it where a phase makes temporaries that die with it and a few results that do not, and where they come
+/// and go in any order: a training step, a request. Where they die in stack order an `arena` is faster.
+///
+/// ```cpp
+/// pool blocks;
+/// epoch_resource memory{&blocks};
+/// buffer<float> weights{memory, 4096};  // no epoch: its own until it is destroyed
+/// for (int step = 0; step < 100; ++step) {
+///   epoch e{memory, "step"};
+///   buffer<float> hidden{memory, 4096}, loss{memory, 1};  // hidden dies here, whatever happens
+///   if (step == 99) e.keep(loss);                         // loss outlives the step
+/// }
+/// ```
+/// With no epoch open on the thread, allocation and deallocation go straight to the upstream, except for
+/// addresses that an epoch may have had, by a Bloom filter: these are looked up first, without a lock, so
+/// that a late deallocation is recognised. Level 2 looks all up. Blocks carry no header and are never
+/// touched, so the upstream's memory may be a device's; see `epoch_options`.
+///
+/// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any
+/// use of freed memory. Deallocating it late, as the container's destructor does, is recognised and ignored
+/// as long as the upstream has not allocated the same address again through this resource; after that the
+/// address is another block, which would be freed. At check level 2 reclaimed storage stays in quarantine, so
+/// that a late deallocation is recognised, and reported, while the storage is there. `buffer` knows its
+/// block's generation and is always safe to destroy.
+///
+/// Invariants, checked by `check_invariants()`: that of `epoch_stats`, and those of `detail::block_group`.
+///
+/// Memory: 5 KiB, and 48 bytes for each address that was ever allocated in an epoch and up to 64 in tables;
+/// the upstream decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an
+/// epoch O(its blocks). Thread-safety: any thread, if the upstream is so. Epochs belong to the thread that
+/// opens them; any thread may deallocate blocks, also while their epoch ends: as a `buffer` always, as a raw
+/// block as far as a late deallocation is recognised. No other thread may use it during construction and
+/// destruction. A forked child may do the same; there, epochs of other threads never end, and no buffer_group
+/// may be used that another thread used at that moment.
+class epoch_resource final : public detail::forwarding_resource<epoch_resource> {
+ public:
+  /// @param upstream where memory comes from; null: what the options say. Must outlive this.
+  explicit epoch_resource(std::pmr::memory_resource* upstream = nullptr)
+      : epoch_resource{epoch_options{}, upstream} {}
+  explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr);
+  /// Reports epochs and buffer groups that still exist, and reclaims their blocks. They may be destroyed
+  /// afterwards, and an epoch ended, which does nothing then; buffers may not.
+  ~epoch_resource() override;
+
+  /// A block of the upstream, tracked if this thread has an epoch open.
+  /// @throws what the upstream throws, after releasing the quarantine and trying once more; std::bad_alloc if
+  /// there is no memory for records. Nothing has changed then.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    if (detail::block_group* const group = own_group()) [[unlikely]]
+      return allocate_tracked(*group, bytes, align);
+    return allocate_untracked(bytes, align);
+  }
+
+  /// Returns a block to the upstream; does nothing for null. One that its epoch has reclaimed is left alone,
+  /// and counted as late. Level 2 reports it, a tracked block with another size, and a second deallocation of
+  /// a block that was ever tracked.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
+    if (block == nullptr) return;
+    if (!must_look_up(block) || untrack(block, bytes, align)) {
+      options_.upstream->deallocate(block, bytes, align);
+    }
+  }
+
+  /// Epochs that are open on this thread.
+  [[nodiscard]] std::size_t depth() const noexcept {
+    detail::block_group const* const group = own_group();
+    return group == nullptr ? 0 : group->depth();
+  }
+
+  /// Returns all blocks in quarantine to the upstream. @return bytes. O(blocks). Call it before the upstream
+  /// reclaims its memory by itself, as an arena does when it is rewound.
+  std::size_t release_quarantine() noexcept { return shrink_quarantine(0); }
+
+  /// A snapshot. O(threads that had epochs open at once).
+  [[nodiscard]] epoch_stats stats() const noexcept;
+
+  /// The options that hold.
+  [[nodiscard]] epoch_options const& options() const noexcept { return options_; }
+  /// The resource that memory comes from.
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
+  /// The name in messages.
+  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+
+  /// Reports a violation for every invariant of the class comment that does not hold. O(blocks). @pre no
+  /// other thread uses the resource.
+  void check_invariants() const noexcept;
+
+ private:
+  friend class epoch;
+  friend class buffer_group;
+  friend class detail::storage;
+  friend detail::fork_safe<>;
+
+  [[nodiscard]] detail::block_group* own_group() const noexcept {
+    detail::block_group* group = detail::open_groups;
+    while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
+    return group;
+  }
+  // Whether a record of the address may matter: it is held by a group, reclaimed, or kept with handles on it.
+  [[nodiscard]] bool must_look_up(void const* block) const noexcept {
+    return check_level >= 2 ? !table_.empty() : filter_.may_contain(block);
+  }
+  [[nodiscard]] void* allocate_from_upstream(std::size_t bytes, std::size_t align) {
+    try {
+      return options_.upstream->allocate(bytes, align);
+    } catch (std::bad_alloc const&) {
+      return allocate_again(bytes, align);
+    }
+  }
+  // Called while the upstream's exception is handled.
+  [[nodiscard]] TIDEMARK_COLD void* allocate_again(std::size_t bytes, std::size_t align);
+  [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
+                                                   std::size_t align);
+  [[nodiscard]] void* allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align) {
+    void* const block = allocate_from_upstream(bytes, align);
+    if (must_look_up(block)) [[unlikely]]
+      forget_previous(block);
+    return block;
+  }
+  void forget_previous(void* block) noexcept;
+  [[nodiscard]] bool untrack(void* block, std::size_t bytes, std::size_t align) noexcept;
+  // Ends a generation of a block, because it is deallocated or its address allocated again. False if that has
+  // ended.
+  bool end_generation(detail::tracked_block& block, std::uint64_t generation) noexcept;
+  // Removes a held block from its group. False if another thread changed it meanwhile.
+  bool remove(detail::tracked_block& block, detail::block_state before, detail::block_state then) noexcept;
+
+  // For `epoch` and `buffer_group`.
+  [[nodiscard]] detail::block_group& acquire_group();
+  void release_group(detail::block_group& group) noexcept;
+  [[nodiscard]] detail::block_group& group_of_this_thread();
+  void leave_group_of_this_thread(detail::block_group& group) noexcept;
+  epoch_summary end_frame(detail::block_group& group) noexcept;
+  // The upstream may allocate its address all the same: then the record is of another generation.
+  struct quarantined {
+    detail::tracked_block* block;
+    detail::block_state state;
+    std::size_t bytes;
+  };
+  void quarantine(detail::tracked_block& block) noexcept;
+  std::size_t free_quarantined(quarantined const& entry) noexcept;
+  std::size_t shrink_quarantine(std::size_t target_bytes) noexcept;
+
+  void adapt_to_child() noexcept;  // for a fork
+
+  // As `allocate`, but with no guess whether an epoch is open: it is more likely through `std::pmr`.
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    detail::block_group* const group = own_group();
+    return group != nullptr ? allocate_tracked(*group, bytes, align) : allocate_untracked(bytes, align);
+  }
+
+  epoch_options options_;
+  detail::block_table table_;
+  // Addresses whose records matter. One stays in it when its block is deallocated early in an epoch, because
+  // the address mostly comes again in one; the next look-up erases it.
+  detail::counting_filter filter_;
+  std::atomic<std::uint64_t> late_{0};
+  detail::reclaim_log ended_generations_;
+
+  std::atomic<detail::block_group*> last_released_{
+      nullptr};                               // mostly free, and acquired without the lock then
+  mutable detail::fork_safe<> groups_mutex_;  // for the next
+  std::vector<std::unique_ptr<detail::block_group>> groups_;
+
+  mutable detail::fork_safe<> quarantine_mutex_;  // for the next two
+  std::pmr::deque<quarantined> quarantine_;       // the oldest first
+  std::size_t quarantined_bytes_ = 0;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory of captured graphs, which stays where it is.
+#pragma once
+
+#include <tidemark/graph/baked_blocks.hpp>
+#include <tidemark/graph/capture.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/captured_graph.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_backend.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/graph/graph_layout.hpp>
+#include <tidemark/graph/rehearse.hpp>

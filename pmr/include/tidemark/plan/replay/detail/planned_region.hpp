@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `planned_region`: the memory that plans are laid in. Owns it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+
+namespace tidemark::detail {
+
+/// One range, with memory behind its beginning. One thread at a time.
+///
+/// `held_bytes <= range.size`, and the base lies in the range
+class planned_region {
+ public:
+  planned_region() = default;
+  planned_region(planned_region const&) = delete;
+  planned_region& operator=(planned_region const&) = delete;
+
+  /// Puts memory behind the first `bytes` bytes. @param movable whether the range may be replaced for
+  /// that: then it has no blocks. @return whether it is there; if not, nothing has changed, but that a
+  /// range that is movable may be gone. @throws what the address space throws, likewise.
+  [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
+  /// Decommits memory above the first `bytes` bytes, where the kind of memory can; all, where that is 0.
+  virtual void keep_only(std::size_t bytes) noexcept = 0;
+  /// Where blocks begin. @pre something is held
+  [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
+  /// Of memory, from the base on.
+  [[nodiscard]] std::size_t committed_bytes() const noexcept {
+    return held_bytes_ == 0 ? 0 : held_bytes_ - padding();
+  }
+  /// All addresses, with memory behind them or not.
+  [[nodiscard]] byte_range range() const noexcept { return range_; }
+
+ protected:
+  ~planned_region() = default;
+  [[nodiscard]] std::size_t padding() const noexcept { return base_ - range_.begin; }
+
+  byte_range range_{};
+  std::uintptr_t base_ = 0;     // a multiple of the alignment that was requested last
+  std::size_t held_bytes_ = 0;  // of memory, from the beginning of the range on
+};
+
+/// The same of an address space.
+template <address_space Space>
+class region_of final : public planned_region {
+ public:
+  region_of(Space space, std::size_t reserve_bytes)
+      : space_{std::move(space)}, reserve_bytes_{reserve_bytes} {}
+  region_of(region_of const&) = delete;
+  region_of& operator=(region_of const&) = delete;
+  ~region_of() { release(); }
+
+  [[nodiscard]] bool hold(std::size_t bytes, std::size_t align, bool movable) override {
+    const std::size_t slack = align > Space::block_alignment ? align - Space::block_alignment : 0;
+    if (bytes > max_request || slack > max_request) return false;
+    if (base_ % align != 0 || bytes > range_.end() - base_) {
+      if (!movable) return false;
+      release();
+      const std::size_t wanted =
+          Space::commits ? std::max(reserve_bytes_, space_.chunk_bytes()) : reserve_bytes_;
+      range_ = space_.reserve(bytes + slack, std::max(wanted, bytes + slack));
+      if (range_.empty()) return false;
+      base_ = align_up(range_.begin, align);
+      if constexpr (!Space::commits) grow(range_.size);
+    }
+    const std::size_t target = std::min(align_up(padding() + bytes, space_.granularity()), range_.size);
+    if (target <= held_bytes_) return true;
+    if (!space_.commit({range_.begin + held_bytes_, target - held_bytes_})) return false;
+    grow(target);
+    return true;
+  }
+
+  void keep_only(std::size_t bytes) noexcept override {
+    if constexpr (Space::commits) {
+      const std::size_t target = bytes == 0 ? 0 : align_up(padding() + bytes, space_.granularity());
+      if (target >= held_bytes_) return;
+      const byte_range removed{range_.begin + target, held_bytes_ - target};
+      if constexpr (Space::host_accessible)
+        detail::unpoison(removed.begin, removed.size);  // the address space may write to it
+      if (space_.decommit(removed)) held_bytes_ = target;
+      else if constexpr (Space::host_accessible) poison(removed.begin, removed.size);
+    } else if (bytes == 0) {
+      release();
+    }
+  }
+
+  [[nodiscard]] Space const& space() const noexcept { return space_; }
+
+ private:
+  static constexpr std::size_t max_request = std::size_t{1} << 62;
+
+  void grow(std::size_t held_bytes) noexcept {
+    if constexpr (Space::host_accessible) poison(range_.begin + held_bytes_, held_bytes - held_bytes_);
+    held_bytes_ = held_bytes;
+  }
+  void release() noexcept {
+    if (range_.empty()) return;
+    if constexpr (Space::host_accessible) detail::unpoison(range_.begin, held_bytes_);
+    space_.release(range_);
+    range_ = {};
+    base_ = held_bytes_ = 0;
+  }
+
+  Space space_;
+  std::size_t reserve_bytes_;
+};
+
+}  // namespace tidemark::detail

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `make_plan`: where blocks lie whose lifetimes are known, in little memory. Owns offsets only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tidemark {
+
+/// A block that is live in `[lower, upper)`. Two blocks are in conflict if a moment is in both.
+///
+/// Moments are any numbers that grow: events of a trace, nanoseconds. A block of no bytes, or whose `lower`
+/// is its `upper`, has no conflicts.
+struct lifetime {
+  std::uint64_t lower = 0;                           ///< the first moment
+  std::uint64_t upper = 0;                           ///< the moment after the last; not below `lower`
+  std::size_t size = 0;                              ///< bytes
+  std::size_t alignment = 1;                         ///< its offset is a multiple of this power of two
+  std::optional<std::size_t> offset = std::nullopt;  ///< where it must lie, if that is fixed
+
+  friend bool operator==(lifetime const&, lifetime const&) = default;
+};
+
+/// A block whose conflicts are given as pairs.
+struct plan_block {
+  std::size_t size = 0;                              ///< bytes
+  std::size_t alignment = 1;                         ///< its offset is a multiple of this power of two
+  std::optional<std::size_t> offset = std::nullopt;  ///< where it must lie, if that is fixed
+
+  friend bool operator==(plan_block const&, plan_block const&) = default;
+};
+
+/// Two blocks, by their number from 0, that must not share a byte: both may be live at one moment.
+struct plan_conflict {
+  std::size_t first = 0;   ///< one
+  std::size_t second = 0;  ///< the other
+
+  friend bool operator==(plan_conflict const&, plan_conflict const&) = default;
+};
+
+/// How far the search for a plan has come. Texts are literals.
+struct plan_progress {
+  char const* stage = "";               ///< the current stage
+  std::size_t height = 0;               ///< bytes, of the best plan so far
+  std::size_t lower_bound = 0;          ///< bytes, below which no plan is
+  std::uint64_t nodes = 0;              ///< blocks placed so far, in all stages
+  std::chrono::nanoseconds elapsed{0};  ///< since the search began
+};
+
+/// How a plan is searched for.
+///
+/// The search is one sequence of steps that depends on the blocks, `alignment`, `seed`, `exact` and
+/// `capacity` alone; `time_limit` and `node_limit` only say where it is cut off. So more of either never
+/// gives a worse plan, and where only `node_limit` cuts, the plan is always the same.
+struct plan_options {
+  /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
+  /// multiple of it.
+  std::size_t alignment = 256;
+  /// The search ends after that time, or some milliseconds later: only the first order is always finished,
+  /// however long it takes.
+  std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
+  /// The search ends when so many blocks were placed, failed tries included; the first order is
+  /// always finished.
+  std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
+  /// Of the random choices of the hill climb.
+  std::uint64_t seed = 0;
+  /// Whether the search goes on until it has a plan that cannot be lower, or is cut off. If not, each of
+  /// its tries ends after some ten thousand blocks, and then only the climb goes on.
+  bool exact = false;
+  /// A plan of at most so many bytes is good enough, and ends the search; 0: only one that cannot be lower.
+  std::size_t capacity = 0;
+  /// Called now and then by the thread that plans: at each lower plan, and at most every few milliseconds.
+  /// What it throws ends the search and passes through.
+  std::function<void(plan_progress const&)> on_progress = nullptr;
+};
+
+/// The result of a stage of the search.
+struct plan_stage {
+  char const* name = "";                ///< of the stage: a literal
+  std::size_t height = 0;               ///< bytes, of the best plan when it ended
+  std::uint64_t nodes = 0;              ///< blocks that it placed
+  std::chrono::nanoseconds elapsed{0};  ///< that it took
+};
+
+/// Offsets of blocks, such that no two in conflict share a byte.
+///
+/// `lower_bound <= height`, and `optimal` if they are equal, or if the search has shown that no plan is
+/// lower. Both are multiples of `plan_options::alignment`, and of sizes rounded up to it.
+struct memory_plan {
+  std::vector<std::size_t> offsets;  ///< of each block in bytes, in the order of the blocks
+  std::size_t height = 0;            ///< bytes of the memory that holds them all
+  std::size_t lower_bound = 0;  ///< bytes: the largest sum live at once, or the end of a block that is fixed
+  bool optimal = false;         ///< whether no plan is lower
+  std::vector<plan_stage> stages;  ///< what the search did, in order
+
+  /// How much more than the bound it takes: 1 at best. 1 where there is nothing to place.
+  [[nodiscard]] double ratio() const noexcept {
+    return lower_bound == 0 ? 1.0 : static_cast<double>(height) / static_cast<double>(lower_bound);
+  }
+};
+
+/// Places blocks whose lifetimes are known, in as little memory as is found within the limits.
+///
+/// The stages, each of which begins only while the plan can still become lower and no limit is reached:
+///  - "size": blocks in falling size, each in the lowest gap. No plan is higher than this one;
+///  - "lowest": next is the block that can lie lowest, with several choices among equals;
+///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Where there are
+///    more than 4,096 blocks, those with the lowest gap come before "lowest";
+///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
+///    what comes to a little more is gone on from too;
+///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns
+///    with the climb, each time for longer.
+///
+/// Blocks that are never live together, all live at once, or all of one size and not aligned further or
+/// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and
+/// 40 MiB for the search. "size" and "orders" take O(log n) steps for each block and range that is read
+/// beside it. "lowest" takes O(log n) steps for each time that a block is found to lie higher than when
+/// it was last looked at: mostly a few times, at worst as often as there are blocks in conflict with it.
+/// The climb takes O(n) and the search O(n) for each block that is placed; where more than some 2,000
+/// blocks hang together the search gives up.
+///
+/// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power
+/// of two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed
+/// blocks are in conflict and share a byte; if the blocks, each rounded up to its alignment, together
+/// have more than 2^62 bytes or a fixed one ends above; std::bad_alloc.
+[[nodiscard]] memory_plan make_plan(std::span<lifetime const> blocks, plan_options const& options = {});
+
+/// The same where any two blocks may be in conflict, as in captures of several streams, whose order is
+/// partial. Pairs may be named more than once; a block is in no conflict with itself.
+///
+/// There is no search: a plan is known to be `optimal` only where it is at the `lower_bound`. That is the
+/// weight of a clique that was found, and so may be below the largest there is, the more so where
+/// the time is over before it is found. Memory is linear in blocks and conflicts.
+/// @throws as above, and std::invalid_argument if a conflict names a block that is not there.
+[[nodiscard]] memory_plan make_plan(std::span<plan_block const> blocks,
+                                    std::span<plan_conflict const> conflicts,
+                                    plan_options const& options = {});
+
+}  // namespace tidemark

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `basic_pool`: what `pool` and `device_pool` have in common: limits, trims, statistics and checks. Its free
+/// lists own the memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/trim_policy.hpp>
+#include <tidemark/pool/pool_options.hpp>
+
+namespace tidemark::detail {
+
+/// A pool of free lists of size classes, for one thread.
+///
+/// @tparam FreeLists the blocks: in lists through the blocks themselves (`pool_blocks`) or in arrays beside
+/// them (`device_blocks`). `take` and `give` are the fast paths; `take_slow` and `give_slow` do all that is
+/// left, also for blocks beyond the classes.
+///
+/// Invariants, checked by `check_invariants()`: those of `pool_stats` and of the free lists.
+///
+/// Thread-safety: one thread at a time, which level 2 checks; the first to use the pool owns it until
+/// `release_thread_ownership()`.
+template <class FreeLists>
+class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
+ public:
+  /// Alignment of every block, at least, where none is given.
+  static constexpr std::size_t default_alignment = FreeLists::default_alignment;
+
+  /// A block.
+  /// @param bytes may be 0: the block is then as good as one of the smallest class, and differs from all
+  /// others.
+  /// @param align a power of two.
+  /// @throws what the upstream throws, after its free memory was returned to it and it was called once more;
+  /// std::bad_alloc for sizes near the largest. Nothing is allocated then, and the pool can be used as
+  /// before.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = default_alignment) {
+    if constexpr (check_level >= 2) return allocate_checked(bytes, align);
+    if (void* block = lists_.take(bytes, align)) [[likely]]
+      return block;
+    return allocate_slow(bytes, align);
+  }
+
+  /// Takes a block back, with the size and alignment it was allocated with. Does nothing for null. Level 2
+  /// reports a block that is deallocated twice, of another size, interior or foreign, and then does nothing.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
+    if (block == nullptr) [[unlikely]]
+      return;
+    if constexpr (check_level >= 2) {
+      owner_.require(FreeLists::kind, name(), "deallocate");
+      if (!ledger_.remove(FreeLists::kind, name(), block, bytes, align)) return;
+    }
+    const free_result result = lists_.give(block, bytes, align);
+    if (result != free_result::listed) [[unlikely]]
+      deallocate_slow(block, bytes, align, result);
+  }
+
+  /// Returns cached memory to the upstream until `cached_bytes <= target_bytes`: large blocks, the largest
+  /// first, then slabs whose blocks are all free. Where that is not enough, free blocks whose slab holds live
+  /// ones are set aside (`stranded_bytes`); they are used again before the upstream is called. @return bytes
+  /// returned to the upstream. O(free blocks * log(slabs)).
+  std::size_t trim(std::size_t target_bytes = 0) noexcept {
+    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "trim");
+    const std::size_t returned = trim_to(target_bytes);
+    update_watermark();
+    return returned;
+  }
+
+  /// `trim(0)`: nothing is cached afterwards. Live blocks stay valid, counts go on.
+  void clear() noexcept { (void)trim(0); }
+
+  /// Returns everything to the upstream, also live blocks, which count as deallocated. The pool can be used
+  /// as before.
+  void release() noexcept {
+    if constexpr (check_level >= 2) {
+      owner_.require(FreeLists::kind, name(), "release");
+      ledger_.clear();
+    }
+    lists_.release();
+    trim_times_.trimmed(0);
+    update_watermark();
+  }
+
+  /// A snapshot in numbers. O(classes).
+  [[nodiscard]] pool_stats stats() const noexcept;
+
+  /// Starts counting anew: allocations, deallocations, hits and misses from 0, the peak from what is cached
+  /// now.
+  void reset_stats() noexcept {
+    at_reset_ = lists_.counts();
+    peak_cached_bytes_ = 0;
+    update_watermark();
+  }
+
+  /// The name in messages.
+  [[nodiscard]] char const* name() const noexcept { return name_; }
+
+  /// Lets another thread own the pool: the next one that uses it.
+  void release_thread_ownership() noexcept { owner_.release(); }
+
+  /// Reports a violation for every invariant of the class comment that does not hold. O(free blocks *
+  /// log(slabs)).
+  void check_invariants() const noexcept;
+
+ protected:
+  /// @param arguments those of the free lists.
+  template <class... Arguments>
+  basic_pool(std::size_t max_cached_bytes, char const* name, Arguments&&... arguments)
+      : lists_{std::forward<Arguments>(arguments)...},
+        max_cached_bytes_{max_cached_bytes},
+        trim_times_{max_cached_bytes},
+        name_{name} {
+    update_watermark();
+  }
+  ~basic_pool() override = default;
+
+  [[nodiscard]] FreeLists& lists() noexcept { return lists_; }
+  [[nodiscard]] FreeLists const& lists() const noexcept { return lists_; }
+
+ private:
+  [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align) {
+    void* const block = lists_.take_slow(bytes, align);
+    if (lists_.cached_bytes() > max_cached_bytes_) trim_to(max_cached_bytes_);  // the rest of a new slab
+    update_watermark();
+    return block;
+  }
+  TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                     free_result result) noexcept {
+    lists_.give_slow(block, bytes, align, result);
+    if (lists_.cached_bytes() > trim_due_at()) trim_to(trim_times_.target_bytes());
+    update_watermark();
+  }
+  // A block that could not be recorded is deallocated again.
+  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align) {
+    owner_.require(FreeLists::kind, name(), "allocate");
+    require_power_of_two(FreeLists::kind, name(), align);
+    void* block = lists_.take(bytes, align);
+    if (block == nullptr) block = allocate_slow(bytes, align);
+    try {
+      ledger_.add({block, bytes, align});
+    } catch (...) {
+      const free_result result = lists_.give(block, bytes, align);
+      if (result != free_result::listed) deallocate_slow(block, bytes, align, result);
+      throw;
+    }
+    return block;
+  }
+  [[nodiscard]] std::size_t trim_due_at() const noexcept {
+    return trim_times_.due_at(lists_.cached_bytes(), lists_.live_bytes(), lists_.stranded_bytes());
+  }
+  std::size_t trim_to(std::size_t target_bytes) noexcept {
+    const std::size_t returned = lists_.release_free(target_bytes);
+    lists_.strand(target_bytes);
+    trim_times_.trimmed(lists_.live_bytes());
+    return returned;
+  }
+  // The fast path comes here at the next peak, or when a trim is due.
+  void update_watermark() noexcept {
+    peak_cached_bytes_ = std::max(peak_cached_bytes_, lists_.cached_bytes());
+    lists_.set_watermark(std::min(peak_cached_bytes_, trim_due_at()));
+  }
+
+  FreeLists lists_;
+  std::size_t max_cached_bytes_;
+  std::size_t peak_cached_bytes_ = 0;
+  block_counts at_reset_{};  // when counting began anew
+  trim_policy trim_times_;
+  char const* name_;
+  thread_ownership owner_;  // level 2 only
+  block_ledger ledger_;     // level 2 only
+};
+
+template <class FreeLists>
+pool_stats basic_pool<FreeLists>::stats() const noexcept {
+  const block_counts total = lists_.counts();
+  pool_stats stats{.name = name(),
+                   .allocations = total.allocations - at_reset_.allocations,
+                   .deallocations = total.deallocations - at_reset_.deallocations,
+                   .misses = total.misses - at_reset_.misses,
+                   .used_blocks = total.allocations - total.deallocations,
+                   .requested_bytes = lists_.requested_bytes(),
+                   .cached_bytes = lists_.cached_bytes(),
+                   .peak_cached_bytes = peak_cached_bytes_,
+                   .stranded_bytes = lists_.stranded_bytes(),
+                   .held_bytes = lists_.held_bytes()};
+  stats.hits = stats.allocations - stats.misses;
+  stats.used_bytes = stats.held_bytes - stats.cached_bytes - stats.stranded_bytes;
+  return stats;
+}
+
+template <class FreeLists>
+void basic_pool<FreeLists>::check_invariants() const noexcept {
+  const invariant_check require{FreeLists::kind, name()};
+  require.report(lists_.broken_invariant());
+  const pool_stats now = stats();
+  require(now.cached_bytes <= now.peak_cached_bytes, "cached_bytes <= peak_cached_bytes");
+  require(now.cached_bytes <= max_cached_bytes_, "cached_bytes <= max_cached_bytes");
+  require(now.requested_bytes <= now.used_bytes, "requested_bytes <= used_bytes");
+  require(now.misses <= now.allocations, "misses <= allocations");
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `block_cache`: free blocks by size class, for one thread: the fast path of every pool. Owns no memory.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/detail/single_writer.hpp>
+#include <tidemark/core/detail/size_classes.hpp>
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark::detail {
+
+/// What a free block holds. The last two words only have a meaning in the first block of a chain in a depot.
+struct free_block {
+  free_block* next;
+  free_block* next_chain;
+  std::size_t chain_blocks;
+};
+static_assert(sizeof(free_block) <= size_classes::min_block_bytes);
+inline constexpr std::size_t link_bytes = sizeof(free_block*);  // of a block in a list, all that is used
+
+/// A list of free blocks of one size, linked through their first words.
+struct block_chain {
+  free_block* first = nullptr;
+  std::size_t blocks = 0;
+};
+
+/// A block was freed: its bytes are not to be touched, except through an `opened_block`.
+inline void poison_freed([[maybe_unused]] void* block, std::size_t bytes) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(block);
+  if constexpr (check_level >= 2) {
+    unpoison(first, bytes);
+    std::memset(block, freed_fill, bytes);
+  }
+  poison(first, bytes);
+}
+
+/// The first bytes of a free block may be touched while this lives.
+class opened_block {
+ public:
+  explicit opened_block(free_block* block, std::size_t bytes = link_bytes) noexcept
+      : block_{block}, bytes_{bytes} {
+    unpoison(reinterpret_cast<std::uintptr_t>(block), bytes);
+    mark_defined(reinterpret_cast<std::uintptr_t>(block), bytes);
+  }
+  opened_block(opened_block const&) = delete;
+  opened_block& operator=(opened_block const&) = delete;
+  ~opened_block() { poison(reinterpret_cast<std::uintptr_t>(block_), bytes_); }
+  free_block* operator->() const noexcept { return block_; }
+
+ private:
+  free_block* block_;
+  [[maybe_unused]] std::size_t bytes_;
+};
+
+/// The next block of a list.
+[[nodiscard]] inline free_block* next_of(free_block* block) noexcept { return opened_block{block}->next; }
+
+/// Makes `block` the first of a list.
+inline void link(free_block* block, free_block* next) noexcept { opened_block{block}->next = next; }
+
+/// Cuts the first blocks off a list that is not empty, `max_blocks` at most, and at least one. O(max_blocks).
+[[nodiscard]] inline block_chain cut_front(free_block*& list, std::size_t max_blocks) noexcept {
+  block_chain front{list, 1};
+  free_block* last = list;
+  list = next_of(last);
+  for (; list != nullptr && front.blocks < max_blocks; list = next_of(last)) {
+    last = list;
+    ++front.blocks;
+  }
+  link(last, nullptr);
+  return front;
+}
+
+/// Prefetches the block that is allocated next, whose first word that call waits for: blocks freed long ago
+/// have left the caches. Null is no fault.
+inline void prefetch([[maybe_unused]] free_block const* block) noexcept {
+#if defined(__GNUC__) || defined(__clang__)
+  __builtin_prefetch(block, 1);
+#endif
+}
+
+/// What became of a deallocated block: it is in its list; it is, and more is cached than the watermark; or
+/// nothing was done.
+enum class free_result { listed, over_watermark, not_listed };
+
+/// Blocks allocated and deallocated so far, and the allocations for which the upstream was called.
+struct block_counts {
+  std::uint64_t allocations = 0, deallocations = 0, misses = 0;
+};
+
+/// Free blocks in lists, last in, first out, and the counts of what went in and out.
+///
+/// Invariants, per size class: `listed_blocks == net_received + deallocations - allocations`, which is the
+/// length of the list.
+///
+/// One thread at a time, except `post` and what counts, which any thread may read.
+class block_cache {
+ public:
+  struct alignas(64) size_class {  // a cache line each
+    free_block* free = nullptr;
+    std::size_t block_bytes = 0;
+    single_writer<std::uint64_t> allocations;    // from this list
+    single_writer<std::uint64_t> deallocations;  // into this list
+    std::uint64_t net_received = 0;              // blocks put into the list otherwise, less those taken out
+    [[nodiscard]] std::size_t listed_blocks() const noexcept {
+      return net_received + deallocations.value() - allocations.value();
+    }
+  };
+
+  explicit block_cache(size_classes const& classes) noexcept
+      : classes_{classes},
+        max_small_bytes_{classes.max_small_bytes()},
+        max_align_{classes.common_alignment()} {
+    for (std::size_t i = 0; i < classes.count(); ++i) lists_[i].block_bytes = classes.bytes(i);
+  }
+
+  /// A block; null if the fast path cannot serve it (size, alignment, pending work) or its list is empty.
+  /// O(1).
+  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
+    if (!is_fast(bytes, align)) [[unlikely]]
+      return nullptr;
+    return take_from(lists_[classes_.index_of_small(bytes)], bytes);
+  }
+  [[nodiscard]] void* take_from(size_class& from, std::size_t bytes) noexcept {
+    free_block* const block = from.free;
+    if (block == nullptr) [[unlikely]]
+      return nullptr;
+    free_block* const next = next_of(block);
+    prefetch(next);
+    from.free = next;
+    from.allocations.add(1);
+    cached_bytes_.subtract(from.block_bytes);
+    requested_bytes_.add(bytes);
+    unpoison(reinterpret_cast<std::uintptr_t>(block), bytes);
+    return block;
+  }
+
+  /// Takes a block back. O(1).
+  [[nodiscard]] free_result give(void* block, std::size_t bytes, std::size_t align) noexcept {
+    if (!is_fast(bytes, align)) [[unlikely]]
+      return free_result::not_listed;
+    return give_to(lists_[classes_.index_of_small(bytes)], block, bytes);
+  }
+  [[nodiscard]] free_result give_to(size_class& to, void* block, std::size_t bytes) noexcept {
+    auto* const freed = static_cast<free_block*>(block);
+    poison_freed(block, to.block_bytes);
+    link(freed, to.free);
+    to.free = freed;
+    to.deallocations.add(1);
+    requested_bytes_.subtract(bytes);
+    return cached_bytes_.add(to.block_bytes) > watermark_ ? free_result::over_watermark : free_result::listed;
+  }
+
+  /// Puts a chain into an empty list. Its bytes are the caller's to count.
+  void put_all(std::size_t index, block_chain chain) noexcept {
+    lists_[index].free = chain.first;
+    lists_[index].net_received += chain.blocks;
+  }
+  /// Takes a whole list. Its bytes are the caller's to count.
+  [[nodiscard]] block_chain take_all(std::size_t index) noexcept {
+    const block_chain all{lists_[index].free, lists_[index].listed_blocks()};
+    lists_[index].free = nullptr;
+    lists_[index].net_received -= all.blocks;
+    return all;
+  }
+
+  [[nodiscard]] size_class& at(std::size_t i) noexcept { return lists_[i]; }
+  [[nodiscard]] size_class const& at(std::size_t i) const noexcept { return lists_[i]; }
+  [[nodiscard]] size_classes const& classes() const noexcept { return classes_; }
+
+  /// Forgets all lists; live blocks count as deallocated.
+  void forget() noexcept {
+    for (size_class& each : lists_) {
+      each.free = nullptr;
+      each.deallocations.set(each.allocations.value());
+      each.net_received = 0;
+    }
+    cached_bytes_.set(0);
+    requested_bytes_.set(0);
+  }
+
+  /// Adds what another cache has counted, whose thread is gone.
+  void add_counts(block_cache const& other) noexcept {
+    for (std::size_t i = 0; i < classes_.count(); ++i) {
+      lists_[i].allocations.add(other.lists_[i].allocations.value());
+      lists_[i].deallocations.add(other.lists_[i].deallocations.value());
+    }
+    cached_bytes_.add(other.cached_bytes());
+    requested_bytes_.add(other.requested_bytes());
+  }
+
+  /// Bytes that are counted as cached here: `give` adds, `take` subtracts, and the owner counts all other
+  /// changes.
+  [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_.value(); }
+  void add_cached(std::size_t bytes) noexcept { cached_bytes_.add(bytes); }
+  void subtract_cached(std::size_t bytes) noexcept { cached_bytes_.subtract(bytes); }
+  /// Bytes requested, less those deallocated: of one cache it may wrap below 0, over all caches of a pool it
+  /// does not.
+  [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_.value(); }
+  /// `give` reports when more than this is cached.
+  void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
+
+  /// Posts work to the owner: its next `take` or `give` fails, so that it comes to its slow path. Any thread.
+  void post() noexcept { max_align_.store(0); }  // no alignment is so small: the fast path's own check fails
+  [[nodiscard]] bool has_pending_work() const noexcept {
+    return max_align_.load(std::memory_order_relaxed) == 0;
+  }
+  /// Whether work was posted since the last call. The owner's.
+  [[nodiscard]] bool take_pending_work() noexcept {
+    return has_pending_work() && max_align_.exchange(classes_.common_alignment()) == 0;
+  }
+
+ private:
+  [[nodiscard]] bool is_fast(std::size_t bytes, std::size_t align) const noexcept {
+    return bytes <= max_small_bytes_ && align <= max_align_.load(std::memory_order_relaxed);
+  }
+
+  std::array<size_class, size_classes::max_count> lists_;
+  size_classes classes_;
+  std::size_t max_small_bytes_;         // classes_.max_small_bytes()
+  std::atomic<std::size_t> max_align_;  // classes_.common_alignment(), or 0 while work is pending
+  std::size_t watermark_ = 0;
+  single_writer<std::size_t> cached_bytes_;
+  single_writer<std::size_t> requested_bytes_;
+};
+
+}  // namespace tidemark::detail

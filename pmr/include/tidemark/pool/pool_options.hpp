@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `pool_options` and `pool_stats`: how a pool is made, and what it holds and did, in numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+
+/// How a pool is made. The defaults are those of ML Odyssey's tensor pool, nine size classes from 64 bytes to
+/// 16 KiB, except that more may be cached: that pool kept no large blocks.
+struct pool_options {
+  /// Blocks taken from the upstream at the start, of each class of up to 1 KiB.
+  std::size_t small_block_count = 16;
+  /// The same of each class above, up to 16 KiB. Larger classes start empty.
+  std::size_t medium_block_count = 8;
+  /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream.
+  std::size_t max_cached_bytes = 64 * MiB;
+  /// Whether free blocks beyond the largest class are cached too, up to `max_cached_bytes`, and in a
+  /// `synchronized_pool` up to half of it. Otherwise each goes straight back to the upstream, as in the
+  /// standard's pools.
+  bool keep_large_blocks = true;
+  /// Sizes of the classes in bytes, rising, multiples of 16 from 32 bytes to 1 GiB, at most 64. Empty: 64,
+  /// 128, 256, 512, 1024, 2048, 4096, 8192 and 16384. `size_histogram` suggests sizes that fit a program.
+  // GCC warns about members that are left out unless they have initializers.
+  std::vector<std::size_t> size_classes = {};  // NOLINT(readability-redundant-member-init)
+  /// Most blocks taken from the upstream at once; 0: no limit but the pool's own.
+  std::size_t max_blocks_per_slab = 0;
+  /// Where memory comes from; null: `std::pmr::get_default_resource()`.
+  std::pmr::memory_resource* upstream = nullptr;
+  /// In messages and statistics; must outlive the pool.
+  char const* name = "pool";
+};
+
+/// A snapshot of a pool. Bytes of blocks are those of their size class; blocks beyond the largest class count
+/// with the size that they were first requested with.
+///
+/// Whenever no call is going on:
+/// - `hits + misses == allocations`
+/// - `used_bytes` is the sum over live blocks; `requested_bytes <= used_bytes`
+/// - `cached_bytes` is the sum over free blocks that are ready to be allocated;
+///   `cached_bytes <= peak_cached_bytes` and `cached_bytes <= pool_options::max_cached_bytes`
+/// - `held_bytes == used_bytes + cached_bytes + stranded_bytes`
+struct pool_stats {
+  char const* name = "";              ///< the pool's name
+  std::uint64_t allocations = 0;      ///< blocks allocated, since the start or `reset_stats`
+  std::uint64_t deallocations = 0;    ///< blocks deallocated, since then
+  std::uint64_t hits = 0;             ///< of the allocations, those served without a call of the upstream
+  std::uint64_t misses = 0;           ///< of the allocations, those that called it
+  std::size_t used_blocks = 0;        ///< live blocks
+  std::size_t used_bytes = 0;         ///< of live blocks
+  std::size_t requested_bytes = 0;    ///< of live blocks, as they were requested
+  std::size_t cached_bytes = 0;       ///< of free blocks, ready to be allocated
+  std::size_t peak_cached_bytes = 0;  ///< most that were cached at once (see also `synchronized_pool`)
+  std::size_t stranded_bytes = 0;  ///< of free blocks set aside by a trim, because live ones hold their slab
+  std::size_t held_bytes = 0;      ///< of all three kinds: taken from the upstream and not returned to it
+};
+
+namespace detail {
+
+class size_classes;
+
+/// The standard's options as those of a pool.
+[[nodiscard]] pool_options from_standard(std::pmr::pool_options const& standard);
+
+/// `options` with the sizes of classes and the upstream that hold. @param upstream null: the default resource
+[[nodiscard]] pool_options completed(pool_options const& options, std::pmr::memory_resource* upstream,
+                                     size_classes const& classes);
+
+}  // namespace detail
+
+}  // namespace tidemark

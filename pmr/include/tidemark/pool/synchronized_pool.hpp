@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `synchronized_pool`: blocks that are reused by size, for any number of threads. The pool owns the memory
+/// it took.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+
+#include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/size_classes.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/block_store.hpp>
+#include <tidemark/pool/detail/depot.hpp>
+#include <tidemark/pool/detail/thread_cache.hpp>
+#include <tidemark/pool/memory_pressure.hpp>
+#include <tidemark/pool/pool_options.hpp>
+
+namespace tidemark {
+
+namespace detail {
+
+class thread_cache_registry;
+struct pool_anchor;
+
+}  // namespace detail
+
+/// `pool` for any number of threads: each has a cache of its own in front of a shared depot, so that threads
+/// meet once in many calls. A block may be freed by any thread.
+///
+/// It takes the place of `std::pmr::synchronized_pool_resource`, from which it differs as `pool` does from
+/// its counterpart, and by caches in the heap that stay with their threads;
+/// `compat::synchronized_pool_resource` is the standard's class. For one thread `pool` is faster.
+///
+/// ```cpp
+/// synchronized_pool messages;
+/// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
+/// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
+/// ```
+/// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
+/// half of it is for the caches, half for the depot. What a cache holds beyond its share goes to the depot, a
+/// whole list at a time; what is over the depot's half goes to the upstream. Free blocks beyond the largest
+/// class are in the depot at once, and are allocated and deallocated under one lock. A cache goes to the
+/// depot when its thread ends. A trim by one thread, or pressure, reaches the caches of the others in their
+/// next call.
+///
+/// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
+/// thread's share of `max_cached_bytes`.
+///
+/// `peak_cached_bytes` is approximate: the most that was cached when the sum was read, which each snapshot
+/// does, each thread that passes blocks on to the depot or ends, and each deallocation of a large block. So
+/// it is no less than `cached_bytes` in any snapshot, and what one thread freed and allocated again in
+/// between (4 MiB at most) may be missing from it.
+///
+/// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
+/// Thread-safety: any thread, any function, except construction, destruction and `release()`, during which no
+/// other thread may use the pool. A child that is forked may do the same. The caches of threads that do not
+/// exist there are lost to it: their blocks stay counted as cached, and their slabs with the pool, until
+/// `release()` or its end.
+class synchronized_pool final : public detail::forwarding_resource<synchronized_pool> {
+ public:
+  /// Alignment of every block, at least, where none is given.
+  static constexpr std::size_t default_alignment = alignof(std::max_align_t);
+  /// Most bytes of free blocks in a thread's cache.
+  static constexpr std::size_t max_thread_cache_bytes = 4 * MiB;
+
+  /// As those of `pool`. @throws as there.
+  synchronized_pool() : synchronized_pool{pool_options{}} {}
+  explicit synchronized_pool(std::pmr::memory_resource* upstream)
+      : synchronized_pool{pool_options{}, upstream} {}
+  explicit synchronized_pool(pool_options const& options) : synchronized_pool{options, options.upstream} {}
+  synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream);
+  explicit synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options)
+      : synchronized_pool{detail::from_standard(options)} {}
+  synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options,
+                    std::pmr::memory_resource* upstream)
+      : synchronized_pool{detail::from_standard(options), upstream} {}
+  /// Returns everything to the upstream, also live blocks. Threads that used the pool may live on.
+  ~synchronized_pool() override;
+
+  /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = default_alignment) {
+    if constexpr (check_level >= 2) return allocate_checked(bytes, align);
+    if (const detail::cache_slot slot = own_slot(); slot.pool == id_) [[likely]] {
+      if (void* block = slot.cache->blocks.take(bytes, align)) [[likely]]
+        return block;
+    }
+    return allocate_slow(bytes, align);
+  }
+
+  /// As `pool::deallocate`, from any thread.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
+    if (block == nullptr) [[unlikely]]
+      return;
+    if constexpr (check_level >= 2) {
+      const std::scoped_lock lock{ledger_mutex_};
+      if (!ledger_.remove("synchronized_pool", name(), block, bytes, align)) return;
+    }
+    auto result = detail::free_result::not_listed;
+    if (const detail::cache_slot slot = own_slot(); slot.pool == id_) [[likely]] {
+      result = slot.cache->blocks.give(block, bytes, align);
+    }
+    if (result != detail::free_result::listed) [[unlikely]]
+      deallocate_slow(block, bytes, align, result);
+  }
+
+  /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to
+  /// the depot, and it to `target_bytes`, in each one's next call. @return bytes returned by this call.
+  std::size_t trim(std::size_t target_bytes = 0) noexcept;
+
+  /// `trim(0)`.
+  void clear() noexcept { (void)trim(0); }
+
+  /// As `pool::release`. @pre no other thread is using the pool.
+  void release() noexcept;
+
+  /// A snapshot, also while other threads use the pool: hits and misses add up, and no number is negative,
+  /// but what is live may be too high by what was allocated while it was read. O(threads * classes).
+  [[nodiscard]] pool_stats stats() const noexcept;
+
+  /// As `pool::reset_stats`.
+  void reset_stats() noexcept;
+
+  /// As those of `pool`.
+  [[nodiscard]] pool_options const& options() const noexcept { return options_; }
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
+  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+
+  /// Threads that have a cache now.
+  [[nodiscard]] std::size_t thread_count() const noexcept;
+
+  /// As `pool::check_invariants`. @pre no other thread is using the pool.
+  void check_invariants() const noexcept;
+
+ private:
+  friend class detail::thread_cache_registry;
+  friend detail::fork_safe<>;
+
+  // Where the calling thread's cache is found, if it is that of this pool. A copy: two loads, and no address
+  // to compute.
+  [[nodiscard]] detail::cache_slot own_slot() const noexcept {
+    return detail::cache_slots[id_ % detail::cache_slot_count];
+  }
+
+  // A thread and its cache.
+  [[nodiscard]] detail::thread_cache* find_cache() const noexcept;
+  [[nodiscard]] detail::thread_cache& cache_of_this_thread();
+  [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                     detail::free_result result) noexcept;
+  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
+  void refill(detail::thread_cache& cache, std::size_t index);
+  void settle(detail::thread_cache& cache) noexcept;
+  void update_watermark(detail::thread_cache& cache) const noexcept;
+  void leave_all(detail::thread_cache& cache) noexcept;
+  void drain_pending_work(detail::thread_cache& cache) noexcept;
+  void end(detail::thread_cache& cache) noexcept;
+  [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
+
+  // What is shared.
+  void leave(detail::block_cache& from, std::size_t index, detail::block_chain chain) noexcept;
+  void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
+  std::size_t relieve_upstream() noexcept;  // with store_mutex_ held
+  std::size_t trim_shared(std::size_t target_bytes) noexcept;
+  void keep_to_limit() noexcept;
+  void request_trim(std::size_t target_bytes) noexcept;
+  void publish() noexcept;  // with store_mutex_ held
+  [[nodiscard]] std::size_t max_depot_bytes() const noexcept { return options_.max_cached_bytes / 2; }
+
+  // With caches_mutex_ held.
+  [[nodiscard]] std::size_t cached_bytes() const noexcept;
+  [[nodiscard]] std::size_t live_bytes() const noexcept;
+  void note_peak() const noexcept;
+  void update_share() noexcept;
+
+  [[nodiscard]] pool_stats count() const noexcept;
+  [[nodiscard]] char const* broken_invariant() const noexcept;  // with both locks held
+
+  void adapt_to_child() noexcept;
+
+  unsigned long long id_;
+  detail::size_classes classes_;
+  pool_options options_;
+  detail::depot depot_;
+  // The least target of the trims that were requested and have not reached the depot; `never`: none.
+  std::atomic<std::size_t> trim_target_bytes_{detail::thread_cache::never};
+  // Of the store, to be read without its lock.
+  std::atomic<std::size_t> stranded_bytes_{0};
+  std::atomic<std::size_t> reachable_bytes_{0};
+
+  // A fork takes the newest lock first: in the order in which they are taken elsewhere.
+  detail::fork_safe<> ledger_mutex_;  // level 2 only
+  detail::block_ledger ledger_;       // level 2 only
+
+  // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
+  mutable detail::fork_safe<> caches_mutex_;
+  std::list<detail::thread_cache> caches_;  // of all threads
+  // What threads have counted that have ended. Its cached bytes are those that are lost in a child.
+  detail::block_cache ended_{classes_};
+  std::size_t live_at_trim_ = 0;               // live_bytes() after the last trim
+  mutable std::size_t peak_cached_bytes_ = 0;  // a snapshot may be the first to see it
+  detail::block_counts at_reset_{};
+  std::list<detail::thread_cache> lost_caches_;  // in a child: of threads that are not there, maybe torn
+  bool lost_bytes_are_exact_ = true;
+
+  mutable detail::fork_safe<> store_mutex_;  // for the store
+  detail::block_store<detail::depot> store_;
+
+  pressure_subscription pressure_;
+  std::shared_ptr<detail::pool_anchor> anchor_;
+};
+
+}  // namespace tidemark

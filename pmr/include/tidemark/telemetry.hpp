@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Adaptors over any memory resource, which count, limit, trace and check.
+#pragma once
+
+#include <tidemark/telemetry/expect_no_upstream.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/telemetry/trace_log.hpp>
+#include <tidemark/telemetry/trace_resource.hpp>
+#include <tidemark/telemetry/tracking_resource.hpp>

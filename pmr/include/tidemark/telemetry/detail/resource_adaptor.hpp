@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The base of all adaptors: an upstream, a name, and counts. Owns no memory.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <new>
+
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/usage_counter.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/resource_stats.hpp>
+
+namespace tidemark::detail {
+
+[[noreturn]] TIDEMARK_COLD void throw_null_upstream(char const* kind, char const* name);
+
+/// The base of the resources that pass requests on to another.
+///
+/// Upstream and name must outlive it. Thread-safety: any thread, if the upstream allows it.
+/// @tparam Adaptor the derived class, which has its own `allocate`, and its own `deallocate` if it needs one
+template <class Adaptor>
+class resource_adaptor : public forwarding_resource<Adaptor> {
+ public:
+  /// Returns a block to the upstream. Null: nothing happens.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    if (block == nullptr) return;
+    counter_.on_deallocate(bytes);
+    upstream_->deallocate(block, bytes, align);
+  }
+
+  /// The resource that memory comes from, never null.
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
+  /// The name in messages and statistics.
+  [[nodiscard]] char const* name() const noexcept { return name_; }
+  /// A snapshot of all counts since construction. O(1).
+  [[nodiscard]] resource_stats stats() const noexcept { return counter_.stats(name_); }
+
+ protected:
+  /// @param kind the class's name, for messages.
+  /// @throws std::invalid_argument if `upstream` is null.
+  resource_adaptor(char const* kind, std::pmr::memory_resource* upstream, char const* name)
+      : kind_{kind}, name_{name}, upstream_{upstream} {
+    if (upstream == nullptr) throw_null_upstream(kind, name);
+  }
+  ~resource_adaptor() override = default;
+
+  /// A block from the upstream, counted after `record(block)`. @throws what the upstream or `record` throws;
+  /// only `refused` has changed then.
+  template <class Record>
+  [[nodiscard, gnu::returns_nonnull]] void* allocate_counted(std::size_t bytes, std::size_t align,
+                                                             Record const& record) {
+    void* block = nullptr;
+    try {
+      block = upstream_->allocate(bytes, align);
+      record(block);
+      counter_.on_allocate(bytes);
+      return block;
+    } catch (...) {
+      if (block != nullptr) upstream_->deallocate(block, bytes, align);
+      counter_.refused();
+      throw;
+    }
+  }
+  [[nodiscard, gnu::returns_nonnull]] void* allocate_counted(std::size_t bytes, std::size_t align) {
+    return allocate_counted(bytes, align, [](void*) {});
+  }
+
+  usage_counter counter_;
+  char const* kind_;
+  char const* name_;
+
+ private:
+  std::pmr::memory_resource* upstream_;
+};
+
+}  // namespace tidemark::detail

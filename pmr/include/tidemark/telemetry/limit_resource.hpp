@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `limit_resource`: limits the bytes in use of another resource. The upstream owns the memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory_resource>
+#include <type_traits>
+
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/telemetry/detail/resource_adaptor.hpp>
+
+namespace tidemark {
+
+/// Rejects requests that would exceed a number of bytes in use: a budget for a part of a program.
+///
+/// Use it where one user of memory must not starve the others, or to test code with little memory.
+///
+/// ```cpp
+/// limit_resource budget{64 * MiB, &pool, "cache"};
+/// std::pmr::vector<float> cached{&budget};
+/// cached.resize(32 * MiB);                       // throws out_of_memory: 128 MiB; `cached` is unchanged
+/// ```
+/// Invariants: `used_bytes <= claimed`; `claimed <= limit` since the last `set_limit`, or `claimed` only
+/// falls until that holds. `claimed` are the requested bytes that the upstream has allocated or is about
+/// to allocate, so that it never exceeds the limit. Bytes that an upstream adds by rounding up are not
+/// counted. A wrong size in `deallocate` makes the budget wrong; `tracking_resource` finds such calls.
+/// Blocks that an upstream reclaims itself, such as a rewound arena, stay counted.
+///
+/// Complexity: O(1) besides the upstream's. Thread-safety: any thread, if the upstream allows it; the limit
+/// is exact among threads. Exceptions: out_of_memory, or the upstream's; only `refused` has changed then.
+class limit_resource final : public detail::resource_adaptor<limit_resource> {
+ public:
+  /// @param limit_bytes most bytes in use at once
+  /// @param upstream where memory comes from; must outlive this object
+  /// @param name in messages and statistics; must outlive this object and its exceptions
+  /// @throws std::invalid_argument if `upstream` is null.
+  explicit limit_resource(std::size_t limit_bytes,
+                          std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
+                          char const* name = "limit")
+      : resource_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
+
+  /// Memory from the upstream.
+  /// @throws out_of_memory if more than `limit_bytes()` would be in use; what the upstream throws. Only
+  /// `refused` has changed then.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    if (!detail::add_shared_within(claimed_bytes_, bytes, limit_bytes())) [[unlikely]]
+      throw_over_limit(bytes, align);
+    try {
+      return allocate_counted(bytes, align);
+    } catch (...) {
+      unclaim(bytes);
+      throw;
+    }
+  }
+
+  /// Returns a block to the upstream. Null: nothing happens.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    if (block == nullptr) return;
+    counter_.on_deallocate(bytes);
+    if (detail::is_single_threaded()) {
+      unclaim(bytes);
+      upstream_resource()->deallocate(block, bytes, align);
+    } else {
+      upstream_resource()->deallocate(block, bytes, align);
+      unclaim(bytes);  // last: another thread may claim the bytes only when the upstream has the block
+    }
+  }
+
+  /// Most bytes in use at once.
+  [[nodiscard]] std::size_t limit_bytes() const noexcept {
+    return limit_bytes_.load(std::memory_order_relaxed);
+  }
+
+  /// Sets the limit. If more is in use, blocks stay and requests are rejected until enough is deallocated.
+  void set_limit(std::size_t bytes) noexcept { limit_bytes_.store(bytes, std::memory_order_relaxed); }
+
+ private:
+  void unclaim(std::size_t bytes) noexcept { detail::add_shared(claimed_bytes_, std::size_t{0} - bytes); }
+  [[noreturn]] TIDEMARK_COLD void throw_over_limit(std::size_t bytes, std::size_t align);
+
+  std::atomic<std::size_t> limit_bytes_;
+  // Not `used_bytes`, which rises only after the upstream has allocated, so that failures are not in peaks.
+  std::atomic<std::size_t> claimed_bytes_{0};
+};
+
+}  // namespace tidemark

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `bit_view`: packed bits in memory of others, as an array of some rank. Owns nothing.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <tidemark/core/macros.hpp>
+#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
+#include <tidemark/workspace/tensor_view.hpp>
+
+namespace tidemark {
+
+/// Bits in words of 64, as an array of `Rank` dimensions, without owning them: a pointer and the extents.
+///
+/// ```cpp
+/// std::array<std::uint64_t, bit_view<>::words_for(1000)> words{};
+/// bit_view<> const seen{words.data(), {1000}};
+/// seen[7] = true;
+/// std::cout << seen.count() << '\n';  // 1
+/// ```
+/// An eighth of the memory of as many `bool`, and whole words at a time where all bits are looked at. Index
+/// order is row major, without padding: bit `n` is bit `n % 64`, counted from the least, of word `n / 64`.
+///
+/// What the last word holds beyond `size()` has no meaning: nothing here reads it, and what writes all bits
+/// leaves it 0. Bits of one word must not be written by two threads at once.
+///
+/// Invariant: the words are `[first_, first_ + words_for(size()))`.
+///
+/// An access to bits or memory first calls the view's generation, and throws what that throws; questions
+/// about the shape do not. Without checks only `reshape` throws. Constness is that of a pointer. Complexity:
+/// O(rank) for a bit, O(words) for all, no allocation. Thread-safety: that of a pointer to a word.
+///
+/// @tparam Rank number of dimensions; a view of rank 0 is of one bit
+/// @tparam Generation what knows whether the memory is still there
+template <std::size_t Rank = 1, detail::view_generation Generation = detail::unchecked_generation>
+class TIDEMARK_POINTER bit_view
+    : public detail::shaped_view<bit_view<Rank, Generation>, std::uint64_t, Rank, row_major, Generation> {
+  using base = detail::shaped_view<bit_view, std::uint64_t, Rank, row_major, Generation>;
+
+ public:
+  using value_type = bool;
+  using word_type = std::uint64_t;
+
+  static constexpr std::size_t bits_per_word = 64;
+
+  /// One bit, to be read and written. Refers to the memory as a `bool&` would, without checks.
+  class reference {
+   public:
+    constexpr reference(reference const&) noexcept = default;
+    [[nodiscard]] constexpr operator bool() const noexcept { return (*word_ & mask_) != 0; }
+    /// Writes the bit; that this is const is what algorithms on proxies want (P2321).
+    // NOLINTNEXTLINE(misc-unconventional-assign-operator)
+    constexpr reference const& operator=(bool value) const noexcept {
+      *word_ = value ? *word_ | mask_ : *word_ & ~mask_;
+      return *this;
+    }
+    /// Writes the other's value, and does not become a reference to the other.
+    // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): a bit that is read and then written is handled
+    constexpr reference& operator=(reference const& other) noexcept {
+      static_cast<reference const&>(*this) = static_cast<bool>(other);
+      return *this;
+    }
+    constexpr void flip() const noexcept { *word_ ^= mask_; }
+    /// Shows the search for escapes (`workspace::scope::returning`) where the bit is.
+    template <class Visit>
+    friend constexpr void visit_memory(reference const& bit, Visit&& visit) {
+      visit(bit.word_);
+    }
+
+   private:
+    friend class bit_view;
+    constexpr reference(word_type* word, word_type mask) noexcept : word_{word}, mask_{mask} {}
+
+    word_type* word_;  // the word that the bit is in
+    word_type mask_;   // the bit alone
+  };
+
+  /// Words that so many bits take. O(1).
+  [[nodiscard]] static constexpr std::size_t words_for(std::size_t bits) noexcept {
+    return bits / bits_per_word + (bits % bits_per_word != 0 ? 1 : 0);
+  }
+
+  /// Of nothing: all extents are 0. One of rank 0 is null, and has no bit either.
+  constexpr bit_view() noexcept = default;
+  /// @param words the first of `words_for` as many bits as the extents have; may be null if there are none
+  /// @param extents bits along each dimension; their product must fit into a std::size_t
+  /// @param generation of the memory
+  constexpr bit_view(word_type* words, std::array<std::size_t, Rank> const& extents,
+                     Generation generation = {}) noexcept
+      : base{words, extents, generation} {}
+  /// The same bits, without a check of whether they are still there from now on. @throws what
+  /// `OtherGeneration` throws.
+  template <class OtherGeneration>
+    requires(OtherGeneration::checks && !Generation::checks)
+  constexpr bit_view(bit_view<Rank, OtherGeneration> const& other)
+      : base{other.words().data(), other.extents(), {}} {}
+
+  /// Words that the bits are in.
+  [[nodiscard]] constexpr std::size_t word_count() const noexcept { return words_for(this->size()); }
+  /// The words that the bits are in, the unused bits of the last among them.
+  /// @throws what `Generation` throws; the view stays as it is
+  [[nodiscard]] constexpr std::span<word_type> words() const noexcept(!Generation::checks) {
+    return {this->access(), word_count()};
+  }
+
+  /// Whether a bit is set. @pre, @throws as `operator()`.
+  template <std::integral... Index>
+    requires(sizeof...(Index) == Rank)
+  [[nodiscard]] constexpr bool test(Index... index) const noexcept(!Generation::checks) {
+    return (*this)(index...);
+  }
+  /// Writes a bit; one of a higher rank by `view(i, j) = value`. @pre, @throws as `operator()`.
+  template <std::integral Index>
+    requires(Rank == 1)
+  constexpr void set(Index index, bool value = true) const noexcept(!Generation::checks) {
+    (*this)(index) = value;
+  }
+  /// Turns a bit over; one of a higher rank by `view(i, j).flip()`. @pre, @throws as `operator()`.
+  template <std::integral Index>
+    requires(Rank == 1)
+  constexpr void flip(Index index) const noexcept(!Generation::checks) {
+    (*this)(index).flip();
+  }
+
+  /// Writes all bits; the unused ones of the last word become 0. @throws as `words`, and has written nothing.
+  constexpr void fill(bool value) const noexcept(!Generation::checks) {
+    std::span<word_type> const all_words = words();
+    std::ranges::fill(all_words, value ? ~word_type{0} : word_type{0});
+    clear_unused(all_words);
+  }
+  /// Turns all bits over; the unused ones of the last word become 0. @throws as `fill`.
+  constexpr void flip() const noexcept(!Generation::checks) {
+    std::span<word_type> const all_words = words();
+    for (word_type& word : all_words) word = ~word;
+    clear_unused(all_words);
+  }
+
+  /// How many bits are set. @throws as `words`.
+  [[nodiscard]] constexpr std::size_t count() const noexcept(!Generation::checks) {
+    std::size_t bits = 0;
+    for (word_type const word : whole_words()) bits += static_cast<std::size_t>(std::popcount(word));
+    return bits + static_cast<std::size_t>(std::popcount(last_bits()));
+  }
+  /// Whether at least one bit is set; of no bits, none is. @throws as `words`.
+  [[nodiscard]] constexpr bool any() const noexcept(!Generation::checks) {
+    return std::ranges::any_of(whole_words(), [](word_type word) { return word != 0; }) || last_bits() != 0;
+  }
+  /// Whether no bit is set. @throws as `words`.
+  [[nodiscard]] constexpr bool none() const noexcept(!Generation::checks) { return !any(); }
+  /// Whether every bit is set; of no bits, every one is. @throws as `words`.
+  [[nodiscard]] constexpr bool all() const noexcept(!Generation::checks) {
+    return std::ranges::all_of(whole_words(), [](word_type word) { return word == ~word_type{0}; }) &&
+           last_bits() == used_mask();
+  }
+  /// Whether both have the same extents and the same bits. @throws as `words` of either.
+  [[nodiscard]] friend constexpr bool operator==(bit_view const& a,
+                                                 bit_view const& b) noexcept(!Generation::checks) {
+    return std::ranges::equal(a.whole_words(), b.whole_words()) && a.extents() == b.extents() &&
+           a.size() == b.size() && a.last_bits() == b.last_bits();
+  }
+
+ private:
+  friend base;
+
+  static constexpr char const* element_name = "bit";
+  template <std::size_t NewRank>
+  using with_rank = bit_view<NewRank, Generation>;
+  [[nodiscard]] constexpr reference element_at(std::size_t bit) const noexcept(!Generation::checks) {
+    return {this->access() + bit / bits_per_word, word_type{1} << bit % bits_per_word};
+  }
+
+  // The words of which all bits are used; the bits after them are in one more word, if there are any.
+  [[nodiscard]] constexpr std::span<word_type> whole_words() const noexcept(!Generation::checks) {
+    return {this->access(), this->size() / bits_per_word};
+  }
+  // Ones where that word is used, none if there is no such word.
+  [[nodiscard]] constexpr word_type used_mask() const noexcept {
+    return (word_type{1} << this->size() % bits_per_word) - 1;
+  }
+  [[nodiscard]] constexpr word_type last_bits() const noexcept {
+    return used_mask() == 0 ? 0 : this->first_[this->size() / bits_per_word] & used_mask();
+  }
+  constexpr void clear_unused(std::span<word_type> all_words) const noexcept {
+    if (used_mask() != 0) all_words.back() &= used_mask();
+  }
+};
+
+static_assert(sizeof(bit_view<>) == 2 * sizeof(void*), "a view is a pointer and its extents");
+static_assert(std::is_trivially_copyable_v<bit_view<2>>);
+static_assert(bit_view<>::words_for(1000) * sizeof(std::uint64_t) <= 128);
+
+}  // namespace tidemark

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `workspace_core`: the slots of a workspace and the log that scopes restore them from, without types.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <source_location>
+#include <vector>
+
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/slot_list.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
+
+namespace tidemark::detail {
+
+/// Whether memory is kept at all: TIDEMARK_WORKSPACE_POOLING. If not, no code is there that looks for sweeps.
+inline constexpr bool pooling_is_compiled_in = TIDEMARK_WORKSPACE_POOLING != 0;
+
+/// Ticks of the background sweeper so far. Each workspace compares them with the last one that it served, so
+/// the sweeper need not know the workspaces. Visible, so that a program that hides its own symbols shares it
+/// with a shared library.
+[[gnu::visibility("default")]] inline constinit std::atomic<std::uint64_t> sweep_ticks{0};
+/// What the background sweeper requests of every workspace.
+struct sweep_request {
+  std::uint64_t tick;  // the newest
+  bool trims;
+  bool compacts;
+  compact_options compaction;
+};
+/// All that was requested after this tick, which the workspace has served. Thread-safe, O(1).
+[[nodiscard]] sweep_request sweep_request_since(std::uint64_t served) noexcept;
+
+/// Index in `workspace_core::others_` of an element type that is not in `fixed_elements`, the same in all
+/// workspaces.
+[[nodiscard]] std::size_t next_other_type() noexcept;
+template <class T>
+[[nodiscard]] std::size_t other_type() noexcept {
+  static const std::size_t index = next_other_type();
+  return index;
+}
+
+/// One entry of a workspace's log: a count that a scope saved, or the scope itself.
+// The list stands between the numbers, so that no compiler reads both at once: they were written one by one
+// just before, and a processor would wait until both writes are in its cache.
+struct saved_count {
+  std::size_t value;    // the count of active slots; or the number of the scope
+  slot_list* list;      // null: a scope begins here
+  std::uint64_t frame;  // of the list, or of the workspace, before
+};
+
+/// Most headers of a slot, where their number has a limit.
+inline constexpr unsigned max_cache_ways = 16;
+// The tensor headers of a slot, which `extras/dlpack.hpp` makes.
+[[nodiscard]] std::size_t header_count(dlpack_header_cache const* headers) noexcept;
+/// Takes the data from the slot's tensors, so that late use finds a null pointer. O(headers of the slot).
+void withdraw_headers(dlpack_header_cache* headers) noexcept;
+void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookkeeping) noexcept;
+
+/// A stack of slots for each element type, and a log of what scopes found.
+///
+/// Each scope has a number that no other has, and begins with an entry in the log. The first acquisition of a
+/// type in a scope saves that type's count in the log; the scope's end restores what was saved since its
+/// entry. So a scope costs nothing for types it does not use, and one whose end was skipped is ended by that
+/// around it. Numbers of checkpoints, which have no object that ends them, are odd.
+///
+/// Invariants, checked by `broken_invariant()`:
+/// - those of each `slot_list` and its slots
+/// - `frame_` is the number of the last scope in the log; 0 if there is none
+/// - `held_bytes_ == sum over slots of capacity * bytes of an element`, `<= options_.max_held_bytes` if that
+///   is not 0
+///
+/// Thread-safety: one thread at a time.
+class workspace_core {
+ public:
+  workspace_core(workspace_options const& options, bool checked);
+  workspace_core(workspace_core const&) = delete;
+  workspace_core& operator=(workspace_core const&) = delete;
+  ~workspace_core();
+
+  // The fast path.
+
+  /// Begins a scope, and returns its number. @param parity 0 for a scope, 1 for a checkpoint. @param counts
+  /// how many it will save at once, for which the log then has room. @throws std::bad_alloc if the log cannot
+  /// grow; nothing has changed then.
+  std::uint64_t open(std::uint64_t parity, std::size_t counts) {
+    if (room_bytes() <= counts * sizeof(saved_count)) [[unlikely]]
+      grow_log(counts);
+    const std::uint64_t frame = (last_frame_ += 2) | parity;
+    *log_end_++ = {.value = frame, .list = nullptr, .frame = frame_};
+    frame_ = frame;
+    return frame;
+  }
+
+  /// Saves the list's count for the innermost scope, if that has not done so yet. @throws as `open`.
+  void save(slot_list& list) {
+    if (list.frame == frame_) return;
+    if (log_end_ == log_limit_) [[unlikely]]
+      grow_log(0);
+    *log_end_++ = {.value = list.active, .list = &list, .frame = list.frame};
+    list.frame = frame_;
+  }
+  /// The same of several, where there is room for them.
+  template <class... Lists>
+  void save_in_room(Lists&... lists) noexcept {
+    const std::uint64_t frame = frame_;
+    saved_count* end = log_end_;  // stays in a register, where each store might otherwise change log_end_
+    [[maybe_unused]] const auto save_one = [&](slot_list& list) {
+      if (list.frame == frame) return;
+      *end++ = {.value = list.active, .list = &list, .frame = list.frame};
+      list.frame = frame;
+    };
+    (save_one(lists), ...);
+    log_end_ = end;
+  }
+
+  /// The list's next slot, with memory for `n` elements.
+  /// @throws std::bad_alloc as the upstream does, or out_of_memory; nothing is acquired then.
+  slot& take(slot_list& list, std::size_t n) {
+    save(list);
+    return take_saved(list, n);
+  }
+  /// The same, where the innermost scope has saved the list's count.
+  slot& take_saved(slot_list& list, std::size_t n) {
+    slot& next = list.slots[list.active];
+    if (n - 1 >= next.limit) [[unlikely]]
+      return take_slow(list, n);  // 0 elements too: there may be no slot
+    next.size = n;
+    ++list.active;
+    if constexpr (tools_are_notified) show(list, next);
+    return next;
+  }
+
+  /// Ends the scope, and those inside it. Does nothing if it has been ended.
+  /// @tparam Retire whether `retire` has anything to do
+  template <bool Retire>
+  void close(std::uint64_t frame, std::source_location where) noexcept {
+    if (frame_ != frame) [[unlikely]] {
+      if (!end_those_inside(frame, where)) return;
+    }
+    saved_count* last = log_end_;
+    while (slot_list* const list = (--last)->list) {  // back to where this scope begins
+      if constexpr (Retire) retire(*list, last->value, where);
+      else list->active = last->value;
+      list->frame = last->frame;
+    }
+    frame_ = last->frame;
+    log_end_ = last;
+  }
+
+  [[nodiscard]] std::uint64_t frame() const noexcept { return frame_; }
+  /// Whether an outermost scope has to `sweep` before it opens.
+  [[nodiscard]] bool is_to_sweep() const noexcept {
+    return sweep_ticks.load(std::memory_order_relaxed) != served_tick_ && log_end_ == log_;
+  }
+  [[nodiscard]] slot_list& fixed(std::size_t i) noexcept { return fixed_[i]; }
+  /// The list of another type; null if there is none.
+  [[nodiscard]] slot_list* find_other(std::size_t i) noexcept {
+    return i < others_room_ ? others_[i] : nullptr;
+  }
+  /// Makes the list of another type that has none. @throws std::bad_alloc, with nothing changed.
+  TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
+
+  // What is done seldom. `workspace.hpp` documents what these do.
+
+  /// @throws std::logic_error if a scope is open.
+  void require_closed(char const* doing) const;
+  void rewind(std::source_location where) noexcept;
+  void reset(std::source_location where);
+  void reset(slot_list& list, std::source_location where);
+  void release(std::source_location where);
+  trim_summary trim() noexcept;
+  trim_summary trim(slot_list& list) noexcept;
+  trim_summary trim_to_recent_peak() noexcept;
+  /// Measures slots by their newest request, or by the largest since the last call.
+  enum class measure { newest, largest };
+  compact_summary compact(compact_options const& options, measure by) noexcept;
+  TIDEMARK_COLD void sweep() noexcept;
+  /// From now on, the next use of each slot that was acquired in the scope awaits the fence. Waits for it
+  /// here if there is no memory to store it, or if the scope has ended.
+  void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
+  /// The slot that was acquired since the scope began and overlaps these bytes; null if there is none, or no
+  /// such scope.
+  struct overlap {
+    slot_list const* list = nullptr;
+    slot const* taken = nullptr;
+  };
+  [[nodiscard]] overlap find_overlap(std::uint64_t frame, void const* first,
+                                     std::size_t bytes) const noexcept;
+  /// Reports use by a thread that is not the owner; the first to use it becomes that.
+  void require_thread(char const* doing) noexcept;
+  void release_thread_ownership() noexcept { owner_.release(); }
+  /// @throws std::logic_error if the memory is not the host's and the options have no `fill`.
+  void require_fill(char const* call) const;
+  /// Writes copies of an element to the whole of the list's newest request. @throws what `device_fill` throws;
+  /// the slot is taken back then.
+  void fill(slot_list& list, void const* element);
+  TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;
+  [[noreturn]] void throw_out_of_memory(slot_list const& list, std::size_t bytes) const;
+
+  [[nodiscard]] workspace_stats stats() const noexcept;
+  template <class Visitor>
+  void for_each_type(Visitor&& visitor) const {
+    for_each_list(*this, [&](slot_list const& list) {
+      if (list.count > 0) visitor(stats_of(list));
+    });
+  }
+  [[nodiscard]] workspace_options const& options() const noexcept { return options_; }
+  [[nodiscard]] bool checked() const noexcept { return checked_; }
+  [[nodiscard]] bool pooling() const noexcept { return pooling_; }
+  [[nodiscard]] char const* broken_invariant() const noexcept;
+
+ private:
+  // Not as a number of entries, which takes a division.
+  [[nodiscard]] std::size_t room_bytes() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(log_limit_) - reinterpret_cast<std::uintptr_t>(log_end_);
+  }
+  [[nodiscard]] saved_count* beginning_of(std::uint64_t frame) const noexcept;
+  template <class Visitor>  // called with each list and slot
+  void for_each_acquired_since(std::uint64_t frame, Visitor&& visitor) const;
+  TIDEMARK_COLD void grow_log(std::size_t counts);
+  TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
+  TIDEMARK_COLD bool end_those_inside(std::uint64_t frame, std::source_location where) noexcept;
+  slot& prepare(slot_list& list, std::size_t n);
+  void add_slot(slot_list& list, std::size_t n);
+  void grow_slot(slot_list const& list, slot& small, std::size_t n);
+  void replace_memory(slot_list const& list, slot& of, std::size_t n);
+  void free_memory(slot_list const& list, slot& of) noexcept;
+  void remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept;
+  void retire(slot_list& list, std::size_t from, std::source_location where) noexcept;
+  void write(slot_list const& list, slot const& of, void const* element, std::size_t element_bytes) const;
+  void poison(slot_list const& list, slot const& taken) const noexcept;
+  void retire_all(std::source_location where) noexcept;
+  void await(slot& of) noexcept;
+  void forget_fences_that_are_done() noexcept;
+  void show(slot_list const& list, slot const& of) const noexcept;
+  [[nodiscard]] std::size_t alignment_of(slot_list const& list) const noexcept;
+  [[nodiscard]] bool scopes_are_open() const noexcept;
+  [[nodiscard]] workspace_type_stats stats_of(slot_list const& list) const noexcept;
+  [[nodiscard]] char const* broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept;
+  template <class Self, class Visitor>
+  static void for_each_list(Self& self, Visitor&& visitor) {
+    for (auto& list : self.fixed_) visitor(list);
+    for (std::size_t i = 0; i < self.others_room_; ++i) {
+      if (self.others_[i] != nullptr) visitor(*self.others_[i]);
+    }
+  }
+
+  std::uint64_t frame_ = 0;           // number of the innermost scope; 0: none is open
+  std::uint64_t last_frame_ = 0;      // the newest number given; even
+  saved_count* log_ = nullptr;        // entries of open scopes
+  saved_count* log_end_ = nullptr;    // … end here
+  saved_count* log_limit_ = nullptr;  // … and have room up to here
+  std::uint64_t served_tick_ = sweep_ticks.load(std::memory_order_relaxed);
+  std::array<slot_list, fixed_elements::infos.size()> fixed_;
+  slot_list** others_ = nullptr;  // by other_type(); null where this workspace has none of that type
+  std::size_t others_room_ = 0;
+
+  workspace_options options_;  // with the resources that null stood for
+  std::size_t held_bytes_ = 0;
+  bool checked_;
+  bool pooling_;  // whether memory is kept; otherwise every slot is removed when it is taken back
+  thread_ownership owner_;
+
+  struct numbered_fence {
+    std::uint64_t number;
+    reuse_fence fence;
+  };
+  std::pmr::vector<numbered_fence> fences_;  // those not yet seen to be done, by number
+  std::uint64_t last_fence_ = 0;
+};
+
+}  // namespace tidemark::detail

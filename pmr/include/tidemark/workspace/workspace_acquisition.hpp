@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `workspace_acquisition`: the forms of acquisition that a workspace and its scopes share. Owns nothing.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <source_location>
+#include <span>
+#include <type_traits>
+
+#include <tidemark/core/macros.hpp>
+#include <tidemark/workspace/bit_view.hpp>
+#include <tidemark/workspace/detail/extents.hpp>
+#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/slot_list.hpp>
+#include <tidemark/workspace/detail/workspace_core.hpp>
+#include <tidemark/workspace/tensor_view.hpp>
+
+namespace tidemark {
+namespace detail {
+
+/// What acquisitions call of a workspace or a scope, which make it their friend.
+struct workspace_access {
+  /// The next slot of a type, with memory for `n` elements.
+  template <class T, class Source>
+  [[gnu::always_inline]] static slot& claim(Source& source, std::size_t n, std::source_location where) {
+    return source.template claim<T>(n, where);
+  }
+  template <class T, class Source>
+  static slot_list& list(Source& source) {
+    return source.template list<T>();
+  }
+  template <class Source>
+  static workspace_core& core(Source& source) {
+    return source.core();
+  }
+};
+
+}  // namespace detail
+
+/// What `workspace` and `workspace::scope` have in common: the forms of acquisition. Each returns memory of
+/// the next slot of its element type as a `view` or `bits_view`, uninitialised where it does not say
+/// otherwise, that is the caller's until the innermost scope ends.
+///
+/// ```cpp
+/// auto x = scope.acquire<double>(n);                        // x[i]
+/// auto a = scope.zeros<float>(rows, columns);               // a(i, j)
+/// auto b = scope.acquire<float, column_major>(rows, columns);
+/// auto like_a = scope.acquire_like(a);
+/// auto mask = scope.falses(n);                              // packed bits: mask[i] = true
+/// ```
+/// `<tidemark/workspace/extras/dlpack.hpp>` and `extras/random.hpp` have more, as functions.
+///
+/// For all of them:
+/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …; where an overload takes it, also one
+///   `std::array<std::size_t, Rank>`, of which an empty one makes a view of rank 0, with one element. Any may
+///   be 0. `Layout` is `row_major` or `column_major`.
+/// - `T` is trivially copyable.
+/// - @throws std::invalid_argument for a negative extent; out_of_memory where the product of extents or its
+///   bytes overflow, or the workspace's limit is reached; what the upstream throws. Nothing is acquired then.
+/// - Complexity: O(1) once the slot has memory for as many elements, plus what is written. Thread-safety:
+///   that of the workspace.
+/// - They need an lvalue, because a temporary scope would have ended before its memory is used.
+/// @tparam Source the class that derives from this
+/// @tparam Checked whether views know when their memory was freed
+template <class Source, bool Checked>
+class workspace_acquisition {
+ public:
+  /// Whether a view's memory is still its own: known at level 1.
+  using generation_type =
+      std::conditional_t<Checked, detail::checked_generation, detail::unchecked_generation>;
+  /// What acquisitions return: converts to `std::span<T>` where it has one dimension.
+  template <class T, std::size_t Rank = 1, class Layout = row_major>
+  using view = tensor_view<T, Rank, Layout, generation_type>;
+  /// … of packed bits.
+  template <std::size_t Rank = 1>
+  using bits_view = bit_view<Rank, generation_type>;
+
+  /// A view of these extents: `acquire<double>(rows, columns)`.
+  template <class T, class Layout = row_major, std::integral... Extents>
+  // These are inlined whatever the compiler estimates of their cold parts: 1 ns each, measured.
+  [[nodiscard, gnu::always_inline]] auto acquire(detail::located_extent first,
+                                                 Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return acquire<T, Layout>(detail::all_extents(first, rest...), first.where);
+  }
+  template <class T, class Layout = row_major, std::size_t Rank>
+  [[nodiscard, gnu::always_inline]] view<T, Rank, Layout> acquire(
+      std::array<std::size_t, Rank> const& extents,
+      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    detail::slot& memory = access::claim<T>(source(), detail::element_count(extents), where);
+    return {static_cast<T*>(memory.data), extents, generation_of(memory, where)};
+  }
+  template <class T>
+  [[nodiscard]] view<T, 0> acquire(
+      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    return acquire<T>(std::array<std::size_t, 0>{}, where);
+  }
+
+  /// A view with the extents, the layout and, unless another is named, the element type of `x`.
+  template <class T = void, class X, std::size_t Rank, class Layout, class Generation>
+  [[nodiscard]] auto acquire_like(
+      tensor_view<X, Rank, Layout, Generation> const& x,
+      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    using element = std::conditional_t<std::is_void_v<T>, std::remove_cv_t<X>, T>;
+    return acquire<element, Layout>(x.extents(), where);
+  }
+  /// … of a vector, an array, a span.
+  template <class T = void, std::ranges::sized_range Range>
+    requires(!requires(Range const& r) { r.extents(); })
+  [[nodiscard]] auto acquire_like(
+      Range const& x, std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    using element = std::conditional_t<std::is_void_v<T>, std::ranges::range_value_t<Range>, T>;
+    return acquire<element>(std::array{static_cast<std::size_t>(std::ranges::size(x))}, where);
+  }
+
+  /// `acquire`, and every element is 0.
+  template <class T = double, class Layout = row_major, std::integral... Extents>
+  [[nodiscard]] auto zeros(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return zeros<T, Layout>(detail::all_extents(first, rest...), first.where);
+  }
+  template <class T = double, class Layout = row_major, std::size_t Rank>
+  [[nodiscard]] auto zeros(
+      std::array<std::size_t, Rank> const& extents,
+      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("zeros", T{}, extents, where);
+  }
+  /// `acquire`, and every element is 1.
+  template <class T = double, class Layout = row_major, std::integral... Extents>
+  [[nodiscard]] auto ones(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return ones<T, Layout>(detail::all_extents(first, rest...), first.where);
+  }
+  template <class T = double, class Layout = row_major, std::size_t Rank>
+  [[nodiscard]] auto ones(
+      std::array<std::size_t, Rank> const& extents,
+      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("ones", T(1), extents, where);
+  }
+  /// `acquire`, and every element is `value`.
+  template <class T, class Layout = row_major, std::integral... Extents>
+  [[nodiscard]] auto fill(T value, detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return fill<T, Layout>(value, detail::all_extents(first, rest...), first.where);
+  }
+  template <class T, class Layout = row_major, std::size_t Rank>
+  [[nodiscard]] auto fill(
+      T value, std::array<std::size_t, Rank> const& extents,
+      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
+    return filled<T, Layout>("fill", value, extents, where);
+  }
+
+  /// Packed bits, 64 to a word, in row-major order.
+  template <std::integral... Extents>
+  [[nodiscard, gnu::always_inline]] auto bits(detail::located_extent first,
+                                              Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    const std::array extents = detail::all_extents(first, rest...);
+    return bits_in(acquire<detail::bit_word>(words_for(extents), first.where), extents);
+  }
+  /// … all of them set.
+  template <std::integral... Extents>
+  [[nodiscard]] auto trues(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return filled_bits("trues", ~std::uint64_t{0}, detail::all_extents(first, rest...), first.where);
+  }
+  /// … none of them set.
+  template <std::integral... Extents>
+  [[nodiscard]] auto falses(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
+    return filled_bits("falses", 0, detail::all_extents(first, rest...), first.where);
+  }
+
+ private:
+  using access = detail::workspace_access;
+  friend Source;
+  workspace_acquisition() = default;  // only for `Source`
+
+  Source& source() noexcept { return static_cast<Source&>(*this); }
+
+  static generation_type generation_of(detail::slot const& memory, std::source_location where) noexcept {
+    if constexpr (Checked) return {*memory.generation, where};
+    else return {};
+  }
+
+  template <class T, class Layout = row_major, std::size_t Rank>
+  view<T, Rank, Layout> filled(char const* call, T value, std::array<std::size_t, Rank> const& extents,
+                               std::source_location where) & {
+    detail::workspace_core& core = access::core(source());
+    core.require_fill(call);
+    const view<T, Rank, Layout> result = acquire<T, Layout>(extents, where);
+    if (core.options().host_memory) std::ranges::fill(result.elements(), value);
+    else core.fill(access::list<T>(source()), &value);
+    return result;
+  }
+
+  /// The extents of the words that so many bits take.
+  static std::array<std::size_t, 1> words_for(std::span<std::size_t const> extents) noexcept {
+    const std::size_t n = detail::element_count(extents);
+    return {n != detail::uncountable ? bits_view<>::words_for(n) : n};
+  }
+  template <std::size_t Rank>
+  static bits_view<Rank> bits_in(view<detail::bit_word> words, std::array<std::size_t, Rank> const& extents) {
+    return {reinterpret_cast<std::uint64_t*>(words.data()), extents, words.generation()};
+  }
+  template <std::size_t Rank>
+  bits_view<Rank> filled_bits(char const* call, std::uint64_t pattern,
+                              std::array<std::size_t, Rank> const& extents, std::source_location where) & {
+    return bits_in(filled(call, detail::bit_word{pattern}, words_for(extents), where), extents);
+  }
+};
+
+}  // namespace tidemark

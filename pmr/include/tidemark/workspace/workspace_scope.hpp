@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `workspace::scope` and `with_workspace`: what is acquired in a scope is free again after it. Own nothing.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/core/detail/named_range.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/workspace/detail/escape.hpp>
+#include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_acquisition.hpp>
+
+namespace tidemark {
+
+/// Takes back, when it is destroyed, what was acquired of its workspace since it was made: through it, or
+/// through the workspace by a function that was called.
+///
+/// ```cpp
+/// workspace::scope scope{ws};                  // any types
+/// workspace::scope<double, int> scope{ws};     // the same, and the counts of these two are saved at once
+/// ```
+/// It has all forms of acquisition that the workspace has, and clang warns where what they return leaves the
+/// function of the scope. Scopes nest. One that ends while others inside it are open, or checkpoints, ends
+/// those too, with a warning; they do nothing at their own ends then. It is neither copied nor moved. Level 1
+/// reports acquisition through a scope that is not the innermost, or inside which a checkpoint is open: the
+/// inner one's end takes that memory back, at either level.
+///
+/// Complexity: opening O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
+/// workspace's.
+template <int Checks>
+template <class... Types>
+class [[nodiscard]] basic_workspace<Checks>::scope
+    : public workspace_acquisition<typename basic_workspace<Checks>::template scope<Types...>,
+                                   (Checks >= 1)> {
+ public:
+  using workspace_type = basic_workspace<Checks>;
+  /// Whether level 1 holds.
+  static constexpr bool checked = workspace_type::checked;
+
+  /// Opens it. An outermost one first does what the background sweeper has requested.
+  /// @throws std::bad_alloc if there is no memory for its record, which can happen only while scopes nest
+  /// deeper, or save more counts, than ever since `release`; or for a named type's list. It is not open then.
+  // Inlined whatever the compiler estimates of its cold parts: measured, 3 ns of 10.
+  [[gnu::always_inline]] explicit scope(
+      workspace_type& ws TIDEMARK_LIFETIMEBOUND,
+      [[maybe_unused]] std::source_location where = std::source_location::current())
+      : workspace_{&ws},
+        frame_{ws.template open<Types...>(0, "opening of a scope")},
+        range_{detail::range_kind::workspace_scope, ws.name()} {
+    if constexpr (checked) where_ = where;
+  }
+  scope(scope const&) = delete;
+  scope& operator=(scope const&) = delete;
+  [[gnu::always_inline]] ~scope() { end(); }
+
+  /// Ends it now.
+  [[gnu::always_inline]] void end() noexcept {
+    if (workspace_ == nullptr) return;
+    workspace_type& ws = *std::exchange(workspace_, nullptr);
+    ws.before_use("end of a scope");
+    constexpr bool always_retires = checked || detail::tools_are_notified || !detail::pooling_is_compiled_in;
+    if (always_retires || !ws.core_.pooling()) [[unlikely]] {
+      ws.core_.template close<true>(frame_, where());
+    } else {
+      ws.core_.template close<false>(frame_, where());
+    }
+    range_ = {};
+  }
+  /// Ends it now, though work elsewhere, as on a device's stream, still uses its memory: the next use of each
+  /// slot of it awaits the fence, and so does what frees the slot. Level 1 does not fill this memory. Waits
+  /// here if there is no memory to store the fence, if memory is not kept, or if the scope has ended.
+  void end_after(reuse_fence fence) noexcept {
+    if (workspace_ == nullptr) return fence.wait();
+    workspace_->before_use("end of a scope");
+    workspace_->core_.put_behind(frame_, std::move(fence));
+    end();
+  }
+
+  /// `value`, as it is; level 1 searches it first. To be returned: `return scope.returning(sum);`
+  ///
+  /// The search finds pointers, spans and other contiguous ranges, views, tensor headers, and tuples,
+  /// optionals, variants, unique pointers and ranges of such, at any depth; `detail/escape.hpp` has the list.
+  /// A class of your own is not searched, nor what a lambda has captured, unless a function shows its
+  /// members:
+  /// ```cpp
+  /// template <class Visit>
+  /// void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }  // found by its argument
+  /// ```
+  /// @throws workspace_escape if it refers to memory that this scope will take back.
+  template <class T>
+  [[nodiscard]] T&& returning(T&& value,
+                              [[maybe_unused]] std::source_location where = std::source_location::current()) {
+    if constexpr (checked) {
+      if (workspace_ != nullptr) {
+        detail::escape_search search{workspace_->core_, frame_};
+        search(value);
+        if (search.found().taken != nullptr) detail::throw_escape(workspace_->core_, search.found(), where);
+      }
+    }
+    return std::forward<T>(value);
+  }
+
+  /// Whether it is open.
+  [[nodiscard]] explicit operator bool() const noexcept { return workspace_ != nullptr; }
+  /// The workspace, to be passed to functions. @pre it is open.
+  [[nodiscard]] workspace_type& workspace() const noexcept { return *workspace_; }
+
+ private:
+  friend detail::workspace_access;
+  struct empty {};
+
+  template <class T>
+  [[nodiscard]] detail::slot_list& list() {
+    if constexpr (checked) require_open();
+    return workspace_->template list<T>();
+  }
+  template <class T>
+  detail::slot& claim(std::size_t n, std::source_location where) {
+    if constexpr (checked) {
+      require_innermost();
+      return workspace_->template claim<T>(n, where);
+    } else if constexpr ((std::is_same_v<T, Types> || ...)) {
+      return workspace_->core_.take_saved(list<T>(), n);
+    } else {
+      return workspace_->core_.take(list<T>(), n);
+    }
+  }
+  [[nodiscard]] detail::workspace_core& core() {
+    if constexpr (checked) require_open();
+    return workspace_->core_;
+  }
+  void require_open() const {
+    if (workspace_ == nullptr)
+      throw std::logic_error{"acquisition through a workspace's scope that has ended"};
+  }
+  void require_innermost() const {
+    require_open();
+    if (workspace_->core_.frame() == frame_) return;
+    detail::report_violation(
+        violation_kind::outer_scope_use, workspace_->name(),
+        "workspace '%s': acquiring through an outer scope while a scope or checkpoint inside it is "
+        "open; the inner one's end would take the memory back",
+        workspace_->name());
+  }
+  [[nodiscard]] std::source_location where() const noexcept {
+    if constexpr (checked) return where_;
+    else return {};
+  }
+
+  workspace_type* workspace_;  // null: it has ended
+  std::uint64_t frame_;        // its number
+  [[no_unique_address]] std::conditional_t<checked, std::source_location, empty>
+      where_;  // where it was opened
+  [[no_unique_address]] detail::named_range range_;
+};
+
+namespace detail {
+
+template <class Scope, class Body>
+decltype(auto) call_in_scope(Scope& scope, Body&& body) {
+  if constexpr (std::invocable<Body, Scope&>) return std::invoke(std::forward<Body>(body), scope);
+  else return std::invoke(std::forward<Body>(body));
+}
+
+}  // namespace detail
+
+/// Calls `body`, as `body(scope)` or `body()`, in a scope and returns its result. The counts of element types
+/// that are named are saved at once, as in `workspace::scope<double, int>`.
+///
+/// ```cpp
+/// double norm = with_workspace(ws, [&](auto& scope) {
+///   auto r = scope.template acquire<double>(n);
+///   ...
+///   return sum;
+/// });
+/// ```
+/// Level 1 searches the result, as `scope::returning` does: `where`, the place of this call, is the place of
+/// return in messages. A view that is the result itself is no error, because it checks itself: to discard it
+/// is right, and its use throws `stale_view`. A result that cannot be moved is not searched.
+/// @throws what `body` throws; workspace_escape at level 1. The scope has ended then. Thread-safety: the
+/// workspace's.
+template <class... Types, int Checks, class Body>
+decltype(auto) with_workspace(basic_workspace<Checks>& ws, Body&& body,
+                              std::source_location where = std::source_location::current()) {
+  typename basic_workspace<Checks>::template scope<Types...> scope{ws, where};
+  using result_type = decltype(detail::call_in_scope(scope, std::forward<Body>(body)));
+  constexpr bool arrives = std::is_reference_v<result_type> || std::move_constructible<result_type>;
+  constexpr bool searched =
+      basic_workspace<Checks>::checked && arrives && !detail::checks_itself<std::remove_cvref_t<result_type>>;
+  if constexpr (searched) {
+    result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
+    if constexpr (std::is_reference_v<result_type>) (void)scope.returning(std::addressof(result), where);
+    return static_cast<result_type>(scope.returning(std::forward<result_type>(result), where));
+  } else {
+    return detail::call_in_scope(scope, std::forward<Body>(body));
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where memory comes from if the options do not say.
+#pragma once
+
+#include <memory_resource>
+
+namespace tidemark::detail {
+
+[[nodiscard]] inline std::pmr::memory_resource* or_default(std::pmr::memory_resource* upstream) noexcept {
+  return upstream != nullptr ? upstream : std::pmr::get_default_resource();
+}
+
+}  // namespace tidemark::detail

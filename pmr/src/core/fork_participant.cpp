@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/core/detail/fork_participant.hpp>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <thread>
+
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+
+#if defined(__GLIBC__)
+// Set by the dynamic linker, or at the start of a static program: where the process's first stack begins.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name
+extern "C" void* __libc_stack_end;
+#endif
+
+namespace tidemark::detail {
+
+/// All participants, and what a fork does with them. Never destroyed, and there before everything else: it
+/// has neither a constructor to run nor a destructor.
+///
+/// Invariants: `!newest || !newest->newer_`, and those of `fork_participant`, while `lock` is free.
+struct fork_list {
+  brief_lock lock;  // held while a fork goes on
+  fork_participant* newest = nullptr;
+  fork_participant* unlocked = nullptr;  // in a fork: the newest whose locks it has not taken
+  bool has_handlers = false;
+  bool forked_without_locks = false;  // this process was; locks that others had never come free in it
+
+  void add(fork_participant& one) noexcept {
+    const std::scoped_lock guard{lock};
+    if (!has_handlers) has_handlers = pthread_atfork(prepare, after_in_parent, after_in_child) == 0;
+    one.older_ = newest;
+    if (newest != nullptr) newest->newer_ = &one;
+    newest = &one;
+    one.is_listed_ = true;
+  }
+  void remove(fork_participant& one) noexcept {
+    const std::scoped_lock guard{lock};
+    unlink(one);
+  }
+
+ private:
+  // ThreadSanitizer ends programs in which a thread has more than 128 mutexes at once. It does not support
+  // forks of programs with threads anyway.
+  static constexpr std::size_t max_locked =
+      thread_sanitizer_is_on ? 32 : std::numeric_limits<std::size_t>::max();
+
+  void unlink(fork_participant& one) noexcept {
+    if (!std::exchange(one.is_listed_, false)) return;
+    (one.newer_ != nullptr ? one.newer_->older_ : newest) = one.older_;
+    if (one.older_ != nullptr) one.older_->newer_ = one.newer_;
+    one.newer_ = one.older_ = nullptr;
+  }
+  // The newest first: a resource mostly calls upstreams that are older, with its lock held.
+  bool lock_all(fork_attempt attempt) noexcept {
+    std::size_t locked = 0;
+    for (unlocked = newest; unlocked != nullptr && locked++ < max_locked; unlocked = unlocked->older_) {
+      if (unlocked->lock_for_fork(attempt)) continue;
+      unlock_all(fork_side::parent);
+      return false;
+    }
+    return true;
+  }
+  void unlock_all(fork_side side) noexcept {
+    for (fork_participant* one = newest; one != unlocked; one = one->older_) one->unlock_after_fork(side);
+  }
+  void forget_lost() noexcept {
+    for (fork_participant* one = newest; one != nullptr;) {
+      fork_participant* const next = one->older_;
+      if (is_lost(one->stack_owner_)) unlink(*one);
+      one = next;
+    }
+  }
+
+  static void prepare() noexcept;
+  static void after_in_parent() noexcept;
+  static void after_in_child() noexcept;
+};
+
+namespace {
+
+constinit fork_list participants;
+constinit std::chrono::nanoseconds total_patience = std::chrono::seconds{10};
+constinit thread_local bool has_locks = false;  // this thread is in a fork that has taken all locks
+
+// The calling thread's stack. Empty where the C library does not know it, and for the process's first one: that
+// stays as it is in a child of another thread, while those of threads are used again.
+byte_range stack_of_this_thread() noexcept {
+#if defined(__linux__)
+#if defined(__GLIBC__)
+  // The first stack is recognised by its place, because in a child every thread that forked has the process's
+  // number. Linux keeps more than this free of mappings below its beginning, which mostly suffices to know it
+  // without a call of the C library, which reads a file.
+  constexpr std::uintptr_t sure_bytes = std::uintptr_t{8} << 20U;
+  const auto first_stack = reinterpret_cast<std::uintptr_t>(__libc_stack_end);
+  if (first_stack - reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) < sure_bytes) return {};
+#else
+  constexpr std::uintptr_t first_stack = 0;  // in no range
+  if (gettid() == getpid()) return {};
+#endif
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
+  void* first = nullptr;
+  byte_range stack;
+  const bool is_known = pthread_attr_getstack(&attributes, &first, &stack.size) == 0;
+  pthread_attr_destroy(&attributes);
+  stack.begin = reinterpret_cast<std::uintptr_t>(first);
+  if (is_known && !stack.contains(first_stack)) return stack;
+#endif
+  return {};
+}
+
+}  // namespace
+
+// Nothing is held between two rounds, so that the holder of a lock that is waited for gets on. Each round is
+// more patient, because a holder may just take long. A lock that stays taken, such as one that the forking
+// thread itself holds in a handler of signals, ends this: what the program does then needs no lock of ours.
+void fork_list::prepare() noexcept {
+  using namespace std::chrono_literals;
+  if (participants.forked_without_locks) return;
+  const fork_attempt::clock::time_point end = fork_attempt::clock::now() + total_patience;
+  std::chrono::nanoseconds patience = 1ms;
+  do {
+    fork_attempt attempt{patience, end};
+    if (attempt.take(participants.lock)) {
+      has_locks = participants.lock_all(attempt);
+      if (has_locks) return;
+      participants.lock.unlock();
+    }
+    std::this_thread::sleep_for(100us);
+    patience = std::min<std::chrono::nanoseconds>(2 * patience, 1s);
+  } while (fork_attempt::clock::now() < end);
+}
+
+void fork_list::after_in_parent() noexcept {
+  if (!std::exchange(has_locks, false)) return;
+  participants.unlock_all(fork_side::parent);
+  participants.lock.unlock();
+}
+
+void fork_list::after_in_child() noexcept {
+  if (!std::exchange(has_locks, false)) {
+    participants.forked_without_locks = true;  // what other threads were changing may not even be looked at
+    return;
+  }
+  participants.unlock_all(fork_side::child);
+  participants.forget_lost();
+  for (fork_participant* one = participants.newest; one != nullptr; one = one->older_) one->adapt_to_child();
+  participants.lock.unlock();
+}
+
+std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexcept {
+  return std::exchange(total_patience, total);
+}
+
+// The field is part of glibc's ABI, as static initialisers of its mutexes have it. It is only written where
+// it was the forking thread's number.
+bool is_held_by_this_thread([[maybe_unused]] pthread_mutex_t const& mutex) noexcept {
+#if defined(__GLIBC__)
+  return __atomic_load_n(&mutex.__data.__owner, __ATOMIC_RELAXED) == gettid();
+#else
+  return false;
+#endif
+}
+void hold_in_child([[maybe_unused]] pthread_mutex_t& mutex) noexcept {
+#if defined(__GLIBC__)
+  __atomic_store_n(&mutex.__data.__owner, gettid(), __ATOMIC_RELAXED);
+#endif
+}
+
+void fork_participant::join() noexcept {
+  stack_owner_ = stack_owner_of(this);
+  participants.add(*this);
+}
+
+void fork_participant::leave() noexcept { participants.remove(*this); }
+
+unsigned long long stack_owner_of(void const* address) noexcept {
+  thread_local const byte_range stack = stack_of_this_thread();
+  return stack.contains(reinterpret_cast<std::uintptr_t>(address)) ? this_thread_number() : 0;
+}
+
+bool is_lost(unsigned long long stack_owner) noexcept {
+  return stack_owner != 0 && stack_owner != this_thread_number();
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/core/out_of_memory.hpp>
+
+#include <cstddef>
+#include <cstdio>
+
+namespace tidemark {
+
+out_of_memory::out_of_memory(exhaustion_report const& report) noexcept : report_{report} {
+  if (report.injected_failure != 0) {
+    std::snprintf(
+        message_, sizeof message_,
+        "test_resource '%s' was configured to fail request %llu: %zu bytes aligned to %zu requested, "
+        "%zu used",
+        report.resource, static_cast<unsigned long long>(report.injected_failure), report.requested_bytes,
+        report.alignment, report.used_bytes);
+    return;
+  }
+  char largest[64] = "";
+  if (report.largest_bytes != exhaustion_report::unknown_bytes) {
+    std::snprintf(largest, sizeof largest, "; the largest that would fit is %zu bytes", report.largest_bytes);
+  }
+  std::snprintf(message_, sizeof message_,
+                "%s: out of memory: %zu bytes aligned to %zu requested, %zu used of %zu committed and %zu "
+                "reserved%s%s%s",
+                report.resource, report.requested_bytes, report.alignment, report.used_bytes,
+                report.committed_bytes, report.reserved_bytes, largest, report.because[0] != '\0' ? "; " : "",
+                report.because);
+}
+
+}  // namespace tidemark

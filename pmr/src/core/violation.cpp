@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/core/violation.hpp>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tidemark {
+namespace {
+
+void print_and_abort(violation const& report) {
+  std::fprintf(stderr, "tidemark: %s\n", report.message);
+  std::abort();
+}
+
+std::atomic<violation_handler> violation_handler_in_force{print_and_abort};
+std::atomic<warning_handler> warning_handler_in_force{nullptr};
+
+}  // namespace
+
+violation_handler set_violation_handler(violation_handler handler) noexcept {
+  return violation_handler_in_force.exchange(handler != nullptr ? handler : print_and_abort);
+}
+
+violation_handler get_violation_handler() noexcept { return violation_handler_in_force.load(); }
+
+warning_handler set_warning_handler(warning_handler handler) noexcept {
+  return warning_handler_in_force.exchange(handler);
+}
+
+warning_handler get_warning_handler() noexcept { return warning_handler_in_force.load(); }
+
+namespace detail {
+namespace {
+
+template <class Report, class Kind>
+void report(void (*handler)(Report const&), Kind kind, char const* resource, char const* format,
+            std::va_list arguments) noexcept {
+  char message[512];
+  std::vsnprintf(message, sizeof message, format, arguments);
+  handler({kind, resource, message});
+}
+
+}  // namespace
+
+void report_violation(violation_kind kind, char const* resource, char const* format, ...) noexcept {
+  std::va_list arguments;
+  va_start(arguments, format);
+  report(get_violation_handler(), kind, resource, format, arguments);
+  va_end(arguments);
+}
+
+void report_warning(warning_kind kind, char const* resource, char const* format, ...) noexcept {
+  warning_handler const handler = get_warning_handler();
+  if (handler == nullptr) return;
+  std::va_list arguments;
+  va_start(arguments, format);
+  report(handler, kind, resource, format, arguments);
+  va_end(arguments);
+}
+
+}  // namespace detail
+}  // namespace tidemark

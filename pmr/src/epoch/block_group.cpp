@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/epoch/detail/block_group.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace tidemark::detail {
+
+constinit thread_local block_group* open_groups = nullptr;
+
+void block_group::forget_resource() noexcept {
+  if (!is_in_doubt_) {
+    std::pmr::vector<tracked_block*>{log_.get_allocator()}.swap(log_);
+    std::pmr::vector<frame>{frames_.get_allocator()}.swap(frames_);
+  }
+  resource_.store(nullptr, std::memory_order_relaxed);
+}
+
+std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
+  const std::scoped_lock guard{lock_};
+  const frame ending = frames_.back();
+  const std::size_t depth = frames_.size();
+  kept_end_ = ending.first;
+  // Sums of this loop alone, so that they stay in registers: it is most of what an epoch costs.
+  epoch_summary sum;
+  const std::span<tracked_block*> log{log_};
+  for (std::size_t i = ending.first; i < log.size(); ++i) {
+    tracked_block* const block = log[i];
+    const block_state now = block == nullptr ? block_state{} : block->load();
+    if (!now.is_held() || !is_at(*block, i)) {
+      log[i] = nullptr;
+      continue;
+    }
+    const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
+    if (now.status() == block_status::tracked) {
+      sum.reclaimed += 1;
+      sum.reclaimed_bytes += bytes;
+      block->ended_by.store(ending.name, std::memory_order_relaxed);
+      block->position.store(ending.is_buffer_group ? 0 : depth, std::memory_order_relaxed);
+      block->store(now.ended_as(block_status::reclaimed));
+      continue;
+    }
+    sum.promoted += 1;
+    sum.promoted_bytes += bytes;
+    if (depth == 1) {
+      log[i] = nullptr;
+      block->store(now.as(block_status::untracked));
+    } else {
+      log[i] = std::exchange(log[kept_end_], block);
+      block->position.store(kept_end_++, std::memory_order_relaxed);
+      block->store(now.as(block_status::tracked));
+    }
+  }
+  frames_.pop_back();
+  reclaimed_.add(sum.reclaimed);
+  promoted_.add(sum.promoted);
+  held_bytes_.subtract(sum.reclaimed_bytes);
+  if (depth == 1) {
+    let_go_.add(sum.promoted);
+    held_bytes_.subtract(sum.promoted_bytes);
+  }
+  summary = sum;
+  return std::span{log_}.subspan(kept_end_);
+}
+
+void block_group::remove(tracked_block& block, block_state then) noexcept {
+  const std::size_t position = block.position.load(std::memory_order_relaxed);
+  const std::size_t bytes = block.bytes.load(std::memory_order_relaxed);
+  log_[position] = nullptr;
+  while (!log_.empty() && log_.back() == nullptr && log_.size() > frames_.back().first) log_.pop_back();
+  (then.generation() != block.load().generation() ? deallocations_ : let_go_).add(1);
+  held_bytes_.subtract(bytes);
+  block.store(then);
+}
+
+bool block_group::remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept {
+  const std::scoped_lock guard{lock_};
+  // The word could be the same in another group.
+  if (block.load() != before || !holds(block)) return false;
+  (then.generation() != before.generation() ? gone_outside_ : let_go_outside_).add(1);
+  gone_outside_bytes_.add(block.bytes.load(std::memory_order_relaxed));
+  block.store(then);
+  return true;
+}
+
+bool block_group::keep(tracked_block& block, std::size_t depth) noexcept {
+  const std::scoped_lock guard{lock_};
+  const block_state now = block.load();
+  if (now.status() != block_status::tracked || !holds(block)) return false;
+  const std::size_t position = block.position.load(std::memory_order_relaxed);
+  if (position < frames_[depth - 1].first || position >= end_of(depth)) return false;
+  block.store(now.as(block_status::kept));
+  return true;
+}
+
+tracked_block* block_group::find_around(std::uintptr_t address, std::size_t depth) const noexcept {
+  for (std::size_t i = frames_[depth - 1].first; i < end_of(depth); ++i) {
+    tracked_block* const block = log_[i];
+    if (block != nullptr && address - block->address < block->bytes.load(std::memory_order_relaxed) &&
+        stands_at(*block, i)) {
+      return block;
+    }
+  }
+  return nullptr;
+}
+
+// Closes the gaps in the innermost frame first, so that a long epoch in which blocks come and go takes no
+// more room than the blocks that are there at once.
+void block_group::make_room() {
+  constexpr std::size_t min_places = 64;
+  {
+    const std::scoped_lock guard{lock_};  // a block that leaves meanwhile has its place in another log
+    std::size_t end = frames_.back().first;
+    for (std::size_t i = end; i < log_.size(); ++i) {
+      tracked_block* const block = log_[i];
+      if (block == nullptr || !stands_at(*block, i)) continue;
+      block->position.store(end, std::memory_order_relaxed);
+      log_[end++] = block;
+    }
+    log_.resize(end);
+  }
+  // Without the lock: only this thread looks into the log, and the bookkeeping memory runs foreign code.
+  if (2 * log_.size() >= log_.capacity()) log_.reserve(std::max(min_places, 2 * log_.capacity()));
+}
+
+std::size_t block_group::size() const noexcept {
+  epoch_stats stats;
+  add_to(stats);
+  return stats.used_blocks;
+}
+
+void block_group::add_to(epoch_stats& stats) const noexcept {
+  // Backwards in time, so that no difference falls below 0.
+  const std::uint64_t let_go = let_go_.value() + let_go_outside_.value();
+  const std::uint64_t deallocations = deallocations_.value() + gone_outside_.value();
+  const std::uint64_t reclaimed = reclaimed_.value();
+  const std::size_t gone_bytes = gone_outside_bytes_.value();
+  const std::uint64_t adopted = adopted_.value();
+  const std::uint64_t allocations = allocations_.value();
+  stats.allocations += allocations;
+  stats.adopted += adopted;
+  stats.deallocations += deallocations;
+  stats.reclaimed += reclaimed;
+  stats.promoted += promoted_.value();
+  stats.let_go += let_go;
+  stats.used_blocks += allocations + adopted - deallocations - reclaimed - let_go;
+  stats.used_bytes += held_bytes_.value() - gone_bytes;
+  stats.peak_bytes += peak_bytes_.value();
+}
+
+char const* block_group::broken_invariant() const noexcept {
+  if (is_in_doubt_) return nullptr;
+  std::size_t used_blocks = 0, used_bytes = 0;
+  for (std::size_t i = 0; i < log_.size(); ++i) {
+    if (log_[i] == nullptr || !stands_at(*log_[i], i)) continue;
+    ++used_blocks;
+    used_bytes += log_[i]->bytes.load(std::memory_order_relaxed);
+  }
+  epoch_stats stats;
+  add_to(stats);
+  if (stats.used_blocks != used_blocks) return "used_blocks == number of blocks in logs";
+  if (stats.used_bytes != used_bytes) return "used_bytes == sum over blocks in logs";
+  if (stats.used_bytes > stats.peak_bytes) return "used_bytes <= peak_bytes";
+  if (!std::ranges::is_sorted(frames_, {}, &frame::first)) return "frames[i].first <= frames[i + 1].first";
+  if (!frames_.empty() && frames_.back().first > log_.size()) return "frames.back().first <= log.size()";
+  if (frames_.empty() && !log_.empty()) return "no frame, no log";
+  return nullptr;
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/epoch/epoch.hpp>
+
+#include <utility>
+
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark {
+
+epoch::epoch(epoch_resource& resource, char const* name)
+    : resource_{resource},
+      group_{resource.group_of_this_thread()},
+      name_{name},
+      depth_{group_.open(name)},  // cannot fail if it is the first
+      range_{detail::range_kind::epoch, name} {}
+
+epoch_summary epoch::end() noexcept {
+  const std::size_t depth = std::exchange(depth_, 0);
+  [[maybe_unused]] const detail::named_range to_the_end_of_this = std::move(range_);
+  if (depth == 0) {
+    if constexpr (check_level >= 2) {
+      detail::report_violation(violation_kind::scope_order, resource_.name(),
+                               "epoch_resource '%s': epoch \"%s\" was ended twice", resource_.name(), name_);
+    }
+    return {};
+  }
+  if (group_.resource() == nullptr) return {};  // the resource has reported it, and ended it
+  if (resource_.own_group() != &group_) {
+    detail::report_violation(violation_kind::wrong_thread, resource_.name(),
+                             "epoch_resource '%s': epoch \"%s\" was ended on a thread that did not open it",
+                             resource_.name(), name_);
+    return {};
+  }
+  if (group_.depth() != depth) {
+    detail::report_violation(
+        violation_kind::scope_order, resource_.name(),
+        "epoch_resource '%s': epoch %zu \"%s\" was ended while epoch %zu \"%s\" inside it "
+        "was still open",
+        resource_.name(), depth, name_, group_.depth(), group_.innermost().name);
+    group_.abandon(depth);
+    return {};
+  }
+  const epoch_summary summary = resource_.end_frame(group_);
+  while (group_.depth() != 0 && group_.innermost().is_abandoned) (void)resource_.end_frame(group_);
+  if (group_.depth() == 0) resource_.leave_group_of_this_thread(group_);
+  return summary;
+}
+
+bool epoch::keep_block(detail::storage const& storage) noexcept {
+  return is_open() && storage.record() != nullptr && storage.is_live() &&
+         group_.keep(*storage.record(), depth_);
+}
+
+bool epoch::keep_block(void const* address) noexcept {
+  if (!is_open() || address == nullptr) return false;
+  detail::tracked_block* block = resource_.table_.find(address);
+  if (block == nullptr || !block->load().is_held() || !group_.holds(*block)) {
+    block = group_.find_around(reinterpret_cast<std::uintptr_t>(address), depth_);
+  }
+  return block != nullptr && group_.keep(*block, depth_);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/epoch/epoch_resource.hpp>
+
+#include <cstring>
+#include <ranges>
+#include <utility>
+
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/use_after_epoch.hpp>
+
+#include "../core/default_upstream.hpp"
+
+namespace tidemark {
+namespace {
+
+// Not the default resource: that may be this one.
+epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream) {
+  options.upstream = detail::or_default(upstream != nullptr ? upstream : options.upstream);
+  if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
+  return options;
+}
+
+// What reclaimed a block.
+detail::ending ending_in(detail::tracked_block const& block) noexcept {
+  return {block.ended_by.load(std::memory_order_relaxed), block.position.load(std::memory_order_relaxed)};
+}
+
+}  // namespace
+
+epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream)
+    : options_{completed(options, upstream)},
+      table_{options_.bookkeeping},
+      quarantine_{options_.bookkeeping} {
+  const std::scoped_lock lock{groups_mutex_};
+  groups_mutex_.adapt_with(*this);
+}
+
+epoch_resource::~epoch_resource() {
+  groups_mutex_.leave();
+  for (auto& group : groups_) {
+    if (!group->is_in_doubt()) {
+      if (group->depth() == 0) continue;
+      detail::report_violation(violation_kind::scope_outlived, name(),
+                               "epoch_resource '%s' was destroyed while '%s' was still open", name(),
+                               group->innermost().name);
+      while (group->depth() != 0) (void)end_frame(*group);
+    }
+    group.release()->forget_resource();  // it stays: a thread's list or a buffer group leads to it
+  }
+  (void)release_quarantine();
+}
+
+// ---- blocks -----------------------------------------------------------------------------------------------
+
+detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, std::size_t bytes,
+                                                   std::size_t align) {
+  if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
+  group.reserve_one();
+  void* const block = allocate_from_upstream(bytes, align);
+  detail::tracked_block* record = nullptr;
+  try {
+    record = &table_.find_or_add(block);
+  } catch (...) {
+    options_.upstream->deallocate(block, bytes, align);
+    throw;
+  }
+  detail::block_state before = record->load();
+  if (before.is_held() || epoch_detector()) [[unlikely]] {
+    forget_previous(block);
+    before = record->load();
+  }
+  if (!before.is_in_filter()) [[unlikely]]
+    filter_.insert(record->address);
+  group.track(*record, before, bytes, align);
+  return *record;
+}
+
+void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  return allocate_in(group, bytes, align).data();
+}
+
+void* epoch_resource::allocate_again(std::size_t bytes, std::size_t align) {
+  if (release_quarantine() == 0) throw;
+  return options_.upstream->allocate(bytes, align);
+}
+
+// The upstream has allocated the address again: its previous generation is over.
+void epoch_resource::forget_previous(void* block) noexcept {
+  detail::tracked_block* const record = table_.find(block);
+  if (record == nullptr) return;
+  const detail::block_state before = record->load();
+  if (before.status() == detail::block_status::reclaimed && epoch_detector()) {
+    ended_generations_.add(*record, before.generation() - 1, ending_in(*record));
+  }
+  (void)end_generation(*record, before.generation());  // of a held block: the upstream had reclaimed it
+  if constexpr (check_level >= 2) record->bytes.store(0, std::memory_order_relaxed);
+}
+
+bool epoch_resource::remove(detail::tracked_block& block, detail::block_state before,
+                            detail::block_state then) noexcept {
+  detail::block_group* const holder = block.holder.load(std::memory_order_relaxed);
+  // Groups live as long as the resource, so that this one exists although another thread may use it by now.
+  if (holder != own_group()) return holder->remove_from_outside(block, before, then);
+  holder->remove(block, then);
+  return true;
+}
+
+bool epoch_resource::untrack(void* block, std::size_t bytes, std::size_t align) noexcept {
+  detail::tracked_block* const record = table_.find(block);
+  if (record == nullptr) return true;
+  const detail::block_state before = record->load();
+  if constexpr (check_level >= 2) {
+    constexpr std::size_t deallocated = detail::tracked_block::deallocated;
+    const std::size_t held_bytes = record->bytes.load(std::memory_order_relaxed);
+    if (before.is_held() && (bytes != held_bytes || align != before.align())) {
+      detail::report_violation(
+          violation_kind::bad_deallocate, name(),
+          "epoch_resource '%s': block %p of %zu bytes aligned to %zu was deallocated as %zu aligned to %zu",
+          name(), block, held_bytes, before.align(), bytes, align);
+      return false;
+    }
+    if (before.status() == detail::block_status::untracked &&
+        record->bytes.exchange(deallocated) == deallocated) {
+      detail::report_violation(violation_kind::bad_deallocate, name(),
+                               "epoch_resource '%s': block %p was deallocated twice", name(), block);
+      return false;
+    }
+  }
+  // It may be reclaimed since the call began.
+  const bool lived = before.status() != detail::block_status::reclaimed;
+  if (lived && end_generation(*record, before.generation())) return true;
+  late_.fetch_add(1, std::memory_order_relaxed);
+  if constexpr (check_level >= 2) {
+    char const* const by =
+        record->ended_by.load(std::memory_order_relaxed);  // null: it was deallocated twice
+    detail::report_violation(violation_kind::late_deallocate, name(),
+                             "epoch_resource '%s': block %p was deallocated after '%s' had reclaimed it",
+                             name(), block, by != nullptr ? by : "another deallocation");
+  }
+  return false;
+}
+
+bool epoch_resource::end_generation(detail::tracked_block& block, std::uint64_t generation) noexcept {
+  for (;;) {
+    const detail::block_state before = block.load();
+    if (before.generation() != generation) return false;
+    const detail::block_state then = before.ended_as(detail::block_status::untracked);
+    if (!before.is_held()) {
+      // The caller owns the block, so that no other thread changes the record meanwhile.
+      block.store(then.not_in_filter());
+      if (before.is_in_filter()) filter_.erase(block.address);
+    } else if (!remove(block, before, then)) {
+      continue;  // the block's epoch has ended meanwhile, and promoted or reclaimed it
+    }
+    if constexpr (check_level >= 2) block.bytes.store(detail::tracked_block::deallocated);
+    return true;
+  }
+}
+
+// ---- ends of epochs ---------------------------------------------------------------------------------------
+
+detail::block_group& epoch_resource::acquire_group() {
+  detail::block_group* const last = last_released_.load(std::memory_order_acquire);
+  if (last != nullptr && last->try_acquire()) return *last;
+  {
+    const std::scoped_lock lock{groups_mutex_};
+    for (auto const& group : groups_) {
+      if (group->try_acquire()) return *group;
+    }
+  }
+  // Without the lock, because the bookkeeping memory runs foreign code.
+  auto added = std::make_unique<detail::block_group>(this, options_.bookkeeping);
+  (void)added->try_acquire();
+  const std::scoped_lock lock{groups_mutex_};
+  return *groups_.emplace_back(std::move(added));
+}
+
+// Costs no atomic exchange. If two threads release groups at once, one is found by looking through all.
+void epoch_resource::release_group(detail::block_group& group) noexcept {
+  group.release();
+  last_released_.store(&group, std::memory_order_release);
+}
+
+detail::block_group& epoch_resource::group_of_this_thread() {
+  if (detail::block_group* const group = own_group()) return *group;
+  detail::block_group& group = acquire_group();
+  group.outer_on_thread = std::exchange(detail::open_groups, &group);
+  return group;
+}
+
+void epoch_resource::leave_group_of_this_thread(detail::block_group& group) noexcept {
+  detail::block_group** link = &detail::open_groups;
+  while (*link != &group) link = &(*link)->outer_on_thread;
+  *link = std::exchange(group.outer_on_thread, nullptr);
+  release_group(group);
+}
+
+epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
+  epoch_summary summary;
+  const auto reclaimed = group.end(summary);
+  // In the reverse order, so that a stack-like upstream can reclaim its newest blocks.
+  for (detail::tracked_block* const block : reclaimed | std::views::reverse) {
+    if (block == nullptr) continue;
+    const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
+    if (bytes != 0 && bytes <= options_.max_quarantine_bytes) quarantine(*block);
+    else options_.upstream->deallocate(block->data(), bytes, block->load().align());
+  }
+  group.drop_reclaimed();
+  return summary;
+}
+
+void epoch_resource::quarantine(detail::tracked_block& block) noexcept {
+  const quarantined entry{&block, block.load(), block.bytes.load(std::memory_order_relaxed)};
+  if (options_.host_memory) {
+    if constexpr (check_level >= 2) std::memset(block.data(), detail::freed_fill, entry.bytes);
+    detail::poison(block.address, entry.bytes);
+  }
+  try {
+    const std::scoped_lock lock{quarantine_mutex_};
+    quarantine_.push_back(entry);
+    quarantined_bytes_ += entry.bytes;
+  } catch (...) {  // what the bookkeeping resource throws: there is no memory for the entry
+    (void)free_quarantined(entry);
+  }
+  (void)shrink_quarantine(options_.max_quarantine_bytes);
+}
+
+// Returns the bytes that went to the upstream.
+std::size_t epoch_resource::free_quarantined(quarantined const& entry) noexcept {
+  // An upstream that was rewound has allocated the address again: it is another block by now.
+  if (entry.block->load() != entry.state) return 0;
+  if (options_.host_memory) detail::unpoison(entry.block->address, entry.bytes);
+  options_.upstream->deallocate(entry.block->data(), entry.bytes, entry.state.align());
+  return entry.bytes;
+}
+
+std::size_t epoch_resource::shrink_quarantine(std::size_t target_bytes) noexcept {
+  std::size_t released_bytes = 0;
+  for (;;) {
+    quarantined oldest{};
+    {
+      const std::scoped_lock lock{quarantine_mutex_};
+      if (quarantined_bytes_ <= target_bytes) return released_bytes;
+      oldest = quarantine_.front();
+      quarantine_.pop_front();
+      quarantined_bytes_ -= oldest.bytes;
+    }
+    released_bytes += free_quarantined(oldest);  // without the lock, because the upstream runs foreign code
+  }
+}
+
+// ---- forks ------------------------------------------------------------------------------------------------
+
+// The lists of epochs belong to their threads, which take no lock for them.
+void epoch_resource::adapt_to_child() noexcept {
+  detail::block_group const* const own = own_group();
+  for (auto const& group : groups_) {
+    if (group.get() != own) group->doubt_unless_free();
+  }
+}
+
+// ---- statistics -------------------------------------------------------------------------------------------
+
+epoch_stats epoch_resource::stats() const noexcept {
+  epoch_stats stats{.name = name(), .late = late_.load(std::memory_order_relaxed)};
+  {
+    const std::scoped_lock lock{groups_mutex_};
+    for (auto const& group : groups_) group->add_to(stats);
+  }
+  const std::scoped_lock lock{quarantine_mutex_};
+  stats.quarantined_bytes = quarantined_bytes_;
+  return stats;
+}
+
+void epoch_resource::check_invariants() const noexcept {
+  const detail::invariant_check require{"epoch_resource", name()};
+  // Reports are made without the locks, because their handler may ask for statistics.
+  char const* broken = nullptr;
+  {
+    const std::scoped_lock lock{groups_mutex_};
+    for (auto const& group : groups_) {
+      if (char const* formula = group->broken_invariant()) broken = formula;
+    }
+  }
+  require.report(broken);
+  const epoch_stats now = stats();
+  require(now.allocations + now.adopted == now.deallocations + now.reclaimed + now.let_go + now.used_blocks,
+          "allocations + adopted == deallocations + reclaimed + let_go + used_blocks");
+  std::size_t quarantined_bytes = 0;
+  {
+    const std::scoped_lock lock{quarantine_mutex_};
+    for (quarantined const& entry : quarantine_) quarantined_bytes += entry.bytes;
+  }
+  require(quarantined_bytes == now.quarantined_bytes, "quarantined_bytes == sum over blocks in quarantine");
+  require(quarantined_bytes <= options_.max_quarantine_bytes, "quarantined_bytes <= max_quarantine_bytes");
+}
+
+// ---- handles ----------------------------------------------------------------------------------------------
+
+namespace detail {
+
+storage storage::allocate(epoch_resource& resource, std::size_t bytes, std::size_t align) {
+  storage made;
+  if (bytes == 0) return made;
+  made.resource_ = &resource;
+  made.bytes_ = bytes;
+  made.align_ = align;
+  if (block_group* const group = resource.own_group()) {
+    tracked_block& record = resource.allocate_in(*group, bytes, align);
+    made.data_ = record.data();
+    made.set_record(record);
+  } else {
+    made.data_ = resource.allocate(bytes, align);
+  }
+  return made;
+}
+
+std::optional<ending> storage::how_it_ended() const noexcept {
+  if (record_ == nullptr) return std::nullopt;
+  const block_state before = record_->load();
+  if (before.status() == block_status::reclaimed && before.generation() == generation_ + 1) {
+    const ending how = ending_in(*record_);
+    if (record_->load() == before) return how;  // otherwise it was allocated again meanwhile
+  }
+  return resource_->ended_generations_.find(*record_, generation_);
+}
+
+// False if its epoch ends meanwhile.
+bool storage::release_live() noexcept {
+  if (record_ == nullptr) {
+    resource_->deallocate(data_, bytes_, align_);
+  } else {
+    if (!resource_->end_generation(*record_, generation_)) return false;
+    resource_->upstream_resource()->deallocate(data_, bytes_, align_);
+  }
+  return true;
+}
+
+}  // namespace detail
+}  // namespace tidemark

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/epoch/use_after_epoch.hpp>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+
+namespace tidemark {
+namespace {
+
+std::atomic<use_after_epoch_policy> policy_in_force{use_after_epoch_policy::report};
+
+// "was reclaimed when epoch 2 "step" ended"
+std::string fate_of(detail::storage const& storage) {
+  const std::optional<detail::ending> how = storage.how_it_ended();
+  if (!how) return "was deallocated, or reclaimed by an unknown epoch";
+  if (how->depth == 0) return std::string{"was reclaimed when buffer_group \""} + how->name + "\" was closed";
+  return "was reclaimed when epoch " + std::to_string(how->depth) + " \"" + how->name + "\" ended";
+}
+
+}  // namespace
+
+namespace detail {
+
+constinit std::atomic<bool> epoch_detector_state{false};
+
+namespace {
+// Before main(); a buffer that is used even earlier finds the detector off.
+[[maybe_unused]] const bool environment_was_read = []() noexcept {
+  char const* const value = std::getenv("TIDEMARK_EPOCH_DEBUG");
+  if (value != nullptr && *value != '\0' && std::string_view{value} != "0") epoch_detector_state = true;
+  return true;
+}();
+}  // namespace
+
+void find_reclaimed(char const* operation, std::initializer_list<named_operand> operands) {
+  for (named_operand const& each : operands) {
+    storage const& used = *each.storage_;
+    if (used.address() == nullptr || used.is_live()) continue;
+    const std::string message =
+        std::string{"use-after-epoch: "} + operation + ": " + each.role_ + " " + fate_of(used);
+    if (policy_in_force == use_after_epoch_policy::throw_exception) throw use_after_epoch{message};
+    report_violation(violation_kind::use_after_epoch, used.resource()->name(), "%s", message.c_str());
+    return;
+  }
+}
+
+}  // namespace detail
+
+bool set_epoch_detector(bool on) noexcept { return detail::epoch_detector_state.exchange(on); }
+
+use_after_epoch_policy set_use_after_epoch_policy(use_after_epoch_policy policy) noexcept {
+  return policy_in_force.exchange(policy);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/graph/capture_switch.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+
+#include "../core/default_upstream.hpp"
+
+namespace tidemark {
+namespace {
+
+using detail::address_of;
+using detail::switched_blocks;
+
+void deallocate_unused(std::pmr::memory_resource& upstream, switched_blocks const& leaving) noexcept {
+  for (auto const& [address, block] : leaving) {
+    if (!block.in_use) upstream.deallocate(reinterpret_cast<void*>(address), block.bytes, block.align);
+  }
+}
+
+capture_switch_options completed(capture_switch_options options) noexcept {
+  options.upstream = detail::or_default(options.upstream);
+  if (options.name == nullptr) options.name = capture_switch_options{}.name;
+  return options;
+}
+
+std::string message(capture_switch const& of, char const* what) {
+  return "capture_switch '" + std::string{of.name()} + "': " + what;
+}
+
+}  // namespace
+
+capture_switch::capture_switch(capture_switch_options const& options) : options_{completed(options)} {}
+
+capture_switch::~capture_switch() {
+  bool was_frozen = false;
+  std::size_t baked_by_captures = 0;
+  for (auto const& [thread, record] : records_) {
+    was_frozen = was_frozen || record.frozen;
+    baked_by_captures += record.baked != nullptr ? 1 : 0;
+    deallocate_unused(*options_.upstream, record.deferred);
+  }
+  for (switched_blocks const& baked : baked_) deallocate_unused(*options_.upstream, baked);
+  if (was_frozen) {
+    detail::report_violation(violation_kind::scope_outlived, name(),
+                             "capture_switch '%s' is destroyed while a thread has frozen it", name());
+  }
+  if (baked_.size() != baked_by_captures) {
+    detail::report_violation(violation_kind::scope_outlived, name(),
+                             "capture_switch '%s' is destroyed while %zu graphs hold blocks of it", name(),
+                             baked_.size() - baked_by_captures);
+  }
+  for (auto const& [arena, usage] : arenas_) arena->known_to_ = nullptr;
+}
+
+// ---- blocks ----------------------------------------------------------------------------------------
+
+void* capture_switch::allocate(std::size_t bytes, std::size_t align) {
+  try {
+    void* const block = special_.load(std::memory_order_acquire) != 0
+                            ? allocate_specially(bytes, align)
+                            : options_.upstream->allocate(bytes, align);
+    counter_.on_allocate(bytes);
+    return block;
+  } catch (...) {
+    counter_.refused();
+    throw;
+  }
+}
+
+void* capture_switch::allocate_specially(std::size_t bytes, std::size_t align) {
+  detail::capture_record* record = nullptr;
+  {
+    const std::scoped_lock lock{mutex_};
+    record = frozen_record();
+    if (record != nullptr && record->arena != nullptr) {
+      void* const block = record->arena->allocate(bytes, align);
+      detail::switched_usage& usage = arenas_[record->arena];
+      ++usage.blocks;
+      usage.bytes += bytes;
+      return block;
+    }
+  }
+  if (record != nullptr) return allocate_baked(*record, bytes, align);
+  void* const block = options_.upstream->allocate(bytes, align);
+  if (check_level >= 2) check_new(block);
+  return block;
+}
+
+// The record is the calling thread's: no other ends it.
+void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align) {
+  if (options_.without_arena == frozen_policy::refuse) {
+    throw allocator_frozen{
+        message(*this, "frozen for a capture, and no graph arena is installed: cannot allocate ") +
+        std::to_string(bytes) + " bytes"};
+  }
+  switched_blocks noted;
+  auto node = noted.extract(noted.emplace(0, detail::switched_block{bytes, align}).first);
+  if (record.baked == nullptr) {
+    const std::scoped_lock lock{mutex_};
+    record.baked = &baked_.emplace_back();
+    count_special();
+  }
+  void* const block = options_.upstream->allocate(bytes, align);
+  if (check_level >= 2) check_new(block);
+  node.key() = address_of(block);
+  const std::scoped_lock lock{mutex_};
+  record.baked->insert(std::move(node));
+  return block;
+}
+
+void capture_switch::check_new(void const* block) const noexcept {
+  const std::scoped_lock lock{mutex_};
+  const std::uintptr_t address = address_of(block);
+  const bool is_deferred = std::ranges::any_of(
+      records_, [&](auto const& entry) { return entry.second.deferred.contains(address); });
+  if (!is_deferred && !is_baked(address) && arena_at(address) == nullptr) return;
+  detail::report_violation(violation_kind::bad_deallocate, name(),
+                           "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
+                           "it was deallocated past the switch",
+                           name(), block);
+}
+
+void capture_switch::deallocate_specially(void* block, std::size_t bytes, std::size_t align) {
+  if (!keep(block, bytes, align)) options_.upstream->deallocate(block, bytes, align);
+}
+
+bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noexcept {
+  const auto refuse = [&] {
+    detail::report_violation(violation_kind::bad_deallocate, name(),
+                             "capture_switch '%s': %zu bytes at %p were deallocated already", name(), bytes,
+                             block);
+    return true;
+  };
+  const std::uintptr_t address = address_of(block);
+  const std::scoped_lock lock{mutex_};
+  const auto baked =
+      std::ranges::find_if(baked_, [&](switched_blocks const& blocks) { return blocks.contains(address); });
+  bool is_kept = true;
+  if (graph_arena* const arena = arena_at(address)) {
+    const std::uint64_t refused = arena->bad_deallocations_;
+    arena->deallocate(block, bytes, align);
+    if (arena->bad_deallocations_ != refused) return true;
+    // Saturating, because a block may be from before the arena was installed.
+    detail::switched_usage& usage = arenas_[arena];
+    usage.blocks -= std::min<std::size_t>(usage.blocks, 1);
+    usage.bytes -= std::min(usage.bytes, bytes);
+  } else if (baked != baked_.end()) {
+    if (!std::exchange(baked->at(address).in_use, false)) return refuse();
+  } else if (detail::capture_record* const record = frozen_record()) {
+    try {
+      if (!record->deferred.emplace(address, detail::switched_block{bytes, align, false}).second)
+        return refuse();
+    } catch (...) {
+      detail::report_violation(violation_kind::exhausted, name(),
+                               "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: "
+                               "they are lost",
+                               name(), bytes, block);
+    }
+  } else {
+    is_kept = false;
+  }
+  counter_.on_deallocate(bytes);
+  return is_kept;
+}
+
+void capture_switch::release(switched_blocks& baked) noexcept {
+  switched_blocks leaving;
+  {
+    const std::scoped_lock lock{mutex_};
+    leaving.swap(baked);
+    baked_.remove_if([&](switched_blocks const& other) { return &other == &baked; });
+    // On a thread that captures now, they wait for the end of that capture.
+    if (detail::capture_record* const record = frozen_record()) {
+      std::erase_if(leaving, [](auto const& entry) { return entry.second.in_use; });
+      record->deferred.merge(leaving);
+    }
+    count_special();
+  }
+  deallocate_unused(*options_.upstream, leaving);
+}
+
+void baked_blocks::releaser::operator()(switched_blocks* blocks) const noexcept { owner->release(*blocks); }
+
+std::size_t baked_blocks::size() const noexcept {
+  if (blocks_ == nullptr) return 0;
+  const std::scoped_lock lock{blocks_.get_deleter().owner->mutex_};
+  return blocks_->size();
+}
+
+// ---- captures --------------------------------------------------------------------------------------
+
+void capture_switch::freeze() {
+  const std::scoped_lock lock{mutex_};
+  if (std::exchange(records_[detail::this_thread_number()].frozen, true))
+    throw std::logic_error{message(*this, "freeze on a thread that has frozen it already")};
+  count_special();
+}
+
+baked_blocks capture_switch::unfreeze() noexcept {
+  switched_blocks leaving;
+  baked_blocks held;
+  {
+    const std::scoped_lock lock{mutex_};
+    detail::capture_record* const record = frozen_record();
+    if (record == nullptr) return held;
+    record->frozen = false;
+    leaving.swap(record->deferred);
+    if (record->baked != nullptr) held = baked_blocks{*this, *std::exchange(record->baked, nullptr)};
+    end_idle_records();
+  }
+  deallocate_unused(*options_.upstream, leaving);
+  return held;
+}
+
+bool capture_switch::is_frozen() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto record = records_.find(detail::this_thread_number());
+  return record != records_.end() && record->second.frozen;
+}
+
+void capture_switch::install_arena(graph_arena& arena) {
+  const std::scoped_lock lock{mutex_};
+  const auto refuse = [&](std::string const& why) {
+    throw std::logic_error{message(*this, "cannot install graph_arena '") + arena.name() + "': " + why};
+  };
+  const unsigned long long thread = detail::this_thread_number();
+  if (const auto record = records_.find(thread); record != records_.end() && record->second.arena != nullptr)
+    refuse("'" + std::string{record->second.arena->name()} + "' is installed on this thread");
+  if (arena.known_to_ != nullptr && arena.known_to_ != this)
+    refuse("it is known to capture_switch '" + std::string{arena.known_to_->name()} + "'");
+  if (std::ranges::any_of(records_, [&](auto const& entry) { return entry.second.arena == &arena; }))
+    refuse("another thread has it installed");
+  decltype(arenas_) added;
+  added.try_emplace(&arena);
+  records_[thread].arena = &arena;
+  arenas_.merge(added);  // one that is known keeps its counts
+  arena.known_to_ = this;
+  count_special();
+}
+
+graph_arena* capture_switch::clear_arena() noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto record = records_.find(detail::this_thread_number());
+  if (record == records_.end()) return nullptr;
+  graph_arena* const installed = std::exchange(record->second.arena, nullptr);
+  end_idle_records();
+  return installed;
+}
+
+bool capture_switch::has_arena() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto record = records_.find(detail::this_thread_number());
+  return record != records_.end() && record->second.arena != nullptr;
+}
+
+void capture_switch::forget(graph_arena& arena) noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto gone = arenas_.extract(&arena);
+  counter_.on_deallocate(gone.mapped().bytes, gone.mapped().blocks);
+  for (auto& [thread, record] : records_) {
+    if (record.arena == &arena) record.arena = nullptr;
+  }
+  end_idle_records();
+}
+
+// ---- records ---------------------------------------------------------------------------------------
+
+detail::capture_record* capture_switch::frozen_record() noexcept {
+  const auto found = records_.find(detail::this_thread_number());
+  return found != records_.end() && found->second.frozen ? &found->second : nullptr;
+}
+
+void capture_switch::end_idle_records() noexcept {
+  std::erase_if(records_,
+                [](auto const& entry) { return !entry.second.frozen && entry.second.arena == nullptr; });
+  count_special();
+}
+
+graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
+  const auto found = std::ranges::find_if(
+      arenas_, [&](auto const& entry) { return entry.first->range().contains(address); });
+  return found != arenas_.end() ? found->first : nullptr;
+}
+
+bool capture_switch::is_baked(std::uintptr_t address) const noexcept {
+  return std::ranges::any_of(baked_, [&](switched_blocks const& baked) { return baked.contains(address); });
+}
+
+void capture_switch::count_special() noexcept {
+  special_.store(records_.size() + baked_.size() + arenas_.size(), std::memory_order_release);
+}
+
+// ---- statistics and invariants ---------------------------------------------------------------------
+
+void capture_switch::reset() {
+  if (const std::size_t blocks = counter_.used_blocks(); blocks != 0) {
+    throw allocator_busy{message(*this, "reset while ") + std::to_string(blocks) + " blocks are in use",
+                         blocks};
+  }
+  counter_.restart();
+}
+
+capture_switch_stats capture_switch::stats() const noexcept {
+  const resource_stats counted = counter_.stats(name());
+  const std::scoped_lock lock{mutex_};
+  std::size_t deferred = 0, frozen = 0;
+  for (auto const& [thread, record] : records_) {
+    deferred += record.deferred.size();
+    frozen += record.frozen ? 1 : 0;
+  }
+  for (switched_blocks const& baked : baked_) {
+    deferred += static_cast<std::size_t>(
+        std::ranges::count_if(baked, [](auto const& entry) { return !entry.second.in_use; }));
+  }
+  return {counted, deferred, frozen};
+}
+
+char const* capture_switch::broken_invariant() const noexcept {
+  const auto in_an_arena = [this](auto const& entry) { return arena_at(entry.first) != nullptr; };
+  for (auto const& [thread, one] : records_) {
+    if (!one.frozen && one.arena == nullptr) return "a record is frozen or has an arena";
+    if (!one.frozen && !one.deferred.empty()) return "blocks are deferred while frozen";
+    if (std::ranges::any_of(one.deferred, in_an_arena)) return "what is deferred lies in no arena";
+    if (std::ranges::any_of(one.deferred, [this](auto const& entry) { return is_baked(entry.first); }))
+      return "what is deferred is not baked";
+  }
+  for (switched_blocks const& baked : baked_) {
+    if (std::ranges::any_of(baked, in_an_arena)) return "what is baked lies in no arena";
+  }
+  for (auto const& [arena, usage] : arenas_) {
+    if (usage.blocks > arena->used_blocks_) return "blocks allocated from an arena <= its blocks in use";
+  }
+  if (special_.load() != records_.size() + baked_.size() + arenas_.size())
+    return "special == records + baked sets + arenas";
+  return nullptr;
+}
+
+void capture_switch::check_invariants() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  detail::invariant_check{"capture_switch", name()}.report(broken_invariant());
+}
+
+}  // namespace tidemark

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/graph/graph_arena.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+
+#include "../core/default_upstream.hpp"
+
+namespace tidemark {
+namespace {
+
+using detail::monotone_layout;
+
+constexpr std::size_t granule_bytes = graph_arena::default_alignment;
+
+// The part of a range that blocks can lie in. Not at address 0, which would look like no block; and as much
+// as one block may take.
+monotone_layout layout_in(byte_range range) noexcept {
+  constexpr std::uintptr_t last =
+      detail::align_down(std::numeric_limits<std::uintptr_t>::max(), granule_bytes);
+  if (range.begin >= last) return {last, last};
+  const std::uintptr_t begin = detail::align_up(std::max<std::uintptr_t>(range.begin, 1), granule_bytes);
+  const std::uintptr_t end = range.begin + std::min(range.size, last - range.begin);
+  if (end <= begin) return {begin, begin};
+  return {begin, begin + std::min(detail::align_down(end - begin, granule_bytes), graph_arena::max_bytes)};
+}
+
+graph_arena_options completed(graph_arena_options options) noexcept {
+  if (options.name == nullptr) options.name = graph_arena_options{}.name;
+  return options;
+}
+
+unique_block take(std::pmr::memory_resource* upstream, graph_layout const& layout, char const* name) {
+  detail::require_power_of_two("graph_arena", name, layout.alignment);
+  if (layout.bytes > graph_arena::max_bytes) {
+    throw out_of_memory{{.resource = name,
+                         .requested_bytes = layout.bytes,
+                         .alignment = layout.alignment,
+                         .largest_bytes = graph_arena::max_bytes}};
+  }
+  return {upstream, detail::align_up(layout.bytes, granule_bytes),
+          monotone_layout::block_alignment(layout.alignment)};
+}
+
+// What the planned part takes, in whole granules: the tail begins behind them.
+std::size_t planned_bytes(step_plan const& plan) noexcept {
+  return plan.height < graph_arena::max_bytes ? detail::align_up(plan.height, granule_bytes) : plan.height;
+}
+
+// What a plan needs in all. Its hash comes later.
+graph_layout planned_layout(step_plan const& plan, std::size_t tail_bytes, char const* name) {
+  plan.require_valid();
+  if (plan.alignment % granule_bytes != 0) {
+    throw std::invalid_argument{"graph_arena '" + std::string{name} +
+                                "': a plan whose blocks are aligned to " + std::to_string(plan.alignment) +
+                                " bytes, and not to 256"};
+  }
+  std::size_t align = plan.alignment;
+  for (planned_block const& block : plan.blocks) align = std::max(align, block.life.alignment);
+  return {.bytes = detail::add_saturating(planned_bytes(plan), tail_bytes), .alignment = align};
+}
+
+}  // namespace
+
+void detail::throw_out_of_layout(char const* resource, monotone_layout const& layout, std::size_t bytes,
+                                 std::size_t align) {
+  throw out_of_memory{{.resource = resource,
+                       .requested_bytes = bytes,
+                       .alignment = align,
+                       .used_bytes = layout.high_water_bytes(),
+                       .committed_bytes = layout.end() - layout.begin(),
+                       .reserved_bytes = layout.end() - layout.begin(),
+                       .largest_bytes = layout.largest_bytes(monotone_layout::block_alignment(align))}};
+}
+
+graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
+    : layout_{layout_in(range)},
+      // From calloc, because that gets large tables as pages that read as 0 and are not there until
+      // touched.
+      granules_{static_cast<granule_count*>(
+          std::calloc(std::max<std::size_t>(index_of(layout_.end()), 1), sizeof(granule_count)))},
+      options_{completed(options)} {
+  if (granules_ == nullptr) throw std::bad_alloc{};
+}
+
+graph_arena::graph_arena(unique_block taken, graph_arena_options const& options)
+    : graph_arena{byte_range{detail::address_of(taken.data()), taken.bytes()}, options} {
+  taken_ = std::move(taken);
+}
+
+graph_arena::graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
+                         graph_arena_options const& options)
+    : graph_arena{graph_layout{.bytes = bytes}, upstream, options} {
+  expected_.reset();
+}
+
+graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
+                         graph_arena_options const& options)
+    : graph_arena{take(detail::or_default(upstream), rehearsed, completed(options).name), options} {
+  upstream_ = detail::or_default(upstream);
+  expected_ = rehearsed;
+}
+
+graph_arena::graph_arena(step_plan const& rehearsed, std::size_t tail_bytes,
+                         std::pmr::memory_resource* upstream, graph_arena_options const& options)
+    : graph_arena{planned_layout(rehearsed, tail_bytes, completed(options).name), upstream, options} {
+  planned_ = std::make_unique<planned_part>(rehearsed);
+  planned_->run.bind(layout_.begin(), false);  // graph arenas tell tools nothing of blocks
+  begin_planned();
+  monotone_layout followed = layout_;
+  for (std::size_t i = 0; i < rehearsed.requests; ++i) {
+    const detail::plan_replayer::slot& slot = planned_->run.slots()[i];
+    followed.note(slot.address, monotone_layout::block_bytes(planned_->run.planned(i).bytes));
+  }
+  expected_ = followed.layout();
+}
+
+graph_arena::~graph_arena() {
+  if (known_to_ != nullptr) known_to_->forget(*this);
+}
+
+void graph_arena::begin_planned() noexcept {
+  layout_.leave(planned_bytes(planned_->run.plan()), planned_->run.alignment());
+  layout_.close();
+  planned_->run.begin(++planned_->now);
+}
+
+void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
+  detail::require_power_of_two("graph_arena", name(), align);
+  if (planned_ != nullptr) {
+    if (void* const block = take_planned(bytes, align)) return block;
+  }
+  if (!layout_.align_next(bytes, monotone_layout::block_alignment(align)))
+    detail::throw_out_of_layout(name(), layout_, bytes, align);
+  void* const block = place_next(bytes);
+  if (planned_ != nullptr) layout_.close();
+  return block;
+}
+
+// A capture may request more, less or other than rehearsed: what fits the next slot, and where nothing
+// lives, is as planned. Other requests do not take the slots of later ones.
+void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
+  detail::plan_replayer& run = planned_->run;
+  const std::size_t next = run.cursor();
+  if (!run.fits(next, bytes, align)) return nullptr;
+  run.advance_to(next + 1);
+  detail::plan_replayer::slot* const slot = run.clear_slot(next);
+  if (slot == nullptr) return nullptr;
+  const std::size_t size = monotone_layout::block_bytes(bytes);
+  layout_.note(slot->address, size);
+  (void)run.assign(*slot, bytes, planned_->now);
+  return note_use(slot->address, size);
+}
+
+void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
+  (void)planned_->run.deallocate(address, planned_->now);  // false: it is in the tail
+}
+
+void graph_arena::refuse(void* block, std::size_t bytes) noexcept {
+  if (block == nullptr) return;
+  ++bad_deallocations_;
+  if (options_.bad_deallocate == bad_deallocate_policy::ignore) return;
+  const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(block) - layout_.begin();
+  char const* why = "it lies outside its range";
+  if (offset < range().size)
+    why = "no block in use begins there: it was deallocated before, or never allocated";
+  if (offset < high_water_bytes() && offset % default_alignment == 0 &&
+      granules_[offset / default_alignment] != 0)
+    why = "the block has another size";
+  detail::report_violation(violation_kind::bad_deallocate, name(),
+                           "graph_arena '%s': deallocate of %zu bytes at %p: %s", name(), bytes, block, why);
+}
+
+void graph_arena::reset() {
+  if (used_blocks_ != 0) {
+    throw allocator_busy{"graph_arena '" + std::string{name()} + "': reset while " +
+                             std::to_string(used_blocks_) + " blocks are in use",
+                         used_blocks_};
+  }
+  layout_.reset();
+  if (planned_ != nullptr) begin_planned();
+  peak_bytes_ = peak_blocks_ = 0;
+  bad_deallocations_ = 0;
+}
+
+graph_arena_stats graph_arena::stats() const noexcept {
+  const std::uint64_t allocations = layout_.layout().allocations;
+  return {.name = name(),
+          .allocations = allocations,
+          .deallocations = allocations - used_blocks_,
+          .bad_deallocations = bad_deallocations_,
+          .used_blocks = used_blocks_,
+          .peak_blocks = peak_blocks_,
+          .used_bytes = used_bytes_,
+          .peak_bytes = peak_bytes_,
+          .high_water_bytes = high_water_bytes(),
+          .reserved_bytes = range().size};
+}
+
+void graph_arena::check_invariants() const noexcept {
+  const detail::invariant_check require{"graph_arena", name()};
+  require(high_water_bytes() <= range().size, "high water <= end");
+  require(high_water_bytes() % granule_bytes == 0 && range().size % granule_bytes == 0, "multiples of 256");
+  std::size_t blocks = 0, granules = 0, free_from = 0;
+  const std::size_t high = high_water_bytes() / granule_bytes, all = range().size / granule_bytes;
+  for (std::size_t i = 0; i < all; ++i) {
+    if (granules_[i] == 0) continue;
+    require(i >= free_from, "blocks end at or below the beginning of the next");
+    free_from = i + granules_[i];
+    ++blocks;
+    granules += granules_[i];
+  }
+  require(free_from <= high, "blocks end at or below the high water");
+  require(blocks == used_blocks_, "used_blocks == number of granules != 0");
+  require(granules * granule_bytes == used_bytes_, "used_bytes == 256 * sum of granules");
+  require(used_bytes_ <= peak_bytes_ && peak_bytes_ <= high_water_bytes(),
+          "used_bytes <= peak_bytes <= high water");
+}
+
+}  // namespace tidemark

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/plan/replay/detail/plan_replayer.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+
+namespace tidemark::detail {
+
+plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
+  add_slots();
+  slots_.push_back({{.address = no_address, .died = std::numeric_limits<request_time>::max()}});
+  find_predecessors();
+  order_deallocations();
+  to_visit_.reserve(slots_.size());
+  visited_.reserve(slots_.size());
+  const std::size_t places = std::bit_ceil(2 * slots_.size());
+  table_.assign(places, &slots_.back());
+  mask_ = places - 1;
+  bind(0, true);
+  begin(0);
+  enable_fast_path(false);
+}
+
+void plan_replayer::add_slots() {
+  slots_.resize(plan_.requests);
+  blocks_.resize(plan_.requests);
+  planned_.resize(plan_.requests);
+  for (planned_block const& block : plan_.blocks) {
+    std::size_t index = block.request;
+    if (plan_.outlives(block)) {
+      if (outliving_.empty() || outliving_.back().request != block.request) {
+        outliving_.push_back({.request = block.request});
+      } else {
+        index = slots_.size();
+        slots_.emplace_back();
+        blocks_.emplace_back();
+      }
+      outliving_.back().slots.push_back(static_cast<std::uint32_t>(index));
+    }
+    blocks_[index] = &block;
+    // The bytes up to the next multiple of the plan's alignment are unused; but there is no memory above
+    // the plan's height, which need not be such a multiple.
+    slots_[index].max_bytes = std::min(align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment),
+                                       plan_.height - *block.life.offset);
+    slots_[index].index = static_cast<std::uint32_t>(index);
+    const std::size_t align = std::max(plan_.alignment, block.life.alignment);
+    planned_[block.request] = {.bytes = block.life.size, .align = align};
+    alignment_ = std::max(alignment_, align);
+  }
+  // A block that fits in the first slot of a request gets any that is free: each is as large as the
+  // smallest, which the plan's height may cut off.
+  for (outliving_request const& own : outliving_) {
+    std::size_t max_bytes = std::numeric_limits<std::size_t>::max();
+    for (std::uint32_t i : own.slots) max_bytes = std::min(max_bytes, slots_[i].max_bytes);
+    for (std::uint32_t i : own.slots) slots_[i].max_bytes = max_bytes;
+  }
+}
+
+// The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes
+// that has one holder is an entry of `top`; a slot cuts what it covers out of the entries, so that there
+// are O(slots) of them in all.
+void plan_replayer::find_predecessors() {
+  struct holder {
+    std::size_t end;
+    std::uint32_t slot;
+  };
+  std::map<std::size_t, holder> top;  // by where the range begins
+  std::vector<std::uint32_t> found;
+  const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
+  predecessors_.assign({always_clear});
+  const auto list_predecessors = [&](slot& s, std::span<std::uint32_t const> listed) {
+    if (listed.empty()) return;
+    s.predecessors = static_cast<std::uint32_t>(predecessors_.size());
+    predecessors_.insert(predecessors_.end(), listed.begin(), listed.end());
+    predecessors_.push_back(always_clear);
+  };
+  for (std::uint32_t i = 0; i < always_clear; ++i) {
+    slot& s = slots_[i];
+    if (plan_.outlives(*blocks_[i])) {
+      list_predecessors(s, {&i, 1});
+      continue;
+    }
+    const std::size_t begin = *blocks_[i]->life.offset, end = begin + s.max_bytes;
+    found.clear();
+    auto at = top.upper_bound(begin);
+    if (at != top.begin() && std::prev(at)->second.end > begin) --at;
+    while (at != top.end() && at->first < end) {
+      auto const [first, held] = *at;
+      found.push_back(held.slot);
+      at = top.erase(at);
+      if (first < begin) top.emplace(first, holder{.end = begin, .slot = held.slot});
+      if (held.end > end) at = top.emplace(end, holder{.end = held.end, .slot = held.slot}).first;
+    }
+    top.insert_or_assign(begin, holder{.end = end, .slot = i});
+    // One slot may have several ranges left.
+    std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
+    list_predecessors(s, found);
+  }
+}
+
+// At one time the youngest block dies first, as local variables do, until a run shows otherwise.
+void plan_replayer::order_deallocations() {
+  slot* const always_clear = &slots_.back();
+  for (slot& s : std::span{slots_.data(), always_clear}) {
+    if (!outlives(s.index)) deallocation_order_.push_back(&s);
+  }
+  std::ranges::sort(deallocation_order_, [&](slot const* a, slot const* b) {
+    return std::pair{upper_of(a), b->index} < std::pair{upper_of(b), a->index};
+  });
+  deallocation_index_.resize(slots_.size());
+  for (std::uint32_t i = 0; i < deallocation_order_.size(); ++i)
+    deallocation_index_[deallocation_order_[i]->index] = i;
+  deallocation_order_.push_back(always_clear);
+  auto const& order = deallocation_order_;
+  for (slot& s : slots_) {
+    // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
+    // free.
+    auto behind = order.end();
+    if (&s != always_clear && !outlives(s.index)) {
+      behind = std::ranges::upper_bound(order.begin(), order.end() - 1, request_of(s.index), {},
+                                        [&](slot const* one) { return upper_of(one); });
+    }
+    s.deallocations_before = order.data() + (behind - order.begin());
+  }
+}
+
+void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
+  host_accessible_ = host_accessible;
+  slot* const always_clear = &slots_.back();
+  if (base == base_ && base != 0) return;
+  base_ = base;
+  std::ranges::fill(table_, always_clear);
+  for (slot& s : std::span{slots_.data(), always_clear}) {
+    s.address = base + *blocks_[s.index]->life.offset;
+    std::size_t place = hash(s.address);
+    while (table_[place & mask_] != always_clear && table_[place & mask_]->address != s.address) ++place;
+    slot*& last = table_[place & mask_];
+    s.same_address = last == always_clear ? &s : std::exchange(last->same_address, &s);
+    last = &s;
+  }
+}
+
+bool plan_replayer::adopt(place const& detached, request_time now) noexcept {
+  // No other slot begins where one with bytes of its own does.
+  slot* const s = last_at(detached.address);
+  if (s == nullptr || !outlives(s->index) || s->max_bytes != detached.max_bytes || s->live()) return false;
+  s->bytes = detached.bytes;
+  s->born = now - 1;  // before this run
+  s->died = now - 2;
+  return true;
+}
+
+bool plan_replayer::blocks_stay_within_steps() noexcept {
+  constexpr unsigned max_steps_within = 2;
+  bool any = false;
+  for (outliving_request& own : outliving_) {
+    const bool stayed = std::ranges::any_of(
+        own.slots, [&](std::uint32_t i) { return slots_[i].born >= begin_ && !slots_[i].live(); });
+    own.steps_within = stayed ? own.steps_within + 1 : 0;
+    any = any || own.steps_within >= max_steps_within;
+  }
+  if (any) {
+    for (outliving_request& own : outliving_) own.steps_within = 0;
+  }
+  return any;
+}
+
+plan_replayer::outliving_request const* plan_replayer::outliving_at(std::size_t request) const noexcept {
+  const auto found = std::ranges::lower_bound(outliving_, request, {}, &outliving_request::request);
+  return found != outliving_.end() && found->request == request ? &*found : nullptr;
+}
+
+plan_replayer::slot const& plan_replayer::newest(std::size_t request) const noexcept {
+  outliving_request const* const own = outliving_at(request);
+  if (own == nullptr) return slots_[request];
+  return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
+}
+
+// Of the slots at an address, the one that was allocated last: no other can be live. In a run they are
+// allocated in order, so that it is looked for from where it was found before, past those that were allocated
+// since.
+plan_replayer::slot* plan_replayer::newest_at(slot& known) const noexcept {
+  slot* newest = &known;
+  for (slot* s = known.same_address; s != &known; s = s->same_address) {
+    if (s->index >= cursor() && newest->born >= begin_) break;
+    if (s->born > newest->born) newest = s;
+  }
+  return newest;
+}
+
+bool plan_replayer::deallocate_out_of_order(std::uintptr_t address, request_time now) noexcept {
+  slot* const ended = live_at(address);
+  if (ended == nullptr) return false;
+  if (!outlives(ended->index)) reorder_deallocation(*ended);
+  end(*ended, now);
+  return true;
+}
+
+// Of blocks that die at one time, the plan takes on the order that it sees: this one and the next change
+// places.
+void plan_replayer::reorder_deallocation(slot& ended) noexcept {
+  while (!all_deallocated() && !(*next_deallocation_)->live() && (*next_deallocation_)->died >= begin_)
+    ++next_deallocation_;
+  if (all_deallocated()) return;
+  slot* const other = *next_deallocation_;
+  slot** const listed = &deallocation_order_[deallocation_index_[ended.index]];
+  if (listed < next_deallocation_ || upper_of(&ended) != upper_of(other)) return;
+  *listed = other;
+  deallocation_order_[deallocation_index_[other->index]] = &ended;
+  std::swap(deallocation_index_[ended.index], deallocation_index_[other->index]);
+  ++next_deallocation_;
+}
+
+bool plan_replayer::search_clear(std::uint32_t slot) {
+  if (slots_[slot].live()) return false;
+  to_visit_.assign({slot});
+  visited_.clear();
+  bool is_free = true;
+  while (is_free && !to_visit_.empty()) {
+    const std::uint32_t visited = to_visit_.back();
+    to_visit_.pop_back();
+    for (std::uint32_t const* i = &predecessors_[slots_[visited].predecessors];
+         slots_[*i].address != no_address; ++i) {
+      plan_replayer::slot& one = slots_[*i];
+      if (one.live()) is_free = false;
+      if (one.live() || one.died >= begin_) continue;
+
+      one.died = begin_;
+      visited_.push_back(*i);
+      to_visit_.push_back(*i);
+    }
+  }
+  if (is_free) return true;
+  for (std::uint32_t below : visited_) slots_[below].died = begin_ - 1;
+  return false;
+}
+
+plan_replayer::slot* plan_replayer::clear_slot(std::size_t request) {
+  outliving_request const* const own = outliving_at(request);
+  if (own == nullptr) return search_clear(static_cast<std::uint32_t>(request)) ? &slots_[request] : nullptr;
+  for (std::uint32_t i : own->slots) {
+    if (vacate(slots_[i])) return &slots_[i];
+  }
+  return nullptr;
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/plan/replay/step_plan.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/detail/align.hpp>
+
+#include "../solver/sweep.hpp"
+
+namespace tidemark {
+namespace {
+
+namespace planning = detail::planning;
+
+// A rule of `step_plan` that does not hold.
+struct plan_fault {
+  std::size_t block;   // the index in `blocks`; their number if it is a fault of the whole plan
+  char const* broken;  // what does not hold: "not lower < upper"
+};
+
+// Of a slot: a block of no bytes has an address, too.
+std::size_t end_of(planned_block const& block) noexcept {
+  return *block.life.offset + std::max<std::size_t>(block.life.size, 1);
+}
+
+std::vector<planning::event> events_of(step_plan const& plan) {
+  return planning::events_of(plan.blocks.size(), [&](std::size_t i) { return plan.blocks[i].life; });
+}
+
+// What does not hold of a block alone, or with the one before it; null: all holds. `request` is the
+// expected one.
+char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request) {
+  planned_block const& block = plan.blocks[i];
+  lifetime const& life = block.life;
+  planned_block const* const before = i > 0 ? &plan.blocks[i - 1] : nullptr;
+  const bool is_further = before != nullptr && block.request == before->request;
+  if (block.request != request && !is_further) return "not numbered one after the other";
+  if (is_further && !(plan.outlives(block) && plan.outlives(*before)))
+    return "not one block for each request that does not outlive the step";
+  // A block that fits in one place of its request gets any that is free.
+  if (is_further && (life.size != before->life.size || life.alignment != before->life.alignment))
+    return "not of one size and one alignment in all of its places";
+  if (life.lower >= life.upper) return "not lower < upper";
+  const bool is_within = life.lower == block.request && life.upper <= plan.requests;
+  if (!is_within && !(life.lower == 0 && plan.outlives(block)))
+    return "not live in [request, upper) with upper <= requests, or in [0, requests + 1)";
+  if (!std::has_single_bit(life.alignment)) return "not aligned to a power of two";
+  if (!life.offset.has_value()) return "not placed";
+  if (*life.offset % std::max(plan.alignment, life.alignment) != 0)
+    return "not at a multiple of the alignment";
+  if (*life.offset > plan.height || std::max<std::size_t>(life.size, 1) > plan.height - *life.offset)
+    return "not offset + size <= height";
+  return nullptr;
+}
+
+// The first fault; nothing if the plan is valid. O(n log n).
+std::optional<plan_fault> find_fault(step_plan const& plan) {
+  const std::size_t whole = plan.blocks.size();
+  if (!std::has_single_bit(plan.alignment)) return {{whole, "alignment is no power of two"}};
+  std::size_t request = 0;
+  for (std::size_t i = 0; i < plan.blocks.size(); ++i) {
+    if (char const* const broken = broken_by(plan, i, request)) return {{i, broken}};
+    request = plan.blocks[i].request + 1;
+  }
+  if (request != plan.requests) return {{whole, "not as many requests as it says"}};
+  const auto bytes_of = [&](std::size_t i) {
+    return planning::range{*plan.blocks[i].life.offset, end_of(plan.blocks[i])};
+  };
+  if (const auto found = planning::find_overlap(events_of(plan), bytes_of))
+    return {{found->first, "not apart from each block that is live with it"}};
+  if (plan.lower_bound > plan.height) return {{whole, "not lower_bound <= height"}};
+  return std::nullopt;
+}
+
+constexpr std::string_view plan_columns = "id,lower,upper,size,alignment,offset";
+constexpr std::size_t plan_column_count = 6;
+
+[[noreturn]] void fail(std::string const& path, std::size_t line, std::string const& reason) {
+  throw std::runtime_error{path + ":" + std::to_string(line) + ": " + reason};
+}
+
+[[noreturn]] void fail_by_system(std::string const& path) {
+  throw std::runtime_error{path + ": " + std::generic_category().message(errno != 0 ? errno : EIO)};
+}
+
+planned_block parse_row(std::string const& path, std::size_t line, std::string_view text) {
+  std::uint64_t fields[plan_column_count] = {};
+  std::size_t n = 0;
+  for (char const* at = text.data(); n < plan_column_count; ++n) {
+    auto const* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(at, end, fields[n]);
+    const bool is_last = n + 1 == plan_column_count;
+    if (error != std::errc{} || (is_last ? stop != end : stop == end || *stop != ','))
+      fail(path, line, "the row is not of six whole numbers, each below 2^64");
+    at = stop + 1;
+  }
+  return {.request = fields[0],
+          .life = {.lower = fields[1],
+                   .upper = fields[2],
+                   .size = fields[3],
+                   .alignment = fields[4],
+                   .offset = fields[5]}};
+}
+
+// What the rows do not say but imply.
+void complete(step_plan& plan) {
+  if (plan.blocks.empty()) return;
+  plan.requests = plan.blocks.back().request + 1;
+  plan.alignment = std::ranges::min_element(plan.blocks, {}, [](planned_block const& block) {
+                     return block.life.alignment;
+                   })->life.alignment;
+  std::size_t live_bytes = 0;  // wraps where a lifetime ends before it begins, which is a fault of its own
+  for (planning::event const& e : events_of(plan)) {
+    planned_block const& block = plan.blocks[e.number];
+    const std::size_t end = detail::align_up(end_of(block), plan.alignment);
+    const std::size_t bytes = end - *block.life.offset;
+    live_bytes += e.birth ? bytes : -bytes;
+    plan.height = std::max(plan.height, end);
+    plan.lower_bound = std::max(plan.lower_bound, live_bytes);
+  }
+  // Higher only if blocks overlap, which is a fault of its own.
+  plan.lower_bound = std::min(plan.lower_bound, plan.height);
+}
+
+}  // namespace
+
+std::uint64_t step_plan::hash() const noexcept {
+  std::uint64_t hash = 0xCBF2'9CE4'8422'2325u;
+  std::size_t request = 0;
+  for (planned_block const& block : blocks) {
+    if (block.request != request) continue;  // a further block for the same one
+    hash = (hash ^ (block.life.size << 8 ^ static_cast<unsigned>(std::countr_zero(block.life.alignment)))) *
+           0x100'0000'01B3u;
+    ++request;
+  }
+  return hash;
+}
+
+void step_plan::require_valid() const {
+  const std::optional<plan_fault> fault = find_fault(*this);
+  if (!fault) return;
+  const std::string where =
+      fault->block < blocks.size() ? "request " + std::to_string(blocks[fault->block].request) + ": " : "";
+  throw std::invalid_argument{"step_plan: " + where + fault->broken};
+}
+
+void save_plan(step_plan const& plan, std::string const& path) {
+  plan.require_valid();
+  const std::string unfinished = path + ".unfinished";
+  errno = 0;
+  std::ofstream file{unfinished, std::ios::binary};
+  if (!file) fail_by_system(path);
+  file << plan_columns << '\n';
+  for (planned_block const& block : plan.blocks) {
+    lifetime const& life = block.life;
+    file << block.request << ',' << life.lower << ',' << life.upper << ',' << life.size << ','
+         << std::max(life.alignment, plan.alignment) << ',' << *life.offset << '\n';
+  }
+  file.close();
+  if (file && std::rename(unfinished.c_str(), path.c_str()) == 0) return;
+  const int why = errno;
+  std::remove(unfinished.c_str());
+  errno = why;
+  fail_by_system(path);
+}
+
+step_plan load_step_plan(std::string const& path) {
+  errno = 0;
+  std::ifstream file{path, std::ios::binary};
+  if (!file) fail_by_system(path);
+  step_plan loaded;
+  std::string text;
+  if (!std::getline(file, text)) {
+    if (file.bad()) fail_by_system(path);
+    fail(path, 1, "the file is empty; it should begin with " + std::string{plan_columns});
+  }
+  if (text != plan_columns) fail(path, 1, "the header is not " + std::string{plan_columns});
+  for (std::size_t line = 2; std::getline(file, text); ++line) {
+    loaded.blocks.push_back(parse_row(path, line, text));
+    planned_block const& block = loaded.blocks.back();
+    constexpr std::uint64_t max_number = std::uint64_t{1} << 62;
+    if (block.life.size > max_number || *block.life.offset > max_number || block.life.upper > max_number ||
+        block.request > line || block.life.alignment > max_number)
+      fail(path, line, "a number is larger than any that a plan has");
+    if (!std::has_single_bit(block.life.alignment)) fail(path, line, "the alignment is no power of two");
+  }
+  if (file.bad()) fail_by_system(path);
+  complete(loaded);
+  if (const auto fault = find_fault(loaded)) {
+    // Of the whole plan nothing can be wrong, because `complete` says what the rows imply.
+    const std::size_t row = std::min(fault->block, loaded.blocks.size() - 1);
+    fail(path, row + 2, "request " + std::to_string(loaded.blocks[row].request) + ": " + fault->broken);
+  }
+  return loaded;
+}
+
+}  // namespace tidemark

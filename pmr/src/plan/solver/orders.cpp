@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages of make_plan that place one buffer after the other, in an order that is known at the start.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "space.hpp"
+#include "stages.hpp"
+
+namespace tidemark::detail::planning {
+namespace {
+
+/// The lowest offset from `floor` on for a buffer, in the gap that is chosen.
+offset_type choose_gap(std::vector<range_reader>& readers, buffer const& each, gap_choice choice,
+                       offset_type floor = 0) {
+  offset_type chosen = no_offset;
+  offset_type smallest = no_offset;
+  each_gap(readers, each.size, [&](offset_type begin, offset_type end) {
+    const offset_type offset = align_up(std::max(begin, floor), each.align);
+    if (offset > end || end - offset < each.size) return false;
+    if (chosen == no_offset || end - begin < smallest) {
+      chosen = offset;
+      smallest = end - begin;
+    }
+    return choice == gap_choice::lowest || smallest == each.size;
+  });
+  return chosen;
+}
+
+/// A layout that grows by a buffer at a time. The fixed buffers lie where they must from the start.
+template <class Space>
+class growing_layout {
+ public:
+  explicit growing_layout(solver_context& context)
+      : context_{&context},
+        instance_{&context.instance()},
+        space_{*instance_},
+        offsets_(instance_->buffers.size(), 0) {}
+
+  /// Offers the layout of that order. @return false if the search was cut off.
+  bool place(order const& by, gap_choice choice) {
+    restart();
+    for (std::uint32_t i : by) {
+      if (instance_->buffers[i].is_fixed()) continue;
+      space_.read(i, readers_);
+      const std::uint64_t steps = ranges_to_read();
+      occupy(i, choose_gap(readers_, instance_->buffers[i], choice));
+      if (!context_->count_node(steps)) return false;
+      if (height_ >= context_->best().height) return true;
+    }
+    context_->offer(offsets_, height_);
+    return true;
+  }
+
+  /// Offers the layout in which the buffer of `by` is next that can lie lowest above the floor of what is
+  /// placed, and of equals the first. @return false if the search was cut off.
+  bool place_lowest(order const& by) {
+    restart();
+    // An offset only grows while others are placed, so that a buffer is next no earlier than it was noted.
+    using candidate = std::pair<offset_type, std::uint32_t>;
+    std::priority_queue<candidate, std::vector<candidate>, std::greater<>> candidates;
+    for (std::uint32_t at = 0; at < by.size(); ++at) {
+      if (instance_->buffers[by[at]].is_fixed()) continue;
+      if (!context_->count_steps(floor_steps_)) return false;
+      candidates.emplace(lowest_above_floor(by[at]), at);
+    }
+    while (!candidates.empty()) {
+      const auto [noted, at] = candidates.top();
+      const std::uint32_t i = by[at];
+      const offset_type offset = lowest_above_floor(i), end = offset + instance_->buffers[i].size;
+      candidates.pop();
+      if (!context_->count_steps(floor_steps_)) return false;
+      // It lies no lower later.
+      if (end >= context_->best().height) return true;
+      if (offset > noted) {
+        candidates.emplace(offset, at);
+        continue;
+      }
+      offsets_[i] = offset;
+      height_ = std::max(height_, end);
+      if (!context_->count_node(space_.raise(i, end))) return false;
+    }
+    context_->offer(offsets_, height_);
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t min_floor_steps = 16;
+
+  void restart() {
+    space_.clear();
+    height_ = 0;
+    for (std::uint32_t i = 0; i < instance_->buffers.size(); ++i) {
+      if (!instance_->buffers[i].is_fixed()) continue;
+      any_fixed_ = true;
+      occupy(i, instance_->buffers[i].fixed);
+    }
+  }
+
+  /// How many ranges the readers have before them.
+  [[nodiscard]] std::uint64_t ranges_to_read() const {
+    std::uint64_t ranges = 0;
+    for (range_reader each : readers_) ranges += each.size();
+    return ranges;
+  }
+
+  void occupy(std::uint32_t i, offset_type offset) {
+    offsets_[i] = offset;
+    space_.occupy(i, offset);
+    height_ = std::max(height_, offset + instance_->buffers[i].size);
+  }
+
+  /// Where a buffer can lie above the floor and around the fixed ones.
+  offset_type lowest_above_floor(std::uint32_t i) {
+    buffer const& each = instance_->buffers[i];
+    const offset_type floor = align_up(space_.floor(i), each.align);
+    if (!any_fixed_) return floor;
+    space_.read(i, readers_);
+    floor_steps_ = min_floor_steps + ranges_to_read();
+    return choose_gap(readers_, each, gap_choice::lowest, floor);
+  }
+
+  solver_context* context_;
+  problem const* instance_;
+  Space space_;
+  std::vector<offset_type> offsets_;
+  offset_type height_ = 0;
+  bool any_fixed_ = false;
+  std::uint64_t floor_steps_ = min_floor_steps;  // of the last call of lowest_above_floor
+  std::vector<range_reader> readers_;
+};
+
+/// Begins a stage, and calls `place` with its layout.
+template <class Place>
+void run_stage(solver_context& context, char const* name, Place place) {
+  context.enter_stage(name);
+  if (context.instance().graph) place(growing_layout<graph_space>{context});
+  else place(growing_layout<section_space>{context});
+}
+
+/// A stage that calls `place` with each order, while that is of use.
+template <class Orders, class Place>
+void run_stage(solver_context& context, char const* name, Orders const& orders, Place place) {
+  if (context.done()) return;
+  run_stage(context, name, [&](auto layout) {
+    for (auto const& by : orders) {
+      if (context.done() || !place(layout, order_by(context.instance(), by))) return;
+    }
+  });
+}
+
+using enum aspect;
+
+// Birth and duration first: where blocks outlive each other in turn, little is left to gain after them.
+constexpr std::array<std::array<aspect, 3>, 5> gap_orders{
+    {{birth}, {duration}, {area}, {size, birth}, {size, duration}}};
+
+constexpr std::array<std::array<aspect, 3>, 5> lowest_orders{{{load, duration, area},
+                                                              {load, area, duration},
+                                                              {duration, load, area},
+                                                              {area, load, duration},
+                                                              {size, load, duration}}};
+
+}  // namespace
+
+void place_by_size(solver_context& context) {
+  problem const& instance = context.instance();
+  // Where all have one size any order is by size, and by birth no moment needs more than what is live then.
+  const bool of_one_size = std::ranges::all_of(instance.buffers, [&](buffer const& each) {
+    return each.size == instance.buffers.front().size && each.align == 1 && !each.is_fixed();
+  });
+  run_stage(context, "size", [&](auto layout) {
+    (void)layout.place(order_by(instance, {of_one_size ? birth : size}), gap_choice::lowest);
+  });
+  context.apply_limits();
+}
+
+void place_in_orders(solver_context& context, gap_choice choice) {
+  run_stage(context, "orders", gap_orders,
+            [&](auto& layout, order const& by) { return layout.place(by, choice); });
+}
+
+void place_lowest_first(solver_context& context) {
+  run_stage(context, "lowest", lowest_orders,
+            [](auto& layout, order const& by) { return layout.place_lowest(by); });
+}
+
+}  // namespace tidemark::detail::planning

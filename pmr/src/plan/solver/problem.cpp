@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "problem.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include <tidemark/core/detail/align.hpp>
+
+namespace tidemark::detail::planning {
+namespace {
+
+constexpr std::size_t max_bytes = std::size_t{1} << 62;
+
+[[noreturn]] void refuse(std::string const& what) { throw std::invalid_argument("make_plan: " + what); }
+
+std::string called(std::size_t block) { return "block " + std::to_string(block); }
+
+void check_offset(std::size_t number, std::size_t offset, std::size_t size, std::size_t align) {
+  const std::string fixed = called(number) + " is fixed at offset " + std::to_string(offset);
+  if (offset % align != 0) {
+    refuse(fixed + ", which is not a multiple of its alignment " + std::to_string(align));
+  }
+  if (offset > max_bytes || size > max_bytes - offset)
+    refuse(fixed + " and has " + std::to_string(size) + " bytes, which end above 2^62");
+}
+
+/// Checks the blocks, and makes buffers of those that are some, in bytes.
+/// @post every offset that a stage computes fits: it is below `max_bytes` * 3.
+template <class Block>
+problem problem_with(std::span<Block const> blocks, plan_options const& options) {
+  if (!std::has_single_bit(options.alignment))
+    refuse("the alignment of the options, " + std::to_string(options.alignment) + ", is not a power of two");
+  if (blocks.size() >= std::numeric_limits<std::uint32_t>::max() / 4)
+    refuse(std::to_string(blocks.size()) + " blocks are more than it can count");
+  problem instance;
+  std::size_t room_bytes = max_bytes;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    Block const& block = blocks[i];
+    if constexpr (std::is_same_v<Block, lifetime>) {
+      if (block.upper < block.lower) {
+        refuse(called(i) + " ends at " + std::to_string(block.upper) + ", before it begins at " +
+               std::to_string(block.lower));
+      }
+    }
+    if (!std::has_single_bit(block.alignment)) {
+      refuse(called(i) + " has alignment " + std::to_string(block.alignment) +
+             ", which is not a power of two");
+    }
+    const std::size_t align = std::max(options.alignment, block.alignment);
+    if (block.offset) check_offset(i, *block.offset, block.size, align);
+    if (block.size > room_bytes || (block.size != 0 && align > room_bytes) ||
+        align_up(block.size, align) > room_bytes) {
+      refuse(called(i) + " of " + std::to_string(block.size) +
+             " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment");
+    }
+    room_bytes -= align_up(block.size, align);
+    if (!is_buffer(block)) continue;
+    instance.block_of.push_back(i);
+    buffer& added = instance.buffers.emplace_back();
+    added.size = align_up(block.size, options.alignment);
+    added.align = align;
+    added.fixed = block.offset.value_or(no_offset);
+  }
+  return instance;
+}
+
+/// Counts in the largest unit there is, so that heights that no plan can have are never tried.
+void scale_to_units(problem& instance) {
+  offset_type unit = 0;
+  for (buffer const& each : instance.buffers) {
+    unit = std::gcd(unit, each.size);
+    if (each.is_fixed()) unit = std::gcd(unit, each.fixed);
+  }
+  // An alignment that divides the unit holds by itself. Another one is a multiple of what is left.
+  for (buffer const& each : instance.buffers) {
+    if (unit % each.align != 0) unit = std::gcd(unit, each.align);
+  }
+  for (buffer& each : instance.buffers) {
+    each.size /= unit;
+    each.align = each.align <= unit ? 1 : each.align / unit;
+    if (!each.is_fixed()) continue;
+    each.fixed /= unit;
+    instance.lower_bound = std::max(instance.lower_bound, each.fixed_bytes().end);
+  }
+  if (unit != 0) instance.unit_bytes = unit;
+}
+
+[[noreturn]] void refuse_overlap(problem const& instance, std::uint32_t one, std::uint32_t other) {
+  const auto [first, second] = std::minmax(instance.block_of[one], instance.block_of[other]);
+  refuse(called(first) + " and " + called(second) +
+         " are in conflict, and their fixed offsets make them share bytes");
+}
+
+/// Numbers the sections, and finds their loads, of which the largest is a bound.
+/// @return the load of each section.
+std::vector<offset_type> find_sections(problem& instance, std::span<event const> events) {
+  std::vector<offset_type> loads;
+  offset_type live = 0;
+  bool died = true;
+  for (event const& e : events) {
+    buffer& at = instance.buffers[e.number];
+    if (e.birth) {
+      if (died) loads.push_back(0);
+      at.lifespan.begin = static_cast<std::uint32_t>(loads.size() - 1);
+      loads.back() = live += at.size;
+      instance.lower_bound = std::max(instance.lower_bound, live);
+    } else {
+      at.lifespan.end = static_cast<std::uint32_t>(loads.size());
+      live -= at.size;
+    }
+    died = !e.birth;
+  }
+  instance.section_count = static_cast<std::uint32_t>(loads.size());
+  return loads;
+}
+
+/// The largest load of each lifespan, by doubling: row k holds the largest of 2^k loads in a row.
+void find_buffer_loads(problem& instance, std::vector<offset_type> row) {
+  const auto width = [&](std::uint32_t i) {
+    return instance.buffers[i].lifespan.end - instance.buffers[i].lifespan.begin;
+  };
+  std::uint32_t length = 1;
+  for (std::uint32_t i : numbers_by(instance.buffers.size(), width)) {
+    for (; length * 2 <= width(i); length *= 2) {
+      for (std::size_t at = 0; at + length < row.size(); ++at) row[at] = std::max(row[at], row[at + length]);
+    }
+    buffer& each = instance.buffers[i];
+    each.load = std::max(row[each.lifespan.begin], row[each.lifespan.end - length]);
+  }
+}
+
+/// The weight of a clique that begins with `seed` and takes its neighbors in falling size.
+/// `common[i]` counts the members of the clique that i is a neighbor of; it is left as it was: 0.
+offset_type clique_weight(problem const& instance, std::uint32_t seed, std::vector<std::uint32_t>& common) {
+  offset_type weight = instance.buffers[seed].size;
+  const std::span neighbors = instance.neighbors_of(seed);
+  order candidates(neighbors.begin(), neighbors.end());
+  std::ranges::sort(candidates, std::greater{}, [&](std::uint32_t i) {
+    return std::tuple{instance.buffers[i].size, instance.buffers[i].load, -std::int64_t{i}};
+  });
+  order members;
+  for (std::uint32_t i : candidates) {
+    if (common[i] != members.size()) continue;
+    members.push_back(i);
+    weight += instance.buffers[i].size;
+    for (std::uint32_t j : instance.neighbors_of(i)) ++common[j];
+  }
+  for (std::uint32_t i : members) {
+    for (std::uint32_t j : instance.neighbors_of(i)) --common[j];
+  }
+  return weight;
+}
+
+/// Raises the bound to the heaviest clique of some: a few seeds with the largest load, within the time.
+void find_clique(problem& instance, std::chrono::nanoseconds time_limit) {
+  constexpr std::size_t max_seeds = 64;
+  const order seeds = order_by(instance, {aspect::load});
+  std::vector<std::uint32_t> common(instance.buffers.size(), 0);
+  for (std::size_t k = 0; k < std::min(seeds.size(), max_seeds); ++k) {
+    instance.lower_bound = std::max(instance.lower_bound, clique_weight(instance, seeds[k], common));
+    if (problem::clock::now() - instance.begin >= time_limit) return;
+  }
+}
+
+/// The conflicts between buffers, each in both directions, sorted and without duplicates.
+void find_neighbors(problem& instance, std::span<plan_conflict const> conflicts, std::size_t blocks) {
+  std::vector<std::uint32_t> buffer_of(blocks, std::numeric_limits<std::uint32_t>::max());
+  for (std::uint32_t i = 0; i < instance.block_of.size(); ++i) buffer_of[instance.block_of[i]] = i;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  pairs.reserve(conflicts.size() * 2);
+  for (auto [first, second] : conflicts) {
+    const std::uint32_t one = buffer_of[first];
+    const std::uint32_t other = buffer_of[second];
+    if (one == other || std::max(one, other) >= instance.buffers.size()) continue;
+    pairs.emplace_back(one, other);
+    pairs.emplace_back(other, one);
+  }
+  std::ranges::sort(pairs);
+  pairs.erase(std::ranges::unique(pairs).begin(), pairs.end());
+  instance.neighbor_begin.assign(instance.buffers.size() + 1, 0);
+  for (auto [one, other] : pairs) {
+    ++instance.neighbor_begin[one + 1];
+    instance.neighbors.push_back(other);
+  }
+  std::partial_sum(instance.neighbor_begin.begin(), instance.neighbor_begin.end(),
+                   instance.neighbor_begin.begin());
+}
+
+void describe_graph_buffers(problem& instance) {
+  for (std::uint32_t i = 0; i < instance.buffers.size(); ++i) {
+    buffer& each = instance.buffers[i];
+    each.lifespan = {i, i + 1};
+    each.duration = static_cast<double>(instance.neighbors_of(i).size());
+    each.load = each.size;
+    for (std::uint32_t j : instance.neighbors_of(i)) {
+      buffer const& other = instance.buffers[j];
+      each.load += other.size;
+      if (j > i && each.fixed_bytes().overlaps(other.fixed_bytes())) refuse_overlap(instance, i, j);
+    }
+  }
+}
+
+/// What a buffer has of each aspect, in their order.
+std::array<double, 6> aspects_of(buffer const& each) {
+  const auto size = static_cast<double>(each.size);
+  return {0,    static_cast<double>(each.load),           each.duration, each.duration * size,
+          size, -static_cast<double>(each.lifespan.begin)};
+}
+
+}  // namespace
+
+problem problem_of(std::span<lifetime const> blocks, plan_options const& options) {
+  problem instance = problem_with(blocks, options);
+  for (std::size_t i = 0; i < instance.buffers.size(); ++i) {
+    lifetime const& block = blocks[instance.block_of[i]];
+    instance.buffers[i].duration = static_cast<double>(block.upper - block.lower);
+  }
+  scale_to_units(instance);
+  const std::vector<event> events =
+      events_of(instance.buffers.size(), [&](std::uint32_t i) { return blocks[instance.block_of[i]]; });
+  if (const auto found =
+          find_overlap(events, [&](std::uint32_t i) { return instance.buffers[i].fixed_bytes(); }))
+    refuse_overlap(instance, found->first, found->second);
+  find_buffer_loads(instance, find_sections(instance, events));
+  return instance;
+}
+
+problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
+                   plan_options const& options) {
+  problem instance = problem_with(blocks, options);
+  instance.graph = true;
+  for (std::size_t k = 0; k < conflicts.size(); ++k) {
+    const std::size_t highest = std::max(conflicts[k].first, conflicts[k].second);
+    if (highest >= blocks.size()) {
+      refuse("conflict " + std::to_string(k) + " names " + called(highest) + ", and there are " +
+             std::to_string(blocks.size()) + " blocks");
+    }
+  }
+  scale_to_units(instance);
+  find_neighbors(instance, conflicts, blocks.size());
+  describe_graph_buffers(instance);
+  find_clique(instance, options.time_limit);
+  return instance;
+}
+
+order order_by(problem const& instance, std::array<aspect, 3> aspects) {
+  std::vector<std::array<double, 3>> keys;
+  keys.reserve(instance.buffers.size());
+  for (buffer const& each : instance.buffers) {
+    const auto values = aspects_of(each);
+    const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
+    keys.push_back({value(aspects[0]), value(aspects[1]), value(aspects[2])});
+  }
+  return numbers_by(keys.size(), [&](std::uint32_t i) -> auto const& { return keys[i]; }, std::greater{});
+}
+
+}  // namespace tidemark::detail::planning

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The problem that make_plan solves: checked, and in the numbers that its stages work with.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <tidemark/plan/solver/plan.hpp>
+
+#include "sweep.hpp"
+
+namespace tidemark::detail::planning {
+
+/// An offset or a size, in units of which every size and fixed offset is a multiple.
+using offset_type = std::uint64_t;
+inline constexpr offset_type no_offset = std::numeric_limits<offset_type>::max();
+
+/// Numbers of buffers, each once.
+using order = std::vector<std::uint32_t>;
+
+/// Sections.
+using section_range = range_of<std::uint32_t>;
+
+/// A block that can be in conflict with others: one that has bytes and a lifetime.
+///
+/// Where blocks have lifetimes, the sections are the largest sets of blocks that are live at once, in the
+/// order of time: two buffers are in conflict exactly if their lifespans overlap. There are no more sections
+/// than buffers.
+struct buffer {
+  offset_type size = 0;
+  offset_type align = 1;          ///< a power of two
+  offset_type fixed = no_offset;  ///< where it must lie
+  section_range lifespan;         ///< in a graph: its number alone
+  double duration = 0;            ///< of its lifetime; in a graph: with how many it is in conflict
+  offset_type load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
+
+  [[nodiscard]] bool is_fixed() const noexcept { return fixed != no_offset; }
+  /// Where it must lie; empty if it is not fixed.
+  [[nodiscard]] range fixed_bytes() const noexcept {
+    return is_fixed() ? range{fixed, fixed + size} : range{};
+  }
+};
+
+struct problem {
+  using clock = std::chrono::steady_clock;
+
+  clock::time_point begin = clock::now();  ///< of the call: the time limit counts from then
+  std::size_t unit_bytes = 1;
+  std::vector<buffer> buffers;
+  std::vector<std::size_t> block_of;  ///< by buffer: the number of its block
+  std::uint32_t section_count = 0;    ///< 0 in a graph
+  offset_type lower_bound = 0;        ///< no plan is lower
+  bool graph = false;                 ///< whether `neighbors` say which are in conflict
+  /// Of a graph: the neighbors of buffer i are `neighbors[neighbor_begin[i] .. neighbor_begin[i + 1])`.
+  std::vector<std::size_t> neighbor_begin;
+  std::vector<std::uint32_t> neighbors;
+
+  [[nodiscard]] std::span<std::uint32_t const> neighbors_of(std::size_t i) const {
+    return std::span{neighbors}.subspan(neighbor_begin[i], neighbor_begin[i + 1] - neighbor_begin[i]);
+  }
+};
+
+/// Whether a block is a buffer of the problem.
+template <class Block>
+[[nodiscard]] bool is_buffer(Block const& block) {
+  if constexpr (requires { block.lower; }) {
+    if (block.lower == block.upper) return false;
+  }
+  return block.size != 0;
+}
+
+/// @throws std::invalid_argument as `make_plan` does.
+[[nodiscard]] problem problem_of(std::span<lifetime const> blocks, plan_options const& options);
+[[nodiscard]] problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
+                                 plan_options const& options);
+
+/// Numbers below `n` by their keys; equal ones by number.
+template <class KeyOf, class Compare = std::less<>>
+[[nodiscard]] order numbers_by(std::size_t n, KeyOf key_of, Compare compare = {}) {
+  order sorted(n);
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  std::ranges::sort(sorted, [&](std::uint32_t a, std::uint32_t b) {
+    return key_of(a) == key_of(b) ? a < b : compare(key_of(a), key_of(b));
+  });
+  return sorted;
+}
+
+/// What buffers can be ordered by: the largest first, of births the earliest.
+enum class aspect : std::uint8_t { none, load, duration, area, size, birth };
+
+/// All buffers by these aspects, the first one first; equal ones by their number.
+[[nodiscard]] order order_by(problem const& instance, std::array<aspect, 3> aspects);
+
+}  // namespace tidemark::detail::planning

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "solver_context.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tidemark::detail::planning {
+
+solver_context::solver_context(problem const& instance, plan_options const& options)
+    : instance_{&instance},
+      options_{&options},
+      proven_bound_{instance.lower_bound},
+      target_{std::max<offset_type>(instance.lower_bound, options.capacity / instance.unit_bytes)},
+      begin_{instance.begin},
+      reported_{begin_},
+      stage_begin_{begin_} {}
+
+void solver_context::enter_stage(char const* stage) {
+  leave_stage();
+  const auto same = std::ranges::find_if(
+      stages_, [&](plan_stage const& each) { return std::strcmp(each.name, stage) == 0; });
+  stage_ = static_cast<std::size_t>(same - stages_.begin());
+  if (same == stages_.end()) stages_.push_back({.name = stage});
+}
+
+void solver_context::leave_stage() {
+  const clock::time_point now = clock::now();
+  if (stage_ < stages_.size()) {
+    plan_stage& left = stages_[stage_];
+    left.height = best_height_bytes();
+    left.nodes += nodes_ - stage_begin_nodes_;
+    left.elapsed += now - stage_begin_;
+  }
+  stage_begin_nodes_ = nodes_;
+  stage_begin_ = now;
+}
+
+bool solver_context::check_limits() {
+  constexpr std::chrono::milliseconds report_interval{5};
+  const clock::time_point now = clock::now();
+  cut_ = cut_ || nodes_ >= node_limit_ || now - begin_ >= time_limit_;
+  if (options_->on_progress && now - reported_ >= report_interval) report();
+  next_check_steps_ = steps_ + check_steps;
+  return !cut_;
+}
+
+void solver_context::apply_limits() {
+  node_limit_ = options_->node_limit;
+  time_limit_ = options_->time_limit;
+  check_limits();
+}
+
+void solver_context::offer(std::vector<offset_type> const& offsets, offset_type height) {
+  if (height >= best_.height) return;
+  best_ = {.offsets = offsets, .height = height};
+  if (options_->on_progress) report();
+}
+
+void solver_context::raise_bound(offset_type height) {
+  proven_bound_ = std::max(proven_bound_, height);
+  target_ = std::max(target_, proven_bound_);
+}
+
+// 0: there is no layout yet.
+std::size_t solver_context::best_height_bytes() const noexcept {
+  return best_.height == no_offset ? 0 : best_.height * instance_->unit_bytes;
+}
+
+void solver_context::report() {
+  reported_ = clock::now();
+  options_->on_progress({.stage = stages_[stage_].name,
+                         .height = best_height_bytes(),
+                         .lower_bound = instance_->lower_bound * instance_->unit_bytes,
+                         .nodes = nodes_,
+                         .elapsed = reported_ - begin_});
+}
+
+memory_plan solver_context::finish(std::size_t blocks) {
+  leave_stage();
+  memory_plan made{.offsets = std::vector<std::size_t>(blocks, 0),
+                   .height = best_height_bytes(),
+                   .lower_bound = instance_->lower_bound * instance_->unit_bytes,
+                   .optimal = best_.height == proven_bound_,
+                   .stages = std::move(stages_)};
+  for (std::size_t i = 0; i < best_.offsets.size(); ++i)
+    made.offsets[instance_->block_of[i]] = best_.offsets[i] * instance_->unit_bytes;
+  return made;
+}
+
+}  // namespace tidemark::detail::planning

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a search has come, and when it ends.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <tidemark/plan/solver/plan.hpp>
+
+#include "problem.hpp"
+
+namespace tidemark::detail::planning {
+
+/// Where the buffers lie.
+struct layout {
+  std::vector<offset_type> offsets;
+  offset_type height = no_offset;
+};
+
+/// The best layout so far, the bounds, and the limits.
+///
+/// `instance().lower_bound <= proven_bound() <= best().height`. What the stages do depends on the problem
+/// and on `best()` alone, never on the limits, so that the limits only cut one sequence of steps.
+class solver_context {
+ public:
+  solver_context(problem const& instance, plan_options const& options);
+
+  [[nodiscard]] problem const& instance() const noexcept { return *instance_; }
+  [[nodiscard]] layout const& best() const noexcept { return best_; }
+  [[nodiscard]] offset_type proven_bound() const noexcept { return proven_bound_; }
+  /// A layout of that height is good enough.
+  [[nodiscard]] offset_type target() const noexcept { return target_; }
+  [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
+  [[nodiscard]] std::uint64_t seed() const noexcept { return options_->seed; }
+
+  /// Begins, or goes on with, the stage of that name. Stages with the same name are one.
+  void enter_stage(char const* stage);
+  /// Counts steps of some nanoseconds each, so that the clock is read often enough.
+  /// @return whether the search goes on: false once it was cut off.
+  [[nodiscard]] bool count_steps(std::uint64_t steps) {
+    steps_ += steps;
+    if (nodes_ < node_limit_ && steps_ < next_check_steps_) return true;
+    return check_limits();
+  }
+  /// Counts a block that was placed in so many steps. @return as `count_steps` does.
+  [[nodiscard]] bool count_node(std::uint64_t steps) {
+    ++nodes_;
+    return count_steps(steps + node_steps);
+  }
+  /// Whether there is nothing left to search for, or the search was cut off.
+  [[nodiscard]] bool done() const noexcept { return cut_ || best_.height <= target_; }
+  /// Takes the layout if it is lower.
+  void offer(std::vector<offset_type> const& offsets, offset_type height);
+  /// Records that no layout is lower than `height`.
+  void raise_bound(offset_type height);
+  /// The limits apply from now on.
+  void apply_limits();
+  /// The plan that was found. @post nothing else is called
+  [[nodiscard]] memory_plan finish(std::size_t blocks);
+
+ private:
+  using clock = problem::clock;
+
+  // The clock is read after so many steps, mostly some tens of microseconds. A node may take as many as
+  // there are blocks, and counts for so many more.
+  static constexpr std::uint64_t check_steps = 1U << 14U;
+  static constexpr std::uint64_t node_steps = check_steps / 256;
+
+  [[nodiscard]] std::size_t best_height_bytes() const noexcept;
+  bool check_limits();
+  void report();
+  void leave_stage();
+
+  problem const* instance_;
+  plan_options const* options_;
+  layout best_;
+  offset_type proven_bound_;
+  offset_type target_;  // >= proven_bound_
+  std::uint64_t node_limit_ = std::numeric_limits<std::uint64_t>::max();
+  std::chrono::nanoseconds time_limit_ = std::chrono::nanoseconds::max();
+  bool cut_ = false;
+  std::uint64_t nodes_ = 0;
+  std::uint64_t steps_ = 0;
+  std::uint64_t next_check_steps_ = check_steps;
+  clock::time_point begin_;
+  clock::time_point reported_;
+  std::vector<plan_stage> stages_;
+  std::size_t stage_ = 0;  // the current one
+  std::uint64_t stage_begin_nodes_ = 0;
+  clock::time_point stage_begin_;
+};
+
+}  // namespace tidemark::detail::planning

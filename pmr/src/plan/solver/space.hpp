@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is taken already, for the stages that place one buffer after the other.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include <tidemark/core/detail/align.hpp>
+
+#include "problem.hpp"
+
+namespace tidemark::detail::planning {
+
+/// Ranges that do not touch: `set[i].end < set[i + 1].begin`.
+using range_set = std::vector<range>;
+
+/// Adds a range to a set, and joins what then touches.
+inline void add_range(range_set& set, range added) {
+  const auto first = std::ranges::lower_bound(set, added.begin, {}, &range::end);
+  auto last = first;
+  for (; last != set.end() && last->begin <= added.end; ++last) {
+    added.begin = std::min(added.begin, last->begin);
+    added.end = std::max(added.end, last->end);
+  }
+  if (first == last) {
+    set.insert(first, added);
+  } else {
+    *first = added;
+    set.erase(std::next(first), last);
+  }
+}
+
+/// The ranges of a set that are not read yet, by rising `begin`.
+using range_reader = std::span<range const>;
+
+/// Reads the gaps of at least `size` in the union of several range sets, upwards.
+/// @param visit called with each gap, `(begin, end)`; the last one's end is `no_offset`. It returns
+/// whether to stop.
+template <class Visit>
+void each_gap(std::vector<range_reader>& readers, offset_type size, Visit visit) {
+  offset_type begin = 0;
+  while (true) {
+    // A gap that is too small in one set is too small in the union: most are skipped without the other
+    // sets.
+    for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
+      range_reader& reader = readers[at];
+      const offset_type was = begin;
+      for (; !reader.empty() && reader.front().begin < begin + size; reader = reader.subspan(1))
+        begin = std::max(begin, reader.front().end);
+      clear = begin == was ? clear + 1 : 1;
+    }
+    offset_type end = no_offset;
+    for (range_reader reader : readers) {
+      if (!reader.empty()) end = std::min(end, reader.front().begin);
+    }
+    if (visit(begin, end) || end == no_offset) return;
+    begin = end;
+  }
+}
+
+/// What is taken where lifetimes say which buffers are in conflict.
+///
+/// A buffer's range is kept at O(log n) nodes of a tree over the sections: that takes O(n log n) memory,
+/// less where ranges join, whatever the number of conflicts. A set of ranges is a sorted array, so that
+/// adding to one of k moves O(k) of them, which for what a plan has is less than a tree of them costs.
+class section_space {
+ public:
+  explicit section_space(problem const& instance)
+      : instance_{&instance},
+        leaf_n_{std::bit_ceil(std::max(instance.section_count, 1U))},
+        nodes_(leaf_n_ * std::size_t{2}),
+        levels_(nodes_.size()) {}
+
+  void clear() {
+    for (node& each : nodes_) {
+      each.across.clear();
+      each.within.clear();
+    }
+    std::ranges::fill(levels_, level{});
+  }
+
+  /// Buffer i lies at `offset`.
+  void occupy(std::uint32_t i, offset_type offset) {
+    const range taken{offset, offset + instance_->buffers[i].size};
+    each_node(
+        i,
+        [&](std::uint32_t at) {
+          add_range(nodes_[at].across, taken);
+          add_range(nodes_[at].within, taken);
+        },
+        [&](std::uint32_t at) { add_range(nodes_[at].within, taken); });
+  }
+
+  /// What is taken by the buffers in conflict with i.
+  void read(std::uint32_t i, std::vector<range_reader>& readers) const {
+    readers.clear();
+    const auto add = [&](range_set const& set) {
+      if (!set.empty()) readers.emplace_back(set);
+    };
+    each_node(
+        i, [&](std::uint32_t at) { add(nodes_[at].within); },
+        [&](std::uint32_t at) { add(nodes_[at].across); });
+  }
+
+  /// Raises the floor of the buffers in conflict with i to `top`. @return steps that it took
+  std::uint64_t raise(std::uint32_t i, offset_type top) {
+    const auto raise_part = [&](std::uint32_t at) { levels_[at].part = std::max(levels_[at].part, top); };
+    each_node(
+        i,
+        [&](std::uint32_t at) {
+          levels_[at].whole = std::max(levels_[at].whole, top);
+          raise_part(at);
+        },
+        raise_part);
+    return static_cast<std::uint64_t>(std::bit_width(leaf_n_)) * 4;
+  }
+
+  /// The highest top that the floor below i was raised to.
+  [[nodiscard]] offset_type floor(std::uint32_t i) const {
+    offset_type highest = 0;
+    each_node(
+        i, [&](std::uint32_t at) { highest = std::max(highest, levels_[at].part); },
+        [&](std::uint32_t at) { highest = std::max(highest, levels_[at].whole); });
+    return highest;
+  }
+
+ private:
+  struct node {
+    range_set across;  // of the buffers that are live in all sections of the node, and not of its parent
+    range_set within;  // of those that are live in some
+  };
+
+  struct level {
+    offset_type whole = 0;  // what all sections of the node were raised to at once
+    offset_type part = 0;   // the highest of what some were raised to; whole <= part
+  };
+
+  /// Calls `whole(node)` for the fewest nodes that make up the sections of buffer i, and `part(node)` for
+  /// the nodes above them. Node 1 is the root, and node k has the children 2k and 2k + 1.
+  template <class Whole, class Part>
+  void each_node(std::uint32_t i, Whole whole, Part part) const {
+    std::uint32_t first = leaf_n_ + instance_->buffers[i].lifespan.begin;
+    std::uint32_t end = leaf_n_ + instance_->buffers[i].lifespan.end;
+    // Above the first leaf and the last one, what has other leaves too.
+    for (std::uint32_t height = 1; leaf_n_ >> height != 0; ++height) {
+      const std::uint32_t left = first >> height, right = (end - 1) >> height;
+      const bool is_left_within = left << height == first;
+      const bool is_right_within = (right + 1) << height == end;
+      if (!is_left_within || (left == right && !is_right_within)) part(left);
+      if (left != right && !is_right_within) part(right);
+    }
+    for (; first < end; first /= 2, end /= 2) {
+      if (first % 2 == 1) whole(first++);
+      if (end % 2 == 1) whole(--end);
+    }
+  }
+
+  problem const* instance_;
+  std::uint32_t leaf_n_;
+  std::vector<node> nodes_;
+  std::vector<level> levels_;  // of the same nodes, apart: they are read often
+};
+
+/// What is taken where a graph says which buffers are in conflict. Memory is linear in its conflicts.
+class graph_space {
+ public:
+  explicit graph_space(problem const& instance)
+      : instance_{&instance},
+        offsets_(instance.buffers.size(), no_offset),
+        floors_(instance.buffers.size(), 0) {}
+
+  void clear() {
+    std::ranges::fill(offsets_, no_offset);
+    std::ranges::fill(floors_, offset_type{0});
+  }
+  void occupy(std::uint32_t i, offset_type offset) { offsets_[i] = offset; }
+
+  void read(std::uint32_t i, std::vector<range_reader>& readers) {
+    around_.clear();
+    for (std::uint32_t j : instance_->neighbors_of(i)) {
+      if (offsets_[j] != no_offset)
+        around_.push_back({offsets_[j], offsets_[j] + instance_->buffers[j].size});
+    }
+    std::ranges::sort(around_, {}, &range::begin);
+    readers.assign(1, around_);
+  }
+
+  std::uint64_t raise(std::uint32_t i, offset_type top) {
+    for (std::uint32_t j : instance_->neighbors_of(i)) floors_[j] = std::max(floors_[j], top);
+    return instance_->neighbors_of(i).size();
+  }
+  [[nodiscard]] offset_type floor(std::uint32_t i) const { return floors_[i]; }
+
+ private:
+  problem const* instance_;
+  std::vector<offset_type> offsets_;  // of what is placed, or no_offset
+  std::vector<offset_type> floors_;
+  std::vector<range> around_;  // what `read` gave last; they may overlap
+};
+
+}  // namespace tidemark::detail::planning

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages of make_plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "solver_context.hpp"
+
+namespace tidemark::detail::planning {
+
+/// Places the buffers in falling size, each in the lowest gap. It always finishes: limits apply from then on.
+/// O(n log n) steps, each of which reads the ranges that are taken beside the buffer.
+void place_by_size(solver_context& context);
+
+enum class gap_choice : std::uint8_t { lowest, smallest };
+
+/// Other orders, each buffer in the lowest or in the smallest gap that is large enough.
+void place_in_orders(solver_context& context, gap_choice choice);
+
+/// The order "the buffer that can lie lowest is next", with several ways to choose among equals.
+void place_lowest_first(solver_context& context);
+
+/// A stage that can go on without end: it returns when it has placed so many buffers, or when the search is
+/// done. Empty: the problem is too large for it.
+using endless_stage = std::function<void(std::uint64_t max_nodes)>;
+
+/// Changes an order at random, and keeps what is no worse, or not much.
+/// @param orders all buffers each; they are tried first, and must outlive the stage.
+[[nodiscard]] endless_stage hill_climb(solver_context& context, std::span<order const> orders);
+
+/// Goes through all layouts of a height that need to be looked at.
+/// @param orders as above.
+[[nodiscard]] endless_stage height_search(solver_context& context, std::span<order const> orders);
+
+}  // namespace tidemark::detail::planning

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/byte_cap.hpp>
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <system_error>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+namespace {
+
+using parse_cap = std::optional<std::size_t>(std::string_view) noexcept;
+
+byte_cap cap_from_environment(char const* name, std::size_t fallback_bytes, parse_cap* parse,
+                              char const* allowed) {
+  char const* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as documented
+  if (text == nullptr || *text == '\0') return {.bytes = fallback_bytes, .warning = {}};
+  if (const std::optional<std::size_t> bytes = parse(text)) return {.bytes = *bytes, .warning = {}};
+  return {.bytes = fallback_bytes,
+          .warning = std::string{name} + " is '" + text + "', which is not " + allowed + "; " +
+                     (fallback_bytes == 0 ? std::string{"no limit is set"}
+                                          : "the limit stays " + std::to_string(fallback_bytes) + " bytes")};
+}
+
+}  // namespace
+
+std::optional<std::size_t> parse_byte_cap(std::string_view text) noexcept {
+  std::size_t bytes = 0;
+  char const* const first = text.data();
+  char const* const end = first + text.size();
+  const std::from_chars_result parsed = std::from_chars(first, end, bytes);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  return bytes;
+}
+
+std::optional<std::size_t> parse_mib_cap(std::string_view text) noexcept {
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  // Of more digits than fit, it is a number all the same.
+  constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+  return detail::multiply_saturating(parse_byte_cap(text).value_or(largest), MiB);
+}
+
+byte_cap byte_cap_from_environment(char const* name, std::size_t fallback_bytes) {
+  return cap_from_environment(name, fallback_bytes, parse_byte_cap,
+                              "a number of bytes in digits alone, or too large");
+}
+
+byte_cap mib_cap_from_environment(char const* name, std::size_t fallback_bytes) {
+  return cap_from_environment(name, fallback_bytes, parse_mib_cap, "a number of MiB in digits alone");
+}
+
+}  // namespace tidemark

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/detail/depot.hpp>
+
+namespace tidemark::detail {
+
+void depot::put_all(std::size_t index, block_chain chain) noexcept {
+  const std::size_t max_blocks = max_chain_bytes() / classes_.bytes(index);
+  while (chain.first != nullptr) put(index, cut_front(chain.first, max_blocks));
+}
+
+std::size_t depot::listed_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < classes_.count(); ++i) sum += blocks(i) * classes_.bytes(i);
+  return sum;
+}
+
+bool depot::lock_for_fork(fork_attempt& attempt) noexcept {
+  for (std::size_t i = 0; i < bins_.size(); ++i) {
+    if (attempt.take(bins_[i].mutex)) continue;
+    while (i-- > 0) bins_[i].mutex.unlock();
+    return false;
+  }
+  return true;
+}
+
+void depot::unlock_after_fork(fork_side /*side*/) noexcept {
+  for (bin& each : bins_) each.mutex.unlock();
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/pool_options.hpp>
+
+#include <algorithm>
+
+#include <tidemark/core/detail/size_classes.hpp>
+
+#include "../core/default_upstream.hpp"
+
+namespace tidemark::detail {
+
+pool_options from_standard(std::pmr::pool_options const& standard) {
+  constexpr std::size_t default_largest = 16 * KiB, max_largest = 1 * MiB;
+  pool_options options{.small_block_count = 0,
+                       .medium_block_count = 0,
+                       .keep_large_blocks = false,
+                       .size_classes = {64},
+                       .max_blocks_per_slab = standard.max_blocks_per_chunk};
+  const std::size_t wanted = standard.largest_required_pool_block;
+  const std::size_t largest = std::min(wanted == 0 ? default_largest : wanted, max_largest);
+  while (options.size_classes.back() < largest)
+    options.size_classes.push_back(2 * options.size_classes.back());
+  return options;
+}
+
+pool_options completed(pool_options const& options, std::pmr::memory_resource* upstream,
+                       size_classes const& classes) {
+  pool_options result{options};
+  result.upstream = or_default(upstream);
+  result.size_classes.clear();
+  for (std::size_t i = 0; i < classes.count(); ++i) result.size_classes.push_back(classes.bytes(i));
+  return result;
+}
+
+}  // namespace tidemark::detail

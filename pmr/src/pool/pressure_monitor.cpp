@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/pressure_monitor.hpp>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/pool/memory_pressure.hpp>
+
+namespace tidemark {
+namespace {
+
+class descriptor {
+ public:
+  explicit descriptor(int number = -1) noexcept : number_{number} {}
+  descriptor(descriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  [[nodiscard]] int number() const noexcept { return number_; }
+
+ private:
+  int number_;
+};
+
+// Such files are a few lines, and read from their beginning each time. Empty if that fails.
+std::string read_all(std::string const& path) {
+  const descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  std::string text(4096, '\0');
+  const ssize_t length = ::read(file.number(), text.data(), text.size());
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+  return text;
+}
+
+std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key) {
+  const std::size_t at = text.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::uint64_t value = 0;
+  char const* const first = text.data() + at + key.size();
+  const auto [end, error] = std::from_chars(first, text.data() + text.size(), value);
+  return error == std::errc{} ? std::optional{value} : std::nullopt;
+}
+
+// Microseconds for which some task was stalled: "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345".
+std::optional<std::uint64_t> stalled_microseconds(std::string_view text) {
+  const std::size_t some = text.find("some ");
+  if (some == std::string_view::npos) return std::nullopt;
+  return number_after(text.substr(some, text.find('\n', some) - some), " total=");
+}
+
+// Events that say the group reached a limit: lines "high 0", "max 0", "oom 0", "oom_kill 0".
+std::optional<std::uint64_t> limit_events(std::string const& text) {
+  std::optional<std::uint64_t> sum;
+  for (std::string_view const key : {"\nhigh ", "\nmax ", "\noom ", "\noom_kill "}) {
+    if (const auto count = number_after("\n" + text, key)) sum = sum.value_or(0) + *count;
+  }
+  return sum;
+}
+
+// "0::/user.slice/session" is the group's folder below where the hierarchy is mounted by convention.
+std::string events_path_of_this_process() {
+  const std::string text = read_all("/proc/self/cgroup");
+  const std::size_t at = text.find("0::/");
+  if (at == std::string::npos) return "";
+  const std::size_t first = at + 3;
+  return "/sys/fs/cgroup" + text.substr(first, text.find('\n', first) - first) + "/memory.events";
+}
+
+// Only the kernel's own files wake a reader, and a trigger may only be written to them: anything else would
+// be overwritten.
+descriptor open_kernel_file([[maybe_unused]] std::string const& path, [[maybe_unused]] int flags) {
+#if defined(__linux__)
+  descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
+  struct statfs where{};
+  if (::fstatfs(file.number(), &where) == 0 &&
+      (where.f_type == PROC_SUPER_MAGIC || where.f_type == CGROUP2_SUPER_MAGIC))
+    return file;
+#endif
+  return descriptor{};
+}
+
+descriptor open_trigger(pressure_monitor_options const& options) {
+  descriptor file = open_kernel_file(options.psi_path, O_RDWR | O_NONBLOCK);
+  const std::string trigger =
+      "some " + std::to_string(options.stall.count()) + " " + std::to_string(options.window.count());
+  if (::write(file.number(), trigger.c_str(), trigger.size() + 1) < 0) return descriptor{};
+  return file;
+}
+
+}  // namespace
+
+struct pressure_monitor::listener {
+  explicit listener(pressure_monitor_options options) : options_{std::move(options)} {
+    if (options_.events_path == "self") options_.events_path = events_path_of_this_process();
+    stalled_ = stalled_microseconds(read_all(options_.psi_path));
+    events_ = limit_events(read_all(options_.events_path));
+    sources_.psi = stalled_.has_value();
+    sources_.cgroup = events_.has_value();
+    if (!options_.background || sources_.manual()) return;
+    if (sources_.psi) trigger_ = open_trigger(options_);
+    if (sources_.cgroup) events_file_ = open_kernel_file(options_.events_path, O_RDONLY);
+    sources_.psi_trigger = trigger_.number() >= 0;
+    open_stop_pipe();
+    const std::scoped_lock lock{mutex_};
+    thread_ = std::thread{[this] { listen(); }};
+    mutex_.adapt_with(*this);
+  }
+  listener(listener const&) = delete;
+  listener& operator=(listener const&) = delete;
+  ~listener() {
+    mutex_.leave();
+    if (!thread_.joinable()) return;
+    // Not by closing it: a child may have this end as well.
+    while (::write(stop_write_.number(), "", 1) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+  }
+
+  // The thread is not there, so that it cannot be waited for; and its files are the parent's.
+  void adapt_to_child() noexcept {
+    std::construct_at(&thread_);
+    for (descriptor* const file : {&trigger_, &events_file_, &stop_read_, &stop_write_}) {
+      const descriptor closed{std::move(*file)};
+    }
+    sources_.psi_trigger = false;
+  }
+
+  // @param triggered whether the kernel has said that there is pressure.
+  bool check(bool triggered = false) {
+    const auto stalled = stalled_microseconds(read_all(options_.psi_path));
+    const auto events = limit_events(read_all(options_.events_path));
+    const std::scoped_lock lock{mutex_};
+    const auto threshold = static_cast<std::uint64_t>(options_.stall.count());
+    const bool pressure = triggered || (stalled && stalled_ && *stalled >= *stalled_ + threshold) ||
+                          (events && events_ && *events > *events_);
+    // Of two readers at once the later one may come first here: counts only rise. Nothing is less than any.
+    stalled_ = std::max(stalled, stalled_);
+    events_ = std::max(events, events_);
+    if (!pressure) return false;
+    ++signals_;
+    (void)signal_memory_pressure();
+    return true;
+  }
+
+  void open_stop_pipe() {
+    std::array<int, 2> ends{};
+#if defined(__linux__)
+    const bool is_open = ::pipe2(ends.data(), O_CLOEXEC) == 0;
+#else
+    const bool is_open = ::pipe(ends.data()) == 0;  // a program that another thread starts now has it as well
+#endif
+    if (!is_open) throw std::system_error(errno, std::generic_category(), "pressure_monitor: pipe");
+    stop_read_ = descriptor{ends[0]};
+    stop_write_ = descriptor{ends[1]};
+#if !defined(__linux__)
+    for (const int end : ends) (void)::fcntl(end, F_SETFD, FD_CLOEXEC);
+#endif
+  }
+
+  void listen() {
+    std::array<pollfd, 3> files{{{stop_read_.number(), POLLIN, 0},
+                                 {trigger_.number(), POLLPRI, 0},
+                                 {events_file_.number(), POLLPRI, 0}}};
+    while (true) {
+      // The kernel reports a change until this very descriptor has been read.
+      if (files[2].fd >= 0) {
+        char discarded[4096];
+        if (::pread(files[2].fd, discarded, sizeof discarded, 0) < 0) files[2].fd = -1;
+      }
+      const int ready = ::poll(files.data(), files.size(), static_cast<int>(options_.interval.count()));
+      if (ready < 0 && errno != EINTR) return;
+      if (ready > 0 && files[0].revents != 0) return;
+      if (ready > 0 && (files[1].revents & POLLERR) != 0) files[1].fd = -1;  // the group is gone
+      (void)check(ready > 0 && (files[1].revents & POLLPRI) != 0);
+    }
+  }
+
+  pressure_monitor_options options_;
+  source_set sources_;
+  detail::fork_safe<> mutex_;             // for the next two
+  std::optional<std::uint64_t> stalled_;  // as last read
+  std::optional<std::uint64_t> events_;
+  std::atomic<std::uint64_t> signals_{0};
+  descriptor trigger_, events_file_, stop_read_, stop_write_;
+  std::thread thread_;
+};
+
+pressure_monitor::pressure_monitor(pressure_monitor_options options)
+    : listener_{std::make_unique<listener>(std::move(options))} {}
+pressure_monitor::~pressure_monitor() = default;
+
+pressure_monitor::source_set pressure_monitor::sources() const noexcept { return listener_->sources_; }
+bool pressure_monitor::is_listening() const noexcept { return listener_->thread_.joinable(); }
+bool pressure_monitor::check() { return listener_->check(); }
+std::uint64_t pressure_monitor::signals() const noexcept { return listener_->signals_; }
+
+}  // namespace tidemark

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/reuse_cache.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/violation.hpp>
+
+#include "../core/default_upstream.hpp"
+
+namespace tidemark {
+namespace {
+
+// How many fences a deallocation queries where there is a limit. More than the one it may add, so that
+// pending blocks get fewer, whose sizes are not requested any more.
+constexpr std::size_t looks_per_deallocation = 2;
+
+reuse_cache_options completed(reuse_cache_options options) noexcept {
+  options.upstream = detail::or_default(options.upstream);
+  if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
+  return options;
+}
+
+}  // namespace
+
+reuse_cache::reuse_cache(reuse_cache_options const& options)
+    : options_{completed(options)},
+      kept_{{.max_cached_bytes = options_.max_cached_bytes,
+             .max_blocks_per_size = options_.max_blocks_per_size,
+             .oldest_first = options_.reuse == reuse_order::oldest,
+             .largest_first = options_.eviction == eviction_order::largest},
+            options_.bookkeeping},
+      counts_{.name = options_.name} {
+  const std::scoped_lock lock{mutex_};
+  mutex_.adapt_with(*this);
+}
+
+reuse_cache::~reuse_cache() {
+  mutex_.leave();
+  // Blocks of threads that are not there in a child are no leaks of its.
+  if (check_level >= 2 && !is_in_child_) detail::report_leak("reuse_cache", name(), ledger_);
+  (void)collect(true);
+}
+
+void* reuse_cache::allocate(std::size_t bytes, std::size_t align) {
+  if constexpr (check_level >= 2) detail::require_power_of_two("reuse_cache", name(), align);
+  void* block = take_kept(bytes, align);
+  if (block == nullptr) block = take_new(bytes, align);
+  if constexpr (check_level >= 2) track(block, bytes, align);
+  return block;
+}
+
+void* reuse_cache::take_kept(std::size_t bytes, std::size_t align) noexcept {
+  reuse_fence finished;  // before the lock, so that it is destroyed after it
+  const std::scoped_lock lock{mutex_};
+  detail::kept_block* const taken = kept_.take(bytes, align);
+  if (taken == nullptr) return nullptr;
+  finished = std::move(taken->fence);
+  void* const block = taken->block;
+  kept_.recycle(*taken);
+  ++counts_.hits;
+  count_allocation(bytes);
+  return block;
+}
+
+void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
+  try {
+    void* const block = ask_upstream(bytes, align);
+    const std::scoped_lock lock{mutex_};
+    ++counts_.misses;
+    counts_.held_bytes += bytes;
+    count_allocation(bytes);
+    return block;
+  } catch (...) {
+    const std::scoped_lock lock{mutex_};
+    ++counts_.refused;
+    throw;
+  }
+}
+
+void* reuse_cache::ask_upstream(std::size_t bytes, std::size_t align) {
+  // No resource has so much; called all the same, one would be flushed for nothing.
+  if (bytes > std::size_t{std::numeric_limits<std::ptrdiff_t>::max()}) throw std::bad_alloc{};
+  for (int refusals = 1;; ++refusals) {
+    try {
+      return options_.upstream->allocate(bytes, align);
+    } catch (std::bad_alloc const&) {
+      if (!make_room(refusals)) throw;
+    }
+  }
+}
+
+// What is kept may be what the upstream lacks: first what costs no wait, then all of it.
+bool reuse_cache::make_room(int refusals) noexcept {
+  if (options_.relief.call != nullptr) return refusals == 1 && options_.relief.call(options_.relief.context);
+  if (refusals > 2) return false;
+  (void)collect(refusals == 2);
+  return true;
+}
+
+void reuse_cache::count_allocation(std::size_t bytes) noexcept {
+  ++counts_.allocations;
+  ++counts_.used_blocks;
+  counts_.used_bytes += bytes;
+  counts_.peak_blocks = std::max(counts_.peak_blocks, counts_.used_blocks);
+  counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.used_bytes);
+}
+
+void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                                   reuse_fence fence) noexcept {
+  if (block == nullptr) return;
+  if constexpr (check_level >= 2) {
+    const std::scoped_lock lock{ledger_mutex_};
+    if (!ledger_.remove("reuse_cache", name(), block, bytes, align)) return;
+  }
+  give(block, bytes, align, std::move(fence));
+}
+
+void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept {
+  std::array<reuse_fence, looks_per_deallocation> finished;
+  detail::kept_chain leaving;
+  bool is_kept = false;
+  {
+    const std::scoped_lock lock{mutex_};
+    ++counts_.deallocations;
+    --counts_.used_blocks;
+    counts_.used_bytes -= bytes;
+    // Without a limit nothing is won by knowing sooner that a block is ready.
+    if (options_.max_cached_bytes != 0 || options_.max_blocks_per_size != 0) kept_.look(finished, leaving);
+    is_kept = kept_.keep(block, bytes, align, fence, leaving);
+  }
+  (void)return_to_upstream(leaving);
+  if (!is_kept) {
+    return_to_upstream(block, bytes, align, fence);
+    const std::scoped_lock lock{mutex_};
+    counts_.held_bytes -= bytes;
+  }
+}
+
+void reuse_cache::return_to_upstream(void* block, std::size_t bytes, std::size_t align,
+                                     reuse_fence& fence) const noexcept {
+  fence.wait();
+  fence.reset();
+  options_.upstream->deallocate(block, bytes, align);
+}
+
+std::size_t reuse_cache::return_to_upstream(detail::kept_chain& leaving) noexcept {
+  if (leaving.empty()) return 0;
+  std::size_t bytes = 0;
+  for (detail::kept_block* block = leaving.front(); block != nullptr;
+       block = detail::kept_chain::after(*block)) {
+    return_to_upstream(block->block, block->bytes, block->align, block->fence);
+    bytes += block->bytes;
+  }
+  const std::scoped_lock lock{mutex_};
+  counts_.held_bytes -= bytes;
+  kept_.recycle(leaving);
+  return bytes;
+}
+
+std::size_t reuse_cache::collect(bool force) noexcept {
+  detail::kept_chain leaving;
+  {
+    const std::scoped_lock lock{mutex_};
+    kept_.take_out(force, leaving);
+  }
+  return return_to_upstream(leaving);
+}
+
+reuse_cache_stats reuse_cache::stats() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  reuse_cache_stats now = counts_;
+  now.cached_bytes = kept_.ready_bytes();
+  now.peak_cached_bytes = kept_.peak_ready_bytes();
+  now.pending_bytes = kept_.pending_bytes();
+  return now;
+}
+
+void reuse_cache::check_invariants() const noexcept {
+  const detail::invariant_check require{"reuse_cache", name()};
+  const reuse_cache_stats now = stats();
+  require(now.deallocations <= now.allocations, "deallocations <= allocations");
+  require(now.used_blocks <= now.peak_blocks, "used_blocks <= peak_blocks");
+  require(now.used_bytes <= now.peak_bytes, "used_bytes <= peak_bytes");
+  const std::size_t known_bytes = now.used_bytes + now.cached_bytes + now.pending_bytes;
+  require(is_in_child_ ? now.held_bytes >= known_bytes : now.held_bytes == known_bytes,
+          "held_bytes == used_bytes + cached_bytes + pending_bytes");
+  const std::scoped_lock lock{mutex_};
+  require.report(kept_.broken_invariant());
+}
+
+// ---- level 2 ----------------------------------------------------------------------------------------------
+
+void reuse_cache::track(void* block, std::size_t bytes, std::size_t align) {
+  try {
+    const std::scoped_lock lock{ledger_mutex_};
+    ledger_.add({block, bytes, align});
+  } catch (...) {
+    give(block, bytes, align, {});
+    throw;
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/detail/slab_store.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+// A slab is at least a page, so that what the upstream adds to it does not count, and from then on a 32nd of
+// what the class has, so that its unused part does not count either: both stay below 5 %. Above 1 MiB nothing
+// is gained.
+constexpr std::size_t min_slab_bytes = 4 * KiB;
+constexpr std::size_t max_slab_bytes = 1 * MiB;
+constexpr std::size_t growth_divisor = 32;
+
+// As many blocks are carved at once as fit in a page, so that a page is touched when its blocks are about to
+// be used.
+constexpr std::size_t carve_bytes = 4 * KiB;
+
+free_block* block_at(std::uintptr_t address) noexcept { return reinterpret_cast<free_block*>(address); }
+
+}  // namespace
+
+slab_store::slab_store(size_classes const& classes, std::pmr::memory_resource* upstream,
+                       std::size_t max_blocks)
+    : classes_{classes}, upstream_{upstream}, max_blocks_{max_blocks}, slabs_{upstream} {}
+
+slab_store::slab const* slab_store::find(std::uintptr_t address) const noexcept {
+  auto above = std::ranges::upper_bound(slabs_, address, {}, &slab::first);
+  if (above == slabs_.begin()) return nullptr;
+  slab const& candidate = *--above;
+  return address - candidate.first < bytes_of(candidate) ? &candidate : nullptr;
+}
+
+std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t max_bytes) {
+  const std::size_t block_bytes = classes_.bytes(index);
+  size_class& its_class = of_class_[index];
+  std::size_t blocks = blocks_wanted;
+  if (blocks == 0) {
+    blocks = std::clamp(its_class.blocks * block_bytes / growth_divisor, min_slab_bytes, max_slab_bytes) /
+             block_bytes;
+  }
+  if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
+  blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
+  const std::size_t bytes = blocks * block_bytes;
+  if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
+  void* const memory = upstream_->allocate(bytes, classes_.alignment(index));
+  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false, nullptr, nullptr, nullptr};
+  slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
+  its_class.carving = first;
+  its_class.blocks += blocks;
+  uncarved_bytes_ += bytes;
+  held_bytes_ += bytes;
+  poison(first, bytes);
+  return bytes;
+}
+
+block_chain slab_store::carve(std::size_t index, std::size_t max_bytes) noexcept {
+  slab* const from = find(of_class_[index].carving);
+  if (from == nullptr || from->index != index || from->uncarved == 0) return {};
+  const std::size_t block_bytes = classes_.bytes(index);
+  const std::size_t bytes = std::min(carve_bytes, max_bytes);
+  const std::size_t blocks = std::min(from->uncarved, std::max<std::size_t>(1, bytes / block_bytes));
+  const std::uintptr_t first = from->first + (from->blocks - from->uncarved) * block_bytes;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const std::uintptr_t block = first + i * block_bytes;
+    link(block_at(block), i + 1 < blocks ? block_at(block + block_bytes) : nullptr);
+  }
+  from->uncarved -= blocks;
+  uncarved_bytes_ -= blocks * block_bytes;
+  return {block_at(first), blocks};
+}
+
+block_chain slab_store::take_stranded(std::size_t index, std::size_t max_bytes) noexcept {
+  size_class& its_class = of_class_[index];
+  if (its_class.stranded == 0) return {};
+  slab* from = find(its_class.stranding);
+  if (from == nullptr || from->index != index || from->stranded == 0) {
+    from = &*std::ranges::find_if(slabs_, [&](slab const& s) { return s.index == index && s.stranded > 0; });
+    its_class.stranding = from->first;
+  }
+  const block_chain chain = cut_front(from->stranded_list, max_bytes / classes_.bytes(index));
+  from->stranded -= chain.blocks;
+  its_class.stranded -= chain.blocks;
+  stranded_bytes_ -= chain.blocks * classes_.bytes(index);
+  return chain;
+}
+
+// Blocks of one slab in a row stay linked as they are: only the links between such runs are written.
+slab_store::slab* slab_store::thread_by_slab(free_block* list) noexcept {
+  slab* first_met = nullptr;
+  slab** end_of_met = &first_met;
+  while (list != nullptr) {
+    slab& its_slab = *find(address_of(list));
+    if (its_slab.counted == 0) {
+      its_slab.first_counted = list;
+      *end_of_met = &its_slab;
+      end_of_met = &its_slab.next_met;
+    } else {
+      link(its_slab.last_counted,
+           list);  // NOLINT(readability-suspicious-call-argument): it is the next there
+    }
+    const std::uintptr_t first = its_slab.first;
+    const std::size_t bytes = bytes_of(its_slab);
+    std::size_t run = 0;
+    do {
+      its_slab.last_counted = list;
+      list = next_of(list);
+      ++run;
+    } while (list != nullptr && address_of(list) - first < bytes);
+    its_slab.counted += run;
+  }
+  return first_met;
+}
+
+free_block* slab_store::joined(slab* met) noexcept {
+  free_block* list = nullptr;
+  free_block* last = nullptr;
+  for (slab* s = met; s != nullptr; s = std::exchange(s->next_met, nullptr)) {
+    if (!s->leaving) {
+      if (last == nullptr) list = s->first_counted;
+      else link(last, s->first_counted);  // NOLINT(readability-suspicious-call-argument): it is the next
+      last = s->last_counted;
+    }
+    s->counted = 0;
+    s->first_counted = s->last_counted = nullptr;
+  }
+  if (last != nullptr) link(last, nullptr);
+  return list;
+}
+
+std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
+                                           std::size_t bytes_wanted) noexcept {
+  slab* const met = thread_by_slab(list.first);
+  std::size_t gone = 0;
+  std::size_t bytes_gone = 0;  // stranded blocks of slabs included
+  const auto consider = [&](slab& s) {
+    const bool enough = bytes_gone >= bytes_wanted;
+    if (enough || s.leaving || s.counted + s.uncarved + s.stranded != s.blocks) return;
+    s.leaving = true;
+    list.blocks -= s.counted;
+    gone += s.counted + s.uncarved;
+    bytes_gone += bytes_of(s);
+  };
+  if (slab* carving = find(of_class_[index].carving); carving != nullptr && carving->index == index) {
+    consider(*carving);
+  }
+  if (std::exchange(of_class_[index].may_be_free, false)) {
+    for (slab& s : slabs_) {
+      if (s.index == index) consider(s);
+    }
+    of_class_[index].may_be_free = bytes_gone >= bytes_wanted;  // then some were not considered
+  }
+  for (slab* s = met; s != nullptr && bytes_gone < bytes_wanted; s = s->next_met) consider(*s);
+  list.first = joined(met);
+  if (bytes_gone == 0) return gone;
+  std::erase_if(slabs_, [&](slab const& s) {
+    if (!s.leaving) return false;
+    return_to_upstream(s);
+    return true;
+  });
+  return gone;
+}
+
+std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept {
+  slab& its_slab = *find(address_of(list.first));
+  const std::size_t bytes = bytes_of(its_slab);
+  free_block* const first = list.first;
+  free_block* last = nullptr;
+  std::size_t blocks = 0;
+  do {
+    last = list.first;
+    list.first = next_of(last);
+    ++blocks;
+  } while (blocks < max_blocks && list.first != nullptr && address_of(list.first) - its_slab.first < bytes);
+  list.blocks -= blocks;
+  link(last, its_slab.stranded_list);
+  its_slab.stranded_list = first;
+  its_slab.stranded += blocks;
+  of_class_[index].stranding = its_slab.first;
+  // Other threads may have freed the last of its blocks since the trim looked for such slabs.
+  if (its_slab.stranded + its_slab.uncarved == its_slab.blocks) of_class_[index].may_be_free = true;
+  return blocks;
+}
+
+std::size_t slab_store::strand(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept {
+  const std::size_t block_bytes = classes_.bytes(index);
+  const std::size_t blocks_wanted = bytes_wanted / block_bytes + (bytes_wanted % block_bytes != 0 ? 1 : 0);
+  std::size_t gone = 0;
+  while (list.first != nullptr && gone < blocks_wanted) gone += set_aside(index, list, blocks_wanted - gone);
+  while (gone < blocks_wanted) {
+    block_chain chain = carve(index, bytes_wanted);
+    if (chain.blocks == 0) break;
+    gone += set_aside(index, chain, chain.blocks);
+  }
+  of_class_[index].stranded += gone;
+  stranded_bytes_ += gone * block_bytes;
+  return gone;
+}
+
+void slab_store::return_to_upstream(slab const& s) noexcept {
+  const std::size_t bytes = bytes_of(s), block_bytes = classes_.bytes(s.index);
+  of_class_[s.index].blocks -= s.blocks;
+  of_class_[s.index].stranded -= s.stranded;
+  stranded_bytes_ -= s.stranded * block_bytes;
+  uncarved_bytes_ -= s.uncarved * block_bytes;
+  held_bytes_ -= bytes;
+  unpoison(s.first, bytes);
+  upstream_->deallocate(reinterpret_cast<void*>(s.first), bytes, classes_.alignment(s.index));
+}
+
+void slab_store::release() noexcept {
+  for (slab const& s : slabs_) return_to_upstream(s);
+  std::pmr::vector<slab>{slabs_.get_allocator()}.swap(slabs_);  // its memory is the upstream's too
+  of_class_ = {};
+  held_bytes_ = 0;
+}
+
+bool slab_store::is_block_of(void const* block, std::size_t index) const noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  slab const* const its_slab = find(address);
+  return its_slab != nullptr && its_slab->index == index &&
+         (address - its_slab->first) % classes_.bytes(index) == 0;
+}
+
+char const* slab_store::broken_invariant() const noexcept {
+  std::size_t held = 0, stranded = 0, uncarved = 0;
+  std::array<std::size_t, size_classes::max_count> carving{}, blocks{};
+  std::uintptr_t last_end = 0;
+  for (slab const& s : slabs_) {
+    if (s.first < last_end) return "slabs are sorted and do not overlap";
+    last_end = s.first + bytes_of(s);
+    if (s.uncarved + s.stranded > s.blocks) return "uncarved + stranded <= blocks";
+    std::size_t listed = 0;
+    for (free_block* block = s.stranded_list; block != nullptr; block = next_of(block)) {
+      if (find(address_of(block)) != &s) return "a stranded block lies in its slab";
+      ++listed;
+    }
+    if (listed != s.stranded) return "stranded == length of the stranded list";
+    held += bytes_of(s);
+    stranded += s.stranded * classes_.bytes(s.index);
+    uncarved += s.uncarved * classes_.bytes(s.index);
+    carving[s.index] += s.uncarved > 0 ? 1 : 0;
+    blocks[s.index] += s.blocks;
+  }
+  if (held != held_bytes_) return "held_bytes == sum over slabs";
+  if (stranded != stranded_bytes_) return "stranded_bytes == sum over slabs";
+  if (uncarved != uncarved_bytes_) return "uncarved_bytes == sum over slabs";
+  if (std::ranges::max(carving) > 1) return "at most one slab of a class has uncarved blocks";
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    if (blocks[i] != of_class_[i].blocks) return "blocks of a class == sum over slabs";
+  }
+  return nullptr;
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/synchronized_pool.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/thread_specific.hpp>
+
+#include "thread_cache_registry.hpp"
+
+namespace tidemark {
+
+constinit thread_local std::array<detail::cache_slot, detail::cache_slot_count> detail::cache_slots{};
+
+namespace {
+
+using caches_of_thread = detail::thread_specific<detail::thread_cache_registry>;
+
+// What one of several threads may free at most before it looks at the sum of what all threads cache: a look
+// costs the cache lines of all.
+constexpr std::size_t unnoticed_bytes = 32 * KiB;
+
+// Numbers of their own, so that the pools of a program take its threads' slots in turn.
+unsigned long long next_pool_number() noexcept {
+  static std::atomic<unsigned long long> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
+    : id_{next_pool_number()},
+      classes_{options.name, options.size_classes},
+      options_{detail::completed(options, upstream, classes_)},
+      depot_{classes_},
+      store_{classes_, depot_, options_, max_depot_bytes()} {
+  publish();
+  peak_cached_bytes_ = depot_.cached_bytes();
+  update_share();
+  pressure_ = detail::on_memory_pressure_of(this, [this] { request_trim(0); });
+  anchor_ = std::make_shared<detail::pool_anchor>(*this);
+  const std::scoped_lock lock{store_mutex_};
+  store_mutex_.adapt_with(*this);  // last: a child looks into the whole pool
+}
+
+synchronized_pool::~synchronized_pool() {
+  store_mutex_.leave();
+  pressure_ = {};
+  const std::scoped_lock lock{anchor_->mutex};  // waits for threads that are leaving their caches
+  anchor_->pool = nullptr;
+}
+
+// ---- a thread and its cache -------------------------------------------------------------------------------
+
+// Whether or not its slot is another pool's at the moment.
+detail::thread_cache* synchronized_pool::find_cache() const noexcept {
+  if (own_slot().pool == id_) return own_slot().cache;
+  auto const* const caches = caches_of_thread::find();
+  return caches != nullptr ? caches->find(anchor_) : nullptr;
+}
+
+detail::thread_cache& synchronized_pool::cache_of_this_thread() {
+  detail::thread_cache* cache = find_cache();
+  if (cache == nullptr) {
+    std::list<detail::thread_cache> made;
+    cache = &made.emplace_back(classes_);
+    caches_of_thread::get().add(anchor_, *cache);
+    const std::scoped_lock lock{caches_mutex_};
+    cache->trim_target_bytes = trim_target_bytes_.load();  // there may have been no thread to empty the depot
+    cache->blocks.post();
+    caches_.splice(caches_.end(), made);
+    update_share();
+  }
+  detail::cache_slots[id_ % detail::cache_slot_count] = {id_, cache};
+  return *cache;
+}
+
+// The thread has ended: its blocks go to the depot, its counts to those of all such threads.
+void synchronized_pool::end(detail::thread_cache& cache) noexcept {
+  leave_all(cache);
+  std::list<detail::thread_cache> gone;
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    ended_.add_counts(cache.blocks);
+    const auto address = [](detail::thread_cache const& each) { return &each; };
+    gone.splice(gone.end(), caches_, std::ranges::find(caches_, &cache, address));
+    update_share();
+  }
+  const std::size_t target = cache.trim_target_bytes;
+  if (target != detail::thread_cache::never) (void)trim_shared(target);
+  keep_to_limit();
+  if (look(nullptr)) (void)trim(max_depot_bytes() / 2);  // there may be no thread left that looks
+}
+
+// Half of max_cached_bytes is for the caches. A thread that has more than the new share sees it in its next
+// call.
+void synchronized_pool::update_share() noexcept {
+  const std::size_t threads = std::max<std::size_t>(1, caches_.size());
+  const std::size_t share = std::min(max_thread_cache_bytes, options_.max_cached_bytes / 2 / threads);
+  if (depot_.set_share_bytes(share) > share) {
+    for (detail::thread_cache& cache : caches_) cache.blocks.post();
+  }
+}
+
+void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
+  detail::thread_cache& cache = cache_of_this_thread();
+  drain_pending_work(cache);
+  const std::size_t index = classes_.index_of(bytes, align);
+  if (index == detail::size_classes::none) {
+    const std::scoped_lock lock{store_mutex_};
+    void* const block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
+    publish();
+    return block;
+  }
+  if (cache.blocks.at(index).free == nullptr) refill(cache, index);
+  void* const block = cache.blocks.take_from(cache.blocks.at(index), bytes);
+  keep_to_limit();  // the rest of a new slab
+  // A chain for each class in turn may be more than the cache's share in all.
+  if (cache.blocks.cached_bytes() > depot_.share_bytes()) settle(cache);
+  else update_watermark(cache);
+  return block;
+}
+
+void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                        detail::free_result result) noexcept {
+  detail::thread_cache* cache = nullptr;
+  try {
+    cache = &cache_of_this_thread();
+    drain_pending_work(*cache);
+  } catch (std::bad_alloc const&) {  // deallocation works without a cache as well
+  }
+  if (result == detail::free_result::not_listed) {
+    const std::size_t index = classes_.index_of(bytes, align);
+    if (index == detail::size_classes::none) {
+      const std::scoped_lock lock{store_mutex_};
+      store_.deallocate_large(block, bytes);
+      publish();
+      const std::scoped_lock peak_lock{caches_mutex_};
+      return note_peak();
+    }
+    if (cache == nullptr) return deallocate_without_cache(index, block, bytes);
+    result = cache->blocks.give_to(cache->blocks.at(index), block, bytes);
+  }
+  if (result == detail::free_result::over_watermark) settle(*cache);
+}
+
+// Puts blocks into an empty list: a spare chain of the thread, one of the depot, or one of the store.
+void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
+  detail::block_chain chain = cache.take_spare(index);
+  if (chain.blocks == 0) {
+    chain = depot_.take(index);
+    if (chain.blocks == 0) {
+      const std::scoped_lock lock{store_mutex_};
+      chain = depot_.take(index);  // a trim that held the lock may just have put it back
+      const std::size_t most = depot_.max_chain_bytes();
+      if (chain.blocks == 0) chain = store_.refill(index, most, most, [this] { return relieve_upstream(); });
+      publish();
+    }
+    const std::size_t bytes = chain.blocks * classes_.bytes(index);
+    depot_.subtract_cached(bytes);
+    cache.blocks.add_cached(bytes);
+  }
+  cache.blocks.put_all(index, chain);
+}
+
+// The cache has reached its watermark: it holds too much, or slabs may be free.
+void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
+  bool is_due_to_look = stranded_bytes_ != 0;
+  const auto in_list = [&](std::size_t i) { return cache.blocks.at(i).listed_blocks(); };
+  const auto in_spares = [&](std::size_t i) { return cache.spares[i].blocks(); };
+  while (cache.blocks.cached_bytes() - cache.spare_bytes > depot_.max_chain_bytes())
+    cache.make_spare(cache.largest(in_list));
+  while (cache.spare_bytes > depot_.max_spare_bytes()) {
+    const std::size_t index = cache.largest(in_spares);
+    leave(cache.blocks, index, cache.take_spare(index));
+    is_due_to_look = true;
+  }
+  keep_to_limit();
+  const bool is_trim_due = is_due_to_look && look(&cache);
+  update_watermark(cache);
+  // Of all threads, because what others cache may be all that keeps slabs from going back.
+  if (is_trim_due) (void)trim(max_depot_bytes() / 2);
+}
+
+// Notes the peak; and while blocks are stranded, returns whether half of what was live at the last trim is
+// free now, so that their slabs may be free. Until then each thread may free its part of what is missing
+// before it looks again: nothing is missed with one thread, and with more, parts are not so small that they
+// would look all the time. The fewer blocks are live, the more memory each of them holds: little of that may
+// go unnoticed.
+bool synchronized_pool::look(detail::thread_cache* cache) noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  note_peak();
+  if (cache != nullptr) cache->look_at_bytes = detail::thread_cache::never;
+  if (stranded_bytes_ == 0 || live_at_trim_ == 0) return false;
+  const std::size_t live = live_bytes(), half = live_at_trim_ / 2;
+  if (live <= half) return true;
+  if (cache == nullptr) return false;
+  const std::size_t unnoticed = caches_.size() > 1 ? std::min(unnoticed_bytes, half / 8) : 0;
+  cache->look_at_bytes =
+      cache->blocks.cached_bytes() + std::max((live - half - 1) / caches_.size(), unnoticed);
+  return false;
+}
+
+void synchronized_pool::update_watermark(detail::thread_cache& cache) const noexcept {
+  cache.blocks.set_watermark(std::min(cache.look_at_bytes, cache.spare_bytes + depot_.max_chain_bytes()));
+}
+
+void synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    cache.make_spare(i);
+    while (cache.spares[i].blocks() > 0) leave(cache.blocks, i, cache.take_spare(i));
+  }
+}
+
+void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept {
+  if (!cache.blocks.take_pending_work()) return;
+  const std::size_t target = cache.trim_target_bytes.exchange(detail::thread_cache::never);
+  if (target != detail::thread_cache::never) {
+    leave_all(cache);
+    (void)trim_shared(target);
+  }
+  settle(cache);
+}
+
+// ---- what is shared ---------------------------------------------------------------------------------------
+
+void synchronized_pool::leave(detail::block_cache& from, std::size_t index,
+                              detail::block_chain chain) noexcept {
+  from.subtract_cached(chain.blocks * classes_.bytes(index));
+  depot_.add_cached(chain.blocks * classes_.bytes(index));
+  depot_.put(index, chain);
+}
+
+// For a thread that has no cache and no memory for one: as if one had ended that had.
+void synchronized_pool::deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept {
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    (void)ended_.give_to(ended_.at(index), block, bytes);
+    leave(ended_, index, {std::exchange(ended_.at(index).free, nullptr), 1});
+    note_peak();
+  }
+  keep_to_limit();
+}
+
+// What is cached may be what the upstream lacks.
+std::size_t synchronized_pool::relieve_upstream() noexcept {
+  if (detail::thread_cache* const own = find_cache()) leave_all(*own);
+  request_trim(0);
+  const std::size_t returned = store_.release_free(0);
+  publish();
+  return returned;
+}
+
+std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
+  const std::scoped_lock lock{store_mutex_};
+  if (target_bytes <= trim_target_bytes_) trim_target_bytes_ = detail::thread_cache::never;
+  const std::size_t returned = store_.release_free(target_bytes);
+  store_.strand(target_bytes);
+  publish();
+  const std::scoped_lock caches_lock{caches_mutex_};
+  live_at_trim_ = live_bytes();
+  // So that each thread looks in its next call, and knows when to look again.
+  if (stranded_bytes_ != 0) {
+    for (detail::thread_cache& cache : caches_) cache.blocks.post();
+  }
+  return returned;
+}
+
+void synchronized_pool::publish() noexcept {
+  stranded_bytes_ = store_.slabs().stranded_bytes();
+  reachable_bytes_ = store_.reachable_bytes();
+}
+
+// The depot may hold half of what is to be cached at most. A trim goes to half of that, so that it is seldom.
+void synchronized_pool::keep_to_limit() noexcept {
+  const std::size_t most = max_depot_bytes();
+  if (depot_.cached_bytes() <= most) return;
+  {
+    const std::scoped_lock lock{store_mutex_};
+    store_.make_room();
+    publish();
+  }
+  if (depot_.cached_bytes() > most) (void)trim_shared(most / 2);
+}
+
+// By any thread, also one that must not wait for the owners: they see it in their next calls.
+void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  trim_target_bytes_ = std::min<std::size_t>(trim_target_bytes_, target_bytes);
+  for (detail::thread_cache& cache : caches_) {
+    // Of several trims that an owner has not seen yet the one with the least target counts. Owners only ever
+    // set it to `never`: at worst one trims once more than it must.
+    cache.trim_target_bytes = std::min<std::size_t>(cache.trim_target_bytes, target_bytes);
+    cache.blocks.post();
+  }
+}
+
+std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
+  request_trim(target_bytes);
+  if (detail::thread_cache* const own = find_cache()) {
+    (void)own->blocks.take_pending_work();
+    target_bytes = std::min(target_bytes, own->trim_target_bytes.exchange(detail::thread_cache::never));
+    leave_all(*own);
+  }
+  return trim_shared(target_bytes);
+}
+
+void synchronized_pool::release() noexcept {
+  {
+    const std::scoped_lock lock{caches_mutex_};
+    ended_.forget();
+    for (detail::thread_cache& cache : caches_) cache.forget();
+    live_at_trim_ = 0;
+    lost_bytes_are_exact_ = true;
+  }
+  const std::scoped_lock lock{store_mutex_};
+  for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.take_all(i);
+  depot_.subtract_cached(depot_.cached_bytes());
+  store_.release();
+  publish();
+  if constexpr (check_level >= 2) ledger_.clear();
+}
+
+// ---- statistics -------------------------------------------------------------------------------------------
+
+std::size_t synchronized_pool::cached_bytes() const noexcept {
+  std::size_t sum = depot_.cached_bytes() + ended_.cached_bytes();
+  for (detail::thread_cache const& cache : caches_) sum += cache.blocks.cached_bytes();
+  return sum;
+}
+
+std::size_t synchronized_pool::live_bytes() const noexcept {
+  const std::size_t reachable = reachable_bytes_;  // first: a trim in between must not hide what is live
+  return reachable - std::min(reachable, cached_bytes());
+}
+
+void synchronized_pool::note_peak() const noexcept {
+  peak_cached_bytes_ = std::max(peak_cached_bytes_, cached_bytes());
+}
+
+// Since the start. Deallocations are read before allocations and misses before both: whatever happens
+// meanwhile, no difference is negative.
+pool_stats synchronized_pool::count() const noexcept {
+  pool_stats all{.name = options_.name};
+  {
+    const std::scoped_lock lock{store_mutex_};
+    all.allocations = store_.counts().allocations;
+    all.deallocations = store_.counts().deallocations;
+    all.misses = store_.counts().misses;
+    all.used_bytes = store_.large().used_bytes();
+    all.requested_bytes = store_.large().requested_bytes();
+    all.stranded_bytes = store_.slabs().stranded_bytes();
+    all.held_bytes = store_.held_bytes();
+  }
+  const std::scoped_lock lock{caches_mutex_};
+  all.cached_bytes = cached_bytes();
+  peak_cached_bytes_ = std::max(peak_cached_bytes_, all.cached_bytes);
+  all.peak_cached_bytes = peak_cached_bytes_;
+  for (std::size_t i = 0; i < classes_.count(); ++i) {
+    std::uint64_t deallocations = ended_.at(i).deallocations.value();
+    for (detail::thread_cache const& cache : caches_)
+      deallocations += cache.blocks.at(i).deallocations.value();
+    std::uint64_t allocations = ended_.at(i).allocations.value();
+    for (detail::thread_cache const& cache : caches_) allocations += cache.blocks.at(i).allocations.value();
+    // The counts of threads that are not there in a child are of different moments.
+    deallocations = std::min(deallocations, allocations);
+    all.allocations += allocations;
+    all.deallocations += deallocations;
+    all.used_bytes += (allocations - deallocations) * classes_.bytes(i);
+  }
+  all.requested_bytes += ended_.requested_bytes();
+  for (detail::thread_cache const& cache : caches_) all.requested_bytes += cache.blocks.requested_bytes();
+  // Of several caches, read one after the other, the sum may be off for a moment, and even below 0.
+  all.requested_bytes = std::min(all.requested_bytes, all.used_bytes);
+  all.used_blocks = all.allocations - all.deallocations;
+  return all;
+}
+
+// Another thread may have reset the counts since they were read. A reset amid allocations may have seen one
+// of them and not its miss.
+pool_stats synchronized_pool::stats() const noexcept {
+  pool_stats stats = count();
+  const std::scoped_lock lock{caches_mutex_};
+  stats.allocations -= std::min(stats.allocations, at_reset_.allocations);
+  stats.deallocations -= std::min(stats.deallocations, at_reset_.deallocations);
+  stats.misses = std::min(stats.misses - std::min(stats.misses, at_reset_.misses), stats.allocations);
+  stats.hits = stats.allocations - stats.misses;
+  return stats;
+}
+
+void synchronized_pool::reset_stats() noexcept {
+  const pool_stats now = count();
+  const std::scoped_lock lock{caches_mutex_};
+  at_reset_ = {now.allocations, now.deallocations, now.misses};
+  peak_cached_bytes_ = cached_bytes();
+}
+
+std::size_t synchronized_pool::thread_count() const noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  return caches_.size();
+}
+
+// ---- forks ------------------------------------------------------------------------------------------------
+
+// Other threads may have been changing their lists, which take no lock: so these are never looked into. Nor
+// are there the threads that were leaving chains in the depot, or taking them. What lies in neither of these
+// places is lost.
+void synchronized_pool::adapt_to_child() noexcept {
+  detail::thread_cache const* const own = find_cache();
+  for (auto next = caches_.begin(); next != caches_.end();) {
+    const auto cache = next++;
+    if (&*cache == own) continue;
+    ended_.add_counts(cache->blocks);
+    lost_caches_.splice(lost_caches_.end(), caches_, cache);
+  }
+  update_share();
+  // Unless this thread is inside an upstream's call: then more is on its way than the others had.
+  lost_bytes_are_exact_ = !store_mutex_.is_forking_threads();
+  if (!lost_bytes_are_exact_) return;
+  depot_.add_cached(depot_.listed_bytes() + store_.unlisted_bytes() - depot_.cached_bytes());
+  ended_.subtract_cached(ended_.cached_bytes());
+  const pool_stats now = count();
+  const std::size_t known = now.used_bytes + now.stranded_bytes + now.cached_bytes;
+  ended_.add_cached(now.held_bytes - std::min(now.held_bytes, known));
+  note_peak();
+}
+
+// ---- checks -----------------------------------------------------------------------------------------------
+
+void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) {
+  detail::require_power_of_two("synchronized_pool", name(), align);
+  detail::cache_slot const slot = own_slot();
+  void* block = slot.pool == id_ ? slot.cache->blocks.take(bytes, align) : nullptr;
+  if (block == nullptr) block = allocate_slow(bytes, align);
+  try {
+    const std::scoped_lock lock{ledger_mutex_};
+    ledger_.add({block, bytes, align});
+  } catch (...) {
+    deallocate_slow(block, bytes, align, detail::free_result::not_listed);
+    throw;
+  }
+  return block;
+}
+
+char const* synchronized_pool::broken_invariant() const noexcept {
+  if (char const* formula = store_.broken_invariant()) return formula;
+  if (lost_bytes_are_exact_ && depot_.listed_bytes() + store_.unlisted_bytes() != depot_.cached_bytes())
+    return "cached in no thread's cache == sum over the depot, uncarved and kept large blocks";
+  for (detail::thread_cache const& cache : caches_) {
+    std::size_t cached = 0, spare_bytes = 0;
+    for (std::size_t i = 0; i < classes_.count(); ++i) {
+      detail::block_cache::size_class const& of = cache.blocks.at(i);
+      char const* formula = store_.broken_list(i, {of.free, of.listed_blocks()});
+      for (detail::chain_stack rest = cache.spares[i]; formula == nullptr && rest.blocks() > 0;)
+        formula = store_.broken_list(i, rest.pop());
+      if (formula != nullptr) return formula;
+      spare_bytes += cache.spares[i].blocks() * classes_.bytes(i);
+      cached += of.listed_blocks() * classes_.bytes(i);
+    }
+    if (spare_bytes != cache.spare_bytes) return "spare_bytes == sum over spare chains";
+    if (cached + spare_bytes != cache.blocks.cached_bytes())
+      return "cached_bytes == sum over a thread's free blocks";
+  }
+  return nullptr;
+}
+
+void synchronized_pool::check_invariants() const noexcept {
+  const detail::invariant_check require{"synchronized_pool", name()};
+  const pool_stats now = stats();
+  const std::scoped_lock lock{store_mutex_, caches_mutex_};
+  require.report(broken_invariant());
+  require(now.held_bytes == now.used_bytes + now.cached_bytes + now.stranded_bytes || !lost_bytes_are_exact_,
+          "held_bytes == used_bytes + cached_bytes + stranded_bytes");
+  require(now.cached_bytes <= now.peak_cached_bytes, "cached_bytes <= peak_cached_bytes");
+  require(now.requested_bytes <= now.used_bytes, "requested_bytes <= used_bytes");
+}
+
+}  // namespace tidemark

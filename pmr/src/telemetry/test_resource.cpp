@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark {
+namespace {
+
+constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
+
+std::string subject(char const* name) { return std::string{"test_resource '"} + name + "': "; }
+
+void fill_and_poison(std::uintptr_t first, std::uintptr_t last, unsigned char value) noexcept {
+  detail::unpoison(first, last - first);
+  std::memset(reinterpret_cast<void*>(first), value, last - first);
+  detail::poison(first, last - first);
+}
+
+}  // namespace
+
+test_resource::test_resource(test_resource_options const& options, std::pmr::memory_resource* upstream)
+    : ledger_adaptor{"test_resource", upstream, options.name}, options_{options} {
+  if (options.guard_bytes > max_guard_bytes) {
+    throw std::invalid_argument(subject(options.name) + "guard_bytes is " +
+                                std::to_string(options.guard_bytes) + "; it may be " +
+                                std::to_string(max_guard_bytes) + " at most");
+  }
+}
+
+test_resource::~test_resource() {
+  check_guards();
+  detail::report_leak(kind_, name(), ledger_);
+  shrink_quarantine(0);
+  for (auto const& [block, entry] : ledger_.live()) free_padded(padded(block, entry));
+}
+
+// ---- blocks and their guards ----
+
+// A multiple of the alignment, so that the block behind it is aligned.
+std::size_t test_resource::front_bytes(std::size_t align) const noexcept {
+  return detail::align_up(options_.guard_bytes, align);
+}
+
+test_resource::padded_block test_resource::padded(std::uintptr_t block,
+                                                  live_block const& entry) const noexcept {
+  return {block - front_bytes(entry.align), block, block + entry.bytes + options_.guard_bytes, entry};
+}
+
+void* test_resource::allocate(std::size_t bytes, std::size_t align,
+                              std::optional<std::source_location> site) {
+  const std::scoped_lock lock{mutex_};
+  const std::uint64_t number = ++requests_;
+  const std::size_t front = front_bytes(align);
+  const std::size_t all_bytes =
+      detail::add_saturating(detail::add_saturating(front, bytes), options_.guard_bytes);
+  void* memory = nullptr;
+  try {
+    detail::require_power_of_two(kind_, name(), align);
+    const bool must_fail = first_failing_ <= number && number <= last_failing_;
+    if (must_fail) ++injected_failures_;
+    if (must_fail || all_bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) {
+      const std::size_t used = counter_.used_bytes();
+      throw out_of_memory({.resource = name(),
+                           .requested_bytes = bytes,
+                           .alignment = align,
+                           .used_bytes = used,
+                           .committed_bytes = used,
+                           .reserved_bytes = used,
+                           .injected_failure = must_fail ? number : 0});
+    }
+    padded_blocks spare(1);
+    memory = allocate_from_upstream(all_bytes, align);
+    const std::uintptr_t first = detail::address_of(memory), begin = first + front, end = begin + bytes;
+    void* const block = reinterpret_cast<void*>(begin);
+    ledger_.add(detail::block_here(block, bytes, align, number, site));
+    spare_.splice(spare_.end(), spare);
+    fill_and_poison(first, begin, guard_fill);
+    fill_and_poison(begin, end, fresh_fill);
+    fill_and_poison(end, first + all_bytes, guard_fill);
+    detail::unpoison(begin, bytes);  // for sanitizers the fill is not initialised memory
+    counter_.on_allocate(bytes);
+    return block;
+  } catch (...) {
+    if (memory != nullptr) upstream_resource()->deallocate(memory, all_bytes, align);
+    counter_.refused();
+    throw;
+  }
+}
+
+void* test_resource::allocate_from_upstream(std::size_t bytes, std::size_t align) {
+  try {
+    return upstream_resource()->allocate(bytes, align);
+  } catch (std::bad_alloc const&) {
+    if (quarantine_.empty()) throw;
+    shrink_quarantine(0);  // the code under test must not run out of memory because of the quarantine
+  }
+  return upstream_resource()->allocate(bytes, align);
+}
+
+void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
+  if (block == nullptr) return;
+  const std::scoped_lock lock{mutex_};
+  const auto entry = ledger_.remove(kind_, name(), block, bytes, align);
+  if (!entry) return;
+  padded_blocks freed;
+  freed.splice(freed.end(), spare_, spare_.begin());
+  freed.front() = padded(reinterpret_cast<std::uintptr_t>(block), *entry);
+  padded_block const& whole = freed.front();
+  counter_.on_deallocate(bytes);
+  check_outside(whole);
+  fill_and_poison(whole.block, whole.block + bytes, detail::freed_fill);
+  const std::size_t all_bytes = whole.last - whole.first;
+  // A larger block would only displace all others. A block of 0 bytes would never leave, because the limit
+  // is in bytes.
+  if (all_bytes == 0 || all_bytes > options_.quarantine_bytes) return free_padded(whole);
+  shrink_quarantine(options_.quarantine_bytes - all_bytes);
+  quarantine_.splice(quarantine_.end(), freed);
+  quarantined_bytes_ += all_bytes;
+}
+
+void test_resource::free_padded(padded_block const& whole) {
+  const std::size_t all_bytes = whole.last - whole.first;
+  detail::unpoison(whole.first, all_bytes);
+  upstream_resource()->deallocate(reinterpret_cast<void*>(whole.first), all_bytes, whole.entry.align);
+}
+
+void test_resource::shrink_quarantine(std::size_t max_bytes) {
+  while (quarantined_bytes_ > max_bytes) {
+    padded_blocks oldest;
+    oldest.splice(oldest.end(), quarantine_, quarantine_.begin());
+    padded_block const& whole = oldest.front();
+    quarantined_bytes_ -= whole.last - whole.first;
+    check_freed(whole);
+    free_padded(whole);
+  }
+}
+
+// ---- failing on demand ----
+
+void test_resource::fail_requests(char const* operation, std::uint64_t n, std::uint64_t count) {
+  if (n == 0) {
+    throw std::invalid_argument(subject(name()) + "" + operation + "(0): the next request is number 1");
+  }
+  const std::scoped_lock lock{mutex_};
+  first_failing_ = n > endless - requests_ ? endless : requests_ + n;
+  last_failing_ = count - 1 > endless - first_failing_ ? endless : first_failing_ + (count - 1);
+}
+
+void test_resource::fail_allocation(std::uint64_t n) { fail_requests("fail_allocation", n, 1); }
+
+void test_resource::fail_allocations_from(std::uint64_t n) {
+  fail_requests("fail_allocations_from", n, endless);
+}
+
+void test_resource::stop_failing() noexcept {
+  const std::scoped_lock lock{mutex_};
+  first_failing_ = 1;
+  last_failing_ = 0;
+}
+
+std::uint64_t test_resource::injected_failures() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  return injected_failures_;
+}
+
+// One run of fail_each_allocation: the n-th request fails during its lifetime.
+class test_resource::failing_run {
+ public:
+  failing_run(test_resource& resource, std::uint64_t n)
+      : resource_{resource},
+        n_{n},
+        failures_before_{resource.injected_failures()},
+        requests_before_{resource.requests_} {
+    resource.fail_allocation(n);
+  }
+  failing_run(failing_run const&) = delete;
+  failing_run& operator=(failing_run const&) = delete;
+  ~failing_run() { resource_.stop_failing(); }
+
+  [[nodiscard]] bool failed() const noexcept { return resource_.injected_failures() != failures_before_; }
+
+  // Reports a leak if more than `max_blocks` blocks are live. @return `max_blocks` of the next run.
+  // @param thrown text of the exception that passes through; null: there is none.
+  std::size_t report_leak(std::size_t max_blocks, char const* thrown = nullptr) const noexcept {
+    const std::size_t blocks = resource_.counter_.used_blocks();
+    if (blocks <= max_blocks) return max_blocks;
+    char end[128] = "";
+    if (thrown != nullptr) std::snprintf(end, sizeof end, " and that an exception ended (%.90s)", thrown);
+    char when[224];
+    std::snprintf(when, sizeof when,
+                  "fail_each_allocation: run %llu, in which %s%s: ", static_cast<unsigned long long>(n_),
+                  failed() ? "that request failed" : "nothing failed", end);
+    const std::scoped_lock lock{resource_.mutex_};
+    detail::report_leak(resource_.kind_, resource_.name(), resource_.ledger_, requests_before_ + 1, when);
+    return blocks;
+  }
+
+  // @throws std::logic_error if it is no longer the n-th request that fails.
+  void check_order() const {
+    const std::scoped_lock lock{resource_.mutex_};
+    if (resource_.last_failing_ == requests_before_ + n_) return;  // every other call sets another number
+    throw std::logic_error(subject(resource_.name()) + "fail_each_allocation: in run " + std::to_string(n_) +
+                           " the body has changed which allocation fails; leave that to the loop");
+  }
+
+ private:
+  test_resource& resource_;
+  std::uint64_t n_, failures_before_, requests_before_;
+};
+
+std::size_t fail_each_allocation(test_resource& resource, std::function<void()> const& body,
+                                 std::uint64_t max_runs) {
+  std::size_t max_blocks = resource.stats().used_blocks;
+  for (std::uint64_t n = 1; n <= max_runs; ++n) {
+    const test_resource::failing_run run{resource, n};
+    try {
+      body();
+    } catch (std::bad_alloc const& thrown) {
+      if (!run.failed()) {
+        run.report_leak(max_blocks, thrown.what());
+        throw;
+      }
+    } catch (std::exception const& thrown) {
+      run.report_leak(max_blocks, thrown.what());
+      throw;
+    } catch (...) {
+      run.report_leak(max_blocks, "of a type without text");
+      throw;
+    }
+    max_blocks = run.report_leak(max_blocks);
+    run.check_order();
+    if (!run.failed()) return static_cast<std::size_t>(n - 1);
+  }
+  throw std::logic_error(
+      subject(resource.name()) + "fail_each_allocation: an allocation still failed in run " +
+      std::to_string(max_runs) + "; pass a larger max_runs if the body allocates that often");
+}
+
+// ---- checks ----
+
+std::size_t test_resource::check_guards() noexcept {
+  const std::scoped_lock lock{mutex_};
+  std::size_t corrupted = 0;
+  for (auto const& [block, entry] : ledger_.live()) corrupted += check_outside(padded(block, entry)) ? 0 : 1;
+  for (padded_block const& freed : quarantine_) corrupted += check_freed(freed) ? 0 : 1;
+  return corrupted;
+}
+
+bool test_resource::check_outside(padded_block const& whole) noexcept {
+  const std::uintptr_t end = whole.block + whole.entry.bytes;
+  const bool before =
+      check_range(whole, whole.first, whole.block, guard_fill, "overrun: a byte before the block");
+  const bool behind = check_range(whole, end, whole.last, guard_fill, "overrun: a byte behind the block");
+  return before && behind;
+}
+
+bool test_resource::check_freed(padded_block const& whole) noexcept {
+  const bool outside = check_outside(whole);
+  return check_range(whole, whole.block, whole.block + whole.entry.bytes, detail::freed_fill,
+                     "write after free: a byte") &&
+         outside;
+}
+
+// Reports the first byte that is not `fill`, and repairs the range, so that each is reported once.
+bool test_resource::check_range(padded_block const& whole, std::uintptr_t first, std::uintptr_t last,
+                                unsigned char fill, char const* what) noexcept {
+  detail::unpoison(first, last - first);
+  detail::mark_defined(first, last - first);
+  auto const* const begin = reinterpret_cast<unsigned char const*>(first);
+  auto const* const end = begin + (last - first);
+  auto const* const changed = std::find_if(begin, end, [=](unsigned char byte) { return byte != fill; });
+  const bool intact = changed == end;
+  if (!intact) {
+    const auto offset = static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(changed) - whole.block);
+    const detail::block_text text = detail::describe(whole.entry);
+    detail::report_violation(violation_kind::overrun, name(),
+                             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(),
+                             what, offset, static_cast<unsigned>(*changed), text.text);
+  }
+  fill_and_poison(first, last, fill);
+  return intact;
+}
+
+void test_resource::empty_quarantine() noexcept {
+  const std::scoped_lock lock{mutex_};
+  shrink_quarantine(0);
+}
+
+std::size_t test_resource::quarantined_bytes() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  return quarantined_bytes_;
+}
+
+}  // namespace tidemark

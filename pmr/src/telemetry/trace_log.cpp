@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/telemetry/trace_log.hpp>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark {
+namespace {
+
+using detail::address_of;
+
+/// A number as text, in place.
+class digits_of {
+ public:
+  explicit digits_of(std::uint64_t number) noexcept
+      : end_{std::to_chars(text_, text_ + sizeof text_, number).ptr} {}
+  /// As microseconds with three decimals.
+  explicit digits_of(std::chrono::nanoseconds time) noexcept
+      : digits_of{static_cast<std::uint64_t>(time.count() / 1000)} {
+    char* const point = end_;
+    end_ = std::to_chars(point, text_ + sizeof text_, 1000 + time.count() % 1000).ptr;
+    *point = '.';  // for the 1
+  }
+  operator std::string_view() const noexcept { return {text_, end_}; }
+
+ private:
+  char text_[24];
+  char* end_;
+};
+
+/// Length of the first UTF-8 sequence of `text`; 0 if it is invalid (Unicode 15, section 3.9).
+std::size_t utf8_length(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto length = static_cast<std::size_t>(std::countl_one(static_cast<unsigned char>(text[0])));
+  if (length == 0) return 1;
+  if (length == 1 || length > 4) return 0;
+  std::uint32_t code = byte(0) & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3F);
+  }
+  constexpr std::uint32_t least[] = {0x80, 0x800, 0x1'0000};  // less has a shorter sequence
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return code < least[length - 2] || code > 0x10'FFFF || surrogate ? 0 : length;
+}
+
+/// Text as a JSON string with quotes. Invalid UTF-8 becomes U+FFFD, because JSON is UTF-8.
+std::string json_string(std::string_view text) {
+  std::string quoted = "\"";
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    if (length == 0) {
+      quoted += "\xEF\xBF\xBD";
+    } else if (first < 0x20 || first == 0x7F) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", first);
+      quoted += escape;
+    } else {
+      if (first == '"' || first == '\\') quoted += '\\';
+      quoted += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return quoted += '"';
+}
+
+/// One past the last byte of a block. A block of 0 bytes counts as 1, because it has its own address.
+std::uintptr_t end_of(std::uintptr_t begin, std::size_t bytes) noexcept {
+  return begin + std::max<std::size_t>(bytes, 1);
+}
+
+}  // namespace
+
+trace_log::trace_log(trace_log_options options)
+    : counter_interval_{options.counter_interval},
+      process_id_{digits_of{static_cast<std::uint64_t>(getpid())}} {
+  if (options.csv.empty() && options.chrome.empty()) {
+    throw std::invalid_argument("trace_log: neither a CSV file nor a Chrome trace is named");
+  }
+  csv_ = detail::trace_file{options.csv};
+  chrome_ = detail::trace_file{options.chrome};
+  // Two names may be one file, which is known only when it exists. A device may be named twice.
+  std::error_code none;
+  if (options.csv == options.chrome || (std::filesystem::is_regular_file(options.csv, none) &&
+                                        std::filesystem::equivalent(options.csv, options.chrome, none))) {
+    throw std::invalid_argument("trace_log: CSV and Chrome trace are both to be written to " + options.csv);
+  }
+  csv_.append({"op,id,bytes,thread\n"});
+  // This event is always the first, so that all others can begin with a comma.
+  chrome_.append(
+      {R"([{"ph":"M","name":"process_name","pid":)", process_id_, R"(,"args":{"name":"tidemark"}})"});
+  // At once, so that the constructor reports files that cannot be written.
+  csv_.flush();
+  chrome_.flush();
+  throw_if_failed();
+  const std::scoped_lock lock{mutex_};
+  mutex_.adapt_with(*this);
+}
+
+trace_log::~trace_log() {
+  mutex_.leave();
+  const std::scoped_lock lock{mutex_};
+  if (!closed_) finish();
+  if (detail::trace_file const* const failed = failed_file(); failed != nullptr && !error_reported_) {
+    detail::report_violation(violation_kind::lost_output, "trace_log",
+                             "trace_log: cannot write %s: %s; the trace is incomplete",
+                             failed->path().c_str(), std::strerror(failed->error().value()));
+  }
+}
+
+void trace_log::close() {
+  const std::scoped_lock lock{mutex_};
+  if (std::exchange(closed_, true)) return;
+  finish();
+  error_reported_ = true;
+  throw_if_failed();
+}
+
+std::error_code trace_log::error() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  detail::trace_file const* const failed = failed_file();
+  if (failed == nullptr) return {};
+  error_reported_ = true;
+  return failed->error();
+}
+
+// ---- resources ------------------------------------------------------------------------------------------
+
+trace_log::track& trace_log::add_track(std::string name, detail::usage_counter& counter) {
+  const std::scoped_lock lock{mutex_};
+  std::string quoted = json_string(name);
+  const auto is_taken = [&](track const& other) { return other.json_name == quoted; };
+  for (std::uint64_t i = 2; std::ranges::any_of(tracks_, is_taken); ++i) {
+    quoted = json_string(name + " (" + std::to_string(i) + ")");
+  }
+  track& on = tracks_.emplace_back(std::move(name), std::move(quoted), counter);
+  on.written = now();
+  write_counter(on, {on.written, 0});
+  return on;
+}
+
+void trace_log::remove_track(track& from) noexcept {
+  const std::scoped_lock lock{mutex_};
+  write_pending(from);
+  std::erase_if(tracks_, [&](track const& other) { return &other == &from; });
+}
+
+void trace_log::record_allocation(track& on, void const* block, std::size_t bytes) {
+  const std::scoped_lock lock{mutex_};
+  thread const& by = this_thread();
+  const std::uintptr_t begin = address_of(block);
+  // Blocks that overlap the new one were reclaimed by the upstream, such as a rewound arena.
+  auto next = on.live.lower_bound(begin);
+  if (next != on.live.begin()) {
+    const auto below = std::prev(next);
+    if (end_of(below->first, below->second.bytes) > begin) next = record_end(on, below, by);
+  }
+  while (next != on.live.end() && next->first < end_of(begin, bytes)) next = record_end(on, next, by);
+
+  on.live.emplace_hint(next, begin, live_block{next_id_, bytes});
+  on.counter.on_allocate(bytes);
+  csv_.append({"a,", digits_of{next_id_++}, ",", digits_of{bytes}, ",", digits_of{by.number}, "\n"});
+  count_live_bytes(on);
+}
+
+void trace_log::record_deallocation(track& on, void const* block) noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto found = on.live.find(address_of(block));
+  if (found == on.live.end()) return;
+  try {
+    record_end(on, found, this_thread());
+  } catch (std::bad_alloc const&) {
+    // There is no memory to number a new thread: the files would be wrong from here on.
+    csv_.fail(std::errc::not_enough_memory);
+    chrome_.fail(std::errc::not_enough_memory);
+    record_end(on, found, thread{});
+  }
+}
+
+trace_log::live_blocks::iterator trace_log::record_end(track& on, live_blocks::iterator block,
+                                                       thread const& by) noexcept {
+  on.counter.on_deallocate(block->second.bytes);
+  csv_.append({"f,", digits_of{block->second.id}, ",0,", digits_of{by.number}, "\n"});
+  const auto next = on.live.erase(block);
+  count_live_bytes(on);
+  return next;
+}
+
+// ---- threads and slices ---------------------------------------------------------------------------------
+
+trace_log::thread& trace_log::this_thread() {
+  const unsigned long long identity = detail::this_thread_number();
+  if (const auto found = threads_.find(identity); found != threads_.end()) return found->second;
+  std::string name;
+  if (chrome_.is_open()) {
+    char system_name[64] = "";  // mostly the program's; may be empty
+    (void)pthread_getname_np(pthread_self(), system_name, sizeof system_name);
+    name = json_string("thread " + std::to_string(threads_.size()) + ": " + system_name);
+  }
+  thread& added = threads_.try_emplace(identity, thread{.number = threads_.size()}).first->second;
+  chrome_.append({",\n", R"({"ph":"M","name":"thread_name","pid":)", process_id_, R"(,"tid":)",
+                  digits_of{added.number}, R"(,"args":{"name":)", name, "}}"});
+  return added;
+}
+
+trace_log::thread& trace_log::begin_slice(std::string_view name) {
+  const std::string quoted = json_string(name);
+  const std::scoped_lock lock{mutex_};
+  thread& on = this_thread();
+  ++on.open_slices;
+  chrome_.append({",\n", R"({"ph":"B","pid":)", process_id_, R"(,"tid":)", digits_of{on.number}, R"(,"ts":)",
+                  digits_of{now()}, R"(,"name":)", quoted, "}"});
+  return on;
+}
+
+void trace_log::end_slice(thread& on) noexcept {
+  const std::scoped_lock lock{mutex_};
+  // 0: the log was closed, which ended it.
+  if (on.open_slices != 0) write_slice_end(on);
+}
+
+void trace_log::write_slice_end(thread& on) noexcept {
+  --on.open_slices;
+  chrome_.append({",\n", R"({"ph":"E","pid":)", process_id_, R"(,"tid":)", digits_of{on.number}, R"(,"ts":)",
+                  digits_of{now()}, "}"});
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+trace_log::duration trace_log::now() const noexcept { return std::chrono::steady_clock::now() - begin_; }
+
+void trace_log::count_live_bytes(track& on) noexcept {
+  if (!chrome_.is_open()) return;
+  const point current{now(), on.counter.used_bytes()};
+  if (current.time - on.written >= counter_interval_) {
+    write_pending(on);
+    write_counter(on, current);
+    on.written = current.time;
+    return;
+  }
+  if (!on.has_pending || current.bytes > on.highest.bytes) on.highest = current;
+  on.last = current;
+  on.has_pending = true;
+}
+
+void trace_log::write_pending(track& on) noexcept {
+  if (!std::exchange(on.has_pending, false)) return;
+  if (on.highest.bytes > on.last.bytes) write_counter(on, on.highest);
+  write_counter(on, on.last);
+}
+
+void trace_log::write_counter(track& on, point const& at) noexcept {
+  chrome_.append({",\n", R"({"ph":"C","pid":)", process_id_, R"(,"tid":0,"ts":)", digits_of{at.time},
+                  R"(,"name":)", on.json_name, R"(,"args":{"live bytes":)", digits_of{at.bytes}, "}}"});
+}
+
+void trace_log::finish() noexcept {
+  for (track& on : tracks_) write_pending(on);
+  for (auto& [identity, on] : threads_) {
+    while (on.open_slices != 0) write_slice_end(on);
+  }
+  chrome_.append({"\n]\n"});
+  csv_.close();
+  chrome_.close();
+}
+
+void trace_log::adapt_to_child() noexcept {
+  closed_ = true;
+  csv_.abandon();
+  chrome_.abandon();
+}
+
+detail::trace_file const* trace_log::failed_file() const noexcept {
+  if (csv_.error()) return &csv_;
+  return chrome_.error() ? &chrome_ : nullptr;
+}
+
+void trace_log::throw_if_failed() const {
+  detail::trace_file const* const failed = failed_file();
+  if (failed != nullptr)
+    throw std::system_error(failed->error(), "trace_log: cannot write " + failed->path());
+}
+
+}  // namespace tidemark

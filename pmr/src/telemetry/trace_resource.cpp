@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/telemetry/trace_resource.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include <tidemark/core/detail/invariant_check.hpp>
+
+namespace tidemark {
+
+trace_resource::trace_resource(trace_log& log, std::pmr::memory_resource* upstream, std::string name)
+    : resource_adaptor{"trace_resource", upstream, name.c_str()},
+      log_{log},
+      track_{&log.add_track(std::move(name), counter_)} {
+  name_ = track_->name.c_str();
+}
+
+trace_resource::~trace_resource() { log_.remove_track(*track_); }
+
+void* trace_resource::allocate(std::size_t bytes, std::size_t align) {
+  void* block = nullptr;
+  try {
+    block = upstream_resource()->allocate(bytes, align);
+    log_.record_allocation(*track_, block, bytes);
+  } catch (...) {
+    counter_.refused();
+    if (block != nullptr) upstream_resource()->deallocate(block, bytes, align);
+    throw;
+  }
+  return block;
+}
+
+void trace_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
+  if (block == nullptr) return;
+  log_.record_deallocation(*track_, block);
+  upstream_resource()->deallocate(block, bytes, align);
+}
+
+void trace_resource::check_invariants() const noexcept {
+  const std::scoped_lock lock{log_.mutex_};
+  const detail::invariant_check expect{kind_, name()};
+  std::size_t bytes = 0;
+  std::uintptr_t end = 0;
+  bool apart = true;
+  for (auto const& [begin, block] : track_->live) {
+    apart &= begin >= end;
+    end = begin + std::max<std::size_t>(block.bytes, 1);
+    bytes += block.bytes;
+  }
+  expect(apart, "live blocks do not overlap");
+  expect(bytes == counter_.used_bytes(), "used_bytes is the sum of the live blocks");
+  expect(track_->live.size() == counter_.used_blocks(), "used_blocks is the number of live blocks");
+}
+
+}  // namespace tidemark

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/workspace/extras/this_thread_workspace.hpp>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/thread_specific.hpp>
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t max_waiting = 64;
+
+struct waiting_workspaces {
+  detail::fork_safe<> mutex;
+  std::vector<std::unique_ptr<workspace>> all;
+};
+waiting_workspaces& waiting() {
+  static auto* const workspaces = new waiting_workspaces;  // leases may end after statics are destroyed
+  return *workspaces;
+}
+
+// The thread's own workspace, which is the current one until another is bound.
+struct own_workspace {
+  workspace ws;
+  ~own_workspace() {
+    if (detail::this_threads_workspace == &ws) detail::this_threads_workspace = nullptr;
+  }
+};
+
+}  // namespace
+
+workspace& detail::make_this_threads_workspace() {
+  workspace& own = thread_specific<own_workspace>::get().ws;
+  this_threads_workspace = &own;
+  return own;
+}
+
+workspace_lease lease_workspace() {
+  {
+    const std::scoped_lock lock{waiting().mutex};
+    if (!waiting().all.empty()) {
+      std::unique_ptr<workspace> warm = std::move(waiting().all.back());
+      waiting().all.pop_back();
+      return workspace_lease{warm.release()};
+    }
+  }
+  return workspace_lease{new workspace};
+}
+
+void workspace_lease::end_lease::operator()(workspace* ws) const noexcept {
+  std::unique_ptr<workspace> leaving{ws};
+  ws->release_thread_ownership();  // this thread may not be the one that used it …
+  try {
+    ws->reset();
+    ws->release_thread_ownership();  // … and the next lease may be another's
+    const std::scoped_lock lock{waiting().mutex};
+    if (waiting().all.size() < max_waiting) waiting().all.push_back(std::move(leaving));
+  } catch (...) {
+    return;  // a scope is open on it, or there is no memory for the list: it is destroyed
+  }
+}
+
+void release_waiting_workspaces() noexcept {
+  std::vector<std::unique_ptr<workspace>> leaving;  // destroyed without the lock
+  const std::scoped_lock lock{waiting().mutex};
+  leaving.swap(waiting().all);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/workspace/detail/extents.hpp>
+#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+struct unused_records {
+  fork_safe<> mutex;
+  slot_generation* first = nullptr;
+};
+unused_records& unused() {
+  static auto* const records = new unused_records;  // views read records until the process ends
+  return *records;
+}
+
+}  // namespace
+
+slot_generation* take_slot_generation(char const* workspace) {
+  const std::scoped_lock lock{unused().mutex};
+  slot_generation* const record = unused().first != nullptr ? unused().first : new slot_generation;
+  if (record == unused().first) unused().first = record->next_free;
+  record->first = record->number.load(std::memory_order_relaxed);
+  std::snprintf(record->workspace, sizeof record->workspace, "%s", workspace);
+  return record;
+}
+
+void return_slot_generation(slot_generation* record) noexcept {
+  record->number.fetch_add(1, std::memory_order_relaxed);
+  const std::scoped_lock lock{unused().mutex};
+  record->next_free = unused().first;
+  unused().first = record;
+}
+
+void checked_generation::throw_stale(char const* element, std::span<std::size_t const> extents) const {
+  std::string text = "workspace";
+  {
+    const std::scoped_lock lock{unused().mutex};
+    if (number_ >= slot_->first) text += std::string{" '"} + slot_->workspace + "'";  // not another's name
+  }
+  text += ": " + shape_text(element, extents) + " acquired at " + place_text(acquired_) +
+          " is used after its memory was freed";
+  if (slot_->number.load(std::memory_order_relaxed) == number_ + 1) {
+    text += " by the end of the scope at " + place_text(slot_->ended.load(std::memory_order_relaxed));
+  }
+  throw stale_view{text + "; copy what is to outlive the scope, or acquire it from the scope around it"};
+}
+
+}  // namespace tidemark::detail

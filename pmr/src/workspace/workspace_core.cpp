@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/workspace/detail/workspace_core.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/pool/global_pool.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+constexpr std::size_t first_log_entries = 32;
+constexpr std::size_t first_slots = 4;
+constexpr std::size_t first_warning_slots = 512;
+constexpr unsigned default_cache_ways = 4;
+
+unsigned valid_cache_ways(workspace_options const& options) {
+  const unsigned ways = options.cache_ways;
+  if ((ways >= 1 && ways <= max_cache_ways) || ways == unlimited_cache_ways) return ways;
+  report_warning(warning_kind::refused_setting, options.name,
+                 "workspace '%s': cache_ways is %u, which is neither 1 to %u nor unlimited; it is %u instead",
+                 options.name, ways, max_cache_ways, default_cache_ways);
+  return default_cache_ways;
+}
+
+workspace_options completed(workspace_options options) {
+  require_power_of_two("workspace", options.name, options.alignment);
+  options.cache_ways = valid_cache_ways(options);
+  if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
+  if (options.upstream == nullptr) options.upstream = &global_pool();
+  return options;
+}
+
+// Copies the pattern once, then all that is there behind itself: memcpy does the work for patterns of any
+// size.
+void fill_pattern(void* first, std::size_t bytes, void const* pattern, std::size_t pattern_bytes) noexcept {
+  if (bytes == 0) return;
+  auto* const begin = static_cast<std::byte*>(first);
+  std::size_t done = std::min(bytes, pattern_bytes);
+  std::memcpy(begin, pattern, done);
+  while (done < bytes) {
+    const std::size_t next = std::min(done, bytes - done);
+    std::memcpy(begin + done, begin, next);
+    done += next;
+  }
+}
+
+// Moves the records of an array to one with more room.
+template <class Record>
+void grow_array(std::pmr::memory_resource* bookkeeping, Record*& records, std::size_t used, std::size_t room,
+                std::size_t new_room) {
+  std::pmr::polymorphic_allocator<Record> allocator{bookkeeping};
+  Record* const larger = allocator.allocate(new_room);
+  std::uninitialized_copy_n(records, used, larger);
+  std::uninitialized_value_construct_n(larger + used, new_room - used);
+  if (room > 0) allocator.deallocate(records, room);
+  records = larger;
+}
+
+std::size_t bytes_of(slot_list const& list, std::size_t n) { return n * list.element->bytes; }
+
+bool is_checkpoint(saved_count const& entry) { return entry.value % 2 != 0; }
+
+}  // namespace
+
+std::size_t next_other_type() noexcept {
+  static std::atomic<std::size_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+workspace_core::workspace_core(workspace_options const& options, bool checked)
+    : options_{completed(options)},
+      checked_{checked},
+      pooling_{pooling_is_compiled_in && options.pooling},
+      fences_{options_.bookkeeping} {
+  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements::infos[i];
+}
+
+workspace_core::~workspace_core() {
+  if (scopes_are_open()) {
+    report_violation(
+        violation_kind::scope_outlived, options_.name,
+        "workspace '%s': destroyed while a scope on it is open; the scope must not be used any more",
+        options_.name);
+    log_end_ = log_;
+  }
+  release(std::source_location{});
+}
+
+void workspace_core::grow_log(std::size_t counts) {
+  const auto used = static_cast<std::size_t>(log_end_ - log_);
+  const auto room = static_cast<std::size_t>(log_limit_ - log_);
+  const std::size_t new_room = std::max(first_log_entries, 2 * room + 1 + counts);
+  grow_array(options_.bookkeeping, log_, used, room, new_room);
+  log_end_ = log_ + used;
+  log_limit_ = log_ + new_room;
+}
+
+slot& workspace_core::take_slow(slot_list& list, std::size_t n) {
+  if (n > PTRDIFF_MAX / list.element->bytes) throw_out_of_memory(list, SIZE_MAX);
+  try {
+    return prepare(list, n);
+  } catch (std::bad_alloc const&) {
+    if (trim().bytes == 0) throw;
+    return prepare(list, n);
+  }
+}
+
+slot& workspace_core::prepare(slot_list& list, std::size_t n) {
+  if (list.active == list.count) add_slot(list, n);
+  slot& next = list.slots[list.active];
+  await(next);
+  if (n > next.capacity) grow_slot(list, next, n);
+  next.limit = next.peak = std::max(next.peak, n);
+  next.size = n;
+  ++list.active;
+  list.peak_active = std::max(list.peak_active, list.active);
+  show(list, next);
+  return next;
+}
+
+void workspace_core::add_slot(slot_list& list, std::size_t n) {
+  if (list.count == list.room) {
+    const std::size_t room = std::max(first_slots, 2 * list.room);  // besides the last, which stays empty
+    grow_array(options_.bookkeeping, list.slots, list.count, list.room > 0 ? list.room + 1 : 0, room + 1);
+    list.room = room;
+  }
+  slot fresh{.generation = checked_ ? take_slot_generation(options_.name) : nullptr};
+  try {
+    grow_slot(list, fresh, n);
+  } catch (...) {
+    if (checked_) return_slot_generation(fresh.generation);
+    throw;
+  }
+  list.slots[list.count++] = fresh;
+  if (list.count >= first_warning_slots && std::has_single_bit(list.count)) {
+    report_warning(warning_kind::many_slots, options_.name,
+                   "workspace '%s': %zu slots of %s; is a scope missing around a loop that acquires them?",
+                   options_.name, list.count, list.element->name);
+  }
+}
+
+// A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the
+// sum of all its memories is about three times the last.
+void workspace_core::grow_slot(slot_list const& list, slot& small, std::size_t n) {
+  try {
+    replace_memory(list, small, std::max(n, small.capacity + small.capacity / 2));
+  } catch (std::bad_alloc const&) {  // then without the old one beside it, and no more than is needed
+    if (small.capacity == 0) throw;
+    free_memory(list, small);
+    replace_memory(list, small, n);
+  }
+}
+
+void workspace_core::throw_out_of_memory(slot_list const& list, std::size_t bytes) const {
+  const std::size_t cap = options_.max_held_bytes;
+  throw out_of_memory{{.resource = options_.name,
+                       .requested_bytes = bytes,
+                       .alignment = alignment_of(list),
+                       .used_bytes = stats().used_bytes,
+                       .committed_bytes = held_bytes_,
+                       .reserved_bytes = cap,
+                       .largest_bytes = cap != 0 ? cap - held_bytes_ : PTRDIFF_MAX}};
+}
+
+// Nothing is copied, because nothing in the slot is live. If it throws, the slot is as it was.
+void workspace_core::replace_memory(slot_list const& list, slot& of, std::size_t n) {
+  const std::size_t bytes = bytes_of(list, n);
+  const std::size_t cap = options_.max_held_bytes;
+  if (cap != 0 && bytes > cap - held_bytes_) throw_out_of_memory(list, bytes);
+  void* const data = n > 0 ? options_.upstream->allocate(bytes, alignment_of(list)) : nullptr;
+  if (options_.host_memory) detail::poison(reinterpret_cast<std::uintptr_t>(data), bytes);
+  const slot before = of;
+  free_memory(list, of);
+  of.data = data;
+  of.capacity = n;
+  of.peak = std::min(before.peak, n);
+  of.limit = std::min(before.limit, n);  // 0 stays, so that the next use takes the slow path
+  held_bytes_ += bytes;
+}
+
+void workspace_core::free_memory(slot_list const& list, slot& of) noexcept {
+  await(of);
+  if (of.capacity == 0) return;
+  const std::size_t bytes = bytes_of(list, of.capacity);
+  if (options_.host_memory) detail::unpoison(reinterpret_cast<std::uintptr_t>(of.data), bytes);
+  options_.upstream->deallocate(of.data, bytes, alignment_of(list));
+  held_bytes_ -= bytes;
+  of.data = nullptr;
+  of.limit = of.capacity = of.peak = 0;
+}
+
+void workspace_core::show(slot_list const& list, slot const& of) const noexcept {
+  if (options_.host_memory)
+    detail::unpoison(reinterpret_cast<std::uintptr_t>(of.data), bytes_of(list, of.size));
+}
+
+std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
+  return std::max(options_.alignment, list.element->align);
+}
+
+void workspace_core::take_back_newest(slot_list& list) noexcept { retire(list, list.active - 1, {}); }
+
+slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
+  if (i >= others_room_) {
+    const std::size_t room = std::max(i + 1, 2 * others_room_);
+    grow_array(options_.bookkeeping, others_, others_room_, others_room_, room);
+    others_room_ = room;
+  }
+  others_[i] = std::pmr::polymorphic_allocator<>{options_.bookkeeping}.new_object<slot_list>();
+  others_[i]->element = &element;
+  return *others_[i];
+}
+
+// The entry that the scope begins with; null if it has ended. O(log).
+saved_count* workspace_core::beginning_of(std::uint64_t frame) const noexcept {
+  for (saved_count* entry = log_end_; entry != log_;) {
+    --entry;
+    if (entry->list == nullptr && entry->value == frame) return entry;
+  }
+  return nullptr;
+}
+
+template <class Visitor>
+void workspace_core::for_each_acquired_since(std::uint64_t frame, Visitor&& visitor) const {
+  saved_count const* const begin = beginning_of(frame);
+  if (begin == nullptr) return;
+  for (saved_count const* entry = begin + 1; entry != log_end_; ++entry) {
+    if (entry->list == nullptr) continue;
+    for (std::size_t i = entry->value; i < entry->list->active; ++i)
+      visitor(*entry->list, entry->list->slots[i]);
+  }
+}
+
+bool workspace_core::end_those_inside(std::uint64_t frame, std::source_location where) noexcept {
+  saved_count const* const begin = beginning_of(frame);
+  if (begin == nullptr) return false;
+  const auto inside = std::count_if(begin + 1, static_cast<saved_count const*>(log_end_),
+                                    [](saved_count const& other) { return other.list == nullptr; });
+  char scope[256] = "a scope";  // which one is known at level 1 only
+  if (where.line() != 0) {
+    std::snprintf(scope, sizeof scope, "the scope at %s:%u", where.file_name(),
+                  static_cast<unsigned>(where.line()));
+  }
+  report_warning(
+      warning_kind::skipped_rewind, options_.name,
+      "workspace '%s': %s ended while %td scopes or checkpoints inside it were open; they ended with it",
+      options_.name, scope, inside);
+  while (frame_ != frame) close<true>(frame_, where);
+  return true;
+}
+
+void workspace_core::rewind(std::source_location where) noexcept {
+  if (frame_ == 0) {
+    retire_all(where);
+  } else if (is_checkpoint(*beginning_of(frame_))) {
+    close<true>(frame_, where);
+  } else {  // a scope goes on, and keeps its log: it relies on the counts that it saved when it opened
+    for (saved_count* entry = log_end_ - 1; entry->list != nullptr; --entry) {
+      retire(*entry->list, entry->value, where);
+    }
+  }
+}
+
+void workspace_core::retire_all(std::source_location where) noexcept {
+  for_each_list(*this, [&](slot_list& list) {
+    retire(list, 0, where);
+    list.frame = 0;
+  });
+}
+
+void workspace_core::retire(slot_list& list, std::size_t from, std::source_location where) noexcept {
+  const std::size_t seen =
+      tools_are_notified || checked_ ? list.active : from;  // nothing looks at the others
+  for (std::size_t i = from; i < seen; ++i) {
+    slot const& taken = list.slots[i];
+    if (checked_) {
+      taken.generation->ended.store(where, std::memory_order_relaxed);
+      taken.generation->number.fetch_add(1, std::memory_order_relaxed);
+      withdraw_headers(taken.headers);
+    }
+    if (taken.fence != 0) continue;  // work elsewhere still uses it
+    if (checked_) poison(list, taken);
+    if (options_.host_memory) {
+      detail::poison(reinterpret_cast<std::uintptr_t>(taken.data), bytes_of(list, taken.capacity));
+    }
+  }
+  list.active = from;
+  if (!pooling_) trim(list);
+}
+
+void workspace_core::poison(slot_list const& list, slot const& taken) const noexcept {
+  if (!options_.host_memory && options_.fill.call == nullptr) return;
+  try {
+    write(list, taken, list.element->poison, list.element->poison_bytes);
+  } catch (...) {
+    return;  // the memory keeps its contents, and late use is not seen
+  }
+}
+
+bool workspace_core::scopes_are_open() const noexcept {
+  return std::any_of(log_, log_end_,
+                     [](saved_count const& entry) { return entry.list == nullptr && !is_checkpoint(entry); });
+}
+
+void workspace_core::require_closed(char const* doing) const {
+  if (!scopes_are_open()) return;
+  throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + doing +
+                         " while a scope is open would take its memory; end the scope first"};
+}
+
+void workspace_core::reset(std::source_location where) {
+  require_closed("reset");
+  log_end_ = log_;
+  frame_ = 0;
+  retire_all(where);
+}
+
+void workspace_core::reset(slot_list& list, std::source_location where) {
+  if (log_end_ != log_) {
+    throw std::logic_error{std::string{"workspace '"} + options_.name + "': reset of " + list.element->name +
+                           " while a scope or checkpoint is open, which would restore it; end that first"};
+  }
+  retire(list, 0, where);
+}
+
+void workspace_core::release(std::source_location where) {
+  require_closed("release");
+  reset(where);
+  std::pmr::polymorphic_allocator<> allocator{options_.bookkeeping};
+  for_each_list(*this, [&](slot_list& list) {
+    trim(list);
+    if (list.room > 0) allocator.deallocate_object(list.slots, list.room + 1);
+    list = slot_list{.element = list.element};
+  });
+  for (std::size_t i = 0; i < others_room_; ++i) {
+    if (others_[i] != nullptr) allocator.delete_object(others_[i]);
+  }
+  if (others_ != nullptr) allocator.deallocate_object(others_, others_room_);
+  others_ = nullptr;
+  others_room_ = 0;
+  if (log_ != nullptr) allocator.deallocate_object(log_, static_cast<std::size_t>(log_limit_ - log_));
+  log_ = log_end_ = log_limit_ = nullptr;
+  fences_.shrink_to_fit();
+}
+
+trim_summary workspace_core::trim() noexcept {
+  trim_summary summary;
+  for_each_list(*this, [&](slot_list& list) { remove_slots(list, list.active, summary); });
+  return summary;
+}
+
+trim_summary workspace_core::trim(slot_list& list) noexcept {
+  trim_summary summary;
+  remove_slots(list, list.active, summary);
+  return summary;
+}
+
+trim_summary workspace_core::trim_to_recent_peak() noexcept {
+  trim_summary summary;
+  for_each_list(*this, [&](slot_list& list) {
+    remove_slots(list, std::max(list.active, list.peak_active), summary);
+    list.peak_active = list.active;
+    // Their next use takes the slow path, and counts for the next peak.
+    for (std::size_t i = list.active; i < list.count; ++i) list.slots[i].limit = 0;
+  });
+  return summary;
+}
+
+void workspace_core::remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept {
+  for (std::size_t i = keep; i < list.count; ++i) {
+    slot& leaving = list.slots[i];
+    ++summary.slots;
+    summary.bytes += bytes_of(list, leaving.capacity);
+    free_memory(list, leaving);
+    free_headers(leaving.headers, options_.bookkeeping);
+    if (leaving.generation != nullptr) return_slot_generation(leaving.generation);
+    leaving = {};
+  }
+  list.count = std::min(list.count, keep);
+}
+
+compact_summary workspace_core::compact(compact_options const& options, measure by) noexcept {
+  compact_summary summary;
+  const auto compact_slot = [&](slot_list const& list, slot& wide, bool in_use) {
+    // In floating point, where factors of any size are harmless; NaN compares as false, and changes nothing.
+    const std::size_t newest_or_largest = in_use || by == measure::newest ? wide.size : wide.peak;
+    const auto used = static_cast<double>(newest_or_largest), capacity = static_cast<double>(wide.capacity);
+    if (!in_use) wide.peak = std::min(wide.peak, wide.size);
+    wide.limit = std::min(wide.limit, wide.peak);
+    const double target = std::max(std::ceil(used * options.headroom), used);
+    if (!(capacity >= used * options.factor) || !(target < capacity)) return;
+    const auto n = static_cast<std::size_t>(target);
+    const std::size_t saved = bytes_of(list, wide.capacity - n);
+    if (saved < options.least_bytes) return;
+    if (in_use) {
+      ++summary.in_use;
+      return;
+    }
+    try {
+      replace_memory(list, wide, n);
+      ++summary.slots;
+      summary.bytes += saved;
+    } catch (...) {
+      ++summary.failed;
+    }
+  };
+  for_each_list(*this, [&](slot_list& list) {
+    for (std::size_t i = 0; i < list.count; ++i) compact_slot(list, list.slots[i], i < list.active);
+  });
+  return summary;
+}
+
+void workspace_core::sweep() noexcept {
+  const sweep_request request = sweep_request_since(served_tick_);
+  served_tick_ = request.tick;
+  if (!options_.sweeps) return;
+  if (request.trims) trim_to_recent_peak();
+  if (request.compacts) compact(request.compaction, measure::largest);
+}
+
+void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept {
+  forget_fences_that_are_done();
+  if (fence.done()) return;
+  try {
+    if (beginning_of(frame) == nullptr) return fence.wait();
+    fences_.push_back({last_fence_ + 1, {}});
+  } catch (...) {
+    return fence.wait();
+  }
+  fences_.back().fence = std::move(fence);
+  ++last_fence_;
+  for_each_acquired_since(frame, [&](slot_list const&, slot& busy) {
+    busy.fence = last_fence_;
+    busy.limit = 0;  // the next use takes the slow path
+  });
+}
+
+void workspace_core::await(slot& of) noexcept {
+  const std::uint64_t number = std::exchange(of.fence, 0);
+  if (number == 0) return;
+  for (numbered_fence const& one : fences_) {
+    if (one.number == number) one.fence.wait();
+  }
+  forget_fences_that_are_done();
+}
+
+void workspace_core::forget_fences_that_are_done() noexcept {
+  std::erase_if(fences_, [](numbered_fence const& one) { return one.fence.done(); });
+}
+
+workspace_core::overlap workspace_core::find_overlap(std::uint64_t frame, void const* first,
+                                                     std::size_t bytes) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(first);
+  overlap found;
+  for_each_acquired_since(frame, [&](slot_list const& list, slot const& taken) {
+    const auto data = reinterpret_cast<std::uintptr_t>(taken.data);
+    if (begin < data + bytes_of(list, taken.size) && data < begin + bytes) found = {&list, &taken};
+  });
+  return found;
+}
+
+void workspace_core::require_thread(char const* doing) noexcept {
+  owner_.require("workspace", options_.name, doing);
+}
+
+void workspace_core::require_fill(char const* call) const {
+  if (options_.host_memory || options_.fill.call != nullptr) return;
+  throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + call +
+                         " needs workspace_options::fill, because its memory is not the host's"};
+}
+
+void workspace_core::write(slot_list const& list, slot const& of, void const* element,
+                           std::size_t element_bytes) const {
+  const std::size_t bytes = bytes_of(list, of.size);
+  if (bytes == 0) return;
+  if (options_.host_memory) fill_pattern(of.data, bytes, element, element_bytes);
+  else options_.fill.call(options_.fill.context, of.data, bytes / element_bytes, element, element_bytes);
+}
+
+void workspace_core::fill(slot_list& list, void const* element) {
+  try {
+    write(list, list.slots[list.active - 1], element, list.element->bytes);
+  } catch (...) {
+    take_back_newest(list);
+    throw;
+  }
+}
+
+workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexcept {
+  workspace_type_stats of{.element = list.element->name, .slots = list.count, .active_slots = list.active};
+  for (std::size_t i = 0; i < list.count; ++i) {
+    if (i < list.active) of.elements += list.slots[i].size * list.element->elements;
+    if (i < list.active) of.used_bytes += bytes_of(list, list.slots[i].size);
+    of.held_bytes += bytes_of(list, list.slots[i].capacity);
+  }
+  return of;
+}
+
+workspace_stats workspace_core::stats() const noexcept {
+  workspace_stats sum{.name = options_.name};
+  for_each_type([&](workspace_type_stats const& one) {
+    ++sum.types;
+    sum.slots += one.slots;
+    sum.active_slots += one.active_slots;
+    sum.elements += one.elements;
+    sum.used_bytes += one.used_bytes;
+  });
+  sum.held_bytes = held_bytes_;
+  for_each_list(*this, [&](slot_list const& list) {
+    for (std::size_t i = 0; i < list.count; ++i) sum.tensor_headers += header_count(list.slots[i].headers);
+  });
+  for (saved_count const* entry = log_; entry != log_end_; ++entry) {
+    ++(entry->list == nullptr ? sum.depth : sum.saved_counts);
+  }
+  return sum;
+}
+
+char const* workspace_core::broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept {
+  if (list.active > list.count || list.count > list.room) return "active <= count <= room";
+  if (list.slots[list.count].limit != 0) return "the slot behind the last has limit 0";
+  for (std::size_t i = 0; i < list.count; ++i) {
+    slot const& one = list.slots[i];
+    if (one.limit > one.peak || one.peak > one.capacity) return "limit <= peak <= capacity";
+    if (i < list.active && one.size > one.capacity) return "size <= capacity while it is acquired";
+    held_bytes += bytes_of(list, one.capacity);
+  }
+  return nullptr;
+}
+
+char const* workspace_core::broken_invariant() const noexcept {
+  std::size_t held_bytes = 0;
+  char const* broken = nullptr;
+  for_each_list(*this, [&](slot_list const& list) {
+    if (broken == nullptr) broken = broken_invariant(list, held_bytes);
+  });
+  if (broken != nullptr) return broken;
+  if (held_bytes != held_bytes_) return "held_bytes == sum over slots of capacity * bytes of an element";
+  if (options_.max_held_bytes != 0 && held_bytes_ > options_.max_held_bytes)
+    return "held_bytes <= max_held_bytes";
+  saved_count const* entry = log_end_;
+  while (entry != log_ && entry[-1].list != nullptr) --entry;
+  if (frame_ != (entry != log_ ? entry[-1].value : 0))
+    return "frame is the number of the last scope in the log";
+  return nullptr;
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every way a mark can be wrong is refused by an exception, after which the arena is as it was;
+// every way it can be right is accepted, however much happened in between.
+#include <tidemark/arena/arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tidemark {
+namespace {
+
+/// Rewinds, expects a refusal that says `why`, and that nothing changed.
+void expect_refused(arena& a, arena_mark const& mark, std::string const& why) {
+  const std::size_t before = a.position();
+  try {
+    a.rewind(mark);
+    ADD_FAILURE() << "must be refused: " << why;
+  } catch (std::invalid_argument const& error) {
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(a.name()), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(a.position(), before);
+}
+
+TEST(arena_mark, of_another_arena_is_refused) {
+  arena mine{{.name = "mine"}}, other;
+  expect_refused(mine, other.mark(), "another arena");
+  expect_refused(mine, arena_mark{}, "another arena");
+}
+
+TEST(arena_mark, of_an_arena_that_lived_at_the_same_address_is_refused) {
+  alignas(arena) std::byte storage[sizeof(arena)];
+  auto* first = new (storage) arena;
+  const arena_mark old = first->mark();
+  first->~arena();
+  auto* second = new (storage) arena;
+  expect_refused(*second, old, "another arena");
+  second->~arena();
+}
+
+TEST(arena_mark, ahead_of_the_position_is_refused) {
+  arena a;
+  const arena_mark begin = a.mark();
+  (void)a.allocate(100);
+  const arena_mark ahead = a.mark();
+  a.rewind(begin);
+  expect_refused(a, ahead, "lies ahead");
+}
+
+TEST(arena_mark, that_was_rewound_over_is_refused_after_the_arena_grew_past_it_again) {
+  for (int way = 0; way < 5; ++way) {
+    arena a;
+    (void)a.allocate(32);
+    const arena_mark low = a.mark();
+    (void)a.allocate(64);
+    const arena_mark stale = a.mark();
+    if (way == 0) a.rewind(low);
+    if (way == 1) a.reset();
+    if (way == 2) a.pop(64);
+    if (way == 3) {
+      a.pop(16);
+    }
+    if (way == 4) {
+      a.rewind(low);
+      (void)a.mark();
+    }
+    (void)a.allocate(500);
+    expect_refused(a, stale, "rewound over");
+  }
+}
+
+TEST(arena_mark, taken_inside_a_scope_that_ended_is_refused) {
+  arena a;
+  arena_mark inside;
+  {
+    const arena::scope scope{a};
+    (void)a.allocate(64);
+    inside = a.mark();
+    (void)a.allocate(64);
+  }
+  (void)a.allocate(500);
+  expect_refused(a, inside, "rewound over");
+}
+
+TEST(arena_mark, taken_where_a_scope_began_outlives_it_and_dies_with_what_is_below) {
+  arena a;
+  void* const below = a.allocate(64);
+  arena_mark mark;
+  {
+    const arena::scope scope{a};
+    mark = a.mark();
+    (void)a.allocate(64);
+  }
+  a.deallocate(below, 64);
+  EXPECT_EQ(a.position(), 64u) << "nothing below a live mark is reclaimed";
+  a.rewind(mark);
+  {
+    a.reset();
+    const arena::scope outer{a};
+    (void)a.allocate(64);
+    const arena::scope inner{a};
+    mark = a.mark();
+  }
+  (void)a.allocate(500);
+  expect_refused(a, mark, "rewound over");
+}
+
+TEST(arena_mark, below_an_open_scope_is_refused) {
+  arena a;
+  const arena_mark low = a.mark();
+  (void)a.allocate(64);
+  {
+    const arena::scope scope{a};
+    (void)a.allocate(64);
+    expect_refused(a, low, "scope that is still open");
+  }
+  a.rewind(low);
+}
+
+TEST(arena_mark, from_before_release_is_refused) {
+  arena a;
+  const arena_mark old = a.mark();
+  a.release();
+  (void)a.allocate(10);
+  expect_refused(a, old, "release()");
+}
+
+TEST(arena_mark, can_be_used_again_and_again) {
+  arena a{{.reserve = 64 * KiB}};
+  (void)a.allocate(10 * KiB);
+  const arena_mark mark = a.mark();
+  for (int i = 0; i < 100; ++i) {
+    for (int k = 0; k <= i % 7; ++k) (void)a.allocate(20 * KiB);
+    a.rewind(mark);
+    EXPECT_EQ(a.position(), mark.position());
+  }
+}
+
+TEST(arena_mark, survives_any_rewind_that_stays_above_it) {
+  arena a;
+  const arena_mark first = a.mark();
+  (void)a.allocate(100);
+  const arena_mark second = a.mark();
+  (void)a.allocate(100);
+  for (int i = 0; i < 50; ++i) {
+    const arena_mark inner = a.mark();
+    (void)a.allocate(100);
+    const arena_mark innermost = a.mark();
+    (void)a.allocate(100);
+    a.rewind(innermost);
+    a.rewind(inner);
+  }
+  a.rewind(second);
+  a.rewind(first);
+  EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(arena_mark, at_many_levels_is_distinguished_from_its_dead_neighbours) {
+  // At each level a mark lives on and one 16 bytes above dies: both lie below the final position.
+  arena a;
+  std::vector<arena_mark> live, dead;
+  for (int i = 0; i < 200; ++i) {
+    (void)a.allocate(16);
+    live.push_back(a.mark());
+    (void)a.allocate(16);
+    dead.push_back(a.mark());
+    (void)a.allocate(16);
+    a.rewind(live.back());
+    (void)a.allocate(64);
+  }
+  for (arena_mark const& mark : dead) expect_refused(a, mark, "rewound over");
+  while (!live.empty()) {
+    a.rewind(live.back());
+    live.pop_back();
+  }
+  EXPECT_EQ(a.position(), 16u);
+}
+
+TEST(arena_mark, of_an_empty_upstream_arena_leads_back_to_its_beginning) {
+  upstream_arena a;
+  const arena_mark empty = a.mark();
+  void* const first = a.allocate(100);
+  (void)a.allocate(100'000);
+  a.rewind(empty);
+  EXPECT_EQ(a.position(), 0u);
+  EXPECT_EQ(a.allocate(100), first);
+  a.check_invariants();
+}
+
+TEST(arena_mark, is_a_plain_value) {
+  static_assert(std::is_trivially_copyable_v<arena_mark>);
+  arena a;
+  const arena_mark mark = a.mark();
+  EXPECT_EQ(mark, a.mark());
+  EXPECT_NE(mark, arena_mark{});
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: faults that other arenas had, each with the numbers that showed it there.
+#include <tidemark/arena/arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+TEST(regressions, a_push_aligned_beyond_the_first_commit_of_a_fresh_arena_is_zeroed_and_does_not_crash) {
+  for (std::size_t reserve : {64 * KiB, 1 * MiB, 64 * MiB}) {
+    arena a{{.reserve = reserve}};
+    (void)a.allocate(16);
+    auto* block = static_cast<unsigned char*>(a.push_bytes(16, 128 * KiB));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (128 * KiB), 0u);
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(block[i], 0);
+    std::memset(block, 1, 16);
+    a.check_invariants();
+  }
+}
+
+/// 15 blocks of 128 bytes, each rewound, must not change what the arena holds.
+template <class Arena>
+void expect_rewound_small_blocks_to_take_nothing(Arena& a) {
+  const std::size_t reserved = a.stats().reserved_bytes, committed = a.stats().committed_bytes;
+  for (int i = 0; i < 15; ++i) {
+    const arena_mark mark = a.mark();
+    (void)a.allocate(128);
+    a.rewind(mark);
+  }
+  EXPECT_EQ(a.stats().reserved_bytes, reserved);
+  EXPECT_EQ(a.stats().committed_bytes, committed);
+}
+
+TEST(regressions, small_blocks_behind_large_ones_in_one_range_take_no_more_memory_at_all) {
+  arena a;
+  for (int i = 0; i < 3; ++i) (void)a.allocate(139'040);
+  expect_rewound_small_blocks_to_take_nothing(a);
+}
+
+// In chunks that the large blocks filled the first small block may need one more; the others must not.
+template <class Arena>
+void expect_small_blocks_behind_large_ones_to_be_reused(Arena& a) {
+  for (int i = 0; i < 3; ++i) (void)a.allocate(139'040);
+  (void)a.allocate(128);
+  a.pop(128);
+  expect_rewound_small_blocks_to_take_nothing(a);
+}
+
+TEST(regressions, small_blocks_rewound_behind_large_ones_do_not_grow_the_footprint) {
+  for (std::size_t reserve : {4 * KiB, 64 * KiB, 128 * KiB, 1 * MiB}) {
+    arena a{{.reserve = reserve}};
+    expect_small_blocks_behind_large_ones_to_be_reused(a);
+  }
+  upstream_arena b;
+  expect_small_blocks_behind_large_ones_to_be_reused(b);
+}
+
+TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself) {
+  arena a;
+  for (std::size_t bytes : {std::size_t{10}, 1 * MiB, std::size_t{10}}) (void)a.allocate(bytes);
+  EXPECT_LE(a.stats().committed_bytes, 1 * MiB + 128 * KiB);
+
+  arena chunked{{.reserve = 64 * KiB}};
+  for (std::size_t bytes : {std::size_t{10}, 1 * MiB, std::size_t{10}}) (void)chunked.allocate(bytes);
+  EXPECT_LE(chunked.stats().reserved_bytes, 1 * MiB + 128 * KiB);
+
+  test::recording_resource upstream;
+  upstream_arena b{&upstream};
+  for (std::size_t bytes : {std::size_t{10}, 1 * MiB, std::size_t{10}}) (void)b.allocate(bytes);
+  EXPECT_LE(upstream.outstanding, 1 * MiB + 4 * KiB + 16 * KiB);
+}
+
+TEST(regressions, a_batch_that_crosses_a_chunk_boundary_makes_no_system_call_once_warm) {
+  test::recording_os os;
+  arena a{virtual_memory{{}, os}, {.reserve = 1 * MiB}};
+  (void)a.allocate(900 * KiB);  // the batch begins near the end of a chunk
+  const auto batch = [&] {
+    const arena::scope scope{a};
+    for (int i = 0; i < 24; ++i) (void)a.allocate(256 * KiB);
+  };
+  batch();
+  const std::size_t calls = os.calls + os.releases + os.advices;
+  for (int i = 0; i < 100; ++i) batch();
+  EXPECT_EQ(os.calls + os.releases + os.advices, calls);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,1114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: one fact of `arena` a test, on small reservations so that chunks are crossed at once. Where the
+// operating system's part matters a recording_os stands in for it and counts.
+#include <tidemark/arena/arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <complex>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "process_memory.hpp"
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_os;
+using test::resident_bytes;
+using test::violation_recorder;
+
+constexpr std::size_t page = 4 * KiB;
+constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
+
+std::uintptr_t address(void const* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+bool all_bytes_are(void const* first, std::size_t bytes, unsigned char value) {
+  auto const* byte = static_cast<unsigned char const*>(first);
+  return std::all_of(byte, byte + bytes, [&](unsigned char b) { return b == value; });
+}
+
+/// A value that the compiler must not know: some tests ask for what it would rightly warn about.
+std::size_t at_run_time(std::size_t value) {
+  std::size_t volatile hidden = value;
+  return hidden;
+}
+
+/// An arena on chunks of `bytes`, with its calls to the operating system on record.
+struct watched_arena {
+  explicit watched_arena(arena_options options = {}) : resource{virtual_memory{{}, os}, options} {}
+  recording_os os;
+  arena resource;
+};
+
+// ---- creation ----
+
+TEST(arena, reserves_address_space_and_commits_nothing) {
+  watched_arena a{{.reserve = 256 * MiB}};
+  EXPECT_EQ(a.os.reserves, 1u);
+  EXPECT_EQ(a.os.commits, 0u);
+  const arena_stats stats = a.resource.stats();
+  EXPECT_EQ(stats.reserved_bytes, 256 * MiB);
+  EXPECT_EQ(stats.committed_bytes, 0u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+}
+
+TEST(arena, only_committed_bytes_can_be_resident) {
+  watched_arena a{{.reserve = 64 * MiB, .commit_step = 64 * KiB}};
+  std::memset(a.resource.allocate(1), 1, 1);
+  EXPECT_EQ(a.os.committed_bytes, 64 * KiB);
+}
+
+TEST(arena, rounds_its_sizes_up_to_pages) {
+  watched_arena a{{.reserve = 10 * page + 1, .commit_step = page + 1, .growable = false}};
+  EXPECT_EQ(a.resource.stats().reserved_bytes, 11 * page);
+  (void)a.resource.allocate(1);
+  EXPECT_EQ(a.resource.stats().committed_bytes, 2 * page);
+}
+
+TEST(arena, commits_in_steps_clipped_to_the_reservation) {
+  watched_arena a{{.reserve = 5 * page, .commit_step = 2 * page, .growable = false}};
+  std::vector<std::size_t> committed;
+  for (int i = 0; i < 5; ++i) {
+    (void)a.resource.allocate(page);
+    committed.push_back(a.resource.stats().committed_bytes);
+  }
+  EXPECT_EQ(committed, (std::vector<std::size_t>{2 * page, 2 * page, 4 * page, 4 * page, 5 * page}));
+}
+
+TEST(arena, commit_step_above_the_reservation_commits_all_of_it) {
+  watched_arena a{{.reserve = 4 * page, .commit_step = 1 * GiB, .growable = false}};
+  (void)a.resource.allocate(1);
+  EXPECT_EQ(a.resource.stats().committed_bytes, 4 * page);
+}
+
+TEST(arena, commit_calls_are_logarithmic_in_what_it_holds) {
+  watched_arena a{{.reserve = 1 * GiB, .commit_step = 64 * KiB}};
+  for (std::size_t i = 0; i < 256 * MiB / page; ++i) (void)a.resource.allocate(page);
+  EXPECT_LT(a.os.commits, 100u);
+  EXPECT_LE(a.resource.stats().committed_bytes, 256 * MiB + 256 * MiB / 8 + 64 * KiB);
+}
+
+TEST(arena, creation_without_address_space_throws_and_leaks_nothing) {
+  recording_os os;
+  os.fail_from = 0;
+  EXPECT_THROW((arena{virtual_memory{{}, os}, {.name = "starved"}}), out_of_memory);
+  EXPECT_THROW((arena{{.reserve = max_size}}), out_of_memory);
+}
+
+TEST(arena, prefault_puts_pages_behind_what_is_committed) {
+  arena a{{.reserve = 4 * MiB, .commit_step = 1 * MiB, .prefault = true}};
+  EXPECT_EQ(resident_bytes(a.allocate(1), 1 * MiB), 1 * MiB);
+}
+
+TEST(arena, huge_pages_are_advised_and_committed_whole) {
+  recording_os os;
+  arena a{virtual_memory{{.huge_pages = huge_page_policy::advise}, os},
+          {.reserve = 8 * MiB, .commit_step = page}};
+  (void)a.allocate(1);
+  EXPECT_EQ(os.advices, 1u);
+  EXPECT_EQ(a.stats().committed_bytes, 2 * MiB);
+}
+
+// ---- push ----
+
+TEST(arena, push_returns_zeroed_typed_memory) {
+  arena a;
+  struct particle {
+    double position[3];
+    int id;
+  };
+  static_assert(std::is_same_v<decltype(a.push<particle>()), particle*>);
+  std::memset(a.allocate(sizeof(particle)), 0xFF, sizeof(particle));
+  a.reset();
+  EXPECT_TRUE(all_bytes_are(a.push<particle>(), sizeof(particle), 0));
+}
+
+TEST(arena, push_constructs_from_arguments) {
+  arena a;
+  EXPECT_EQ(*a.push<std::complex<double>>(3.0, 4.0), (std::complex<double>{3, 4}));
+  EXPECT_EQ(*a.push<int>(7), 7);
+  EXPECT_EQ((*a.push<std::array<int, 2>>(std::array{1, 2}))[1], 2);
+  EXPECT_EQ(*a.push<std::complex<float>>(), std::complex<float>{});
+}
+
+TEST(arena, push_whose_constructor_throws_leaves_the_arena_as_it_was) {
+  struct refuses {
+    refuses() { throw std::runtime_error("no"); }
+  };
+  arena a;
+  (void)a.allocate(100);
+  const std::size_t before = a.position();
+  EXPECT_THROW((void)a.push<refuses>(), std::runtime_error);
+  EXPECT_THROW(a.make<refuses>(), std::runtime_error);
+  EXPECT_THROW((void)a.push_array<refuses>(3), std::runtime_error);
+  EXPECT_EQ(a.position(), before);
+}
+
+TEST(arena, push_array_is_contiguous_and_zeroed) {
+  arena a;
+  std::memset(a.allocate(4096), 0xFF, 4096);
+  a.reset();
+  const std::span<double> x = a.push_array<double>(500);
+  ASSERT_EQ(x.size(), 500u);
+  EXPECT_TRUE(all_bytes_are(x.data(), x.size_bytes(), 0));
+  EXPECT_EQ(&x[499] - &x[0], 499);
+  const std::span<std::complex<double>> z = a.push_array<std::complex<double>>(10);
+  EXPECT_EQ(z[9], std::complex<double>{});
+}
+
+TEST(arena, push_array_of_no_elements_is_empty_and_has_an_address) {
+  arena a;
+  EXPECT_TRUE(a.push_array<int>(0).empty());
+  EXPECT_NE(a.push_array<int>(0).data(), nullptr);
+}
+
+TEST(arena, push_array_whose_size_overflows_is_an_error_and_allocates_nothing) {
+  arena a;
+  (void)a.allocate(64);
+  const std::size_t before = a.position();
+  for (std::size_t n : {max_size, max_size / sizeof(double) + 1, max_size / 2}) {
+    EXPECT_THROW((void)a.push_array<double>(n), out_of_memory) << n;
+    EXPECT_THROW((void)a.push_array<double>(n, uninitialized), out_of_memory) << n;
+  }
+  EXPECT_EQ(a.position(), before);
+}
+
+TEST(arena, sizes_near_size_max_are_errors_and_change_nothing) {
+  arena a{{.name = "small"}};
+  (void)a.allocate(48);
+  const arena_stats before = a.stats();
+  for (std::size_t less = 0; less < 40; ++less) {
+    for (std::size_t align : {std::size_t{1}, std::size_t{16}, std::size_t{4096}, std::size_t{1} << 62}) {
+      EXPECT_THROW((void)a.allocate(max_size - less, align), out_of_memory);
+      EXPECT_EQ(a.try_allocate(max_size - less, align), nullptr);
+    }
+  }
+  EXPECT_THROW((void)a.push_bytes(max_size), out_of_memory);
+  EXPECT_THROW((void)a.allocate(1, at_run_time(std::size_t{1} << 63)), out_of_memory);
+  EXPECT_EQ(a.position(), before.used_bytes);
+  EXPECT_EQ(a.stats().reserved_bytes, before.reserved_bytes);
+  EXPECT_EQ(a.stats().committed_bytes, before.committed_bytes);
+}
+
+TEST(arena, every_push_is_aligned_for_its_type_and_to_16_at_least) {
+  struct alignas(32) vector8 {
+    float lanes[8];
+  };
+  struct alignas(64) cache_line {
+    char bytes[64];
+  };
+  struct alignas(4096) whole_page {
+    char bytes[4096];
+  };
+  arena a;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(address(a.push<char>()) % 16, 0u);
+    EXPECT_EQ(address(a.push<vector8>()) % 32, 0u);
+    EXPECT_EQ(address(a.push<char>()) % 16, 0u);
+    EXPECT_EQ(address(a.push<cache_line>()) % 64, 0u);
+    EXPECT_EQ(address(a.push_array<whole_page>(2).data()) % 4096, 0u);
+    EXPECT_EQ(address(a.push_bytes(1)) % 16, 0u);
+    EXPECT_EQ(address(a.push_bytes(3, 512)) % 512, 0u);
+  }
+}
+
+TEST(arena, an_alignment_that_is_no_power_of_two_is_refused) {
+  arena a;
+  (void)a.allocate(8);
+  const std::size_t before = a.position();
+  if constexpr (check_level >= 2) {
+    EXPECT_THROW((void)a.allocate(8, at_run_time(48)), std::invalid_argument);
+  }
+  EXPECT_THROW((void)a.allocate(2 * GiB, at_run_time(48)), std::invalid_argument);
+  EXPECT_EQ(a.position(), before);
+}
+
+TEST(arena, zeroing_skips_memory_that_is_fresh_from_the_system) {
+  // 64 MiB of zeros cost no page: nothing wrote them, and they read as zero all the same.
+  arena a{{.reserve = 128 * MiB}};
+  const std::span<std::byte> fresh = a.push_array<std::byte>(64 * MiB);
+  EXPECT_EQ(resident_bytes(fresh.data(), fresh.size()), 0u);
+  EXPECT_EQ(fresh.front(), std::byte{0});
+  EXPECT_EQ(fresh.back(), std::byte{0});
+}
+
+TEST(arena, zeroing_covers_exactly_what_was_used_before) {
+  arena a{{.reserve = 64 * MiB}};
+  std::memset(a.allocate(10 * page), 0xFF, 10 * page);
+  a.reset();
+  auto* first = static_cast<std::byte*>(a.push_bytes(20 * page));
+  EXPECT_TRUE(all_bytes_are(first, 20 * page, 0));
+  a.reset();
+  std::memset(a.allocate(page), 0xFF, page);  // a deallocated block is no longer fresh either
+  a.deallocate(reinterpret_cast<void*>(address(first)), page);
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(page), page, 0));
+}
+
+TEST(arena, zeroing_a_large_block_leaves_the_pages_of_its_fresh_part_alone) {
+  arena a{{.reserve = 128 * MiB}};
+  std::memset(a.allocate(10 * page), 0xFF, 10 * page);
+  a.reset();
+  auto* first = static_cast<std::byte*>(a.push_bytes(64 * MiB));
+  EXPECT_TRUE(all_bytes_are(first, 10 * page, 0));
+  EXPECT_LE(resident_bytes(first, 64 * MiB), 11 * page);
+}
+
+TEST(arena, memory_of_a_chunk_that_is_visited_again_is_fresh_after_trim) {
+  arena a{{.reserve = 16 * MiB}};
+  (void)a.allocate(16 * MiB);
+  const arena_mark full = a.mark();
+  std::memset(a.allocate(12 * MiB), 0xFF, 12 * MiB);  // dirties the second chunk
+  a.rewind(full);
+  (void)a.allocate(page);
+  (void)a.trim();
+  auto* again = static_cast<std::byte*>(a.push_bytes(8 * MiB));
+  EXPECT_LE(resident_bytes(again, 8 * MiB), page);
+  EXPECT_TRUE(all_bytes_are(again, 8 * MiB, 0));
+}
+
+TEST(arena, memory_is_fresh_again_after_trim) {
+  arena a{{.reserve = 16 * MiB}};
+  std::memset(a.allocate(4 * MiB), 0xFF, 4 * MiB);
+  a.reset();
+  (void)a.trim();
+  const std::span<std::byte> again = a.push_array<std::byte>(4 * MiB);
+  EXPECT_LE(resident_bytes(again.data(), again.size()), page);
+  EXPECT_TRUE(all_bytes_are(again.data(), again.size(), 0));
+}
+
+TEST(arena, level_2_fills_what_a_rewind_over_chunks_leaves_in_every_chunk) {
+  if constexpr (check_level < 2) GTEST_SKIP() << "needs check level 2; this build has " << check_level;
+  arena a{{.reserve = 64 * KiB}};
+  const arena_mark begin = a.mark();
+  std::memset(a.allocate(40 * KiB), 0x5A, 40 * KiB);
+  std::memset(a.allocate(50 * KiB), 0x5A, 50 * KiB);  // in a second chunk
+  a.rewind(begin);
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(40 * KiB, uninitialized), 40 * KiB, 0xDD));
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(50 * KiB, uninitialized), 50 * KiB, 0xDD));
+}
+
+TEST(arena, uninitialized_push_shows_old_bytes_or_the_fill_of_level_2) {
+  arena a;
+  std::memset(a.allocate(256), 0x5A, 256);
+  a.reset();
+  const unsigned char expected = check_level >= 2 ? 0xDD : 0x5A;
+  const std::span<unsigned char> old = a.push_array<unsigned char>(128, uninitialized);
+  EXPECT_TRUE(all_bytes_are(old.data(), 128, expected));
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(64, uninitialized), 64, expected));
+  EXPECT_TRUE(all_bytes_are(a.push<int>(uninitialized), sizeof(int), expected));
+}
+
+// ---- positions ----
+
+TEST(arena, position_is_one_offset_that_only_grows_across_chunks) {
+  arena a{{.reserve = 64 * KiB}};
+  std::size_t last = a.position();
+  EXPECT_EQ(last, 0u);
+  for (int i = 0; i < 500; ++i) {
+    (void)a.allocate(1 + static_cast<std::size_t>(i) * 37 % 3000);
+    EXPECT_GT(a.position(), last);
+    last = a.position();
+  }
+  EXPECT_GT(a.stats().chunks, 5u);
+  EXPECT_EQ(a.stats().used_bytes, last);
+}
+
+TEST(arena, rewind_restores_the_position_and_the_next_address) {
+  arena a;
+  (void)a.allocate(100);
+  const arena_mark mark = a.mark();
+  void* const next = a.allocate(40);
+  (void)a.allocate(10'000);
+  a.rewind(mark);
+  EXPECT_EQ(a.position(), mark.position());
+  EXPECT_EQ(a.allocate(40), next);
+}
+
+TEST(arena, pop_frees_the_last_bytes) {
+  arena a;
+  (void)a.push_bytes(160);
+  void* const second = a.push_bytes(40);
+  a.pop(40);
+  EXPECT_EQ(a.position(), 160u);
+  EXPECT_EQ(a.push_bytes(40), second);
+}
+
+TEST(arena, pop_across_a_chunk_frees_the_last_bytes) {
+  arena a{{.reserve = 64 * KiB}};
+  for (int i = 0; i < 10; ++i) (void)a.allocate(16 * KiB);
+  const std::size_t before = a.position();
+  a.pop(5 * 16 * KiB);
+  EXPECT_EQ(a.position(), before - 5 * 16 * KiB);
+  a.check_invariants();
+}
+
+TEST(arena, pop_of_more_than_is_used_empties) {
+  arena a;
+  for (std::size_t bytes : {std::size_t{161}, std::size_t{1} << 40, max_size - 8, max_size}) {
+    void* const first = a.allocate(160);
+    a.pop(bytes);
+    EXPECT_EQ(a.position(), 0u);
+    EXPECT_EQ(a.allocate(160), first);
+    a.reset();
+  }
+}
+
+TEST(arena, fresh_and_grown_arenas_survive_pop_and_reset) {
+  arena fresh;
+  fresh.pop(0);
+  fresh.pop(max_size);
+  fresh.reset();
+  EXPECT_EQ(fresh.position(), 0u);
+  *fresh.push<int>() = 1;
+
+  for (int round = 0; round < 3; ++round) {
+    arena grown{{.reserve = 64 * KiB}};
+    for (int i = 0; i < 100; ++i) (void)grown.allocate(10'000);
+    round == 0 ? grown.pop(max_size) : round == 1 ? grown.reset() : grown.release();
+    EXPECT_EQ(grown.position(), 0u);
+    grown.check_invariants();
+    std::memset(grown.allocate(200'000), 1, 200'000);
+    grown.check_invariants();
+  }
+}
+
+TEST(arena, rewind_into_an_earlier_chunk_keeps_that_chunk_and_those_below) {
+  arena a{{.reserve = 64 * KiB}};
+  const std::span<int> kept = a.push_array<int>(15'000);  // fills most of the first chunk
+  std::fill(kept.begin(), kept.end(), 7);
+  const arena_mark mark = a.mark();
+  void* const next = a.allocate(100);
+  for (int i = 0; i < 20; ++i) std::memset(a.allocate(60'000), 1, 60'000);
+  a.rewind(mark);
+  EXPECT_EQ(a.allocate(100), next);
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), 7), 15'000);
+}
+
+TEST(arena, rewind_to_the_end_of_a_chunk_returns_to_it) {
+  arena a{{.reserve = 64 * KiB}};
+  (void)a.allocate(64 * KiB - 1024);
+  const arena_mark end = a.mark();
+  (void)a.allocate(32 * KiB);  // goes to a second chunk
+  a.rewind(end);
+  EXPECT_EQ(a.position(), end.position());
+  EXPECT_EQ(a.position(), 64 * KiB - 1024);
+  void* const filler = a.allocate(1024);  // what is left of the first chunk
+  const arena_mark brim = a.mark();
+  void* const beyond = a.allocate(16);
+  a.rewind(brim);
+  EXPECT_EQ(a.allocate(16), beyond);
+  a.rewind(end);
+  EXPECT_EQ(a.allocate(1024), filler);
+}
+
+TEST(arena, deallocating_null_does_nothing) {
+  arena a{{.reserve = 64 * KiB}};
+  arena untouched{{.reserve = 64 * KiB}};
+  (void)a.allocate(1024);
+  for (const std::size_t bytes : {0u, 16u, 1024u}) {
+    a.deallocate(nullptr, bytes);
+    untouched.deallocate(nullptr, bytes);
+  }
+  EXPECT_EQ(a.position(), 1024u);
+  EXPECT_EQ(untouched.position(), 0u);
+  a.check_invariants();
+  untouched.check_invariants();
+}
+
+TEST(arena, two_marks_at_one_position_on_both_sides_of_a_chunk_end_stay_apart) {
+  arena a{{.reserve = 64 * KiB}};
+  (void)a.allocate(64 * KiB - 256);
+  const arena_mark below = a.mark();
+  void* const small = a.allocate(64);
+  a.rewind(below);
+  void* const big = a.allocate(4096);  // the first block of the second chunk
+  a.deallocate(big, 4096);
+  const arena_mark above = a.mark();
+  EXPECT_EQ(below.position(), above.position());
+  void* const small_above = a.allocate(64);
+  a.rewind(above);
+  EXPECT_EQ(a.allocate(64), small_above);
+  a.rewind(below);
+  EXPECT_EQ(a.allocate(64), small);
+}
+
+// ---- growth ----
+
+TEST(arena, overflow_chains_a_chunk) {
+  arena a{{.reserve = 64 * KiB}};
+  void* const first = a.allocate(60 * KiB);
+  std::memset(first, 1, 60 * KiB);
+  void* const second = a.allocate(60 * KiB);
+  std::memset(second, 2, 60 * KiB);
+  EXPECT_EQ(a.stats().chunks, 2u);
+  EXPECT_TRUE(all_bytes_are(first, 60 * KiB, 1));
+}
+
+TEST(arena, an_oversize_request_gets_a_chunk_of_its_own_size_in_one_step) {
+  watched_arena a{{.reserve = 64 * KiB}};
+  (void)a.resource.allocate(10);
+  const std::size_t reserves = a.os.reserves;
+  std::memset(a.resource.allocate(10 * MiB), 1, 10 * MiB);
+  EXPECT_EQ(a.os.reserves, reserves + 1);
+  EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB);
+  (void)a.resource.allocate(10);  // and those to come are as before
+  EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB + 64 * KiB);
+}
+
+TEST(arena, an_arena_that_may_not_grow_throws_and_stays_usable) {
+  arena a{{.reserve = 64 * KiB, .growable = false, .name = "fixed"}};
+  (void)a.allocate(60 * KiB);
+  const std::size_t before = a.position();
+  try {
+    (void)a.allocate(5 * KiB, 64);
+    FAIL() << "must throw";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, "fixed");
+    EXPECT_EQ(error.report().requested_bytes, 5 * KiB);
+    EXPECT_EQ(error.report().alignment, 64u);
+    EXPECT_EQ(error.report().used_bytes, 60 * KiB);
+    EXPECT_EQ(error.report().reserved_bytes, 64 * KiB);
+    EXPECT_EQ(error.report().largest_bytes, 4 * KiB);
+  }
+  EXPECT_EQ(a.try_allocate(5 * KiB), nullptr);
+  EXPECT_EQ(a.position(), before);
+  EXPECT_NE(a.try_allocate(4 * KiB), nullptr);
+  EXPECT_EQ(a.stats().chunks, 1u);
+}
+
+TEST(arena, exhaustion_can_be_made_a_violation) {
+  const violation_recorder recorder;
+  arena a{{.reserve = 64 * KiB, .growable = false, .exhaustion = exhaustion_policy::abort, .name = "fatal"}};
+  EXPECT_THROW((void)a.allocate(65 * KiB), out_of_memory);  // the recorder returns
+  ASSERT_EQ(recorder.count(violation_kind::exhausted), 1u);
+  EXPECT_NE(recorder.reports()[0].message.find("fatal: out of memory: 66560 bytes"), std::string::npos);
+}
+
+TEST(arena_death, exhaustion_aborts_by_policy) {
+  arena a{{.reserve = 64 * KiB, .growable = false, .exhaustion = exhaustion_policy::abort, .name = "fatal"}};
+  EXPECT_DEATH((void)a.allocate(65 * KiB), "tidemark: fatal: out of memory: 66560 bytes");
+}
+
+TEST(arena, rewind_over_a_chunk_keeps_it_for_reuse) {
+  watched_arena a{{.reserve = 64 * KiB}};
+  const auto batch = [&] {
+    const arena_mark mark = a.resource.mark();
+    for (int i = 0; i < 24; ++i) (void)a.resource.allocate(10 * KiB);
+    a.resource.rewind(mark);
+  };
+  batch();
+  const std::size_t calls = a.os.calls + a.os.releases;
+  const std::uint64_t counted = a.resource.stats().system_calls;
+  for (int i = 0; i < 1000; ++i) batch();
+  EXPECT_EQ(a.os.calls + a.os.releases, calls);
+  EXPECT_EQ(a.resource.stats().system_calls, counted);
+  EXPECT_EQ(a.resource.stats().chunks, 4u);
+}
+
+TEST(arena, a_kept_chunk_that_is_entered_again_is_as_a_new_one_but_for_its_bytes) {
+  arena a{{.reserve = 64 * KiB}};
+  const auto fill_three_chunks = [&] {
+    for (int i = 0; i < 3; ++i) std::memset(a.allocate(64 * KiB), 0xFF, 64 * KiB);
+  };
+  fill_three_chunks();
+  a.reset();
+  (void)a.allocate(64 * KiB);
+  const arena_mark second = a.mark();
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(40 * KiB), 40 * KiB, 0)) << "what was written there is gone";
+  void* const x = a.allocate(24 * KiB);
+  void* const y = a.allocate(24 * KiB);  // in the third chunk
+  a.deallocate(y, 24 * KiB);
+  a.deallocate(x, 24 * KiB);
+  EXPECT_EQ(a.position(), 104 * KiB) << "the mark before the second chunk does not hold back what lies in it";
+  a.rewind(second);
+  EXPECT_EQ(a.position(), 64 * KiB);
+  a.reset();
+  fill_three_chunks();
+  EXPECT_EQ(a.stats().chunks, 3u);
+  EXPECT_EQ(a.stats().peak_bytes, 192 * KiB);
+  a.check_invariants();
+}
+
+TEST(arena, a_chunk_that_is_left_for_a_kept_one_keeps_what_its_scopes_hold_back) {
+  arena a{{.reserve = 64 * KiB}};
+  for (int i = 0; i < 2; ++i) (void)a.allocate(64 * KiB);
+  a.reset();
+  void* const x = a.allocate(32 * KiB);
+  {
+    const arena::scope scope{a};
+    void* const y = a.allocate(32 * KiB);
+    void* const z = a.allocate(32 * KiB);  // in the kept chunk
+    a.deallocate(z, 32 * KiB);
+    a.deallocate(y, 32 * KiB);
+    a.deallocate(x, 32 * KiB);  // it lies below the scope
+    EXPECT_EQ(a.position(), 32 * KiB);
+  }
+  a.deallocate(x, 32 * KiB);
+  EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(arena, a_block_is_aligned_where_a_kept_chunk_that_is_not_comes_next) {
+  constexpr std::size_t align = 2 * virtual_memory::range_alignment;
+  for (int full = 1; full < 4; ++full) {  // of neighbours, each second is aligned so
+    arena a{{.reserve = 64 * KiB}};
+    for (int i = 0; i < 5; ++i) (void)a.allocate(64 * KiB);
+    a.reset();
+    for (int i = 0; i < full; ++i) (void)a.allocate(64 * KiB);
+    EXPECT_EQ(address(a.allocate(16, align)) % align, 0u);
+    a.check_invariants();
+  }
+}
+
+TEST(arena, a_chunk_that_has_memory_to_come_is_not_left_for_a_kept_one) {
+  arena a{{.reserve = 64 * KiB, .commit_step = page}};
+  void* const first = a.allocate(page);
+  (void)a.allocate(64 * KiB);  // in a second chunk: 60 KiB of the first are left without memory
+  a.reset();
+  (void)a.allocate(page);
+  EXPECT_EQ(address(a.allocate(page)), address(first) + page);
+  a.check_invariants();
+}
+
+TEST(arena, a_size_that_wraps_is_refused_where_a_kept_chunk_comes_next) {
+  arena a{{.reserve = 64 * KiB}};
+  (void)a.allocate(64 * KiB);
+  (void)a.allocate(64 * KiB);
+  a.reset();
+  (void)a.allocate(64 * KiB);
+  for (std::size_t less = 0; less < 40; ++less) {
+    EXPECT_THROW((void)a.allocate(at_run_time(max_size - less)), out_of_memory);
+  }
+  EXPECT_EQ(a.position(), 64 * KiB);
+}
+
+TEST(arena, chunks_beyond_the_retain_limit_are_released_by_a_rewind) {
+  watched_arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
+  for (int i = 0; i < 10; ++i) (void)a.resource.allocate(60 * KiB);
+  EXPECT_EQ(a.resource.stats().chunks, 10u);
+  a.resource.reset();
+  EXPECT_EQ(a.resource.stats().chunks, 3u);
+  EXPECT_EQ(a.resource.stats().committed_bytes, 192 * KiB);
+  EXPECT_EQ(a.os.releases, 7u);
+}
+
+TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
+  arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
+  const auto batch = [&] {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 6; ++i) blocks.push_back(a.allocate(60 * KiB));
+    return blocks;
+  };
+  const std::vector<void*> first = batch();
+  a.reset();
+  const std::vector<void*> second = batch();
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 3, second.begin()));
+}
+
+TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
+  // A kept chunk with room lies behind so many that are too small: near enough it is found, else a new one is made.
+  for (int too_small : {8, 64}) {
+    arena a{{.reserve = 8 * KiB}};
+    for (int i = 0; i <= too_small; ++i) (void)a.allocate(5 * KiB);
+    void* const large = a.allocate(100 * KiB);
+    const std::size_t chunks = a.stats().chunks;
+    a.reset();
+    void* const again = a.allocate(100 * KiB);
+    EXPECT_EQ(again == large, too_small == 8);
+    EXPECT_EQ(a.stats().chunks, too_small == 8 ? chunks : chunks + 1);
+    a.check_invariants();
+  }
+}
+
+TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
+  recording_os os;
+  os.commit_limit_bytes = 100 * KiB;
+  arena a{virtual_memory{{}, os}, {.reserve = 1 * GiB, .commit_step = 64 * KiB}};
+  std::memset(a.allocate(64 * KiB), 1, 64 * KiB);
+  std::memset(a.allocate(20 * KiB), 1, 20 * KiB);  // a whole step would exceed what there is
+  try {
+    (void)a.allocate(20 * KiB);
+    FAIL() << "must throw";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().largest_bytes, 0u) << "the reservation has room, but no memory comes behind it";
+  }
+  EXPECT_NE(a.try_allocate(16 * KiB), nullptr);
+}
+
+TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) {
+  recording_os os;
+  arena a{virtual_memory{{}, os}, {.reserve = 2 * MiB, .commit_step = page}};
+  (void)a.allocate(page);
+  (void)a.allocate(2 * MiB);  // a second chunk, all of it committed
+  a.reset();
+  os.commit_limit_bytes = os.committed_bytes;
+  std::memset(a.allocate(1 * MiB), 1, 1 * MiB);  // the first chunk has room for it, and no memory
+  a.check_invariants();
+  try {
+    (void)a.allocate(1 * MiB + 1);
+    FAIL() << "must throw";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().largest_bytes, 1 * MiB);
+  }
+}
+
+TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
+  // The recording table writes to what it prefaults and to what it takes back; AddressSanitizer would report it.
+  recording_os os;
+  arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};
+  for (int round = 0; round < 3; ++round) {
+    {
+      const arena::scope scope{a};
+      std::memset(a.allocate(1 * MiB), 1, 1 * MiB);
+    }
+    EXPECT_GE(a.trim(), 1 * MiB);
+    auto* zeros = static_cast<unsigned char*>(a.push_bytes(1 * MiB));
+    EXPECT_TRUE(all_bytes_are(zeros, 1 * MiB, 0));
+    a.reset();
+  }
+  EXPECT_EQ(os.decommits, 3u);
+}
+
+TEST(arena, destruction_returns_everything) {
+  recording_os os;
+  {
+    arena a{virtual_memory{{}, os}, {.reserve = 64 * KiB}};
+    for (int i = 0; i < 50; ++i) (void)a.allocate(50 * KiB);
+    a.reset();
+    (void)a.allocate(300 * KiB);
+    EXPECT_GT(os.outstanding, 0u);
+  }
+  EXPECT_EQ(os.outstanding, 0u);
+  EXPECT_EQ(os.releases, os.reserves);
+}
+
+TEST(arena, release_returns_everything_and_the_arena_goes_on) {
+  recording_os os;
+  arena a{virtual_memory{{}, os}, {.reserve = 64 * KiB}};
+  for (int i = 0; i < 50; ++i) (void)a.allocate(50 * KiB);
+  a.release();
+  EXPECT_EQ(os.outstanding, 0u);
+  EXPECT_EQ(a.stats().reserved_bytes, 0u);
+  EXPECT_EQ(a.stats().chunks, 0u);
+  std::memset(a.allocate(1000), 1, 1000);
+  EXPECT_EQ(a.stats().chunks, 1u);
+  a.check_invariants();
+}
+
+TEST(arena, trim_gives_resident_memory_back) {
+  arena a{{.reserve = 1 * GiB}};
+  void* const first = a.allocate(400 * MiB);
+  std::memset(first, 1, 400 * MiB);
+  EXPECT_EQ(resident_bytes(first, 400 * MiB), 400 * MiB);
+  a.reset();
+  EXPECT_GE(a.trim(), 400 * MiB);
+  EXPECT_EQ(resident_bytes(first, 400 * MiB), 0u);
+  EXPECT_EQ(a.stats().committed_bytes, 0u);
+  std::memset(a.allocate(1 * MiB), 1, 1 * MiB);
+}
+
+TEST(arena, trim_counts_kept_chunks_as_memory_above_the_position) {
+  arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB}};
+  for (int i = 0; i < 6; ++i) (void)a.allocate(64 * KiB);
+  const std::size_t calls = a.stats().system_calls;
+  a.reset();
+  EXPECT_EQ(a.trim(200 * KiB), 3 * 64 * KiB)
+      << "64 KiB of the current chunk and two whole chunks fit in 200 KiB";
+  EXPECT_EQ(a.stats().committed_bytes, 3 * 64 * KiB);
+  EXPECT_EQ(a.stats().system_calls, calls + 3) << "one for each chunk released";
+}
+
+TEST(arena, trim_keeps_what_is_used_and_as_many_bytes_above_as_requested) {
+  arena a{{.reserve = 1 * MiB, .commit_step = page}};
+  const std::span<unsigned char> kept = a.push_array<unsigned char>(10 * page);
+  std::memset(kept.data(), 3, kept.size());
+  const arena_mark mark = a.mark();
+  for (int i = 0; i < 5; ++i) (void)a.allocate(800 * KiB);
+  a.rewind(mark);
+  (void)a.trim(4 * page);
+  EXPECT_EQ(a.stats().committed_bytes, 14 * page);
+  EXPECT_EQ(a.stats().chunks, 1u);
+  EXPECT_TRUE(all_bytes_are(kept.data(), kept.size(), 3));
+  EXPECT_EQ(a.trim(4 * page), 0u);
+  a.check_invariants();
+}
+
+// ---- use ----
+
+TEST(arena, a_permanent_and_a_step_arena_never_touch_each_other) {
+  arena permanent{{.name = "permanent"}};
+  arena step{{.reserve = 64 * KiB, .name = "step"}};
+  const std::span<double> weights = permanent.push_array<double>(1000);
+  std::fill(weights.begin(), weights.end(), 0.5);
+  const std::size_t position = permanent.position();
+  for (int i = 0; i < 200; ++i) {
+    const arena::scope scope{step};
+    for (int k = 0; k < 20; ++k) {
+      const std::span<double> temporary = step.push_array<double>(1000);
+      std::fill(temporary.begin(), temporary.end(), -1.0);
+    }
+  }
+  EXPECT_EQ(permanent.position(), position);
+  EXPECT_EQ(std::count(weights.begin(), weights.end(), 0.5), 1000);
+}
+
+TEST(arena, batches_of_a_training_run_return_to_the_same_position_without_growth) {
+  // 37,520 batches: save, forward, loss, backward, step with a nested scope, restore.
+  arena permanent{{.name = "permanent"}};
+  arena graph{{.reserve = 16 * MiB, .name = "graph"}};
+  const std::span<float> weights = permanent.push_array<float>(64 * 128);
+  std::size_t resident = 0;
+  const std::size_t start = graph.position();
+  for (int batch = 0; batch < 37'520; ++batch) {
+    const arena_mark saved = graph.mark();
+    const std::span<float> activations = graph.push_array<float>(32 * 128, uninitialized);
+    activations[0] = 1;
+    float* const loss = graph.push<float>();
+    const std::span<float> gradients = graph.push_array<float>(64 * 128, uninitialized);
+    gradients[0] = *loss;
+    {
+      arena::scope optimizer{graph};
+      const std::span<float> update = optimizer.push_array<float>(64 * 128, uninitialized);
+      update[0] = gradients[0];
+      weights[0] += update[0];
+    }
+    graph.rewind(saved);
+    ASSERT_EQ(graph.position(), start);
+    if (batch == 100) resident = test::resident_set_bytes();
+  }
+  EXPECT_LE(test::resident_set_bytes(), resident + 64 * KiB);
+  EXPECT_EQ(graph.stats().chunks, 1u);
+}
+
+TEST(arena, destructors_run_in_reverse_order_when_rewound_over) {
+  struct logs {
+    logs(std::vector<int>& log, int id) : log_{&log}, id_{id} {}
+    ~logs() { log_->push_back(id_); }
+    std::vector<int>* log_;
+    int id_;
+  };
+  std::vector<int> log;
+  {
+    arena a{{.reserve = 64 * KiB}};
+    a.make<logs>(log, 0);
+    const arena_mark mark = a.mark();
+    for (int i = 1; i <= 5; ++i) {
+      a.make<logs>(log, i);
+      (void)a.allocate(40 * KiB);  // so that chunks are crossed
+    }
+    a.rewind(mark);
+    EXPECT_EQ(log, (std::vector<int>{5, 4, 3, 2, 1}));
+    a.make<logs>(log, 6);
+    a.pop(1);
+    EXPECT_EQ(log.back(), 6);
+    a.make<logs>(log, 7);
+    a.reset();
+    EXPECT_EQ(log, (std::vector<int>{5, 4, 3, 2, 1, 6, 7, 0}));
+    a.make<logs>(log, 8);
+  }
+  EXPECT_EQ(log.back(), 8);
+}
+
+TEST(arena, an_object_that_holds_memory_of_the_same_arena_is_destroyed_cleanly) {
+  arena a;
+  for (int i = 0; i < 3; ++i) {
+    const arena::scope scope{a};
+    auto* rows = a.make<std::pmr::vector<std::pmr::vector<int>>>(&a);
+    for (int k = 0; k < 20; ++k) rows->emplace_back(static_cast<std::size_t>(k), k);
+    EXPECT_EQ(rows->at(19)[0], 19);
+  }
+  EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(arena, pushed_objects_are_not_destroyed) {
+  static int destroyed = 0;
+  struct counts {
+    ~counts() { ++destroyed; }
+  };
+  {
+    arena a;
+    (void)a.push<counts>();
+    a.reset();
+  }
+  EXPECT_EQ(destroyed, 0);
+}
+
+TEST(arena, stats_tell_used_peak_committed_reserved_chunks_and_calls) {
+  watched_arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .name = "told"}};
+  (void)a.resource.allocate(100);
+  for (int i = 0; i < 3; ++i) (void)a.resource.allocate(40 * KiB);
+  const std::size_t top = a.resource.position();
+  a.resource.reset();
+  (void)a.resource.allocate(32);
+  const arena_stats stats = a.resource.stats();
+  EXPECT_STREQ(stats.name, "told");
+  EXPECT_EQ(stats.used_bytes, 32u);
+  EXPECT_EQ(stats.peak_bytes, top);
+  EXPECT_EQ(stats.peak_bytes, 112u + 3 * 40 * KiB);
+  EXPECT_EQ(stats.committed_bytes, 3 * 64 * KiB);
+  EXPECT_EQ(stats.reserved_bytes, 3 * 64 * KiB);
+  EXPECT_EQ(stats.chunks, 3u);
+  EXPECT_EQ(stats.system_calls, a.os.reserves + a.os.commits);
+  if constexpr (check_level >= 2) {
+    EXPECT_EQ(stats.allocations, 5u);
+  } else {
+    EXPECT_FALSE(stats.allocations.has_value());
+  }
+}
+
+TEST(arena, counts_only_the_allocations_that_it_served) {
+  if (check_level < 2) GTEST_SKIP() << "allocations are counted at level 2";
+  arena step{{.reserve = 64 * KiB, .growable = false}};
+  EXPECT_EQ(step.try_allocate(1 * MiB), nullptr);
+  EXPECT_THROW((void)step.allocate(1 * MiB), out_of_memory);
+  std::size_t no_power_of_two = 3;
+  EXPECT_THROW((void)step.allocate(8, no_power_of_two), std::invalid_argument);
+  EXPECT_EQ(step.stats().allocations, 0u);
+  EXPECT_NE(step.try_allocate(8), nullptr);
+  (void)step.allocate(8);
+  (void)step.allocate(32 * KiB);  // beyond what is committed
+  EXPECT_EQ(step.stats().allocations, 3u);
+}
+
+TEST(arena, peak_is_the_highest_position_ever_across_chunks_and_trims) {
+  arena a{{.reserve = 64 * KiB}};
+  std::size_t highest = 0;
+  for (std::size_t round = 1; round < 40; ++round) {
+    for (std::size_t i = 0; i < round * 7 % 11; ++i) {
+      (void)a.allocate(round * 997 % 30'000);
+      highest = std::max(highest, a.position());
+    }
+    a.pop(round * 7919 % 40'000);
+    if (round % 9 == 0) (void)a.trim();
+    if (round % 13 == 0) a.reset();
+    EXPECT_EQ(a.stats().peak_bytes, highest);
+  }
+}
+
+TEST(arena, peak_outlives_release) {
+  arena a;
+  (void)a.allocate(1000);
+  a.release();
+  (void)a.allocate(16);
+  EXPECT_EQ(a.stats().peak_bytes, 1008u);
+}
+
+TEST(arena, a_null_name_is_the_default_name) {
+  arena a{{.name = nullptr}};
+  EXPECT_STREQ(a.name(), "arena");
+}
+
+TEST(arena, owns_exactly_what_is_in_use) {
+  arena a{{.reserve = 64 * KiB}};
+  int outside = 0;
+  char* const first = static_cast<char*>(a.allocate(100));
+  (void)a.allocate(60 * KiB);
+  char* const later = static_cast<char*>(a.allocate(60 * KiB));
+  EXPECT_TRUE(a.owns(first));
+  EXPECT_TRUE(a.owns(first + 99));
+  EXPECT_TRUE(a.owns(later));
+  EXPECT_FALSE(a.owns(later + 60 * KiB));
+  EXPECT_FALSE(a.owns(&outside));
+  EXPECT_FALSE(a.owns(nullptr));
+  a.reset();
+  EXPECT_FALSE(a.owns(first));
+}
+
+TEST(arena, level_2_reports_use_by_a_second_thread) {
+  if constexpr (check_level < 2) GTEST_SKIP() << "needs check level 2; this build has " << check_level;
+  const violation_recorder recorder;
+  arena a{{.name = "mine"}};
+  (void)a.allocate(1);
+  std::thread{[&] { (void)a.allocate(1); }}.join();
+  ASSERT_EQ(recorder.count(violation_kind::wrong_thread), 1u);
+  EXPECT_EQ(recorder.reports()[0].message,
+            "arena 'mine': allocate on a thread that does not own the arena; see release_thread_ownership()");
+  a.release_thread_ownership();
+  std::thread{[&] { (void)a.allocate(1); }}.join();
+  EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 1u);
+  (void)a.mark();  // now it is this thread that is foreign
+  EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
+}
+
+TEST(arena, may_be_destroyed_by_another_thread_than_the_one_that_used_it) {
+  const violation_recorder recorder;
+  {
+    arena a;
+    std::thread{[&] { (void)a.allocate(1); }}.join();
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+// ---- as a memory resource ----
+
+TEST(arena, serves_pmr_containers) {
+  arena a;
+  std::pmr::vector<std::pmr::string> words{&a};
+  std::pmr::list<int> numbers{&a};
+  for (int i = 0; i < 1000; ++i) {
+    words.emplace_back("a string that is too long to be stored in place " + std::to_string(i));
+    numbers.push_back(i);
+  }
+  EXPECT_EQ(words[999].substr(words[999].size() - 3), "999");
+  EXPECT_TRUE(a.owns(words.data()) && a.owns(words[500].data()) && a.owns(&numbers.back()));
+}
+
+TEST(arena, equals_itself_only) {
+  arena a, b;
+  EXPECT_TRUE(a.is_equal(a));
+  EXPECT_FALSE(a.is_equal(b));
+  EXPECT_FALSE(a.is_equal(*std::pmr::new_delete_resource()));
+}
+
+TEST(arena, deallocate_reclaims_the_newest_block_only) {
+  arena a;
+  void* const first = a.allocate(64);
+  void* const second = a.allocate(64);
+  a.deallocate(first, 64);
+  EXPECT_EQ(a.position(), 128u);
+  a.deallocate(second, 64);
+  EXPECT_EQ(a.position(), 64u);
+  a.deallocate(first, 64);
+  EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(arena, blocks_given_back_in_reverse_order_are_reclaimed_across_chunks) {
+  arena a{{.reserve = 64 * KiB}};
+  void* const bottom = a.allocate(16);
+  for (int i = 0; i < 1000; ++i) {
+    void* const x = a.allocate(40 * KiB);
+    void* const y = a.allocate(40 * KiB);
+    void* const z = a.allocate(40 * KiB);
+    a.deallocate(z, 40 * KiB);
+    a.deallocate(y, 40 * KiB);
+    a.deallocate(x, 40 * KiB);
+    ASSERT_EQ(a.position(), 16u);
+  }
+  a.deallocate(bottom, 16);
+  EXPECT_EQ(a.position(), 0u);
+  EXPECT_EQ(a.stats().chunks, 3u);
+  a.check_invariants();
+}
+
+TEST(arena, deallocate_makes_no_system_call_whatever_is_retained) {
+  arena a{{.reserve = 64 * KiB, .retain = 64 * KiB}};
+  (void)a.allocate(64 * KiB);
+  void* const first = a.allocate(64);
+  a.deallocate(first, 64);
+  const std::uint64_t calls = a.stats().system_calls;
+  for (int i = 0; i < 1000; ++i) a.deallocate(a.allocate(64), 64);
+  EXPECT_EQ(a.stats().system_calls, calls);
+}
+
+TEST(arena, a_chunk_that_one_large_block_needed_is_left_with_it) {
+  arena a{{.reserve = 64 * KiB}};
+  void* const large = a.allocate(1 * MiB);  // the first chunk stays empty below it
+  a.deallocate(large, 1 * MiB);
+  EXPECT_NE(a.allocate(64), large);
+  EXPECT_EQ(a.position(), 64u);
+  a.check_invariants();
+}
+
+TEST(arena, an_emptied_chunk_is_not_left_below_a_scope_or_a_mark_that_begins_in_it) {
+  arena a{{.reserve = 64 * KiB}};
+  void* const below = a.allocate(60 * KiB);
+  void* const first = a.allocate(40 * KiB);  // a second chunk
+  a.deallocate(first, 40 * KiB);
+  void* const again = a.allocate(40 * KiB);
+  EXPECT_EQ(again, first);
+  {
+    const arena::scope scope{a};
+    void* const third = a.allocate(60 * KiB);
+    a.deallocate(third, 60 * KiB);
+    a.deallocate(again, 40 * KiB);
+    EXPECT_EQ(a.position(), 100 * KiB);
+  }
+  a.deallocate(again, 40 * KiB);
+  const arena_mark mark = a.mark();
+  a.deallocate(below, 60 * KiB);
+  EXPECT_EQ(a.position(), 60 * KiB);
+  a.rewind(mark);
+  a.check_invariants();
+}
+
+TEST(arena, deallocate_never_reclaims_below_a_mark_or_an_open_scope) {
+  arena a;
+  void* const block = a.allocate(64);
+  (void)a.mark();
+  a.deallocate(block, 64);
+  EXPECT_EQ(a.position(), 64u);
+  a.reset();
+  void* const again = a.allocate(64);
+  const arena::scope scope{a};
+  a.deallocate(again, 64);
+  EXPECT_EQ(a.position(), 64u);
+}
+
+TEST(arena, deallocate_never_reclaims_an_object_whose_destructor_is_due) {
+  struct counts {
+    ~counts() { ++*n; }
+    int* n;
+  };
+  int n = 0;
+  arena a;
+  auto* made = a.make<counts>(&n);
+  a.deallocate(made, sizeof(counts));
+  EXPECT_GT(a.position(), 0u);
+  a.reset();
+  EXPECT_EQ(n, 1);
+}
+
+TEST(arena, expand_grows_and_shrinks_the_newest_block_in_place) {
+  arena a{{.reserve = 64 * KiB, .commit_step = page}};
+  void* const block = a.allocate(100);
+  EXPECT_TRUE(a.expand(block, 100, 50 * KiB));
+  std::memset(block, 1, 50 * KiB);
+  EXPECT_EQ(a.position(), 50 * KiB);
+  EXPECT_TRUE(a.expand(block, 50 * KiB, 10));
+  EXPECT_EQ(a.position(), 16u);
+  EXPECT_FALSE(a.expand(block, 10, 65 * KiB));  // not within this chunk
+  EXPECT_FALSE(a.expand(block, 10, max_size));
+  EXPECT_EQ(a.position(), 16u);
+  (void)a.allocate(1);
+  EXPECT_FALSE(a.expand(block, 10, 20));
+  a.check_invariants();
+}
+
+TEST(arena, level_2_reports_a_foreign_and_a_late_deallocate) {
+  if constexpr (check_level < 2) GTEST_SKIP() << "needs check level 2; this build has " << check_level;
+  const violation_recorder recorder;
+  arena a{{.name = "strict"}};
+  int foreign = 0;
+  a.deallocate(&foreign, sizeof foreign);
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 1u);
+  void* const late = a.allocate(64);
+  a.reset();
+  a.deallocate(late, 64);
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 2u);
+}
+
+TEST(arena, try_allocate_passes_no_exception_on) {
+  test::recording_resource upstream;
+  upstream.fail_from = 0;
+  upstream_arena a{&upstream};
+  EXPECT_EQ(a.try_allocate(100), nullptr);
+  EXPECT_NE(a.try_allocate(100), nullptr);
+}
+
+TEST(units, are_binary) {
+  static_assert(KiB == 1024 && MiB == 1024 * 1024 && GiB == 1024 * 1024 * 1024);
+  static_assert(std::is_same_v<decltype(KiB), const std::size_t>);
+  EXPECT_EQ(3 * MiB, std::size_t{3'145'728});
+}
+
+}  // namespace
+}  // namespace tidemark

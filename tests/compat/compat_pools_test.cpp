@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the rules of [mem.res.pool], each a test that runs over the standard library's two classes and
+// over ours: one that std's pass too is a rule of the standard and not of ours. What std's need not do, or
+// GNU's do not, is in the suite of ours alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory_resource>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <tidemark/compat.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+
+#include "logged_upstream.hpp"
+#include "shadow.hpp"
+
+namespace tidemark::test {
+namespace {
+
+template <class Resource>
+class standard_pool : public ::testing::Test {
+ protected:
+  logged_upstream upstream_;
+};
+using ours = ::testing::Types<compat::unsynchronized_pool_resource, compat::synchronized_pool_resource>;
+using all = ::testing::Types<std::pmr::unsynchronized_pool_resource, std::pmr::synchronized_pool_resource,
+                             compat::unsynchronized_pool_resource, compat::synchronized_pool_resource>;
+TYPED_TEST_SUITE(standard_pool, all, );
+
+template <class Resource>
+class compat_pool : public standard_pool<Resource> {};
+TYPED_TEST_SUITE(compat_pool, ours, );
+
+// An initializer list in place of an argument is a conversion: it takes a constructor that is not explicit.
+template <class T>
+void take(T const&) {}
+
+template <class T>
+constexpr bool has_the_standards_interface =
+    std::derived_from<T, std::pmr::memory_resource> && !std::is_final_v<T> &&
+    std::has_virtual_destructor_v<T> && !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
+    !std::is_move_constructible_v<T> && std::default_initializable<T> &&
+    std::constructible_from<T, std::pmr::memory_resource*> &&
+    std::constructible_from<T, std::pmr::pool_options> &&
+    !std::convertible_to<std::pmr::memory_resource*, T> && !std::convertible_to<std::pmr::pool_options, T> &&
+    requires(std::pmr::pool_options const& options, std::size_t n, std::pmr::memory_resource* upstream, T& t,
+             T const& constant) {
+      take<T>({});
+      take<T>({options, upstream});
+      take<T>({{n, n}, upstream});
+      T{{n, n}};
+      T{{.largest_required_pool_block = n}, upstream};
+      { t.release() } -> std::same_as<void>;
+      { constant.upstream_resource() } -> std::same_as<std::pmr::memory_resource*>;
+      { constant.options() } -> std::same_as<std::pmr::pool_options>;
+    };
+static_assert(has_the_standards_interface<std::pmr::unsynchronized_pool_resource>);
+static_assert(has_the_standards_interface<std::pmr::synchronized_pool_resource>);
+static_assert(has_the_standards_interface<compat::unsynchronized_pool_resource>);
+static_assert(has_the_standards_interface<compat::synchronized_pool_resource>);
+
+[[nodiscard]] bool same(std::pmr::pool_options const& a, std::pmr::pool_options const& b) {
+  return a.max_blocks_per_chunk == b.max_blocks_per_chunk &&
+         a.largest_required_pool_block == b.largest_required_pool_block;
+}
+
+TYPED_TEST(standard_pool, options_are_never_0) {
+  const std::pmr::pool_options options = TypeParam{}.options();
+  EXPECT_NE(options.max_blocks_per_chunk, 0u);
+  EXPECT_NE(options.largest_required_pool_block, 0u);
+}
+
+TYPED_TEST(standard_pool, a_limit_of_0_is_the_default) {
+  EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{0, 0}}.options()), TypeParam{}.options()));
+}
+
+TYPED_TEST(standard_pool, a_limit_that_is_too_large_is_replaced_by_the_largest) {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  const std::pmr::pool_options largest = TypeParam{std::pmr::pool_options{most, most}}.options();
+  EXPECT_LT(largest.max_blocks_per_chunk, most);
+  EXPECT_LT(largest.largest_required_pool_block, most);
+  EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{most - 1, most - 1}}.options()), largest));
+}
+
+TYPED_TEST(standard_pool, valid_options_are_kept) {
+  for (const std::size_t largest : {1u, 8u, 71u, 1000u, 4096u}) {
+    const std::pmr::pool_options held = TypeParam{std::pmr::pool_options{100, largest}}.options();
+    EXPECT_GE(held.largest_required_pool_block, largest);
+    EXPECT_TRUE(same(TypeParam{held}.options(), held));
+  }
+}
+
+TYPED_TEST(standard_pool, its_upstream_is_the_one_named_or_the_default_of_its_construction) {
+  const TypeParam before;
+  std::pmr::memory_resource* const default_before = std::pmr::get_default_resource();
+  {
+    const default_resource_scope changed{&this->upstream_};
+    EXPECT_EQ(before.upstream_resource(), default_before);
+    EXPECT_EQ(TypeParam{}.upstream_resource(), &this->upstream_);
+    EXPECT_EQ(TypeParam{std::pmr::pool_options{}}.upstream_resource(), &this->upstream_);
+  }
+  EXPECT_EQ(TypeParam{&this->upstream_}.upstream_resource(), &this->upstream_);
+  EXPECT_EQ((TypeParam{std::pmr::pool_options{}, &this->upstream_}.upstream_resource()), &this->upstream_);
+}
+
+/// Blocks of those sizes at each alignment up to 1 KiB, all apart and all deallocated.
+void serve(std::pmr::memory_resource& resource, auto bytes_for) {
+  shadow blocks;
+  std::vector<upstream_request> held;
+  for (std::size_t align = 1; align <= 1024; align *= 2) {
+    for (std::size_t bytes : bytes_for(align)) {
+      held.push_back({resource.allocate(bytes, align), bytes, align});
+      blocks.add(held.back().first, bytes, align);
+    }
+  }
+  blocks.check_all();
+  for (upstream_request const& block : held) resource.deallocate(block.first, block.bytes, block.align);
+}
+
+TYPED_TEST(standard_pool, serves_objects_of_every_alignment_apart_from_all_others) {
+  TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
+  serve(resource, [](std::size_t align) { return std::array{align, 2 * align, 4 * align}; });
+}
+
+TYPED_TEST(standard_pool, blocks_of_a_size_come_from_one_chunk) {
+  TypeParam resource{&this->upstream_};
+  (void)resource.allocate(16);
+  const std::size_t asked = this->upstream_.asked.size();
+  (void)resource.allocate(16);
+  EXPECT_EQ(this->upstream_.asked.size(), asked);
+}
+
+TYPED_TEST(standard_pool, reuses_a_freed_block_before_it_calls_the_upstream) {
+  TypeParam resource{std::pmr::pool_options{1, 256}, &this->upstream_};
+  void* const block = resource.allocate(8, 8);
+  const std::size_t asked = this->upstream_.asked.size();
+  resource.deallocate(block, 8, 8);
+  EXPECT_EQ(resource.allocate(8, 8), block);
+  EXPECT_EQ(this->upstream_.asked.size(), asked);
+}
+
+TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
+  TypeParam resource{std::pmr::pool_options{4, 256}, &this->upstream_};
+  std::array<void*, 100> blocks;
+  for (void*& block : blocks) block = resource.allocate(100, 4);
+  const std::size_t held = this->upstream_.held.size();
+  for (void* block : blocks) resource.deallocate(block, 100, 4);
+  EXPECT_EQ(this->upstream_.held.size(), held);
+}
+
+TYPED_TEST(standard_pool, beyond_the_largest_block_the_upstream_serves_each_request_and_has_it_back_at_once) {
+  TypeParam resource{std::pmr::pool_options{0, 64}, &this->upstream_};
+  const std::size_t bytes = 3 * resource.options().largest_required_pool_block;
+  void* const first = resource.allocate(bytes, 512);
+  const std::size_t held = this->upstream_.held.size();
+  void* const second = resource.allocate(bytes, 512);
+  EXPECT_EQ(this->upstream_.held.size(), held + 1);
+  EXPECT_GE(this->upstream_.asked.back().bytes, bytes);
+  EXPECT_GE(this->upstream_.asked.back().align, 512u);
+  resource.deallocate(first, bytes, 512);
+  EXPECT_EQ(this->upstream_.held.size(), held);
+  resource.deallocate(second, bytes, 512);
+  EXPECT_EQ(this->upstream_.held.size(), held - 1);
+}
+
+TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
+  TypeParam resource{std::pmr::pool_options{4, 64}, &this->upstream_};
+  (void)resource.allocate(64, 1);
+  const std::size_t asked = this->upstream_.asked.size();
+  for (int i = 0; i < 64; ++i) (void)resource.allocate(64, 1);
+  EXPECT_GE(this->upstream_.asked.size(), asked + 16);
+}
+
+TYPED_TEST(standard_pool, calls_the_upstream_ever_more_seldom) {
+  TypeParam resource{&this->upstream_};
+  for (int i = 0; i < 100'000; ++i) (void)resource.allocate(16, 16);
+  EXPECT_LT(this->upstream_.asked.size(), 50u);
+}
+
+TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
+  TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
+  resource.release();
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < 300; ++i) (void)resource.allocate(i * 3, 8);
+    EXPECT_FALSE(this->upstream_.held.empty());
+    resource.release();
+    EXPECT_TRUE(this->upstream_.held.empty());
+  }
+}
+
+TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
+  this->upstream_.refuses = true;
+  TypeParam resource{std::pmr::new_delete_resource()};
+  resource.release();
+  resource.release();
+  EXPECT_NE(resource.allocate(1), nullptr);
+}
+
+TYPED_TEST(standard_pool, the_end_returns_everything_also_blocks_in_use) {
+  {
+    TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
+    for (std::size_t i = 0; i < 300; ++i) (void)resource.allocate(i * 3, 8);
+  }
+  EXPECT_TRUE(this->upstream_.held.empty());
+}
+
+TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothing) {
+  TypeParam resource{std::pmr::pool_options{2, 64}, &this->upstream_};
+  std::vector<void*> blocks{resource.allocate(64, 1)};
+  this->upstream_.refuses = true;
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 100; ++i) blocks.push_back(resource.allocate(64, 1));
+      },
+      upstream_refused);
+  EXPECT_THROW((void)resource.allocate(10'000'000), upstream_refused);
+  void* const last = blocks.back();
+  resource.deallocate(last, 64, 1);
+  EXPECT_EQ(resource.allocate(64, 1), last);
+  this->upstream_.refuses = false;
+  EXPECT_NE(resource.allocate(64, 1), nullptr);
+}
+
+TYPED_TEST(standard_pool, throws_the_upstreams_exception_also_for_what_no_memory_has_room_for) {
+  TypeParam resource{&this->upstream_};
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t less : {std::size_t{0}, std::size_t{1}, std::size_t{20}, most / 2 - 1}) {
+    for (const std::size_t align : {1u, 8u, 64u, 4096u}) {
+      EXPECT_THROW((void)resource.allocate(most - less, align), upstream_refused) << less << ' ' << align;
+    }
+  }
+}
+
+TYPED_TEST(standard_pool, is_equal_to_itself_alone) {
+  const TypeParam one, other;
+  EXPECT_TRUE(one == one);
+  EXPECT_FALSE(one == other);
+  EXPECT_TRUE(one.is_equal(one));
+  EXPECT_FALSE(one.is_equal(other));
+}
+
+// The standard's virtual functions are protected: a class made from it may call and replace them.
+template <class Resource>
+struct counted : Resource {
+  using Resource::Resource;
+  std::size_t allocations = 0, deallocations = 0;
+
+ protected:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    ++allocations;
+    return Resource::do_allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    ++deallocations;
+    Resource::do_deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+    return Resource::do_is_equal(other);
+  }
+};
+
+TYPED_TEST(standard_pool, can_be_derived_from) {
+  counted<TypeParam> resource{std::pmr::pool_options{.largest_required_pool_block = 64}, &this->upstream_};
+  {
+    std::pmr::map<int, int> table{&resource};
+    for (int i = 0; i < 100; ++i) table[i] = i;
+  }
+  EXPECT_EQ(resource.allocations, 100u);
+  EXPECT_EQ(resource.deallocations, 100u);
+}
+
+// ---- what GNU's do not, or what the standard leaves open ----
+
+// Not through `deallocate`, whose parameter libstdc++ declares as never null.
+TYPED_TEST(compat_pool, ignores_null) {
+  struct opened : TypeParam {
+    using TypeParam::do_deallocate;
+    using TypeParam::TypeParam;
+  };
+  opened resource{&this->upstream_};
+  for (const std::size_t bytes : {0u, 8u, 4096u, 1'000'000u}) resource.do_deallocate(nullptr, bytes, 8);
+  void* const block = resource.allocate(8, 8);
+  EXPECT_NE(block, nullptr);
+  resource.deallocate(block, 8, 8);
+}
+
+TYPED_TEST(compat_pool, construction_allocates_nothing) {
+  const TypeParam resource{std::pmr::pool_options{1024, 2048}, &this->upstream_};
+  EXPECT_TRUE(this->upstream_.asked.empty());
+}
+
+TYPED_TEST(compat_pool, serves_every_size_at_every_alignment_apart_from_all_others) {
+  TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
+  serve(resource, [](std::size_t) {
+    return std::array<std::size_t, 12>{0, 1, 7, 8, 9, 24, 64, 65, 255, 256, 257, 1000};
+  });
+}
+
+TYPED_TEST(compat_pool, a_limit_of_0_is_the_largest_there_is) {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  EXPECT_TRUE(same(TypeParam{}.options(), (TypeParam{std::pmr::pool_options{most, most}}.options())));
+}
+
+TYPED_TEST(compat_pool, keeps_the_configured_limits) {
+  const std::pmr::pool_options told{1 << 12, 1 << 18};
+  EXPECT_TRUE(same(TypeParam{told}.options(), told));
+  EXPECT_EQ((TypeParam{std::pmr::pool_options{1, 71}}.options().largest_required_pool_block), 128u);
+  EXPECT_EQ((TypeParam{std::pmr::pool_options{1, 1}}.options().largest_required_pool_block), 8u);
+}
+
+TYPED_TEST(compat_pool, the_largest_block_is_pooled_and_one_byte_more_is_not) {
+  TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
+  resource.deallocate(resource.allocate(256), 256);
+  EXPECT_EQ(this->upstream_.held.size(), 1u);
+  resource.deallocate(resource.allocate(257), 257);
+  EXPECT_EQ(this->upstream_.held.size(), 1u);
+  EXPECT_EQ(this->upstream_.asked.size(), 2u);
+}
+
+TYPED_TEST(compat_pool, a_chunk_is_one_request_and_half_as_large_again_as_the_one_before) {
+  TypeParam resource{&this->upstream_};
+  while (this->upstream_.asked.size() < 16) (void)resource.allocate(16, 16);
+  EXPECT_GE(this->upstream_.asked[0].bytes, 1024u);
+  for (std::size_t i = 1; i < 16; ++i) {
+    EXPECT_GE(this->upstream_.asked[i].bytes * 100, this->upstream_.asked[i - 1].bytes * 145) << i;
+    EXPECT_LE(this->upstream_.asked[i].bytes * 100, this->upstream_.asked[i - 1].bytes * 155) << i;
+  }
+}
+
+TYPED_TEST(compat_pool, a_chunk_of_large_blocks_grows_from_one_block) {
+  TypeParam resource{&this->upstream_};
+  std::vector<std::size_t> blocks;
+  for (int i = 0; i < 13; ++i) (void)resource.allocate(64 * KiB);
+  for (upstream_request const& chunk : this->upstream_.asked) blocks.push_back(chunk.bytes / (64 * KiB));
+  EXPECT_EQ(blocks, (std::vector<std::size_t>{1, 2, 3, 5, 8}));
+}
+
+TYPED_TEST(compat_pool, a_chunk_holds_as_many_blocks_as_the_options_say_and_no_more) {
+  TypeParam resource{std::pmr::pool_options{4, 64}, &this->upstream_};
+  for (int i = 0; i < 16; ++i) (void)resource.allocate(64, 1);
+  EXPECT_EQ(this->upstream_.asked.size(), 4u);
+}
+
+TYPED_TEST(compat_pool, chunks_stop_growing_at_4_mib) {
+  TypeParam resource{&this->upstream_};
+  for (int i = 0; i < 200; ++i) (void)resource.allocate(256 * KiB);
+  for (upstream_request const& chunk : this->upstream_.asked) EXPECT_LE(chunk.bytes, 4 * MiB + 100);
+  EXPECT_GT(this->upstream_.asked.back().bytes, 4 * MiB);
+}
+
+TYPED_TEST(compat_pool, a_block_of_a_pool_is_aligned_as_it_is_large) {
+  TypeParam resource{&this->upstream_};
+  for (std::size_t bytes = 8; bytes <= 4096; bytes *= 2) {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(is_aligned(resource.allocate(bytes, bytes), bytes)) << bytes;
+  }
+  EXPECT_EQ(resource.options().largest_required_pool_block, 256 * KiB);
+}
+
+TYPED_TEST(compat_pool, what_is_aligned_to_more_than_a_page_is_the_upstreams) {
+  TypeParam resource{&this->upstream_};
+  void* const block = resource.allocate(100, 8192);
+  EXPECT_TRUE(is_aligned(block, 8192));
+  EXPECT_GE(this->upstream_.asked.back().align, 8192u);
+  resource.deallocate(block, 100, 8192);
+  EXPECT_TRUE(this->upstream_.held.empty());
+}
+
+TEST(compat_synchronized_pool, serves_threads_that_free_each_others_blocks) {
+  constexpr std::size_t threads = 4, rounds = 50, blocks_each = 16;
+  logged_upstream upstream;
+  compat::synchronized_pool_resource resource{{.largest_required_pool_block = 256}, &upstream};
+  std::vector<std::array<std::byte*, blocks_each>> passed(threads);
+  const auto bytes_of = [](std::size_t i) { return 8 + i * 16; };
+  for (std::size_t round = 0; round < rounds; ++round) {
+    std::vector<std::jthread> running;
+    for (std::size_t t = 0; t < threads; ++t) {
+      running.emplace_back([&, t] {
+        for (std::size_t i = 0; i < blocks_each; ++i) {
+          auto* const block = static_cast<std::byte*>(resource.allocate(bytes_of(i), 8));
+          std::memset(block, static_cast<int>(t), bytes_of(i));
+          passed[t][i] = block;
+        }
+      });
+    }
+    running.clear();
+    for (std::size_t t = 0; t < threads; ++t) {
+      running.emplace_back([&, t] {
+        auto const& theirs = passed[(t + 1) % threads];
+        for (std::size_t i = 0; i < blocks_each; ++i) {
+          const auto written = static_cast<std::byte>((t + 1) % threads);
+          EXPECT_TRUE(std::all_of(theirs[i], theirs[i] + bytes_of(i), [=](auto b) { return b == written; }));
+          resource.deallocate(theirs[i], bytes_of(i), 8);
+        }
+      });
+    }
+  }
+  EXPECT_LT(upstream.asked.size(), 40u);
+}
+
+// ---- a program that changes over by a `using` ----
+
+template <class Unsynchronized, class Synchronized, class Monotonic>
+int run_program() {
+  std::array<std::byte, 512> buffer;
+  Monotonic lines = {buffer.data(), buffer.size()};
+  Unsynchronized nodes{{0, 64}, &lines};
+  Synchronized shared = {{.max_blocks_per_chunk = 8, .largest_required_pool_block = 128}, &nodes};
+  const std::pmr::pool_options options = shared.options();
+  std::pmr::map<int, std::pmr::string> table{&shared};
+  for (int i = 0; i < 100; ++i) table.emplace(i, "a string that is too long to be kept in itself");
+  for (int i = 0; i < 100; i += 2) table.erase(i);
+  return static_cast<int>(table.size()) + (options.max_blocks_per_chunk <= 8 ? 1 : 0);
+}
+
+TEST(compat, a_program_written_for_the_standards_runs_the_same) {
+  const int of_std = run_program<std::pmr::unsynchronized_pool_resource, std::pmr::synchronized_pool_resource,
+                                 std::pmr::monotonic_buffer_resource>();
+  const int of_ours = run_program<compat::unsynchronized_pool_resource, compat::synchronized_pool_resource,
+                                  compat::monotonic_buffer_resource>();
+  EXPECT_EQ(of_std, 51);
+  EXPECT_EQ(of_ours, of_std);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the sources of memory by themselves, then through an arena; device memory as made-up addresses
+// that must not be touched, so that a touch is a crash.
+#include <tidemark/arena/arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <memory_resource>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "made_up_memory.hpp"
+#include "process_memory.hpp"
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+std::uintptr_t address(void const* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+// ---- os_memory ----
+
+TEST(os_memory, every_call_can_be_replaced) {
+  test::recording_os os;
+  virtual_memory space{{.huge_pages = huge_page_policy::avoid, .prefault = true}, os};
+  const byte_range range = space.reserve(1, 1 * MiB);
+  ASSERT_FALSE(range.empty());
+  ASSERT_TRUE(space.commit({range.begin, 64 * KiB}));
+  std::memset(range.data(), 1, 64 * KiB);
+  ASSERT_TRUE(space.decommit({range.begin, 64 * KiB}));
+  space.release(range);
+  EXPECT_EQ(os.reserves, 1u);
+  EXPECT_EQ(os.advices, 1u);
+  EXPECT_EQ(os.commits, 1u);
+  EXPECT_EQ(os.prefaults, 1u);
+  EXPECT_EQ(os.decommits, 1u);
+  EXPECT_EQ(os.releases, 1u);
+}
+
+TEST(os_memory, the_default_table_can_be_replaced_for_the_process) {
+  test::recording_os os;
+  os_memory* const before = set_default_os_memory(&os);
+  EXPECT_EQ(&default_os_memory(), &os);
+  {
+    arena a;
+    (void)a.allocate(1);
+    EXPECT_EQ(os.reserves, 1u);
+    EXPECT_NE(entropy_seed(), entropy_seed());
+    os.fail_from = os.calls;
+    EXPECT_THROW((void)entropy_seed(), std::runtime_error);
+    set_default_os_memory(before);  // the arena goes on with the table it began with
+  }
+  EXPECT_EQ(os.releases, 1u);
+  EXPECT_EQ(&default_os_memory(), &system_memory());
+}
+
+TEST(os_memory, page_size_is_a_power_of_two) {
+  EXPECT_TRUE(std::has_single_bit(system_memory().page_size()));
+}
+
+// ---- virtual_memory ----
+
+TEST(virtual_memory, ranges_start_at_multiples_of_2_mib) {
+  virtual_memory space;
+  std::vector<byte_range> ranges;
+  for (std::size_t bytes : {std::size_t{1}, 5 * KiB, 3 * MiB, 1 * GiB}) {
+    ranges.push_back(space.reserve(1, bytes));
+    EXPECT_EQ(ranges.back().begin % (2 * MiB), 0u);
+    EXPECT_GE(ranges.back().size, bytes);
+    EXPECT_EQ(ranges.back().size % space.granularity(), 0u);
+  }
+  for (byte_range range : ranges) space.release(range);
+}
+
+TEST(virtual_memory, huge_pages_are_requested_or_ruled_out_as_configured) {
+  test::recording_os os;
+  for (huge_page_policy policy :
+       {huge_page_policy::system, huge_page_policy::advise, huge_page_policy::avoid}) {
+    virtual_memory space{{.huge_pages = policy}, os};
+    const std::size_t advices = os.advices;
+    const byte_range range = space.reserve(1, 4 * MiB);
+    EXPECT_EQ(os.advices, advices + (policy == huge_page_policy::system ? 0 : 1));
+    if (policy != huge_page_policy::system) EXPECT_EQ(os.last_advice, policy == huge_page_policy::advise);
+    space.release(range);
+  }
+}
+
+TEST(virtual_memory, committed_bytes_read_as_zero_also_after_decommit) {
+  virtual_memory space;
+  const byte_range range = space.reserve(1, 1 * MiB);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(space.commit(range));
+    auto* bytes = static_cast<unsigned char*>(range.data());
+    EXPECT_EQ(bytes[0], 0);
+    EXPECT_EQ(bytes[range.size - 1], 0);
+    std::memset(bytes, 0xFF, range.size);
+    ASSERT_TRUE(space.decommit(range));
+  }
+  space.release(range);
+}
+
+TEST(virtual_memory, reserved_bytes_cannot_be_touched_before_they_are_committed) {
+  virtual_memory space;
+  const byte_range range = space.reserve(1, 1 * MiB);
+  EXPECT_DEATH(*static_cast<char volatile*>(range.data()) = 1, "");
+  space.release(range);
+}
+
+TEST(virtual_memory, impossible_sizes_give_an_empty_range) {
+  virtual_memory space;
+  EXPECT_TRUE(space.reserve(std::numeric_limits<std::size_t>::max(), 1).empty());
+  EXPECT_TRUE(space.reserve(1, std::numeric_limits<std::size_t>::max() / 2).empty());
+}
+
+// ---- borrowed_memory ----
+
+TEST(borrowed_memory, an_arena_uses_the_callers_range_and_nothing_else) {
+  alignas(64) std::array<std::byte, 1024> buffer;
+  borrowed_arena a{buffer.data(), buffer.size()};
+  auto* const first = static_cast<std::byte*>(a.push_bytes(1000));
+  EXPECT_EQ(first, buffer.data());
+  EXPECT_THROW((void)a.allocate(100), out_of_memory);
+  EXPECT_EQ(a.try_allocate(16), buffer.data() + 1008);
+  a.reset();
+  EXPECT_EQ(a.stats().reserved_bytes, 1024u);
+  a.release();
+  EXPECT_EQ(a.allocate(16), buffer.data());
+}
+
+TEST(borrowed_memory, a_range_with_crooked_ends_is_used_from_its_first_aligned_byte) {
+  alignas(16) std::array<std::byte, 128> buffer;
+  borrowed_arena a{buffer.data() + 3, std::size_t{100}};
+  EXPECT_EQ(a.allocate(1), buffer.data() + 16);
+  EXPECT_NE(a.try_allocate(64), nullptr);
+  EXPECT_EQ(a.try_allocate(1), nullptr);  // the last crooked bytes are left alone
+}
+
+TEST(borrowed_memory, an_empty_range_is_out_of_memory_from_the_start) {
+  EXPECT_THROW((borrowed_arena{borrowed_memory{nullptr, 0}}), out_of_memory);
+}
+
+TEST(borrowed_memory, exact_fill_succeeds_and_one_byte_more_fails) {
+  alignas(16) std::array<std::byte, 256> buffer;
+  borrowed_arena a{buffer.data(), buffer.size()};
+  EXPECT_NE(a.try_allocate(256), nullptr);
+  EXPECT_EQ(a.try_allocate(1), nullptr);
+  a.reset();
+  EXPECT_EQ(a.try_allocate(257), nullptr);
+}
+
+TEST(borrowed_memory, addresses_of_a_device_are_computed_and_never_touched) {
+  constexpr std::uintptr_t base = 0x1'0000'0000;
+  borrowed_device_arena a{borrowed_device_memory{byte_range{base, 1 * MiB}}};
+  EXPECT_EQ(address(a.allocate(100)), base);
+  EXPECT_EQ(address(a.allocate(512)), base + 256);
+  const arena_mark mark = a.mark();
+  EXPECT_EQ(address(a.push_array<float>(1, uninitialized).data()), base + 768);
+  EXPECT_EQ(address(a.push<double>(uninitialized)), base + 1024);
+  a.rewind(mark);
+  {
+    borrowed_device_arena::scope scope{a};
+    EXPECT_EQ(address(scope.allocate(1)), base + 768);
+  }
+  EXPECT_THROW((void)a.allocate(2 * MiB), out_of_memory);
+  EXPECT_EQ(a.position(), 768u);
+  a.check_invariants();
+}
+
+TEST(borrowed_memory, a_block_never_lies_at_address_zero) {
+  borrowed_device_arena a{borrowed_device_memory{byte_range{0, 1 * MiB}}};
+  EXPECT_EQ(address(a.allocate(1)), 256u);
+}
+
+TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap) {
+  constexpr std::size_t size = 64 * KiB;
+  const std::uintptr_t base = std::numeric_limits<std::uintptr_t>::max() - size + 1;
+  borrowed_device_arena a{borrowed_device_memory{byte_range{base, size}}};
+  EXPECT_EQ(a.try_allocate(1), nullptr);
+  EXPECT_EQ(a.try_allocate(1 * GiB), nullptr);
+}
+
+// ---- an address space of one's own ----
+
+/// Memory that comes back from decommit as it went, as a device's does.
+struct dirty_memory {
+  static constexpr bool host_accessible = true, fresh_is_zero = false, commits = true,
+                        reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 32, chunk_growth = 3;
+  byte_range reserve(std::size_t least, std::size_t wanted) {
+    const std::size_t bytes = std::max(least, wanted);
+    void* first = ::operator new(bytes, std::align_val_t{4096});
+    std::memset(first, 0xAB, bytes);
+    return {reinterpret_cast<std::uintptr_t>(first), bytes};
+  }
+  bool commit(byte_range) noexcept { return true; }
+  bool decommit(byte_range) noexcept { return true; }
+  void release(byte_range range) noexcept { ::operator delete(range.data(), std::align_val_t{4096}); }
+  std::size_t chunk_bytes() const noexcept { return 64 * KiB; }
+  std::size_t granularity() const noexcept { return 4096; }
+};
+static_assert(address_space<dirty_memory>);
+
+TEST(address_space, memory_that_is_not_zero_when_fresh_is_always_zeroed) {
+  basic_arena<dirty_memory> a;
+  for (int round = 0; round < 3; ++round) {
+    const std::span<int> x = a.push_array<int>(10'000);
+    EXPECT_EQ(std::count(x.begin(), x.end(), 0), 10'000);
+    EXPECT_EQ(address(x.data()) % 32, 0u);
+    std::fill(x.begin(), x.end(), 7);
+    a.reset();
+    if (round == 1) (void)a.trim();
+  }
+  (void)a.allocate(60 * KiB);
+  (void)a.allocate(60 * KiB);
+  EXPECT_EQ(a.stats().reserved_bytes, 64 * KiB + 3 * 64 * KiB);
+  a.check_invariants();
+}
+
+// ---- upstream_memory ----
+
+TEST(upstream_memory, gives_back_to_the_upstream_exactly_what_it_got) {
+  test::recording_resource upstream;
+  {
+    upstream_arena a{&upstream};
+    for (std::size_t i = 0; i < 500; ++i) (void)a.allocate(i * 13 % 5000, std::size_t{1} << i % 10);
+    a.reset();
+    for (std::size_t i = 0; i < 100; ++i) (void)a.allocate(i * 131);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(upstream_memory, that_is_a_devices_is_computed_with_and_never_touched) {
+  test::made_up_memory device;
+  test::recording_resource upstream{&device};
+  {
+    upstream_device_arena a{&upstream};
+    for (int i = 0; i < 100; ++i) {
+      const arena_mark mark = a.mark();
+      for (int j = 0; j < 100; ++j) {
+        void* const block = a.allocate(100'000, 4);
+        ASSERT_TRUE(test::made_up_memory::is_made_up(block));
+        ASSERT_EQ(reinterpret_cast<std::uintptr_t>(block) % 256, 0u);
+      }
+      EXPECT_EQ(a.push_array<float>(1000, uninitialized).size(), 1000u);
+      a.check_invariants();
+      a.rewind(mark);
+    }
+    EXPECT_GE(a.stats().chunks, 3u);
+    EXPECT_EQ(a.stats().committed_bytes, upstream.outstanding);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(upstream_memory, of_a_device_comes_in_chunks_that_begin_with_2_mib_or_as_configured) {
+  test::made_up_memory device;
+  test::recording_resource upstream{&device};
+  upstream_device_arena a{&upstream};
+  (void)a.allocate(1);
+  EXPECT_EQ(upstream.outstanding, 2 * MiB);
+  upstream_device_arena b{std::size_t{8 * MiB}, &upstream};
+  (void)b.allocate(1);
+  EXPECT_EQ(upstream.outstanding, 10 * MiB);
+}
+
+TEST(upstream_memory, takes_nothing_before_the_first_need) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  EXPECT_EQ(upstream.calls, 0u);
+  a.reset();
+  a.release();
+  EXPECT_EQ(a.position(), 0u);
+  EXPECT_EQ(upstream.calls, 0u);
+}
+
+TEST(upstream_memory, uses_the_first_buffer_before_the_upstream) {
+  alignas(16) std::array<std::byte, 1024> buffer;
+  upstream_arena a{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
+  EXPECT_EQ(a.allocate(1000), buffer.data());
+  EXPECT_THROW((void)a.allocate(100), std::bad_alloc);
+  a.release();
+  EXPECT_EQ(a.allocate(1000), buffer.data());
+}
+
+TEST(upstream_memory, serves_a_first_buffer_to_its_last_byte_wherever_it_begins) {
+  alignas(16) std::array<std::byte, 32> buffer;
+  for (std::size_t begin = 0; begin < 16; ++begin) {
+    upstream_arena a{buffer.data() + begin, std::size_t{10}, std::pmr::null_memory_resource()};
+    EXPECT_EQ(a.allocate(7, 1), buffer.data() + begin);
+    EXPECT_EQ(a.allocate(3, 1), buffer.data() + begin + 7);
+    EXPECT_THROW((void)a.allocate(1, 1), std::bad_alloc);
+    a.check_invariants();
+    a.release();
+    EXPECT_EQ(a.allocate(10, 1), buffer.data() + begin);
+  }
+}
+
+TEST(upstream_memory, aligns_a_block_as_requested_and_to_16_by_default) {
+  alignas(64) std::array<std::byte, 128> buffer;
+  upstream_arena a{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
+  EXPECT_EQ(a.allocate(1, 1), buffer.data());
+  EXPECT_EQ(a.allocate(1, 1), buffer.data() + 1);
+  EXPECT_EQ(a.allocate(1, 4), buffer.data() + 4);
+  EXPECT_EQ(a.allocate(1, 1), buffer.data() + 5);
+  EXPECT_EQ(a.allocate(1), buffer.data() + 16);
+  EXPECT_EQ(a.allocate(1, 64), buffer.data() + 64);
+  EXPECT_EQ(a.position(), 65u);
+  EXPECT_EQ(*a.push<double>(1.0), 1.0);
+  EXPECT_EQ(a.position(), 80u);
+}
+
+TEST(upstream_memory, leaves_a_buffer_that_lies_wrong_for_a_block_to_later_ones) {
+  alignas(64) std::array<std::byte, 64> buffer;
+  test::recording_resource upstream;
+  upstream_arena a{buffer.data() + 8, std::size_t{32}, &upstream};
+  EXPECT_TRUE(upstream.holds(a.allocate(32, 16)));
+  upstream_arena b{buffer.data() + 8, std::size_t{32}, &upstream};
+  EXPECT_EQ(b.allocate(24, 16), buffer.data() + 16);
+}
+
+TEST(upstream_memory, continues_in_a_kept_buffer_with_the_requested_alignment) {
+  alignas(16) std::array<std::byte, 64> buffer;
+  test::recording_resource upstream;
+  upstream_arena a{buffer.data() + 1, std::size_t{40}, &upstream};
+  (void)a.allocate(4096, 1);                       // the first chunk is the upstream's,
+  EXPECT_EQ(a.allocate(4, 1), buffer.data() + 1);  // and the buffer the second
+  a.reset();
+  (void)a.allocate(4096, 1);
+  EXPECT_EQ(a.allocate(4, 8), buffer.data() + 8);
+  a.check_invariants();
+}
+
+TEST(upstream_memory, reclaims_blocks_in_reverse_order_also_where_alignment_parts_them) {
+  upstream_arena a;
+  for (int i = 0; i < 100; ++i) {
+    void* const text = a.allocate(31, 1);
+    void* const numbers = a.allocate(64, 8);
+    void* const more_text = a.allocate(7, 1);
+    void* const vectors = a.allocate(64, 32);
+    a.deallocate(vectors, 64, 32);
+    a.deallocate(more_text, 7, 1);
+    a.deallocate(numbers, 64, 8);
+    a.deallocate(text, 31, 1);
+    ASSERT_EQ(a.position(), 0u);
+  }
+}
+
+TEST(upstream_memory, knows_16_gaps_of_alignment_and_reclaims_no_block_below_an_older_one) {
+  upstream_arena a;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 20; ++i) blocks.push_back(a.allocate(1, 16));
+  for (; !blocks.empty(); blocks.pop_back()) a.deallocate(blocks.back(), 1, 16);
+  EXPECT_EQ(a.position(), 48u);  // 19 gaps: those of the second to fourth block were forgotten
+  a.check_invariants();
+}
+
+TEST(upstream_memory, forgets_gaps_of_alignment_that_were_rewound) {
+  upstream_arena a;
+  const arena_mark begin = a.mark();
+  (void)a.allocate(3, 1);
+  void* const behind_a_gap = a.allocate(8, 8);
+  a.rewind(begin);
+  void* const whole = a.allocate(8, 1);
+  EXPECT_EQ(a.allocate(8, 8), behind_a_gap);
+  a.deallocate(behind_a_gap, 8, 8);
+  EXPECT_EQ(a.position(), 8u);
+  a.deallocate(whole, 8, 1);
+  EXPECT_EQ(a.position(), 0u);
+}
+
+TEST(upstream_memory, forgets_gaps_of_chunks_that_it_left) {
+  test::recording_resource upstream;
+  upstream_arena a{std::size_t{4 * KiB}, &upstream};
+  (void)a.allocate(3, 1);
+  void* const behind_a_gap = a.allocate(8, 8);
+  void* const next_chunk = a.allocate(4 * KiB, 1);
+  a.deallocate(next_chunk, 4 * KiB, 1);
+  EXPECT_EQ(a.position(), 16u);
+  a.deallocate(behind_a_gap, 8, 8);
+  EXPECT_EQ(a.position(), 8u);
+  a.check_invariants();
+}
+
+TEST(upstream_memory, has_the_constructors_and_members_of_the_monotonic_resource) {
+  test::recording_resource upstream;
+  std::array<std::byte, 64> buffer;
+  const auto fill = [](auto& resource) {
+    std::pmr::vector<int> v{&resource};
+    for (int i = 0; i < 1000; ++i) v.push_back(i);
+    return v[999];
+  };
+  const auto exercise = [&]<class Resource>(std::type_identity<Resource>) {
+    Resource a;
+    Resource b{&upstream};
+    Resource c{std::size_t{10'000}};
+    Resource d{std::size_t{10'000}, &upstream};
+    Resource e{buffer.data(), buffer.size()};
+    Resource f{buffer.data() + 32, buffer.size() - 32, &upstream};
+    EXPECT_EQ(fill(a) + fill(b) + fill(c) + fill(d) + fill(e) + fill(f), 6 * 999);
+    EXPECT_EQ(b.upstream_resource(), &upstream);
+    b.release();
+    EXPECT_EQ(fill(b), 999);
+  };
+  exercise(std::type_identity<std::pmr::monotonic_buffer_resource>{});
+  exercise(std::type_identity<upstream_arena>{});
+}
+
+TEST(upstream_memory, chunks_double_one_by_one_whatever_size_a_large_request_made_them) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  (void)a.allocate(1);
+  EXPECT_EQ(upstream.outstanding, 4 * KiB);
+  (void)a.allocate(1 * MiB);  // in place of a chunk of 8 KiB
+  EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB);
+  (void)a.allocate(16);
+  EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB + 16 * KiB);
+}
+
+TEST(upstream_memory, requests_larger_than_a_chunk_do_not_make_a_call_each) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  for (int i = 0; i < 2000; ++i) (void)a.allocate(5 * KiB);
+  EXPECT_LE(upstream.calls, 14u);
+}
+
+TEST(upstream_memory, chunks_begin_with_the_size_given_to_the_constructor) {
+  test::recording_resource upstream;
+  upstream_arena told{1 * MiB, &upstream};
+  for (int i = 0; i < 16; ++i) (void)told.allocate(64 * KiB);
+  EXPECT_EQ(upstream.calls, 1u);
+  EXPECT_EQ(upstream.outstanding, 1 * MiB);
+}
+
+TEST(upstream_memory, chunks_after_a_first_buffer_are_larger_than_it) {
+  test::recording_resource upstream;
+  const auto buffer = std::make_unique<std::byte[]>(1 * MiB);
+  upstream_arena a{buffer.get(), 1 * MiB, &upstream};
+  for (int i = 0; i < 40; ++i) (void)a.allocate(64 * KiB);
+  EXPECT_EQ(upstream.calls, 1u);
+  EXPECT_EQ(upstream.outstanding, 2 * MiB);
+}
+
+TEST(upstream_memory, a_first_buffer_with_crooked_ends_is_used_as_far_as_it_goes) {
+  alignas(16) static std::byte buffer[4096];
+  test::recording_resource upstream;
+  for (std::size_t bytes :
+       {std::size_t{0}, std::size_t{8}, std::size_t{24}, std::size_t{64}, std::size_t{100}}) {
+    upstream_arena a{buffer + 1, bytes, &upstream};
+    EXPECT_NE(a.allocate(8), nullptr);
+    EXPECT_NE(a.allocate(64), nullptr);
+    EXPECT_NE(a.allocate(64, 64), nullptr);
+    a.check_invariants();
+  }
+}
+
+TEST(upstream_memory, chunks_that_come_and_go_do_not_grow_without_end) {
+  test::recording_resource upstream;
+  upstream_arena a{&upstream};
+  (void)a.allocate(100);
+  for (int i = 0; i < 100; ++i) {
+    const arena_mark mark = a.mark();
+    (void)a.allocate(4 * KiB);
+    a.rewind(mark);
+    (void)a.trim();
+  }
+  EXPECT_EQ(upstream.largest, 8 * KiB);
+}
+
+TEST(upstream_memory, the_upstreams_exception_passes_through_unchanged) {
+  struct sold_out {};
+  struct refusing final : std::pmr::memory_resource {
+    void* do_allocate(std::size_t, std::size_t) override { throw sold_out{}; }
+    void do_deallocate(void*, std::size_t, std::size_t) override {}
+    bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+  } upstream;
+  upstream_arena a{&upstream};
+  EXPECT_THROW((void)a.allocate(1), sold_out);
+  EXPECT_EQ(a.stats().chunks, 0u);
+}
+
+TEST(upstream_memory, an_arena_can_be_the_upstream_of_another) {
+  arena permanent;
+  {
+    upstream_arena nested{&permanent};
+    for (int i = 0; i < 1000; ++i) (void)nested.allocate(100);
+    EXPECT_GT(permanent.position(), 100'000u);
+  }
+  permanent.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidemark

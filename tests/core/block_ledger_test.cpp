@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: each wrong way to give a block back, and that the ledger still knows the block afterwards.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+
+#include <tidemark/core/detail/block_ledger.hpp>
+
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+class block_ledger : public ::testing::Test {
+ protected:
+  bool remove(void const* block, std::size_t bytes, std::size_t align = 16) {
+    return ledger_.remove("pool", "p", block, bytes, align).has_value();
+  }
+  std::string last() const { return recorder_.reports().empty() ? "" : recorder_.reports().back().message; }
+
+  violation_recorder recorder_;
+  detail::block_ledger ledger_;
+  std::array<std::byte, 256> memory_{};
+};
+
+TEST_F(block_ledger, right_use_is_silent_and_forgets_the_block) {
+  ledger_.add({&memory_[0], 64, 16});
+  ledger_.add({&memory_[64], 64, 16});
+  EXPECT_TRUE(remove(&memory_[0], 64));
+  EXPECT_EQ(ledger_.live().size(), 1u);
+  ledger_.add({&memory_[0], 32, 16});
+  EXPECT_TRUE(remove(&memory_[0], 32)) << "an address may come again";
+  EXPECT_TRUE(recorder_.reports().empty());
+}
+
+TEST_F(block_ledger, reports_wrong_size_and_wrong_alignment) {
+  ledger_.add({&memory_[0], 64, 16});
+  EXPECT_FALSE(remove(&memory_[0], 63));
+  EXPECT_NE(last().find("pool 'p': wrong size: 63 bytes"), std::string::npos) << last();
+  EXPECT_FALSE(remove(&memory_[0], 64, 32));
+  EXPECT_NE(last().find("allocated as 64 aligned to 16"), std::string::npos) << last();
+  EXPECT_TRUE(remove(&memory_[0], 64));
+}
+
+TEST_F(block_ledger, double_free_interior_and_foreign_are_distinguished) {
+  ledger_.add({&memory_[0], 64, 16});
+  EXPECT_FALSE(remove(&memory_[16], 48));
+  EXPECT_NE(last().find("lies 16 bytes inside a block of 64 bytes"), std::string::npos) << last();
+  EXPECT_FALSE(remove(&memory_[64], 64));
+  EXPECT_NE(last().find("foreign pointer"), std::string::npos) << last();
+  EXPECT_TRUE(remove(&memory_[0], 64));
+  EXPECT_FALSE(remove(&memory_[0], 64));
+  EXPECT_NE(last().find("double free"), std::string::npos) << last();
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 3u);
+}
+
+TEST_F(block_ledger, remembers_the_last_that_were_given_back_and_not_all) {
+  // Downwards, so that the newest is the lowest.
+  constexpr std::size_t count = 3 * detail::block_ledger::max_freed;
+  const auto address = [](std::size_t i) { return reinterpret_cast<void*>(64 * (count - i)); };
+  for (std::size_t i = 0; i < count; ++i) {
+    ledger_.add({address(i), 64, 16});
+    EXPECT_TRUE(remove(address(i), 64));
+  }
+  EXPECT_FALSE(remove(address(count - 1), 64));
+  EXPECT_NE(last().find("double free"), std::string::npos) << last();
+  EXPECT_FALSE(remove(address(count - detail::block_ledger::max_freed), 64));
+  EXPECT_NE(last().find("double free"), std::string::npos) << last();
+  EXPECT_FALSE(remove(address(0), 64));
+  EXPECT_NE(last().find("foreign pointer"), std::string::npos) << "the memory of a ledger is bounded";
+}
+
+TEST_F(block_ledger, cleared_it_knows_nothing) {
+  ledger_.add({&memory_[0], 64, 16});
+  ledger_.clear();
+  EXPECT_TRUE(ledger_.live().empty());
+  EXPECT_FALSE(remove(&memory_[0], 64));
+  EXPECT_NE(last().find("foreign pointer"), std::string::npos) << last();
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the sentences are compared whole, because users read them.
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+TEST(out_of_memory, says_everything_in_one_sentence) {
+  const out_of_memory error{{"step", 1000, 64, 10, 20, 30, 5}};
+  EXPECT_STREQ(
+      error.what(),
+      "step: out of memory: 1000 bytes aligned to 64 requested, 10 used of 20 committed and 30 reserved; the "
+      "largest that would fit is 5 bytes");
+}
+
+TEST(out_of_memory, says_why_memory_was_refused_where_that_is_not_for_want_of_it) {
+  const out_of_memory error{{.resource = "step",
+                             .requested_bytes = 1000,
+                             .alignment = 64,
+                             .largest_bytes = 5,
+                             .because = "it is suspended"}};
+  EXPECT_STREQ(error.what(),
+               "step: out of memory: 1000 bytes aligned to 64 requested, 0 used of 0 committed and 0 "
+               "reserved; the largest that would fit is 5 bytes; it is suspended");
+}
+
+TEST(out_of_memory, omits_what_would_fit_where_that_is_unknown) {
+  const out_of_memory error{{.resource = "pinned",
+                             .requested_bytes = 1000,
+                             .alignment = 64,
+                             .largest_bytes = std::numeric_limits<std::size_t>::max()}};
+  EXPECT_STREQ(error.what(),
+               "pinned: out of memory: 1000 bytes aligned to 64 requested, 0 used of 0 committed and 0 "
+               "reserved");
+}
+
+TEST(out_of_memory, is_a_bad_alloc_that_copies_without_throwing) {
+  static_assert(std::is_base_of_v<std::bad_alloc, out_of_memory>);
+  static_assert(std::is_nothrow_copy_constructible_v<out_of_memory>);
+  const out_of_memory error{{"copied", 1, 1, 0, 0, 0, 0}};
+  const out_of_memory copy{error};
+  EXPECT_STREQ(copy.what(), error.what());
+  EXPECT_NE(copy.what(), error.what()) << "the text must be the copy's own";
+}
+
+TEST(out_of_memory, cuts_an_endless_name) {
+  const std::string name(1000, 'x');
+  const out_of_memory error{{name.c_str(), 1, 1, 0, 0, 0, 0}};
+  EXPECT_LT(std::string(error.what()).size(), 400u);
+}
+
+TEST(violation, the_handler_can_be_replaced_and_restored) {
+  const violation_handler standard = get_violation_handler();
+  {
+    const test::violation_recorder recorder;
+    EXPECT_NE(get_violation_handler(), standard);
+    detail::report_violation(violation_kind::bad_argument, "r", "r: %d is not %s", 3, "four");
+    ASSERT_EQ(recorder.reports().size(), 1u);
+    EXPECT_EQ(recorder.reports()[0].message, "r: 3 is not four");
+    EXPECT_EQ(recorder.reports()[0].kind, violation_kind::bad_argument);
+  }
+  EXPECT_EQ(get_violation_handler(), standard);
+  set_violation_handler(nullptr);
+  EXPECT_EQ(get_violation_handler(), standard);
+}
+
+TEST(violation_death, the_default_handler_prints_and_aborts) {
+  EXPECT_DEATH(detail::report_violation(violation_kind::invariant, "r", "broken at %d", 7),
+               "tidemark: broken at 7");
+}
+
+}  // namespace
+}  // namespace tidemark

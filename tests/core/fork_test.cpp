@@ -1,0 +1,733 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a thread keeps a resource busy while the main thread forks children, each of which does all that
+// a program may do with it. An alarm ends a child that hangs, so that this is a failure and no test that
+// hangs. Without the locks being taken for the fork, nearly every run has such a child among its ten.
+#include <gtest/gtest.h>
+
+#include <alloca.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <semaphore>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/compat.hpp>
+#include <tidemark/core/detail/brief_lock.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/tidemark.hpp>
+
+namespace tidemark::test {
+namespace {
+
+constexpr int children = 10;
+constexpr unsigned watchdog_seconds = 10;
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool under_thread_sanitizer = true;
+#elif defined(__has_feature)
+constexpr bool under_thread_sanitizer = __has_feature(thread_sanitizer);
+#else
+constexpr bool under_thread_sanitizer = false;
+#endif
+
+// What became of a child that runs `body`; empty if that returned true.
+template <class Body>
+std::string child_runs(Body body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(watchdog_seconds);
+    bool holds = false;
+    try {
+      holds = body();
+    } catch (...) {
+    }
+    ::_exit(holds ? 0 : 1);
+  }
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) return "there is no child";
+  if (WIFSIGNALED(status)) {
+    if (WTERMSIG(status) == SIGALRM) return "the child hangs";
+    return "the child was ended by signal " + std::to_string(WTERMSIG(status));
+  }
+  return WEXITSTATUS(status) == 0 ? "" : "the child found something wrong";
+}
+
+class fork : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::alarm(6 * watchdog_seconds);  // fork itself may hang
+    usual_patience_ = detail::set_fork_patience(std::chrono::hours{1});
+  }
+  void TearDown() override {
+    detail::set_fork_patience(usual_patience_);
+    ::alarm(0);
+  }
+
+  // While another thread does `work` again and again.
+  template <class Work, class Body>
+  static void expect_of_children(Work work, Body body) {
+    std::atomic<bool> busy{false};
+    const std::jthread other{[&](std::stop_token const& stop) {
+      while (!stop.stop_requested()) {
+        work();
+        busy = true;
+      }
+    }};
+    while (!busy) std::this_thread::yield();
+    for (int i = 0; i < children; ++i) ASSERT_EQ(child_runs(body), "") << "child " << i;
+  }
+
+ private:
+  std::chrono::nanoseconds usual_patience_{};
+};
+
+// A thread that has done something, and stays there until this is destroyed.
+class parked_thread {
+ public:
+  template <class Work>
+  explicit parked_thread(Work work)
+      : thread_{[this, work] {
+          work([this] {
+            there_.release();
+            end_.acquire();
+          });
+        }} {
+    there_.acquire();
+  }
+  ~parked_thread() { end_.release(); }
+
+ private:
+  std::binary_semaphore there_{0}, end_{0};
+  std::jthread thread_;
+};
+
+constexpr std::array<std::size_t, 7> sizes{1, 64, 500, 9'000, 40'000, 100'000, 1'000'000};
+
+void use(std::pmr::memory_resource& memory) {
+  for (std::size_t bytes : sizes) {
+    for (std::size_t align : {std::size_t{16}, std::size_t{256}}) {
+      void* const block = memory.allocate(bytes, align);
+      std::memset(block, 1, bytes);
+      memory.deallocate(block, bytes, align);
+    }
+  }
+}
+
+// As many as fill a list and go to the depot.
+void use_much(std::pmr::memory_resource& memory) {
+  std::array<void*, 200> blocks{};
+  for (void*& block : blocks) block = memory.allocate(4000);
+  for (void* block : blocks) memory.deallocate(block, 4000);
+}
+
+// ---- pools ------------------------------------------------------------------------------------------------
+
+TEST_F(fork, a_child_uses_the_global_pool_while_a_thread_held_its_lock) {
+  expect_of_children([] { pooled_free(pooled_alloc(100'000), 100'000); },
+                     [] {
+                       use(global_pool());
+                       use_much(global_pool());
+                       global_pool().clear();
+                       global_pool().check_invariants();
+                       return global_pool().stats().name != nullptr;
+                     });
+}
+
+TEST_F(fork, a_child_uses_and_destroys_a_pool_whose_depot_was_busy) {
+  auto pool = std::make_unique<synchronized_pool>(pool_options{.max_cached_bytes = 1 * MiB});
+  expect_of_children([&] { use_much(*pool); },
+                     [&] {
+                       use_much(*pool);
+                       use(*pool);
+                       pool->check_invariants();
+                       (void)signal_memory_pressure();
+                       (void)pool->trim();
+                       pool->check_invariants();
+                       use_much(*pool);
+                       pool.reset();
+                       return true;
+                     });
+}
+
+TEST_F(fork, a_child_counts_what_other_threads_cached_and_cannot_have_it) {
+  synchronized_pool pool;
+  void* const kept = pool.allocate(64);
+  const parked_thread other{[&](auto stay) {
+    use_much(pool);
+    stay();
+  }};
+  const pool_stats before = pool.stats();
+  EXPECT_EQ(pool.thread_count(), 2u);
+  EXPECT_EQ(child_runs([&] {
+              const pool_stats now = pool.stats();
+              if (pool.thread_count() != 1 || now.cached_bytes != before.cached_bytes) return false;
+              if (now.used_blocks != 1 || now.held_bytes != before.held_bytes) return false;
+              pool.check_invariants();
+              pool.deallocate(kept, 64);
+              pool.clear();
+              pool.check_invariants();
+              if (pool.stats().used_blocks != 0 || pool.stats().held_bytes == 0) return false;
+              pool.release();
+              return pool.stats().held_bytes == 0;
+            }),
+            "");
+  pool.deallocate(kept, 64);
+}
+
+TEST_F(fork, a_child_forks_again_while_pools_come_and_go) {
+  expect_of_children(
+      [] {
+        synchronized_pool pool;
+        use(pool);
+      },
+      [] {
+        return child_runs([] {
+                 synchronized_pool pool;
+                 use(pool);
+                 use(global_pool());
+                 return true;
+               }) == "";
+      });
+}
+
+// Passes everything to a resource that is named later.
+class named_later final : public std::pmr::memory_resource {
+ public:
+  std::pmr::memory_resource* target = nullptr;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override { return target->allocate(bytes, align); }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    target->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
+  named_later between;
+  auto older = std::make_unique<synchronized_pool>(
+      pool_options{.small_block_count = 0, .medium_block_count = 0, .keep_large_blocks = false}, &between);
+  synchronized_pool newer;
+  between.target = &newer;
+  expect_of_children(
+      [&] {
+        older->deallocate(older->allocate(100'000), 100'000);
+        newer.deallocate(newer.allocate(100'000), 100'000);
+      },
+      [&] {
+        use(*older);
+        use(newer);
+        return true;
+      });
+  older.reset();
+}
+
+// Forks in the middle of a call, and its child again.
+class forking_resource final : public std::pmr::memory_resource {
+ public:
+  int forks = 0;  // in the next call, each in the child of the one before
+  // Ends a child, with the outcome of its own, and says whether that of the parent ended well.
+  [[nodiscard]] bool end_children() const {
+    int status = 1;
+    const bool ended_well = child_ == 0 || (::waitpid(child_, &status, 0) == child_ && status == 0);
+    if (is_in_child_) ::_exit(ended_well ? 0 : 1);
+    return child_ > 0 && ended_well;
+  }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    for (int left = std::exchange(forks, 0); left > 0; --left) {
+      child_ = ::fork();
+      if (child_ != 0) break;
+      is_in_child_ = true;
+      ::alarm(watchdog_seconds);
+    }
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  bool is_in_child_ = false;
+  pid_t child_ = 0;
+};
+
+// A fork while the forking thread has the locks of the resource that it is called by.
+class fork_under_own_lock : public fork {
+ protected:
+  void SetUp() override {
+#if !defined(__GLIBC__)
+    GTEST_SKIP() << "the C library does not tell who has a mutex";
+#endif
+    fork::SetUp();
+  }
+};
+
+TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_pool) {
+  forking_resource upstream;
+  synchronized_pool pool{&upstream};
+  use(pool);
+  upstream.forks = 1;
+  void* const block = pool.allocate(3'000'000);
+  pool.deallocate(block, 3'000'000);
+  use_much(pool);
+  pool.check_invariants();
+  EXPECT_TRUE(upstream.end_children()) << "the child is as well as its parent";
+}
+
+TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
+  forking_resource upstream;
+  synchronized_pool pool{&upstream};
+  use(pool);
+  upstream.forks = 2;
+  void* const block = pool.allocate(3'000'000);
+  pool.deallocate(block, 3'000'000);
+  use_much(pool);
+  pool.check_invariants();
+  EXPECT_TRUE(upstream.end_children());
+}
+
+TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_a_pressure_callback) {
+  std::string outcome = "the callback was not called";
+  const pressure_subscription forks = on_memory_pressure(
+      [&] { outcome = child_runs([] { return child_runs([] { return true; }).empty(); }); });
+  (void)signal_memory_pressure();
+  EXPECT_EQ(outcome, "");
+}
+
+TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_test_resource) {
+  forking_resource upstream;
+  test_resource tested{{}, &upstream};
+  upstream.forks = 2;
+  void* const block = tested.allocate(64);
+  const auto use_it = [&] { tested.deallocate(tested.allocate(64), 64); };
+  if (under_thread_sanitizer) use_it();
+  else std::thread{use_it}.join();
+  tested.deallocate(block, 64);
+  EXPECT_TRUE(upstream.end_children());
+}
+
+TEST_F(fork_under_own_lock, leaves_a_recursive_lock_taken_as_often_as_it_was) {
+  if (under_thread_sanitizer) GTEST_SKIP() << "ThreadSanitizer starts no threads in a child";
+  detail::fork_safe<std::recursive_mutex> mutex;
+  const auto is_free = [&] {
+    bool taken = false;
+    std::thread{[&] {
+      taken = mutex.try_lock();
+      if (taken) mutex.unlock();
+    }}.join();
+    return taken;
+  };
+  mutex.lock();
+  mutex.lock();
+  EXPECT_EQ(child_runs([&] {
+              if (is_free()) return false;
+              mutex.unlock();
+              if (is_free()) return false;
+              mutex.unlock();
+              return is_free();
+            }),
+            "");
+  mutex.unlock();
+  EXPECT_FALSE(is_free());
+  mutex.unlock();
+  EXPECT_TRUE(is_free());
+}
+
+// ---- locks that never come free ---------------------------------------------------------------------------
+
+TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
+  detail::fork_safe<> older, kept, newer;
+  const parked_thread other{[&](auto stay) {
+    const std::scoped_lock lock{kept};
+    stay();
+  }};
+  detail::set_fork_patience(std::chrono::milliseconds{20});
+  EXPECT_EQ(child_runs([&] {
+              detail::set_fork_patience(std::chrono::hours{1});
+              return !kept.try_lock() && child_runs([] { return true; }).empty();  // the second one at once
+            }),
+            "");
+  EXPECT_FALSE(kept.try_lock()) << "the other thread still has it";
+  for (auto* const free : {&older, &newer}) {
+    ASSERT_TRUE(free->try_lock());
+    free->unlock();
+  }
+}
+
+// As a resource in whose code a signal came, the handler of which forks.
+class interrupted {
+ public:
+  [[nodiscard]] bool lock_for_fork(detail::fork_attempt& attempt) noexcept { return attempt.take(lock); }
+  void unlock_after_fork(detail::fork_side /*side*/) noexcept { lock.unlock(); }
+  void adapt_to_child() noexcept { has_adapted = true; }
+
+  bool has_adapted = false;
+  detail::brief_lock lock;
+  detail::fork_member<interrupted> member{*this};
+};
+
+TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
+  interrupted resource;
+  resource.member.join();
+  const std::scoped_lock lock{resource.lock};
+  detail::set_fork_patience(std::chrono::milliseconds{20});
+  EXPECT_EQ(child_runs([&] { return resource.lock.is_taken() && !resource.has_adapted; }), "");
+  EXPECT_TRUE(resource.lock.is_taken());
+}
+
+// ---- stacks -----------------------------------------------------------------------------------------------
+
+TEST_F(fork, a_child_of_a_thread_knows_that_its_stack_is_that_threads) {
+#if !defined(__GLIBC__)
+  GTEST_SKIP() << "only with glibc";
+#endif
+  std::string outcome;
+  std::thread{[&] {
+    outcome = child_runs([] { return detail::stack_owner_of(__builtin_frame_address(0)) != 0; });
+  }}.join();
+  EXPECT_EQ(outcome, "");
+}
+
+TEST_F(fork, a_child_forgets_pools_on_the_stacks_of_other_threads) {
+  if (under_thread_sanitizer) GTEST_SKIP() << "ThreadSanitizer starts no threads in a child";
+  const parked_thread other{[](auto stay) {
+    synchronized_pool on_the_stack;
+    pool alone;
+    reuse_cache cache;
+    use(on_the_stack);
+    use(alone);
+    use(cache);
+    stay();
+  }};
+  EXPECT_EQ(child_runs([] {
+              // A new thread gets the stack, and writes over what was there.
+              std::thread{[] {
+                constexpr std::size_t bytes = std::size_t{256} * KiB;
+                auto* const frame = static_cast<unsigned char volatile*>(alloca(bytes));
+                for (std::size_t i = 0; i < bytes; ++i) frame[i] = 0xFF;
+              }}.join();
+              (void)signal_memory_pressure();
+              return child_runs([] { return true; }) == "";
+            }),
+            "");
+}
+
+// ---- other resources --------------------------------------------------------------------------------------
+
+TEST_F(fork, a_child_uses_and_destroys_a_reuse_cache) {
+  auto cache = std::make_unique<reuse_cache>();
+  expect_of_children([&] { cache->deallocate(cache->allocate(64), 64); },
+                     [&] {
+                       use(*cache);
+                       cache->check_invariants();
+                       (void)cache->collect(true);
+                       const reuse_cache_stats now = cache->stats();
+                       if (now.cached_bytes != 0 || now.held_bytes != now.used_bytes) return false;
+                       cache->check_invariants();
+                       cache.reset();
+                       return true;
+                     });
+}
+
+// Calls a function when it gets a block back, once.
+class calling_resource final : public std::pmr::memory_resource {
+ public:
+  std::function<void()> before_deallocate;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    if (const auto call = std::exchange(before_deallocate, nullptr)) call();
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST_F(fork, a_child_counts_as_held_what_another_thread_was_giving_to_the_upstream) {
+  calling_resource upstream;
+  reuse_cache cache{&upstream};
+  void* const used = cache.allocate(100);
+  cache.deallocate(cache.allocate(64), 64);
+  {
+    const parked_thread other{[&](auto stay) {
+      upstream.before_deallocate = stay;
+      (void)cache.collect();
+    }};
+    EXPECT_EQ(child_runs([&] {
+                use(cache);
+                (void)cache.collect(true);
+                const reuse_cache_stats now = cache.stats();
+                return now.cached_bytes == 0 && now.used_bytes == 100 && now.held_bytes == 100 + 64;
+              }),
+              "");
+  }
+  EXPECT_EQ(cache.stats().held_bytes, 100u);
+  cache.deallocate(used, 100);
+}
+
+TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
+  auto pool = std::make_unique<compat::synchronized_pool_resource>();
+  expect_of_children([&] { pool->deallocate(pool->allocate(64), 64); },
+                     [&] {
+                       use(*pool);
+                       pool->release();
+                       use(*pool);
+                       pool.reset();
+                       return true;
+                     });
+}
+
+TEST_F(fork, a_child_uses_an_epoch_resource_that_was_busy) {
+  synchronized_pool pool;
+  auto memory = std::make_unique<epoch_resource>(&pool);
+  buffer<int> shared{*memory, 10};
+  expect_of_children(
+      [&] {
+        epoch e{*memory};
+        std::array<buffer<int>, 20> some;
+        for (auto& one : some) one = buffer<int>{*memory, 100};
+      },
+      [&] {
+        {
+          epoch outer{*memory};
+          buffer<int> kept{*memory, 100};
+          {
+            epoch inner{*memory};
+            const buffer<int> dies{*memory, 100};
+            use(*memory);
+          }
+        }
+        buffer_group group{*memory};
+        buffer<int> owned{*memory, 10};
+        group.add(owned);
+        group.close();
+        memory->check_invariants();
+        return true;
+      });
+}
+
+TEST_F(fork, a_child_destroys_an_epoch_resource_while_another_thread_had_an_epoch_open) {
+  auto memory = std::make_unique<epoch_resource>();
+  buffer<int> of_the_other;
+  const parked_thread other{[&](auto stay) {
+    epoch e{*memory};
+    of_the_other = buffer<int>{*memory, 10};
+    const buffer_group group{*memory};
+    stay();
+  }};
+  EXPECT_EQ(child_runs([&] {
+              of_the_other = {};  // any thread may give a block back
+              {
+                epoch own{*memory};
+                const buffer<int> dies{*memory, 10};
+              }
+              memory->check_invariants();
+              memory.reset();
+              return true;
+            }),
+            "");
+}
+
+TEST_F(fork, a_child_ends_the_epoch_that_was_open_on_the_forking_thread) {
+  epoch_resource memory;
+  epoch e{memory};
+  buffer<int> dies{memory, 10};
+  EXPECT_EQ(child_runs([&] { return e.end().reclaimed == 1 && dies.empty(); }), "");
+  EXPECT_FALSE(dies.empty());
+}
+
+TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
+  statistics_resource counted{std::pmr::new_delete_resource()};
+  tracking_resource tracked{std::pmr::new_delete_resource()};
+  test_resource tested{{}, std::pmr::new_delete_resource()};
+  size_histogram sizes_asked;
+  expect_of_children(
+      [&] {
+        counted.push_counters();
+        (void)counted.pop_counters();
+        tracked.deallocate(tracked.allocate(64), 64);
+        tested.deallocate(tested.allocate(64), 64);
+        sizes_asked.record(64);
+      },
+      [&] {
+        for (int i = 0; i < 2; ++i) {  // the second time shows whether the first has given locks up
+          counted.push_counters();
+          (void)counted.pop_counters();
+          use(tracked);
+          use(tested);
+          sizes_asked.record(64);
+          (void)tracked.leaks();
+          tested.check_guards();
+        }
+        return counted.frames() <= 1 && sizes_asked.requests() > 0;
+      });
+}
+
+TEST_F(fork, a_child_uses_a_capture_switch_that_was_busy) {
+  capture_switch memory{std::pmr::new_delete_resource()};
+  expect_of_children(
+      [&] {
+        memory.freeze();
+        memory.deallocate(memory.allocate(64), 64);
+        (void)memory.unfreeze();
+      },
+      [&] {
+        memory.freeze();
+        use(memory);
+        (void)memory.unfreeze();
+        memory.check_invariants();
+        return memory.stats().name != nullptr;
+      });
+}
+
+TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
+  expect_of_children(
+      [] {
+        const workspace_lease lease = lease_workspace();
+        set_scratch_options({.name = "scratch"});
+        set_default_workspace_options({});
+        tick_workspace_sweeps();
+        workspace ws;
+        workspace::scope all{ws};
+        (void)ws.acquire<double>(10);
+      },
+      [] {
+        const workspace_lease lease = lease_workspace();
+        workspace::scope all{*lease};
+        (void)lease->acquire<double>(10);
+        release_waiting_workspaces();
+        set_scratch_options({.name = "scratch"});
+        const arena::scope temporary = scratch();
+        tick_workspace_sweeps();
+        return default_workspace_options().name != nullptr;
+      });
+}
+
+// ---- what has threads or files ----------------------------------------------------------------------------
+
+class fork_files : public fork {
+ protected:
+  fork_files()
+      : folder_{std::filesystem::temp_directory_path() /
+                ("tidemark_fork_" + std::to_string(::getpid()) + "_" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())} {
+    std::filesystem::create_directories(folder_);
+  }
+  ~fork_files() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path(char const* name) const { return (folder_ / name).string(); }
+  static std::string text_of(std::string const& path) {
+    std::ostringstream text;
+    text << std::ifstream{path}.rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
+  const std::string csv = path("run.csv");
+  auto log = std::make_unique<trace_log>(trace_log_options{.csv = csv, .chrome = path("run.json")});
+  auto traced = std::make_unique<trace_resource>(*log, std::pmr::new_delete_resource(), "traced");
+  void* const first = traced->allocate(64);
+  EXPECT_EQ(child_runs([&] {
+              use(*traced);
+              traced->deallocate(first, 64);
+              if (log->error() || traced->stats().used_blocks != 0) return false;
+              traced.reset();
+              log->close();
+              log.reset();
+              return true;
+            }),
+            "");
+  traced->deallocate(first, 64);
+  log->close();
+  EXPECT_EQ(text_of(csv), "op,id,bytes,thread\na,0,64,0\nf,0,0,0\n");
+}
+
+TEST_F(fork_files, a_child_uses_a_trace_that_was_busy) {
+  trace_log log{{.csv = path("run.csv"), .chrome = {}}};
+  trace_resource traced{log, std::pmr::new_delete_resource(), "traced"};
+  expect_of_children([&] { traced.deallocate(traced.allocate(64), 64); },
+                     [&] {
+                       use(traced);
+                       const trace_slice slice{log, "in the child"};
+                       return !log.error();
+                     });
+}
+
+TEST_F(fork_files, a_monitor_of_a_child_has_no_thread_and_can_be_checked_and_destroyed) {
+  std::ofstream{path("memory")} << "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
+  auto monitor = std::make_unique<pressure_monitor>(pressure_monitor_options{
+      .psi_path = path("memory"), .events_path = {}, .interval = std::chrono::milliseconds{1}});
+  EXPECT_TRUE(monitor->is_listening());
+  for (int i = 0; i < children; ++i) {
+    ASSERT_EQ(child_runs([&] {
+                if (monitor->is_listening() || monitor->check()) return false;
+                monitor.reset();
+                return true;
+              }),
+              "")
+        << "child " << i;
+  }
+}
+
+TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
+  std::ofstream{path("memory")} << "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
+  EXPECT_EQ(child_runs([&] {
+              auto monitor = std::make_unique<pressure_monitor>(
+                  pressure_monitor_options{.psi_path = path("memory"),
+                                           .events_path = {},
+                                           .interval = std::chrono::hours{1},
+                                           .background = !under_thread_sanitizer});
+              const pid_t sleeper = ::fork();
+              if (sleeper == 0) {
+                ::sleep(2 * watchdog_seconds);
+                ::_exit(0);
+              }
+              monitor.reset();
+              ::kill(sleeper, SIGKILL);
+              return ::waitpid(sleeper, nullptr, 0) == sleeper;
+            }),
+            "");
+}
+
+TEST_F(fork, a_child_has_no_sweeper_until_it_starts_one) {
+  enable_workspace_sweeps({.interval = std::chrono::microseconds{10}});
+  EXPECT_TRUE(workspace_sweeps_enabled());
+  for (int i = 0; i < children; ++i) {
+    ASSERT_EQ(child_runs([] {
+                if (workspace_sweeps_enabled()) return false;
+                if (!under_thread_sanitizer) enable_workspace_sweeps();
+                disable_workspace_sweeps();
+                return !workspace_sweeps_enabled();
+              }),
+              "")
+        << "child " << i;
+  }
+  disable_workspace_sweeps();
+}
+
+}  // namespace
+}  // namespace tidemark::test

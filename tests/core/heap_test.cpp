@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: operator new is replaced by one that counts, so that "allocates nothing" is counted and not
+// assumed.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <memory_resource>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "counting_new.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::news;
+using test::max_news;
+
+TEST(heap, an_arena_within_its_first_chunk_never_allocates) {
+  const std::size_t before = news;
+  {
+    arena step;
+    for (int i = 0; i < 1000; ++i) {
+      arena::scope scope{step};
+      (void)scope.push_array<double>(1000);
+      (void)scope.push<int>();
+    }
+    step.reset();
+  }
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, a_batch_that_crosses_chunks_allocates_nothing_once_warm) {
+  arena step{{.reserve = 64 * KiB}};
+  const auto batch = [&] {
+    const arena::scope scope{step};
+    for (int i = 0; i < 20; ++i) (void)step.allocate(20 * KiB);
+  };
+  batch();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) batch();
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, scratch_allocates_nothing_once_warm) {
+  arena out;
+  (void)scratch(out);
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) (void)scratch(out).push_array<int>(100);
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, marking_may_allocate_and_rewinding_never_does) {
+  // Each level leaves a record of a rewind that ended a mark, so that the records outgrow any room they began
+  // with.
+  arena step;
+  for (int level = 0; level < 1000; ++level) {
+    (void)step.allocate(16);
+    const arena_mark live = step.mark();
+    (void)step.allocate(16);
+    (void)step.mark();
+    (void)step.allocate(16);
+    const std::size_t before = news;
+    step.rewind(live);
+    ASSERT_EQ(news, before) << "at level " << level;
+    (void)step.allocate(64);
+  }
+  EXPECT_GT(news, 0u);
+}
+
+/// As long as it lives, this thread's operator new fails, but for the first `served` calls.
+struct no_memory {
+  explicit no_memory(std::size_t served = 0) { max_news = news + served; }
+  no_memory(no_memory const&) = delete;
+  no_memory& operator=(no_memory const&) = delete;
+  ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
+};
+
+TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  trace_log log{{.csv = "/dev/null"}};
+  arena step;
+  trace_resource traced{log, &step};
+  (void)traced.allocate(16);
+  const std::size_t before = step.position();
+  {
+    const no_memory here;
+    EXPECT_THROW((void)traced.allocate(64), std::bad_alloc);
+  }
+  EXPECT_EQ(step.position(), before);
+  EXPECT_EQ(traced.stats().refused, 1u);
+  EXPECT_EQ(traced.stats().allocations, 1u);
+  traced.check_invariants();
+}
+
+template <class Resource>
+void expect_blocks_without_record_to_go_back(Resource& resource, arena const& upstream,
+                                             std::size_t news_per_record) {
+  void* const kept = resource.allocate(16);
+  const std::size_t before = upstream.position();
+  for (std::size_t served = 0; served < news_per_record; ++served) {
+    const no_memory here{served};
+    EXPECT_THROW((void)resource.allocate(64), std::bad_alloc)
+        << "after " << served << " calls of operator new";
+    EXPECT_EQ(upstream.position(), before) << "the block did not go back";
+  }
+  EXPECT_EQ(resource.stats().refused, news_per_record);
+  EXPECT_EQ(resource.stats().allocations, 1u);
+  EXPECT_EQ(resource.stats().peak_blocks, 1u);
+  EXPECT_EQ(resource.leaks().size(), 1u);
+  resource.deallocate(kept, 16);
+  resource.deallocate(resource.allocate(64), 64);
+}
+
+TEST(heap, a_tracked_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  arena step;
+  tracking_resource tracked{&step};
+  expect_blocks_without_record_to_go_back(tracked, step, 1);
+}
+
+TEST(heap, a_tested_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  arena step;
+  test_resource tested{&step};
+  expect_blocks_without_record_to_go_back(tested, step, 2);  // one for the ledger, one for the quarantine
+  EXPECT_EQ(tested.check_guards(), 0u);
+}
+
+TEST(heap, giving_a_traced_block_back_never_allocates_in_a_thread_that_is_known) {
+  trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
+  trace_resource traced{log};
+  void* const block = traced.allocate(16);
+  const std::size_t before = news;
+  traced.deallocate(block, 16);
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, a_thread_that_there_is_no_memory_to_number_gives_its_block_back_and_the_log_tells) {
+  trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
+  trace_resource traced{log};
+  void* const block = traced.allocate(16);
+  std::thread{[&] {
+    const no_memory here;
+    traced.deallocate(block, 16);
+  }}.join();
+  EXPECT_EQ(traced.stats().deallocations, 1u);
+  traced.check_invariants();
+  EXPECT_EQ(log.error(), std::errc::not_enough_memory);
+  EXPECT_THROW(log.close(), std::system_error);
+}
+
+template <class Pool>
+void expect_hits_to_allocate_nothing() {
+  Pool memory;
+  const auto round = [&] {
+    for (const std::size_t bytes : {40u, 1000u, 5000u}) {
+      std::array<void*, 100> blocks;
+      for (void*& block : blocks) block = memory.allocate(bytes);
+      for (void* block : blocks) memory.deallocate(block, bytes);
+    }
+  };
+  round();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, a_pool_allocates_nothing_for_a_hit) {
+  if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
+  expect_hits_to_allocate_nothing<pool>();
+}
+TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
+  if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
+  expect_hits_to_allocate_nothing<synchronized_pool>();
+}
+
+TEST(heap, a_thread_that_there_is_no_memory_for_a_cache_for_can_still_free_blocks) {
+  synchronized_pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 64 * KiB}};
+  std::array<void*, 100> blocks;
+  for (void*& block : blocks) block = memory.allocate(1000);
+  void* const large = memory.allocate(50'000);
+  const pool_stats before = memory.stats();
+  std::thread{[&] {
+    const no_memory here;
+    memory.deallocate(blocks[0], 1000);
+    EXPECT_EQ(memory.stats().cached_bytes, before.cached_bytes + 1024);
+    for (std::size_t i = 2; i < blocks.size(); ++i) memory.deallocate(blocks[i], 1000);
+    memory.deallocate(large, 50'000);
+    EXPECT_EQ(memory.thread_count(), 1u);
+  }}.join();
+  const pool_stats after = memory.stats();
+  EXPECT_EQ(after.deallocations, 100u);
+  EXPECT_EQ(after.used_bytes, 1024u) << "blocks[1]";
+  EXPECT_EQ(after.requested_bytes, 1000u);
+  EXPECT_LE(after.cached_bytes, 36 * KiB) << "32 KiB, and this thread's page";
+  EXPECT_GE(after.peak_cached_bytes, 28 * KiB) << "what is gone now was cached as well";
+  memory.check_invariants();
+}
+
+template <class Pool>
+void expect_no_block_lost_to_the_ledger() {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " keeps no ledger of blocks";
+  Pool memory;
+  memory.deallocate(memory.allocate(64), 64);  // whatever a thread needs for its first block
+  void* const live = memory.allocate(64);
+  const pool_stats before = memory.stats();
+  {
+    const no_memory here;
+    EXPECT_THROW((void)memory.allocate(64), std::bad_alloc);
+  }
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  EXPECT_EQ(memory.stats().used_bytes, 64u);
+  EXPECT_EQ(memory.stats().cached_bytes, before.cached_bytes);
+  memory.deallocate(live, 64);
+  memory.check_invariants();
+}
+
+TEST(heap, a_block_that_a_pools_ledger_has_no_memory_for_is_given_back) {
+  expect_no_block_lost_to_the_ledger<pool>();
+}
+TEST(heap, a_block_that_a_synchronized_pools_ledger_has_no_memory_for_is_given_back) {
+  expect_no_block_lost_to_the_ledger<synchronized_pool>();
+}
+
+TEST(heap, a_size_that_a_histogram_has_no_memory_for_changes_nothing) {
+  size_histogram sizes;
+  sizes.record(64);
+  {
+    const no_memory here;
+    EXPECT_THROW(sizes.record(100), std::bad_alloc);
+    sizes.record(64);  // of a known size
+  }
+  EXPECT_EQ(sizes.requests(), 2u);
+  EXPECT_EQ(sizes.suggest_size_classes(), (std::vector<std::size_t>{64}));
+}
+
+TEST(heap, returns_a_block_even_if_there_is_no_memory_to_record_its_size) {
+  size_histogram sizes;
+  arena step;
+  statistics_resource counted{&step};
+  counted.record_sizes(&sizes);
+  void* block = nullptr;
+  {
+    const no_memory here;
+    block = counted.allocate(100);
+  }
+  EXPECT_EQ(sizes.requests(), 0u);
+  EXPECT_EQ(counted.stats().used_blocks, 1u);
+  EXPECT_EQ(counted.stats().used_bytes, 100u);
+  counted.deallocate(block, 100);
+}
+
+TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
+  if (check_level >= 2) GTEST_SKIP() << "level 2 keeps a ledger of blocks, which allocates";
+  static constexpr reuse_fence::functions done_functions{
+      .done = [](void*) noexcept { return true; }, .wait = [](void*) noexcept {}, .destroy = nullptr};
+  arena ground;
+  reuse_cache tensors{{.max_cached_bytes = 100 * KiB, .upstream = &ground}};
+  const auto round = [&] {
+    std::array<void*, 300> blocks;  // 600 KiB, so that blocks come new, and go, all the time
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = tensors.allocate(2000 + i % 100, 64);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      tensors.deallocate_after(blocks[i], 2000 + i % 100, 64, reuse_fence{done_functions, nullptr});
+    (void)tensors.collect();
+  };
+  round();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_EQ(news, before);
+  EXPECT_GT(before, 0u);
+}
+
+// ---- epochs -----------------------------------------------------------------------------------------------
+
+/// An upstream that allocates nothing: blocks of 64 bytes, the last that came back first.
+class static_resource final : public std::pmr::memory_resource {
+ public:
+  static_resource() {
+    for (std::size_t i = 0; i < free_.size(); ++i) free_[i] = room_[i].data();
+  }
+
+  std::size_t outstanding = 0;
+
+ private:
+  void* do_allocate(std::size_t, std::size_t) override { return free_.at(outstanding++); }
+  void do_deallocate(void* block, std::size_t, std::size_t) override { free_.at(--outstanding) = block; }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(64) std::array<std::array<std::byte, 64>, 1000> room_{};
+  std::array<void*, 1000> free_{};
+};
+
+epoch_options without_quarantine() { return {.max_quarantine_bytes = 0}; }
+
+TEST(heap, an_epoch_resource_with_no_epoch_open_allocates_nothing) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) {
+    const buffer<float> b{memory, 16};
+    memory.deallocate(memory.allocate(64, 64), 64, 64);
+  }
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, allocations_without_epoch_allocate_nothing_after_one_either) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  {
+    epoch e{memory};
+    const buffer<float> b{memory, 16};
+  }
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) {
+    const buffer<float> b{memory, 16}, c{memory, 16};
+  }
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  const auto step = [&] {
+    std::array<buffer<float>, 200> handles;
+    epoch outer{memory, "outer"};
+    for (buffer<float>& b : handles) b = {memory, 16};
+    epoch inner{memory, "inner"};
+    for (buffer<float>& b : handles) b = {memory, 16};
+    inner.keep(handles.front());
+  };
+  step();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(news, before);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  const auto step = [&] {
+    std::array<buffer<float>, 200> handles;
+    buffer_group tape{memory, "tape"};
+    for (buffer<float>& b : handles) {
+      b = {memory, 16};
+      tape.add(b);
+    }
+  };
+  step();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(news, before);
+}
+
+TEST(heap, the_end_of_an_epoch_never_allocates) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  std::array<buffer<float>, 200> handles;
+  epoch e{memory};
+  for (buffer<float>& b : handles) b = {memory, 16};
+  {
+    const no_memory here;
+    const std::size_t before = news;
+    e.keep(handles[7]);
+    EXPECT_EQ(e.end().reclaimed, 199u);
+    EXPECT_EQ(news, before);
+  }
+  memory.check_invariants();
+}
+
+TEST(heap, an_epoch_that_there_is_no_memory_to_open_is_not_open) {
+  static_resource upstream;
+  epoch_resource memory{without_quarantine(), &upstream};
+  std::size_t served = 0;
+  for (;; ++served) {
+    ASSERT_LT(served, 10u);
+    try {
+      const no_memory here{served};
+      const epoch e{memory};
+      break;
+    } catch (std::bad_alloc const&) {
+      EXPECT_EQ(memory.depth(), 0u);
+      memory.check_invariants();
+    }
+  }
+  EXPECT_GE(served, 2u) << "not a test of failures otherwise";
+  EXPECT_EQ(memory.depth(), 0u);
+}
+
+TEST(heap, a_buffer_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+  static_resource upstream;
+  std::size_t served = 0;
+  for (;; ++served) {
+    ASSERT_LT(served, 10u);
+    epoch_resource memory{without_quarantine(), &upstream};
+    epoch e{memory};
+    buffer<float> b;
+    try {
+      const no_memory here{served};
+      b = {memory, 16};
+      break;
+    } catch (std::bad_alloc const&) {
+      EXPECT_EQ(upstream.outstanding, 0u);
+      EXPECT_EQ(memory.stats().allocations, 0u);
+      memory.check_invariants();
+    }
+  }
+  EXPECT_GE(served, 2u) << "not a test of failures otherwise";
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: arenas over made-up device memory, of one piece and in steps, tell a tool that knows the
+// rules. Each way in which an arena takes memory back has its test; then random ones are held against
+// what the test knows to be allocated.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <new>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+
+#include "seeds.hpp"
+#include "stepwise_memory.hpp"
+#include "strict_tool.hpp"
+
+namespace {
+
+using namespace tidemark;
+using test::stepwise_memory;
+using test::stepwise_supply;
+using test::strict_tool;
+using stepwise_arena = basic_arena<stepwise_memory>;
+using regions_type = strict_tool::regions_type;
+using heaps_type = std::vector<strict_tool::heap>;
+
+constexpr std::uintptr_t lent_first = std::uintptr_t{1} << 62;
+constexpr std::size_t lent_bytes = 64 * KiB;
+
+std::uintptr_t address(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
+/// An arena over one range of a device.
+class marked_arena : public ::testing::Test {
+ protected:
+  strict_tool tool;
+  borrowed_device_arena arena{borrowed_device_memory{{lent_first, lent_bytes}}, {.name = "step"}};
+};
+
+/// An arena over a device's memory that comes in steps, and chunks of which only the first is large.
+class marked_stepwise_arena : public ::testing::Test {
+ protected:
+  strict_tool tool;
+  stepwise_supply supply{tool};
+  std::optional<stepwise_arena> made{
+      std::in_place, stepwise_memory{supply},
+      arena_options{.reserve = 64 * KiB, .commit_step = 8 * KiB, .name = "step"}};
+  stepwise_arena& arena = *made;
+};
+
+TEST_F(marked_arena, is_a_heap_of_its_name_and_of_all_its_memory) {
+  EXPECT_EQ(tool.heaps(), (heaps_type{{lent_first, lent_bytes, "step"}}));
+  EXPECT_TRUE(tool.regions().empty());
+}
+
+TEST_F(marked_arena, lets_blocks_be_touched_and_not_what_lies_between_them) {
+  const std::uintptr_t first = address(arena.allocate(100)), second = address(arena.allocate(1000));
+  EXPECT_EQ(tool.regions(), (regions_type{{first, 100}, {second, 1000}}));
+}
+
+TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
+  const std::uintptr_t slow = address(arena.allocate(10, 4 * KiB));
+  const std::uintptr_t tried = address(arena.try_allocate(20));
+  const std::uintptr_t pushed = address(arena.push_array<float>(5, uninitialized).data());
+  const std::uintptr_t virtually = address(static_cast<std::pmr::memory_resource&>(arena).allocate(30));
+  EXPECT_EQ(tool.regions(), (regions_type{{slow, 10}, {tried, 20}, {pushed, 20}, {virtually, 30}}));
+}
+
+TEST_F(marked_arena, takes_a_block_back_that_is_deallocated) {
+  const std::uintptr_t kept = address(arena.allocate(100));
+  void* const block = arena.allocate(100);
+  arena.deallocate(block, 100);
+  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
+}
+
+TEST_F(marked_arena, leaves_a_block_alone_that_is_not_reclaimed) {
+  void* const block = arena.allocate(100);
+  (void)arena.allocate(100);
+  arena.deallocate(block, 100);
+  EXPECT_TRUE(tool.may_touch(address(block)));
+}
+
+TEST_F(marked_arena, takes_back_what_a_rewind_frees_and_nothing_else) {
+  const std::uintptr_t kept = address(arena.allocate(100));
+  const arena_mark mark = arena.mark();
+  const std::uintptr_t late = address(arena.allocate(100));
+  (void)arena.allocate(100);
+  arena.rewind(mark);
+  EXPECT_FALSE(tool.may_touch(late));
+  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
+}
+
+TEST_F(marked_arena, takes_back_what_a_scope_frees) {
+  const std::uintptr_t kept = address(arena.allocate(100));
+  {
+    borrowed_device_arena::scope scope{arena};
+    (void)scope.allocate(100);
+    {
+      borrowed_device_arena::scope inner{arena};
+      (void)inner.allocate(100);
+    }
+    EXPECT_EQ(tool.regions().size(), 2u);
+  }
+  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
+}
+
+TEST_F(marked_arena, takes_the_part_of_a_block_back_that_is_popped) {
+  const std::uintptr_t block = address(arena.allocate(1024));
+  arena.pop(256);
+  EXPECT_EQ(tool.regions(), (regions_type{{block, 768}}));
+  const std::uintptr_t next = address(arena.allocate(256));
+  EXPECT_EQ(next, block + 768);
+  EXPECT_EQ(tool.regions(), (regions_type{{block, 768}, {next, 256}}));
+}
+
+TEST_F(marked_arena, changes_the_region_of_a_block_that_is_expanded) {
+  void* const block = arena.allocate(100);
+  ASSERT_TRUE(arena.expand(block, 100, 2000));
+  EXPECT_EQ(tool.regions(), (regions_type{{address(block), 2000}}));
+  ASSERT_TRUE(arena.expand(block, 2000, 10));
+  EXPECT_EQ(tool.regions(), (regions_type{{address(block), 10}}));
+  ASSERT_FALSE(arena.expand(block, 10, 2 * lent_bytes));
+  EXPECT_EQ(tool.regions(), (regions_type{{address(block), 10}}));
+}
+
+TEST_F(marked_arena, resets_its_heap_when_it_is_reset) {
+  for (int i = 0; i < 100; ++i) (void)arena.allocate(100);
+  tool.calls.clear();
+  arena.reset();
+  EXPECT_EQ(tool.calls, (std::vector<std::string>{"reset_heap"}));
+  EXPECT_TRUE(tool.regions().empty());
+}
+
+TEST_F(marked_arena, closes_its_heap_when_it_gives_its_memory_back_and_opens_one_when_it_goes_on) {
+  (void)arena.allocate(100);
+  arena.release();
+  EXPECT_TRUE(tool.heaps().empty());
+  const std::uintptr_t block = address(arena.allocate(100));
+  EXPECT_EQ(tool.heaps(), (heaps_type{{lent_first, lent_bytes, "step"}}));
+  EXPECT_EQ(tool.regions(), (regions_type{{block, 100}}));
+}
+
+TEST_F(marked_arena, tells_of_nothing_that_it_refuses) {
+  EXPECT_THROW((void)arena.allocate(2 * lent_bytes), out_of_memory);
+  EXPECT_EQ(arena.try_allocate(2 * lent_bytes), nullptr);
+  EXPECT_TRUE(tool.regions().empty());
+}
+
+TEST(marked_host_arena, tells_of_nothing_because_other_tools_watch_the_host) {
+  strict_tool tool;
+  {
+    arena host{{.reserve = 1 * MiB}};
+    (void)host.push_array<int>(100);
+    host.reset();
+  }
+  EXPECT_TRUE(tool.calls.empty());
+}
+
+TEST_F(marked_stepwise_arena, is_a_heap_for_each_step_of_memory) {
+  EXPECT_TRUE(tool.heaps().empty()) << "no memory is behind it";
+  const std::uintptr_t first = address(arena.allocate(100));
+  EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}}));
+  (void)arena.allocate(10'000);
+  EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}, {first + 8 * KiB, 8 * KiB, "step"}}));
+}
+
+TEST_F(marked_stepwise_arena, splits_a_block_that_lies_in_two_steps) {
+  const std::uintptr_t first = address(arena.allocate(8 * KiB - 256));
+  const std::uintptr_t second = address(arena.allocate(1000));
+  EXPECT_EQ(tool.regions(), (regions_type{{first, 8 * KiB - 256}, {second, 256}, {second + 256, 744}}));
+}
+
+TEST_F(marked_stepwise_arena, takes_back_what_a_rewind_over_chunks_frees) {
+  const std::uintptr_t kept = address(arena.allocate(100));
+  const arena_mark mark = arena.mark();
+  for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
+  ASSERT_GT(arena.stats().chunks, 2u);
+  arena.rewind(mark);
+  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
+  for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
+  arena.rewind(mark);
+  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
+}
+
+TEST_F(marked_stepwise_arena, takes_back_what_is_given_back_in_reverse_order_across_chunks) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 20; ++i) blocks.push_back(arena.allocate(10'000));
+  for (; !blocks.empty(); blocks.pop_back()) {
+    EXPECT_TRUE(tool.may_touch(address(blocks.back())));
+    arena.deallocate(blocks.back(), 10'000);
+    EXPECT_FALSE(tool.may_touch(address(blocks.back())));
+  }
+  EXPECT_TRUE(tool.regions().empty());
+}
+
+TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
+  const std::uintptr_t kept = address(arena.allocate(100));
+  const arena_mark mark = arena.mark();
+  for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
+  arena.rewind(mark);
+  EXPECT_GT(arena.trim(), 0u);
+  EXPECT_EQ(tool.heaps(), (heaps_type{{kept, 8 * KiB, "step"}}))
+      << "where the trim has cut it, it cannot be cut";
+  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
+  const std::uintptr_t next = address(arena.allocate(20'000));
+  EXPECT_TRUE(tool.may_touch(next + 19'999));
+}
+
+TEST_F(marked_stepwise_arena, opens_heaps_again_whose_memory_could_not_be_trimmed) {
+  const std::uintptr_t first = address(arena.allocate(30'000));
+  arena.reset();
+  const heaps_type before = tool.heaps();
+  supply.decommits = false;
+  EXPECT_EQ(arena.trim(), 0u);
+  ASSERT_EQ(tool.heaps().size(), 1u);
+  EXPECT_EQ(tool.heaps().front().bytes, arena.stats().committed_bytes) << "now in one piece";
+  EXPECT_EQ(address(arena.allocate(30'000)), first);
+  EXPECT_EQ(tool.regions(), (regions_type{{first, 30'000}}));
+}
+
+TEST_F(marked_stepwise_arena, closes_heaps_before_it_is_suspended_and_opens_them_when_it_resumes) {
+  std::vector<std::uintptr_t> blocks;
+  for (int i = 0; i < 20; ++i) blocks.push_back(address(arena.allocate(10'000)));
+  ASSERT_GT(arena.stats().chunks, 1u);
+  const regions_type before = tool.reachable();
+  arena.suspend();
+  EXPECT_TRUE(tool.heaps().empty());
+  arena.resume();
+  EXPECT_EQ(tool.reachable(), before);
+  EXPECT_EQ(tool.heaps().size(), arena.stats().chunks) << "each chunk's memory comes at once";
+  arena.resume();
+  EXPECT_EQ(tool.heaps().size(), arena.stats().chunks);
+}
+
+TEST_F(marked_stepwise_arena, tells_of_blocks_that_changed_while_it_was_suspended_when_it_resumes) {
+  const std::uintptr_t first = address(arena.allocate(1000));
+  const arena_mark mark = arena.mark();
+  (void)arena.allocate(10'000);
+  arena.suspend();
+  arena.rewind(mark);
+  const std::uintptr_t second = address(arena.allocate(500));
+  EXPECT_TRUE(tool.regions().empty());
+  arena.resume();
+  EXPECT_EQ(tool.regions(), (regions_type{{first, 1000}, {second, 500}}));
+}
+
+TEST_F(marked_stepwise_arena, opens_heaps_again_where_it_could_not_be_suspended) {
+  (void)arena.allocate(1000);
+  (void)arena.allocate(10'000);
+  const regions_type before = tool.reachable();
+  supply.suspends = false;
+  EXPECT_THROW(arena.suspend(), std::runtime_error);
+  EXPECT_EQ(tool.reachable(), before);
+}
+
+TEST_F(marked_stepwise_arena, tells_of_nothing_where_no_memory_comes) {
+  supply.commits = false;
+  EXPECT_EQ(arena.try_allocate(100), nullptr);
+  EXPECT_TRUE(tool.heaps().empty());
+  supply.commits = true;
+  EXPECT_NE(arena.try_allocate(100), nullptr);
+}
+
+/// An arena and, beside it, what is allocated in it: blocks by the position at which they begin.
+class marks_model {
+ public:
+  explicit marks_model(std::uint64_t seed) : random_{seed} {}
+
+  void step() {
+    switch (draw(16)) {
+      case 0:
+        if (!blocks_.empty()) give_back();
+        break;
+      case 1:
+        if (!blocks_.empty()) expand();
+        break;
+      case 2:
+        marks_.push_back(arena_.mark());
+        break;
+      case 3:
+        rewind();
+        break;
+      case 4:
+        arena_.pop(draw(3000));
+        break;
+      case 5:
+        if (draw(8) == 0) supply_.decommits = draw(4) != 0;
+        (void)arena_.trim(draw(3) * 10'000);
+        break;
+      case 6:
+        if (draw(20) == 0) arena_.reset();
+        else if (draw(40) == 0) arena_.release();
+        else if (draw(10) == 0) while_suspended();
+        break;
+      case 7:
+        in_a_scope();
+        break;
+      default:
+        allocate();
+        break;
+    }
+    forget();
+  }
+
+  void check_contents() {
+    regions_type expected;
+    for (auto const& [begin, block] : blocks_) {
+      if (block.bytes != 0) expected.emplace(block.first, block.bytes);
+    }
+    // As the tool merges its own, because a block in two heaps is two regions.
+    regions_type merged;
+    for (auto const& [first, bytes] : expected) {
+      if (!merged.empty() && std::prev(merged.end())->first + std::prev(merged.end())->second == first) {
+        std::prev(merged.end())->second += bytes;
+      } else {
+        merged.emplace(first, bytes);
+      }
+    }
+    EXPECT_EQ(tool_.reachable(), merged);
+    arena_.check_invariants();
+  }
+
+ private:
+  struct block {
+    std::uintptr_t first;
+    std::size_t bytes;
+  };
+
+  std::size_t draw(std::size_t n) { return std::uniform_int_distribution<std::size_t>{0, n - 1}(random_); }
+  static std::size_t rounded(std::size_t bytes) {
+    return detail::align_up(bytes + (bytes == 0), std::size_t{256});
+  }
+
+  void allocate() {
+    const std::size_t bytes = draw(10) == 0 ? draw(30'000) : draw(10) == 0 ? 0 : draw(1000);
+    const std::size_t align = draw(10) == 0 ? 1024 : 256;
+    void* const made = arena_.allocate(bytes, align);
+    blocks_.insert_or_assign(arena_.position() - rounded(bytes), block{address(made), bytes});
+  }
+  void give_back() {
+    block const& newest = blocks_.rbegin()->second;
+    arena_.deallocate(reinterpret_cast<void*>(newest.first), newest.bytes);
+  }
+  void expand() {
+    block& newest = blocks_.rbegin()->second;
+    const std::size_t bytes = draw(4) == 0 ? 0 : draw(5000);
+    if (arena_.expand(reinterpret_cast<void*>(newest.first), newest.bytes, bytes)) newest.bytes = bytes;
+  }
+  void rewind() {
+    if (marks_.empty()) return;
+    marks_.resize(1 + draw(marks_.size()));
+    try {
+      arena_.rewind(marks_.back());
+    } catch (std::invalid_argument const&) {  // a pop or a reset went below it
+      marks_.pop_back();
+    }
+  }
+  void in_a_scope() {
+    const std::size_t before = arena_.position();
+    {
+      stepwise_arena::scope scope{arena_};
+      for (std::size_t n = draw(5); n > 0; --n) allocate();
+      check_contents();
+    }
+    EXPECT_EQ(arena_.position(), before);
+  }
+  void while_suspended() {
+    arena_.suspend();
+    if (draw(2) == 0) rewind();
+    forget();
+    if (!blocks_.empty()) give_back();
+    forget();
+    const std::size_t bytes = draw(1000);
+    if (void* const made = arena_.try_allocate(bytes)) {  // where it has memory for it
+      blocks_.insert_or_assign(arena_.position() - rounded(bytes), block{address(made), bytes});
+    }
+    EXPECT_TRUE(tool_.regions().empty());
+    arena_.resume();
+  }
+  void forget() {
+    blocks_.erase(blocks_.lower_bound(arena_.position()), blocks_.end());
+    if (blocks_.empty()) return;
+    auto& [begin, newest] = *blocks_.rbegin();
+    newest.bytes = std::min(newest.bytes, arena_.position() - begin);  // a pop may have cut it
+  }
+
+  std::mt19937_64 random_;
+  strict_tool tool_;
+  stepwise_supply supply_{tool_};
+  stepwise_arena arena_{stepwise_memory{supply_},
+                        arena_options{.reserve = 64 * KiB, .commit_step = 8 * KiB, .retain = 256 * KiB}};
+  std::map<std::size_t, block> blocks_;
+  std::vector<arena_mark> marks_;
+};
+
+TEST(marks_model, agrees_with_the_tool_on_what_is_allocated) {
+  test::run_for_seeds([](std::uint64_t seed, auto const& run) {
+    marks_model model{seed};
+    run(model);
+  });
+}
+
+}  // namespace

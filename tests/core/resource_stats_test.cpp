@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: one script of events through every resource, in sizes of which none is rounded and in an order in
+// which an arena takes blocks back too; after each event every word that a resource's statistics have must
+// say what the script says.
+#include <tidemark/core/resource_stats.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <tidemark/tidemark.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+// ---- the words at compile time ----
+
+// A word that statistics have is of its one type; one that they do not have is not there.
+template <class Stats>
+consteval bool speaks_the_vocabulary() {
+  constexpr auto is = []<class Type>(Type const*, auto const& word) {
+    return std::same_as<std::remove_cvref_t<decltype(word)>, Type>;
+  };
+  constexpr std::uint64_t const* count = nullptr;  // of events so far
+  constexpr std::size_t const* now = nullptr;      // of what is there
+  constexpr std::optional<std::uint64_t> const* at_level_2 = nullptr;
+  Stats stats;
+  bool all = is(static_cast<char const* const*>(nullptr), stats.name) && is(now, stats.used_bytes);
+  if constexpr (requires { stats.allocations; })
+    all &= is(count, stats.allocations) || is(at_level_2, stats.allocations);
+  if constexpr (requires { stats.deallocations; }) all &= is(count, stats.deallocations);
+  if constexpr (requires { stats.refused; }) all &= is(count, stats.refused);
+  if constexpr (requires { stats.total_bytes; }) all &= is(count, stats.total_bytes);
+  if constexpr (requires { stats.used_blocks; }) all &= is(now, stats.used_blocks);
+  if constexpr (requires { stats.peak_blocks; }) all &= is(now, stats.peak_blocks);
+  if constexpr (requires { stats.peak_bytes; }) all &= is(now, stats.peak_bytes);
+  return all;
+}
+
+template <class Resource>
+using stats_of = decltype(std::declval<Resource const&>().stats());
+
+static_assert(speaks_the_vocabulary<stats_of<arena>>() && speaks_the_vocabulary<stats_of<pool>>());
+static_assert(std::same_as<stats_of<upstream_arena>, stats_of<arena>> &&
+              std::same_as<stats_of<borrowed_arena>, stats_of<arena>>);
+static_assert(std::same_as<stats_of<synchronized_pool>, stats_of<pool>>);
+static_assert(std::same_as<stats_of<statistics_resource>, resource_stats> &&
+                  std::same_as<stats_of<limit_resource>, resource_stats> &&
+                  std::same_as<stats_of<expect_no_upstream>, resource_stats> &&
+                  std::same_as<stats_of<tracking_resource>, resource_stats> &&
+                  std::same_as<stats_of<test_resource>, resource_stats> &&
+                  std::same_as<stats_of<trace_resource>, resource_stats>,
+              "every adaptor has all words");
+static_assert(speaks_the_vocabulary<resource_stats>());
+
+// ---- and what they say ----
+
+std::optional<std::uint64_t> as_count(std::optional<std::uint64_t> const& count) { return count; }
+
+/// Plays events to a resource and compares its statistics with its own count of them.
+template <class Resource>
+class script {
+ public:
+  explicit script(Resource& resource) : resource_{resource} { compare("at the start"); }
+
+  void* allocate(std::size_t bytes) {
+    void* const block = resource_.allocate(bytes);
+    ++expected_.allocations;
+    expected_.peak_blocks = std::max(expected_.peak_blocks, ++expected_.used_blocks);
+    expected_.used_bytes += bytes;
+    expected_.peak_bytes = std::max(expected_.peak_bytes, expected_.used_bytes);
+    expected_.total_bytes += bytes;
+    compare("after an allocation");
+    return block;
+  }
+  void deallocate(void* block, std::size_t bytes) {
+    resource_.deallocate(block, bytes);
+    ++expected_.deallocations;
+    --expected_.used_blocks;
+    expected_.used_bytes -= bytes;
+    compare("after a block was deallocated");
+  }
+  void is_refused(std::size_t bytes) {
+    EXPECT_THROW((void)resource_.allocate(bytes), std::bad_alloc);
+    ++expected_.refused;
+    compare("after a refusal");
+  }
+
+ private:
+  void compare(char const* when) const {
+    const auto said = resource_.stats();
+    const auto is = [&](char const* word, std::uint64_t value, std::uint64_t wanted) {
+      EXPECT_EQ(value, wanted) << word << ' ' << when;
+    };
+    EXPECT_STREQ(said.name, "words");
+    is("used_bytes", said.used_bytes, expected_.used_bytes);
+    if constexpr (requires { said.allocations; }) {
+      if (const auto count = as_count(said.allocations)) is("allocations", *count, expected_.allocations);
+    }
+    if constexpr (requires { said.deallocations; })
+      is("deallocations", said.deallocations, expected_.deallocations);
+    if constexpr (requires { said.refused; }) is("refused", said.refused, expected_.refused);
+    if constexpr (requires { said.used_blocks; }) is("used_blocks", said.used_blocks, expected_.used_blocks);
+    if constexpr (requires { said.peak_blocks; }) is("peak_blocks", said.peak_blocks, expected_.peak_blocks);
+    if constexpr (requires { said.peak_bytes; }) is("peak_bytes", said.peak_bytes, expected_.peak_bytes);
+    if constexpr (requires { said.total_bytes; }) is("total_bytes", said.total_bytes, expected_.total_bytes);
+    if constexpr (requires { said.held_bytes; }) {
+      EXPECT_GE(said.held_bytes, expected_.used_bytes) << when;
+    }
+  }
+
+  Resource& resource_;
+  resource_stats expected_;
+};
+
+template <class Resource>
+void expect_words(Resource& resource, test::recording_resource& upstream) {
+  script<Resource> events{resource};
+  void* const a = events.allocate(64);
+  void* const b = events.allocate(256);
+  events.deallocate(b, 256);
+  void* const c = events.allocate(128);
+  upstream.fail_from = upstream.calls;
+  upstream.fail_count = test::supply::never;
+  events.is_refused(1 * MiB);  // beyond what any of them has at hand, so that the upstream is asked
+  upstream.fail_from = test::supply::never;
+  events.deallocate(c, 128);
+  events.deallocate(a, 64);
+  events.deallocate(events.allocate(1024), 1024);
+}
+
+struct words : ::testing::Test {
+  test::recording_resource upstream;
+};
+
+TEST_F(words, mean_in_an_arena_what_they_mean_everywhere) {
+  arena step{{.reserve = 64 * KiB, .growable = false, .name = "words"}};
+  expect_words(step, upstream);
+}
+
+TEST_F(words, mean_in_an_arena_on_a_resource_what_they_mean_everywhere) {
+  upstream_arena step{upstream_memory{&upstream}, {.name = "words"}};
+  expect_words(step, upstream);
+}
+
+TEST_F(words, mean_in_a_pool_what_they_mean_everywhere) {
+  pool blocks{{.upstream = &upstream, .name = "words"}};
+  expect_words(blocks, upstream);
+}
+
+TEST_F(words, mean_in_a_synchronized_pool_what_they_mean_everywhere) {
+  synchronized_pool blocks{{.upstream = &upstream, .name = "words"}};
+  expect_words(blocks, upstream);
+}
+
+TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
+  const auto try_out = [&](char const* which, auto&& resource) {
+    SCOPED_TRACE(which);
+    expect_words(resource, upstream);
+  };
+  try_out("statistics_resource", statistics_resource{&upstream, "words"});
+  try_out("limit_resource", limit_resource{64 * KiB, &upstream, "words"});
+  try_out("expect_no_upstream", expect_no_upstream{&upstream, "words"});
+  try_out("tracking_resource", tracking_resource{&upstream, "words"});
+  try_out("test_resource", test_resource{&upstream, "words"});
+}
+
+TEST_F(words, mean_in_a_trace_what_they_mean_everywhere) {
+  trace_log log{{.csv = "/dev/null"}};
+  trace_resource traced{log, &upstream, "words"};
+  expect_words(traced, upstream);
+}
+
+}  // namespace
+}  // namespace tidemark

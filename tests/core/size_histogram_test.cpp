@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: suggestions compared with what can be seen by eye, and with the least waste found by trying
+// everything.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <tidemark/core/size_histogram.hpp>
+#include <tidemark/pool/pool.hpp>
+
+namespace tidemark::test {
+namespace {
+
+TEST(size_histogram, suggests_the_sizes_that_are_requested) {
+  size_histogram sizes;
+  for (int i = 0; i < 100; ++i) sizes.record(100);
+  sizes.record(479'232, 10);
+  sizes.record(40, 5);
+  EXPECT_EQ(sizes.requests(), 115u);
+  EXPECT_EQ(sizes.suggest_size_classes(9, 1 * MiB), (std::vector<std::size_t>{48, 112, 479'232}));
+}
+
+TEST(size_histogram, joins_the_sizes_that_cost_least) {
+  size_histogram sizes;
+  sizes.record(64, 1000);
+  sizes.record(80, 1);
+  sizes.record(1024, 1000);
+  EXPECT_EQ(sizes.suggest_size_classes(2), (std::vector<std::size_t>{64, 1024}))
+      << "one request of 80 may take 1024";
+  EXPECT_EQ(sizes.suggest_size_classes(1), (std::vector<std::size_t>{1024}));
+}
+
+TEST(size_histogram, leaves_large_sizes_to_the_upstream) {
+  size_histogram sizes;
+  sizes.record(100);
+  sizes.record(20'000);
+  EXPECT_EQ(sizes.suggest_size_classes(), (std::vector<std::size_t>{112}));
+}
+
+TEST(size_histogram, of_nothing_suggests_the_default_classes) {
+  const size_histogram sizes;
+  const pool memory{{.size_classes = sizes.suggest_size_classes()}};
+  EXPECT_EQ(memory.options().size_classes.size(), 9u);
+}
+
+TEST(size_histogram, refuses_an_impossible_number_of_classes) {
+  size_histogram sizes;
+  EXPECT_THROW((void)sizes.suggest_size_classes(0), std::invalid_argument);
+  EXPECT_THROW((void)sizes.suggest_size_classes(65), std::invalid_argument);
+}
+
+// Every choice of classes among the sizes, the largest being one.
+std::uint64_t least_waste_by_trying(size_histogram const& histogram, std::vector<std::size_t> const& sizes,
+                                    std::size_t max_count) {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (std::uint32_t choice = 0; choice < 1u << (sizes.size() - 1); ++choice) {
+    std::vector<std::size_t> classes;
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+      if ((choice >> i & 1) != 0) classes.push_back(sizes[i]);
+    }
+    classes.push_back(sizes.back());
+    if (classes.size() <= max_count) least = std::min(least, histogram.wasted_bytes(classes));
+  }
+  return least;
+}
+
+TEST(size_histogram, wastes_the_least_there_is) {
+  std::mt19937_64 random{7};
+  for (int round = 0; round < 40; ++round) {
+    size_histogram histogram;
+    std::set<std::size_t> rounded;
+    for (int i = 0; i < 10; ++i) {
+      const std::size_t bytes = 1 + random() % 4000;
+      histogram.record(bytes, 1 + random() % 100);
+      rounded.insert(std::max<std::size_t>(32, (bytes + 15) / 16 * 16));
+    }
+    const std::vector<std::size_t> sizes(rounded.begin(), rounded.end());
+    for (std::size_t count = 1; count <= 6; ++count) {
+      const std::vector<std::size_t> suggested = histogram.suggest_size_classes(count);
+      EXPECT_LE(suggested.size(), count);
+      EXPECT_EQ(histogram.wasted_bytes(suggested), least_waste_by_trying(histogram, sizes, count));
+    }
+  }
+}
+
+TEST(size_histogram, a_fitted_pool_wastes_less_on_the_same_requests) {
+  std::mt19937_64 random{1};
+  std::vector<std::size_t> requests;
+  size_histogram sizes;
+  for (int i = 0; i < 2000; ++i) {
+    requests.push_back(random() % 3 == 0 ? 72 : 520 + random() % 40);
+    sizes.record(requests.back());
+  }
+  const auto waste = [&](pool_options const& options) {
+    pool memory{options};
+    for (std::size_t bytes : requests) (void)memory.allocate(bytes);
+    const pool_stats stats = memory.stats();
+    return stats.used_bytes - stats.requested_bytes;
+  };
+  EXPECT_LT(10 * waste({.size_classes = sizes.suggest_size_classes(4)}), waste({}));
+}
+
+TEST(size_histogram, counts_the_requests_of_all_threads) {
+  size_histogram sizes;
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::size_t i = 0; i < 1000; ++i) sizes.record(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sizes.requests(), 4000u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

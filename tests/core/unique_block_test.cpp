@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: each member over a resource that sees to it that it gets back
+// exactly what it gave, once; then over resources of every kind.
+#include <tidemark/core/unique_block.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_resource;
+
+struct unique_blocks : ::testing::Test {
+  recording_resource memory;
+};
+
+TEST_F(unique_blocks, are_given_back_at_the_end_of_their_scope) {
+  {
+    const unique_block block{&memory, 1000};
+    EXPECT_TRUE(block);
+    EXPECT_TRUE(memory.holds(block.data()));
+    EXPECT_EQ(block.bytes(), 1000u);
+    EXPECT_EQ(memory.outstanding, 1000u);
+  }
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+TEST_F(unique_blocks, are_given_back_where_an_exception_passes) {
+  try {
+    const unique_block block{&memory, 1000};
+    throw 1;
+  } catch (int) {
+    EXPECT_EQ(memory.outstanding, 0u);
+  }
+}
+
+TEST_F(unique_blocks, that_are_released_are_the_callers) {
+  void* kept = nullptr;
+  {
+    unique_block block{&memory, 1000, 128};
+    kept = block.release();
+    EXPECT_FALSE(block);
+    EXPECT_EQ(block.data(), nullptr);
+    EXPECT_EQ(block.bytes(), 0u);
+    EXPECT_TRUE(block.as<int>().empty());
+    EXPECT_EQ(block.release(), nullptr) << "once";
+  }
+  EXPECT_TRUE(memory.holds(kept));
+  memory.deallocate(kept, 1000, 128);
+}
+
+TEST_F(unique_blocks, can_be_given_back_early_and_only_once) {
+  unique_block block{&memory, 1000};
+  block.reset();
+  EXPECT_FALSE(block);
+  EXPECT_EQ(memory.outstanding, 0u);
+  block.reset();
+}  // the resource would tell of a block that comes twice
+
+TEST_F(unique_blocks, are_aligned_to_64_bytes_by_default) {
+  std::vector<unique_block> blocks;
+  for (std::size_t bytes = 0; bytes < 300; bytes += 7) {
+    blocks.emplace_back(&memory, bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back().data()) % 64, 0u) << bytes;
+    EXPECT_EQ(blocks.back().alignment(), 64u);
+  }
+  const unique_block aligned{&memory, 100, 4096};
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned.data()) % 4096, 0u);
+  EXPECT_EQ(aligned.alignment(), 4096u);
+}
+
+TEST_F(unique_blocks, are_as_their_resource_gave_them) {
+  // Which fills what it returns.
+  test_resource filling{&memory};
+  const unique_block block{&filling, 1000};
+  for (const unsigned char byte : block.as<unsigned char>()) ASSERT_EQ(byte, test_resource::fresh_fill);
+  EXPECT_EQ(block.as<unsigned char>().size(), 1000u);
+}
+
+TEST_F(unique_blocks, at_inaccessible_addresses_are_not_touched) {
+  test::made_up_memory device;
+  unique_block block{&device, 1 * MiB};
+  EXPECT_TRUE(test::made_up_memory::is_made_up(block.data()));
+  unique_block moved = std::move(block);
+  block = std::move(moved);
+  EXPECT_EQ(block.as<float>().size(), MiB / 4);
+}
+
+TEST_F(unique_blocks, of_no_bytes_are_blocks) {
+  const unique_block block{&memory, 0};
+  EXPECT_TRUE(block);
+  EXPECT_NE(block.data(), nullptr);
+  EXPECT_EQ(block.bytes(), 0u);
+  EXPECT_EQ(memory.calls, 1u);
+}
+
+TEST_F(unique_blocks, that_are_empty_have_nothing_and_give_nothing_back) {
+  unique_block block;
+  EXPECT_FALSE(block);
+  EXPECT_EQ(block.data(), nullptr);
+  EXPECT_EQ(block.bytes(), 0u);
+  EXPECT_EQ(block.alignment(), 64u);
+  EXPECT_TRUE(block.as<double>().empty());
+  block.reset();
+  EXPECT_EQ(block.release(), nullptr);
+  const unique_block moved = std::move(block);
+  EXPECT_FALSE(moved);
+}
+
+TEST_F(unique_blocks, are_seen_as_as_many_elements_as_fit) {
+  const unique_block block{&memory, 30};
+  const std::span<int> numbers = block.as<int>();
+  EXPECT_EQ(numbers.size(), 7u);
+  EXPECT_EQ(static_cast<void*>(numbers.data()), block.data());
+  numbers[6] = 5;
+  EXPECT_EQ(block.as<int const>()[6], 5);
+  EXPECT_TRUE((block.as<std::array<char, 31>>().empty()));
+}
+
+TEST_F(unique_blocks, that_are_moved_leave_an_empty_one) {
+  unique_block first{&memory, 1000, 128};
+  void* const data = first.data();
+  const unique_block second = std::move(first);
+  EXPECT_FALSE(first);
+  EXPECT_EQ(first.bytes(), 0u);
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(second.bytes(), 1000u);
+  EXPECT_EQ(second.alignment(), 128u);
+  EXPECT_EQ(memory.outstanding, 1000u);
+}
+
+TEST_F(unique_blocks, that_are_assigned_to_give_their_own_back_first) {
+  unique_block target{&memory, 1000, 128};
+  unique_block source{&memory, 50, 32};
+  void* const data = source.data();
+  target = std::move(source);
+  EXPECT_EQ(memory.outstanding, 50u);
+  EXPECT_EQ(target.data(), data);
+  EXPECT_EQ(target.bytes(), 50u);
+  EXPECT_EQ(target.alignment(), 32u);
+  EXPECT_FALSE(source);
+  target = unique_block{};
+  EXPECT_FALSE(target);
+  EXPECT_EQ(memory.outstanding, 0u);
+  target = unique_block{&memory, 70};
+  EXPECT_EQ(target.bytes(), 70u);
+}
+
+TEST_F(unique_blocks, of_two_resources_change_places) {
+  recording_resource other;
+  unique_block a{&memory, 1000}, b{&other, 50};
+  std::swap(a, b);
+  EXPECT_TRUE(other.holds(a.data()));
+  EXPECT_TRUE(memory.holds(b.data()));
+  EXPECT_EQ(a.bytes(), 50u);
+}  // each goes back to where it is from
+
+TEST_F(unique_blocks, that_are_moved_to_themselves_stay) {
+  unique_block block{&memory, 1000};
+  unique_block& same = block;
+  void* const data = block.data();
+  block = std::move(same);
+  EXPECT_EQ(block.data(), data);
+  EXPECT_EQ(block.bytes(), 1000u);
+  EXPECT_EQ(memory.outstanding, 1000u);
+}
+
+TEST_F(unique_blocks, of_no_resource_are_of_the_default_one) {
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&memory);
+  {
+    const unique_block block{nullptr, 100};
+    EXPECT_TRUE(memory.holds(block.data()));
+    std::pmr::set_default_resource(before);
+  }  // it knows where it is from, whatever the default is now
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+TEST_F(unique_blocks, that_cannot_be_had_throw_what_the_resource_throws) {
+  memory.fail_from = 0;
+  EXPECT_THROW((void)unique_block(&memory, 100), std::bad_alloc);
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+TEST_F(unique_blocks, come_from_resources_of_every_kind) {
+  arena step;
+  {
+    const arena::scope scope{step};
+    unique_block block{&step, 1000};
+    EXPECT_TRUE(step.owns(block.data()));
+    block.as<int>()[0] = 1;
+  }
+  EXPECT_EQ(step.stats().used_bytes, 0u);
+
+  pool blocks{&memory};
+  void const* first = nullptr;
+  {
+    const unique_block block{&blocks, 1000};
+    first = block.data();
+    EXPECT_EQ(blocks.stats().used_blocks, 1u);
+  }
+  EXPECT_EQ(blocks.stats().used_blocks, 0u);
+  EXPECT_EQ(unique_block(&blocks, 1000).data(), first) << "which the pool has used again";
+
+  graph_arena graph{64 * KiB, &memory};
+  {
+    const unique_block block{&graph, 1000};
+    EXPECT_TRUE(graph.owns(block.data()));
+  }
+  EXPECT_EQ(graph.stats().used_blocks, 0u);
+
+  capture_switch program{&memory};
+  {
+    const unique_block block{&program, 1000};
+    EXPECT_TRUE(memory.holds(block.data()));
+    EXPECT_EQ(program.stats().used_bytes, 1000u);
+  }
+  EXPECT_EQ(program.stats().used_bytes, 0u);
+}
+
+static_assert(!std::is_copy_constructible_v<unique_block> && !std::is_copy_assignable_v<unique_block>);
+static_assert(std::is_nothrow_move_constructible_v<unique_block> &&
+              std::is_nothrow_move_assignable_v<unique_block>);
+static_assert(!std::is_convertible_v<unique_block, bool>, "only where a condition is asked for");
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of nothing
+// larger. What goes through the resource is compared with what the device has given; what every resource does
+// is in the conformance suite.
+#include <tidemark/cuda/memory/block_resource.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_memory.hpp>
+
+#include "device_calls.hpp"
+#include "fake_device.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::block_kind;
+using cuda::status;
+using test::call_names;
+using test::calls_of;
+using test::fake_device;
+
+char const* allocating_call(block_kind kind) {
+  return kind == block_kind::device   ? "cuMemAlloc"
+         : kind == block_kind::pinned ? "cuMemHostAlloc"
+                                      : "cuMemAllocManaged";
+}
+char const* freeing_call(block_kind kind) {
+  return kind == block_kind::pinned ? "cuMemFreeHost" : "cuMemFree";
+}
+
+template <class Kind>
+class cuda_block_resource : public ::testing::Test {
+ protected:
+  static constexpr block_kind kind = Kind::value;
+  using resource = cuda::block_resource<kind>;
+
+  fake_device device_;
+  resource memory_{device_};
+};
+
+template <class Kind>
+class cuda_block_memory : public ::testing::Test {
+ protected:
+  static constexpr block_kind kind = Kind::value;
+  using memory = cuda::basic_block_memory<kind>;
+
+  fake_device device_;
+};
+
+template <block_kind Kind>
+using of = std::integral_constant<block_kind, Kind>;
+using kinds = ::testing::Types<of<block_kind::device>, of<block_kind::pinned>, of<block_kind::managed>>;
+struct names_of_kinds {
+  template <class Kind>
+  static std::string GetName(int) {
+    return Kind::value == block_kind::device   ? "device"
+           : Kind::value == block_kind::pinned ? "pinned"
+                                               : "managed";
+  }
+};
+TYPED_TEST_SUITE(cuda_block_resource, kinds, names_of_kinds);
+TYPED_TEST_SUITE(cuda_block_memory, kinds, names_of_kinds);
+
+// ---- block_resource ----
+
+TYPED_TEST(cuda_block_resource, is_one_call_of_the_driver_each_way) {
+  void* block = nullptr;
+  EXPECT_EQ(calls_of(this->device_, [&] { block = this->memory_.allocate(1000); }),
+            (call_names{"cuCtxGetDevice", allocating_call(this->kind)}));
+  EXPECT_EQ(this->device_.outstanding, 1000u);
+  EXPECT_TRUE(this->device_.accessible(block, 1000));
+  EXPECT_EQ(calls_of(this->device_, [&] { this->memory_.deallocate(block, 1000); }),
+            (call_names{"cuCtxGetDevice", freeing_call(this->kind)}));
+  EXPECT_EQ(this->device_.outstanding, 0u);
+}
+
+TYPED_TEST(cuda_block_resource, blocks_are_aligned_as_requested_and_to_256_at_least) {
+  std::vector<void*> blocks;
+  for (std::size_t align = 1; align <= 64 * KiB; align *= 2) {
+    blocks.push_back(this->memory_.allocate(100, align));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back()) % std::max<std::size_t>(align, 256), 0u);
+    EXPECT_TRUE(this->device_.accessible(blocks.back(), 100));
+  }
+  for (std::size_t align = 1; void* block : blocks) {
+    this->memory_.deallocate(block, 100, align);
+    align *= 2;
+  }
+  EXPECT_EQ(this->device_.outstanding, 0u) << "each as the driver gave it";
+}
+
+TYPED_TEST(cuda_block_resource, blocks_of_zero_bytes_differ_and_null_is_ignored) {
+  void* const one = this->memory_.allocate(0);
+  void* const other = this->memory_.allocate(0);
+  EXPECT_NE(one, other);
+  this->memory_.deallocate(one, 0);
+  this->memory_.deallocate(other, 0);
+  EXPECT_EQ(calls_of(this->device_, [&] { this->memory_.deallocate(nullptr, 0); }), call_names{});
+}
+
+TYPED_TEST(cuda_block_resource, no_memory_is_out_of_memory_and_nothing_is_counted_but_the_refusal) {
+  void* const held = this->memory_.allocate(1000);
+  const resource_stats before = this->memory_.stats();
+  this->device_.fail_next(allocating_call(this->kind));
+  try {
+    (void)this->memory_.allocate(100, 1024);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, this->memory_.name());
+    EXPECT_EQ(error.report().requested_bytes, 100u);
+    EXPECT_EQ(error.report().alignment, 1024u);
+    EXPECT_EQ(error.report().used_bytes, 1000u);
+  }
+  EXPECT_THROW((void)this->memory_.allocate(SIZE_MAX), out_of_memory);
+  EXPECT_THROW((void)this->memory_.allocate(1, ~(SIZE_MAX / 2)), out_of_memory);
+  resource_stats after = this->memory_.stats();
+  EXPECT_EQ(after.refused, 3u);
+  EXPECT_EQ(after.used_blocks, before.used_blocks);
+  EXPECT_EQ(after.used_bytes, before.used_bytes);
+  this->memory_.deallocate(held, 1000);
+}
+
+TYPED_TEST(cuda_block_resource, another_failure_is_an_error_of_the_driver) {
+  this->device_.fail_next(allocating_call(this->kind), status::illegal_address);
+  try {
+    (void)this->memory_.allocate(100);
+    FAIL() << "served";
+  } catch (cuda_error const& error) {
+    EXPECT_STREQ(error.call(), allocating_call(this->kind));
+  }
+  EXPECT_EQ(this->memory_.stats().refused, 1u);
+}
+
+TYPED_TEST(cuda_block_resource, an_invalid_alignment_is_rejected_with_a_sentence) {
+  try {
+    (void)this->memory_.allocate(1, 24);
+    FAIL() << "served";
+  } catch (std::invalid_argument const& error) {
+    EXPECT_EQ(std::string(error.what()), std::string("block_resource '") + this->memory_.name() +
+                                             "': alignment 24 is not a power of two");
+  }
+}
+
+TYPED_TEST(cuda_block_resource, counts_its_blocks) {
+  void* const one = this->memory_.allocate(100);
+  void* const other = this->memory_.allocate(1000, 4096);
+  this->memory_.deallocate(one, 100);
+  const resource_stats now = this->memory_.stats();
+  EXPECT_EQ(now.allocations, 2u);
+  EXPECT_EQ(now.used_blocks, 1u);
+  EXPECT_EQ(now.used_bytes, 1000u);
+  EXPECT_EQ(now.peak_bytes, 1100u);
+  this->memory_.deallocate(other, 1000, 4096);
+}
+
+TYPED_TEST(cuda_block_resource, foreign_blocks_are_reported_and_not_freed) {
+  if (check_level == 0) GTEST_SKIP() << "level 0 knows no blocks";
+  const test::violation_recorder violations;
+  void* const block = this->memory_.allocate(1000);
+  this->memory_.deallocate(block, 999);
+  this->memory_.deallocate(static_cast<std::byte*>(block) + 256, 1000);
+  this->memory_.deallocate(block, 1000);
+  this->memory_.deallocate(block, 1000);
+  EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 3u);
+  this->memory_.deallocate(nullptr, 1);
+  EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 3u) << "null is no block, of whatever size";
+  EXPECT_EQ(this->device_.count(freeing_call(this->kind)), 1u);
+}
+
+TYPED_TEST(cuda_block_resource, a_block_that_the_driver_does_not_free_is_reported) {
+  const test::warning_recorder warnings;
+  void* const block = this->memory_.allocate(1000);
+  this->device_.fail_next(freeing_call(this->kind), status::illegal_address);
+  this->memory_.deallocate(block, 1000);
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
+  EXPECT_EQ(warnings.reports()[0].message,
+            std::string(this->memory_.name()) +
+                ": 1000 bytes are lost, because the driver did not free them: " + freeing_call(this->kind) +
+                ": CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
+  const auto lost = reinterpret_cast<std::uintptr_t>(block);
+  EXPECT_EQ(this->kind == block_kind::pinned ? this->device_.free_pinned(lost) : this->device_.free(lost),
+            status::success);
+}
+
+TYPED_TEST(cuda_block_resource, any_thread_may_use_it) {
+  test::on_threads([&](std::size_t) {
+    for (std::size_t i = 0; i < 200; ++i) {
+      const std::size_t align = std::size_t{1} << i % 12;
+      void* const block = this->memory_.allocate(i, align);
+      this->memory_.deallocate(block, i, align);
+    }
+  });
+  EXPECT_EQ(this->memory_.stats().deallocations, 200 * test::storm_threads);
+  EXPECT_EQ(this->device_.outstanding, 0u);
+}
+
+TYPED_TEST(cuda_block_resource, live_blocks_are_reported_at_level_2) {
+  if (check_level < 2) GTEST_SKIP() << "level 2 reports them";
+  const test::violation_recorder violations;
+  void* block = nullptr;
+  {
+    typename TestFixture::resource memory{{.name = "leaky"}, this->device_};
+    block = memory.allocate(1000);
+  }
+  EXPECT_EQ(violations.count(violation_kind::leak), 1u);
+  const auto lost = reinterpret_cast<std::uintptr_t>(block);
+  EXPECT_EQ(this->kind == block_kind::pinned ? this->device_.free_pinned(lost) : this->device_.free(lost),
+            status::success);
+}
+
+TEST(cuda_device_resource, out_of_memory_says_what_is_free_on_the_device) {
+  fake_device device{{.capacity_bytes = 1 * MiB}};
+  cuda::device_resource memory{device};
+  void* const block = memory.allocate(1000 * KiB);
+  try {
+    (void)memory.allocate(100 * KiB);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "device memory: out of memory: 102400 bytes aligned to 256 requested, 1024000 used of 1024000 "
+        "committed and 1024000 reserved; the largest that would fit is 24576 bytes");
+  }
+  memory.deallocate(block, 1000 * KiB);
+}
+
+TEST(cuda_device_resource, blocks_are_its_own_devices_whichever_is_current) {
+  fake_device device{{.devices = 2}};
+  cuda::device_resource memory{{.device = 1}, device};
+  void* const block = memory.allocate(1000);
+  cuda::memory_info first, second;
+  ASSERT_EQ(device.memory(first), status::success);
+  ASSERT_EQ(device.make_current(1), status::success);
+  ASSERT_EQ(device.memory(second), status::success);
+  EXPECT_EQ(first.free_bytes, first.total_bytes);
+  EXPECT_LT(second.free_bytes, second.total_bytes);
+  memory.deallocate(block, 1000);
+}
+
+TEST(cuda_device_resource, without_a_device_passes_on_the_error_of_the_driver) {
+  fake_device none{{.devices = 0}};
+  EXPECT_THROW(cuda::device_resource{none}, cuda_error);
+}
+
+TEST(cuda_device_resource, a_context_that_finds_no_memory_is_out_of_memory) {
+  fake_device device;
+  device.fail_next("cuCtxGetDevice");
+  EXPECT_THROW(cuda::device_resource{device}, out_of_memory);
+}
+
+TEST(cuda_pinned_resource, blocks_are_the_hosts_aligned_to_64_and_uninitialised) {
+  fake_device device;
+  cuda::pinned_resource memory{device};
+  {
+    std::pmr::vector<float> staged(1000, 1.5f, &memory);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(staged.data()) % 64, 0u);
+    EXPECT_EQ(staged[999], 1.5f);
+  }
+  auto* const block = static_cast<unsigned char*>(memory.allocate(1000));
+  EXPECT_EQ(block[500], 0xEE) << "what the fake device fills it with";
+  memory.deallocate(block, 1000);
+}
+
+// ---- block_memory ----
+
+TYPED_TEST(cuda_block_memory, is_one_block_at_a_time) {
+  typename TestFixture::memory space{1 * MiB, this->device_};
+  EXPECT_EQ(space.chunk_bytes(), 1 * MiB);
+  const byte_range block = space.reserve(1, 1000);
+  EXPECT_EQ(block.size, 1000u);
+  EXPECT_EQ(this->device_.count(allocating_call(this->kind)), 1u);
+  EXPECT_TRUE(space.reserve(1, 1).empty());
+  space.release(block);
+  EXPECT_EQ(this->device_.outstanding, 0u);
+  EXPECT_EQ(space.reserve(2000, 1000).size, 2000u);
+}
+
+TYPED_TEST(cuda_block_memory, frees_its_block_at_its_end_and_when_it_is_assigned_to) {
+  {
+    typename TestFixture::memory space{1 * MiB, this->device_};
+    (void)space.reserve(1, 1000);
+    typename TestFixture::memory other{std::move(space)};
+    EXPECT_EQ(this->device_.outstanding, 1000u);
+    typename TestFixture::memory third{2 * MiB, this->device_};
+    (void)third.reserve(1, 3000);
+    third = std::move(other);
+    EXPECT_EQ(this->device_.outstanding, 1000u);
+    EXPECT_EQ(third.chunk_bytes(), 1 * MiB);
+  }
+  EXPECT_EQ(this->device_.outstanding, 0u);
+}
+
+TYPED_TEST(cuda_block_memory, no_memory_is_an_empty_range_and_another_failure_an_error) {
+  typename TestFixture::memory space{1 * MiB, this->device_};
+  EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
+  this->device_.fail_next(allocating_call(this->kind));
+  EXPECT_TRUE(space.reserve(1, 1).empty());
+  this->device_.fail_next("cuCtxGetDevice");
+  EXPECT_TRUE(space.reserve(1, 1).empty());
+  this->device_.fail_next(allocating_call(this->kind), status::not_supported);
+  EXPECT_THROW((void)space.reserve(1, 1), cuda_error);
+  EXPECT_FALSE(space.reserve(1, 1).empty());
+}
+
+TYPED_TEST(cuda_block_memory, a_block_that_the_driver_does_not_free_is_reported) {
+  const test::warning_recorder warnings;
+  typename TestFixture::memory space{1 * MiB, this->device_};
+  const byte_range block = space.reserve(1, 1000);
+  this->device_.fail_next(freeing_call(this->kind), status::illegal_address);
+  space.release(block);
+  EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(this->kind == block_kind::pinned ? this->device_.free_pinned(block.begin)
+                                             : this->device_.free(block.begin),
+            status::success);
+}
+
+TYPED_TEST(cuda_block_memory, takes_its_block_from_one_device) {
+  fake_device device{{.devices = 2}};
+  typename TestFixture::memory space{1 * MiB, device};
+  ASSERT_EQ(device.make_current(1), status::success);
+  space.release(space.reserve(1, 1000));
+  ASSERT_EQ(device.make_current(0), status::success);
+  const byte_range block = space.reserve(1, 1000);
+  EXPECT_EQ(device.count("cudaSetDevice"), 4u) << "there and back, besides those of the test";
+  space.release(block);
+}
+
+TYPED_TEST(cuda_block_memory, waits_for_an_event_in_the_calling_thread) {
+  const cuda::stream copies{this->device_};
+  typename TestFixture::memory space{1 * MiB, this->device_};
+  const test::noting_work copy{this->device_, copies};
+  const cuda::event copied{copies, this->device_};
+  space.wait_before_reuse(copied);
+  EXPECT_TRUE(copy.has_run);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: captures of a fake device's stream, whose work is functions of the host over memory that the host
+// may touch: what is replayed computes real results. Then every call to the driver fails in turn, and what is
+// left is looked at.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <memory_resource>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/unique_block.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/capture.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+
+#include "fake_device.hpp"
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+/// What the work on the stream is given: it must live as long as the graph.
+struct addition {
+  int const* in;
+  int* tens;
+  int* out;
+};
+
+constexpr std::size_t n = 4;
+constexpr std::size_t bytes = n * sizeof(int);
+
+/// One stream of a fake device, and memory that work on it can touch.
+class cuda_capture : public ::testing::Test {
+ protected:
+  /// out = in + 10 * (1, 2, 3, 4), by way of a temporary.
+  auto step() {
+    return [this](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+      addition& work = works_.emplace_back(std::make_unique<addition>()).operator*();
+      work = {in.as<int>().data(), static_cast<int*>(memory.allocate(bytes)), out.as<int>().data()};
+      put_on_stream(
+          [](void* of) {
+            for (std::size_t i = 0; i < n; ++i)
+              static_cast<addition*>(of)->tens[i] = 10 * static_cast<int>(i + 1);
+          },
+          work);
+      put_on_stream(
+          [](void* of) {
+            auto const& [from, tens, to] = *static_cast<addition*>(of);
+            for (std::size_t i = 0; i < n; ++i) to[i] = from[i] + tens[i];
+          },
+          work);
+      memory.deallocate(work.tens, bytes);
+    };
+  }
+  void put_on_stream(void (*function)(void*), addition& work) {
+    cuda::require(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
+  }
+
+  std::unique_ptr<graph_arena> an_arena(std::size_t of_bytes = 4 * KiB) {
+    return std::make_unique<graph_arena>(of_bytes, &host_);
+  }
+  unique_block a_block() { return {&host_, bytes}; }
+  template <class... Arguments>
+  auto capture_of(Arguments&&... arguments) {
+    return capture(stream_, std::forward<Arguments>(arguments)...,
+                   stream_capture_options{.driver = &device_});
+  }
+  auto a_graph() { return capture_of(an_arena(), a_block(), a_block(), step()); }
+
+  /// The results of a launch with these inputs.
+  template <class Graph>
+  std::vector<int> replayed(Graph& graph, std::array<int, n> const& values) {
+    std::copy(values.begin(), values.end(), graph.inputs().template as<int>().begin());
+    graph.launch();
+    device_.run(stream_);
+    const std::span<int> out = graph.outputs().template as<int>();
+    return {out.begin(), out.end()};
+  }
+  /// The stream does not capture, and a capture succeeds; all memory is back.
+  void expect_as_before() {
+    bool capturing = true;
+    EXPECT_EQ(device_.is_capturing(stream_, capturing), cuda::status::success);
+    EXPECT_FALSE(capturing);
+    EXPECT_EQ(host_.outstanding, 0u);
+    auto graph = a_graph();
+    EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+  }
+
+  fake_device device_;
+  recording_resource host_;
+  std::vector<std::unique_ptr<addition>> works_;
+  cuda::stream stream_{device_};
+};
+
+TEST_F(cuda_capture, what_is_captured_does_not_run_before_it_is_launched) {
+  auto graph = a_graph();
+  EXPECT_TRUE(graph.is_replay_capable());
+  graph.outputs().as<int>()[0] = -1;
+  device_.run_all();
+  EXPECT_EQ(graph.outputs().as<int>()[0], -1);
+  EXPECT_EQ(graph.launch_count(), 0u);
+}
+
+TEST_F(cuda_capture, inputs_that_change_in_place_are_seen_by_the_next_replay) {
+  auto graph = a_graph();
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+  EXPECT_EQ(replayed(graph, {5, 6, 7, 8}), (std::vector<int>{15, 26, 37, 48}));
+}
+
+TEST_F(cuda_capture, a_thousand_replays_are_right_at_addresses_that_stay) {
+  auto graph = a_graph();
+  void const* const in = graph.inputs().data();
+  void const* const out = graph.outputs().data();
+  int const* const temporary = works_.back()->tens;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(replayed(graph, {i, i, i, i}), (std::vector<int>{i + 10, i + 20, i + 30, i + 40}));
+    EXPECT_EQ(temporary[3], 40) << "temporaries lie where they lay, and are written by each replay";
+  }
+  EXPECT_EQ(graph.launch_count(), 1000u);
+  EXPECT_EQ(graph.inputs().data(), in);
+  EXPECT_EQ(graph.outputs().data(), out);
+  EXPECT_TRUE(graph.arena().owns(temporary));
+}
+
+TEST_F(cuda_capture, the_arena_calls_nothing_while_the_stream_captures) {
+  unique_block out = a_block();
+  auto graph = capture_of(an_arena(64 * KiB), a_block(), std::move(out),
+                          [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& written) {
+                            const std::size_t before = host_.calls;
+                            for (int i = 0; i < 100; ++i) {
+                              const unique_block temporary{&memory, 256};
+                              const unique_block kept{&memory, 100};
+                            }
+                            EXPECT_EQ(host_.calls, before);
+                            EXPECT_TRUE(device_.calls_during_capture().empty());
+                            step()(memory, in, written);
+                          });
+  EXPECT_EQ(device_.calls_during_capture(),
+            (std::vector<std::string>{"cuLaunchHostFunc", "cuLaunchHostFunc"}));
+}
+
+TEST_F(cuda_capture, code_that_allocates_through_a_switch_is_captured_unchanged) {
+  capture_switch memory{&host_};
+  const auto body = [&](std::pmr::memory_resource&, unique_block& in, unique_block& out) {
+    step()(memory, in, out);
+  };
+  auto graph = capture(stream_, memory, an_arena(), unique_block{&memory, bytes},
+                       unique_block{&memory, bytes}, body, {.driver = &device_});
+  EXPECT_TRUE(graph.arena().owns(works_.back()->tens));
+  EXPECT_FALSE(memory.is_frozen());
+  EXPECT_FALSE(memory.has_arena());
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+}
+
+TEST_F(cuda_capture, exceptions_of_the_body_pass_through_and_end_the_capture) {
+  capture_switch memory{&host_};
+  struct failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+    int code = 42;
+  };
+  try {
+    (void)capture(stream_, memory, an_arena(), a_block(), a_block(),
+                  [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
+                    step()(arena, in, out);
+                    throw failure{"of the body"};
+                  },
+                  {.driver = &device_});
+    ADD_FAILURE() << "the body throws";
+  } catch (failure const& thrown) {
+    EXPECT_STREQ(thrown.what(), "of the body");
+    EXPECT_EQ(thrown.code, 42);
+  }
+  EXPECT_FALSE(memory.is_frozen());
+  EXPECT_FALSE(memory.has_arena());
+  expect_as_before();
+}
+
+TEST_F(cuda_capture, a_body_that_puts_nothing_on_the_stream_is_an_empty_capture) {
+  EXPECT_THROW((void)capture_of(an_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) {}),
+               empty_capture);
+  EXPECT_EQ(device_.count("cuGraphDestroy"), 1u);
+  expect_as_before();
+}
+
+TEST_F(cuda_capture, a_call_that_ends_the_capture_is_reported_when_it_is_over) {
+  try {
+    (void)capture_of(an_arena(), a_block(), a_block(),
+                     [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
+                       step()(arena, in, out);
+                       EXPECT_EQ(device_.synchronize(stream_.get()), cuda::status::capture_unsupported);
+                     });
+    ADD_FAILURE() << "nothing can be made of such a capture";
+  } catch (cuda_error const& error) {
+    EXPECT_EQ(error.status(), cuda::status::capture_invalidated);
+    EXPECT_STREQ(error.call(), "cuStreamEndCapture");
+  }
+  expect_as_before();
+}
+
+TEST_F(cuda_capture, a_stream_that_was_forked_and_not_joined_is_reported) {
+  cuda::stream other{device_};
+  cuda::event fork{device_};
+  try {
+    (void)capture_of(an_arena(), a_block(), a_block(),
+                     [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
+                       step()(arena, in, out);
+                       fork.record(stream_);
+                       other.wait(fork);
+                       EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), cuda::status::success);
+                     });
+    ADD_FAILURE() << "the other stream's work would be lost";
+  } catch (cuda_error const& error) {
+    EXPECT_EQ(error.status(), cuda::status::capture_unjoined);
+  }
+  expect_as_before();
+}
+
+TEST_F(cuda_capture, a_capture_inside_a_capture_of_the_same_stream_is_rejected) {
+  auto outer = capture_of(an_arena(), a_block(), a_block(),
+                          [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
+                            EXPECT_THROW((void)a_graph(), cuda_error);
+                            step()(arena, in, out);
+                          });
+  EXPECT_EQ(replayed(outer, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+}
+
+TEST_F(cuda_capture, the_default_stream_cannot_be_captured) {
+  EXPECT_THROW((void)capture(cuda::stream_handle{nullptr}, an_arena(), a_block(), a_block(), step(),
+                             {.driver = &device_}),
+               cuda_error);
+  expect_as_before();
+}
+
+TEST_F(cuda_capture, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_less_does_not) {
+  unique_block in = a_block(), out = a_block();
+  graph_layout layout;
+  {
+    std::pmr::monotonic_buffer_resource until_the_work_has_run{&host_};
+    layout = rehearse([&](std::pmr::memory_resource& memory) { step()(memory, in, out); },
+                      &until_the_work_has_run);
+    device_.run_all();
+  }
+  in.reset(), out.reset();
+  EXPECT_THROW((void)capture_of(an_arena(layout.bytes - 256), a_block(), a_block(), step()), out_of_memory);
+  expect_as_before();
+  auto graph = capture_of(std::make_unique<graph_arena>(layout, &host_), a_block(), a_block(), step());
+  EXPECT_EQ(graph.arena().high_water_bytes(), layout.bytes);
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+}
+
+TEST_F(cuda_capture, a_capture_that_allocates_otherwise_than_rehearsed_is_reported) {
+  const graph_layout layout = rehearse([](std::pmr::memory_resource& memory) { (void)memory.allocate(512); });
+  EXPECT_THROW((void)capture_of(std::make_unique<graph_arena>(layout, &host_), a_block(), a_block(), step()),
+               layout_mismatch);
+  expect_as_before();
+}
+
+TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
+  const auto capture_and_launch = [this] {
+    auto graph = a_graph();
+    graph.launch();
+    EXPECT_EQ(graph.launch_count(), 1u);
+    device_.run(stream_);
+  };
+  const std::size_t begun = device_.calls;
+  capture_and_launch();
+  const std::size_t calls = device_.calls - begun;
+  EXPECT_GE(calls, 8u);
+  std::size_t thrown = 0;
+  for (std::size_t i = 0; i < calls; ++i) {
+    SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
+    device_.fail_from = device_.calls + i;
+    device_.failure = cuda::status::unknown;
+    try {
+      capture_and_launch();
+    } catch (cuda_error const& error) {
+      EXPECT_EQ(error.status(), cuda::status::unknown) << error.what();
+      ++thrown;
+    }
+    device_.fail_from = supply::never;
+    expect_as_before();
+  }
+  // Not told of are a record behind a launch that runs, and what the end of a graph asks: the current device,
+  // and the event. Where these fail the end waits for the device.
+  EXPECT_GE(thrown + 3, calls);
+}
+
+TEST_F(cuda_capture, a_launch_that_fails_is_not_counted_and_can_be_tried_again) {
+  auto graph = a_graph();
+  device_.fail_next("cuGraphLaunch", cuda::status::unknown);
+  EXPECT_THROW(graph.launch(), cuda_error);
+  EXPECT_EQ(graph.launch_count(), 0u);
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+  EXPECT_EQ(graph.launch_count(), 1u);
+}
+
+TEST_F(cuda_capture, the_end_of_a_graph_waits_for_its_last_launch) {
+  {
+    auto graph = a_graph();
+    graph.launch();
+    EXPECT_NE(device_.pending(stream_), 0u);
+  }
+  EXPECT_EQ(device_.pending(stream_), 0u);
+  EXPECT_EQ(host_.outstanding, 0u);
+}
+
+TEST_F(cuda_capture, the_end_of_a_graph_waits_for_the_device_where_no_event_could_be_recorded) {
+  auto graph = std::make_unique<decltype(a_graph())>(a_graph());
+  device_.fail_next("cuEventRecord", cuda::status::unknown);
+  graph->launch();
+  const std::size_t before = device_.count("cuCtxSynchronize");
+  graph.reset();
+  EXPECT_EQ(device_.count("cuCtxSynchronize"), before + 1);
+  EXPECT_EQ(device_.pending(stream_), 0u);
+}
+
+TEST_F(cuda_capture, a_graph_can_be_launched_on_any_stream_and_from_any_thread) {
+  auto graph = a_graph();
+  cuda::stream other{device_};
+  std::thread{[&] {
+    auto moved = std::move(graph);
+    moved.launch(other);
+    device_.run(other);
+    EXPECT_EQ(moved.launch_count(), 1u);
+    EXPECT_EQ(moved.outputs().as<int>()[3], moved.inputs().as<int>()[3] + 40);
+  }}.join();
+  EXPECT_FALSE(graph);
+  EXPECT_THROW(graph.launch(), std::logic_error);
+}
+
+TEST_F(cuda_capture, a_launch_on_a_stream_that_captures_becomes_a_part_of_that_graph) {
+  auto inner = a_graph();
+  auto outer =
+      capture_of(an_arena(), 0, 0, [&](std::pmr::memory_resource&, int&, int&) { inner.launch(stream_); });
+  inner.inputs().as<int>()[0] = 7;
+  outer.launch();
+  device_.run(stream_);
+  EXPECT_EQ(inner.outputs().as<int>()[0], 17);
+}
+
+TEST_F(cuda_capture, memory_of_a_graph_that_has_ended_is_used_again) {
+  void const* arena = nullptr;
+  {
+    auto graph = a_graph();
+    arena = graph.arena().range().data();
+    EXPECT_GT(host_.outstanding, 0u);
+  }
+  EXPECT_NE(arena, nullptr);
+  EXPECT_EQ(host_.outstanding, 0u);
+  const unique_block block{&host_, 4 * KiB};
+  EXPECT_TRUE(block);
+}
+
+TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
+  const auto refused_elsewhere = [&](cuda::capture_mode mode) {
+    bool refused = false;
+    try {
+      (void)capture(stream_, an_arena(), a_block(), a_block(),
+                    [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
+                      step()(arena, in, out);
+                      std::thread{[&] {
+                        std::uintptr_t block = 0;
+                        refused = device_.allocate(256, block) != cuda::status::success;
+                        if (!refused) EXPECT_EQ(device_.free(block), cuda::status::success);
+                      }}.join();
+                    },
+                    {.mode = mode, .driver = &device_});
+    } catch (cuda_error const&) {
+      EXPECT_TRUE(refused);
+    }
+    return refused;
+  };
+  EXPECT_TRUE(refused_elsewhere(cuda::capture_mode::global));
+  EXPECT_FALSE(refused_elsewhere(cuda::capture_mode::thread_local_));
+  EXPECT_FALSE(refused_elsewhere(cuda::capture_mode::relaxed));
+}
+
+// ---- graphs that end, and other captures ------------------------------------------------------------------
+
+TEST_F(cuda_capture, a_graph_that_ends_while_another_stream_captures_waits_and_does_not_disturb_it) {
+  for (const cuda::capture_mode mode : {cuda::capture_mode::thread_local_, cuda::capture_mode::global}) {
+    auto running = std::make_unique<decltype(a_graph())>(a_graph());
+    running->launch();
+    EXPECT_NE(device_.pending(stream_), 0u);
+    cuda::stream other{device_};
+    auto captured =
+        capture(other, an_arena(), a_block(), a_block(),
+                [&](std::pmr::memory_resource&, unique_block&, unique_block&) {
+                  running.reset();
+                  EXPECT_EQ(device_.pending(stream_), 0u) << "its memory goes, so that it must have run";
+                  EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), cuda::status::success);
+                },
+                {.mode = mode, .driver = &device_});
+    EXPECT_TRUE(captured);
+  }
+}
+
+TEST_F(cuda_capture, a_graph_that_ends_in_another_thread_during_a_global_capture_does_not_disturb_it) {
+  auto running = std::make_unique<decltype(a_graph())>(a_graph());
+  running->launch();
+  cuda::stream other{device_};
+  auto captured =
+      capture(other, an_arena(), a_block(), a_block(),
+              [&](std::pmr::memory_resource&, unique_block&, unique_block&) {
+                std::thread{[&] { running.reset(); }}.join();
+                EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), cuda::status::success);
+              },
+              {.mode = cuda::capture_mode::global, .driver = &device_});
+  EXPECT_TRUE(captured);
+  EXPECT_EQ(device_.pending(stream_), 0u);
+}
+
+TEST_F(cuda_capture, a_graph_that_was_never_launched_ends_without_a_wait) {
+  const std::size_t before = device_.count("cuEventSynchronize") + device_.count("cuCtxSynchronize");
+  {
+    auto graph = a_graph();
+  }
+  EXPECT_EQ(device_.count("cuEventSynchronize") + device_.count("cuCtxSynchronize"), before);
+}
+
+TEST_F(cuda_capture, a_graph_whose_last_launch_cannot_be_waited_for_is_reported) {
+  auto graph = std::make_unique<decltype(a_graph())>(a_graph());
+  graph->launch();
+  device_.run_all();
+  device_.fail_next("cuEventSynchronize", cuda::status::invalid_handle);
+  device_.fail_next("cuCtxSynchronize", cuda::status::invalid_context);
+  const violation_recorder violations;
+  graph.reset();
+  EXPECT_EQ(violation_recorder::count(violation_kind::open_capture), 1u);
+}
+
+TEST_F(cuda_capture, memory_of_a_device_that_is_freed_in_a_capture_does_not_disturb_it) {
+  cuda::device_resource memory{{}, device_};
+  auto before = std::make_unique<unique_block>(&memory, 4 * KiB, 256);
+  auto arena = std::make_unique<graph_arena>(4 * KiB, &memory);
+  auto captured =
+      capture_of(an_arena(), a_block(), a_block(),
+                 [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
+                   before.reset();
+                   arena.reset();
+                   EXPECT_EQ(memory.stats().used_blocks, 0u);
+                   step()(temporaries, in, out);
+                 });
+  EXPECT_EQ(replayed(captured, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+}
+
+TEST(cuda_capture_devices, a_graph_of_another_device_than_the_current_one_is_waited_for) {
+  fake_device devices{{.devices = 2}};
+  ASSERT_EQ(devices.make_current(1), cuda::status::success);
+  {
+    cuda::stream of_1{devices};
+    bool ran = false;
+    recording_resource host;
+    {
+      auto graph = capture(of_1, std::make_unique<graph_arena>(4 * KiB, &host), 0, 0,
+                           [&](std::pmr::memory_resource&, int&, int&) {
+                             EXPECT_EQ(devices.launch_on_host(
+                                           of_1, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
+                                       cuda::status::success);
+                           },
+                           {.device = 1, .driver = &devices});
+      ASSERT_EQ(devices.make_current(0), cuda::status::success);
+      graph.launch();
+      EXPECT_FALSE(ran);
+    }
+    EXPECT_TRUE(ran) << "before the arena's memory went";
+    cuda::device_number now = 1;
+    EXPECT_EQ(devices.current_device(now), cuda::status::success);
+    EXPECT_EQ(now, 0) << "the current device is as it was";
+  }
+}
+
+TEST_F(cuda_capture, a_scope_that_ends_behind_an_event_in_a_capture_waits_and_does_not_disturb_it) {
+  cuda::stream other{device_};
+  device_arena memory{cuda::virtual_memory{cuda::virtual_memory_options{.stream = stream_}, device_},
+                      arena_options{.reserve = 16 * MiB, .name = "step"}};
+  (void)memory.allocate(256);  // so that memory is there
+  bool ran = false;
+  auto captured =
+      capture_of(an_arena(), a_block(), a_block(),
+                 [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
+                   device_arena::scope scope{memory};
+                   (void)memory.allocate(256);
+                   EXPECT_EQ(device_.launch_on_host(
+                                 other, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
+                             cuda::status::success);
+                   const cuda::event used{other, device_};
+                   scope.end_after(used);
+                   EXPECT_TRUE(ran);
+                   step()(temporaries, in, out);
+                 });
+  EXPECT_EQ(replayed(captured, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+}
+
+TEST_F(cuda_capture, a_fence_of_an_event_is_waited_for_in_a_capture_too) {
+  cuda::stream other{device_};
+  bool ran = false;
+  ASSERT_EQ(device_.launch_on_host(
+                other, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
+            cuda::status::success);
+  reuse_cache cache{{.upstream = &host_}};
+  cache.deallocate_after(cache.allocate(256, 256), 256, 256, cuda::event{other, device_}.as_fence());
+  auto captured =
+      capture_of(an_arena(), a_block(), a_block(),
+                 [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
+                   cache.deallocate(cache.allocate(256, 256), 256, 256);  // asks the fence
+                   EXPECT_EQ(cache.collect(true), 512u);
+                   EXPECT_TRUE(ran);
+                   step()(temporaries, in, out);
+                 });
+  EXPECT_TRUE(captured);
+}
+
+TEST_F(cuda_capture, a_pool_frees_memory_in_a_capture_and_does_not_disturb_it) {
+  device_pool pool{{.stream = stream_, .max_cached_bytes = 1}, device_};
+  std::vector<void*> blocks;
+  for (int i = 0; i < 64; ++i) blocks.push_back(pool.allocate(64 * KiB));
+  auto captured =
+      capture_of(an_arena(), a_block(), a_block(),
+                 [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
+                   for (void* block : blocks) pool.deallocate(block, 64 * KiB);
+                   (void)pool.trim();
+                   EXPECT_EQ(pool.stats().held_bytes, 0u);
+                   step()(temporaries, in, out);
+                 });
+  EXPECT_EQ(replayed(captured, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the table of the driver and the handles over it. The real table where there is no device, which
+// must refuse everything; the rest on a fake device, which says what was called and makes each call fail.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+
+#include "fake_device.hpp"
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::status;
+using test::fake_device;
+
+void count_up(void* number) { ++*static_cast<int*>(number); }
+
+struct on_fake_device : ::testing::Test {
+  fake_device device;
+};
+
+using cuda_error_text = on_fake_device;
+using cuda_stream = on_fake_device;
+using cuda_event = on_fake_device;
+using cuda_fence = on_fake_device;
+
+// ---- the real table where there is no device ----
+
+/// Skips where there is a device: then the calls would take something from it.
+class cuda_system_driver : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int count = 0;
+    if (device.device_count(count) == status::success && count > 0) GTEST_SKIP() << "there is a device here";
+  }
+  cuda::driver& device = cuda::system_driver();
+};
+
+TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
+  int count = 7;
+  cuda::device_number current = 7;
+  cuda::memory_info info{.free_bytes = 7, .total_bytes = 7};
+  std::size_t bytes = 7;
+  byte_range range{.begin = 7, .size = 7};
+  cuda::physical_handle physical = 7;
+  std::uintptr_t block = 7;
+  cuda::pool_handle pool = nullptr;
+  cuda::stream_handle stream = nullptr;
+  cuda::event_handle event = nullptr;
+  cuda::graph_handle graph = nullptr;
+  cuda::executable_handle executable = nullptr;
+  bool capturing = false;
+  const std::vector<status> results{
+      device.device_count(count),
+      device.make_current(0),
+      device.synchronize(),
+      device.memory(info),
+      device.granularity(0, bytes),
+      device.reserve(1 << 21, 0, range),
+      device.free_reservation({.begin = 1 << 21, .size = 1 << 21}),
+      device.create(0, 1 << 21, physical),
+      device.release(1),
+      device.map({.begin = 1 << 21, .size = 1 << 21}, 1),
+      device.unmap({.begin = 1 << 21, .size = 1 << 21}),
+      device.allow_access({.begin = 1 << 21, .size = 1 << 21}, 0),
+      device.allocate(1, block),
+      device.free(256),
+      device.allocate_managed(1, block),
+      device.allocate_pinned(1, block),
+      device.free_pinned(256),
+      device.create_pool(0, pool),
+      device.destroy_pool(nullptr),
+      device.set_release_threshold(nullptr, 1),
+      device.trim_pool(nullptr, 0),
+      device.allocate_async(1, nullptr, nullptr, block),
+      device.free_async(256, nullptr),
+      device.create_stream(stream),
+      device.destroy_stream(nullptr),
+      device.synchronize(cuda::stream_handle{}),
+      device.wait(nullptr, nullptr),
+      device.create_event(event),
+      device.destroy_event(nullptr),
+      device.record(nullptr, nullptr),
+      device.query(nullptr),
+      device.synchronize(cuda::event_handle{}),
+      device.launch_on_host(nullptr, &count_up, &count),
+      device.begin_capture(nullptr, cuda::capture_mode::global),
+      device.end_capture(nullptr, graph),
+      device.is_capturing(nullptr, capturing),
+      device.node_count(nullptr, bytes),
+      device.instantiate(nullptr, executable),
+      device.launch(nullptr, nullptr),
+      device.destroy_executable(nullptr),
+      device.destroy_graph(nullptr),
+  };
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    EXPECT_NE(results[i], status::success) << i;
+    EXPECT_NE(results[i], status::not_ready) << i;  // which would make somebody wait for ever
+  }
+  EXPECT_NE(device.current_device(current), status::success);
+  EXPECT_EQ(count, 7);
+  EXPECT_EQ(current, 7);
+  EXPECT_EQ(info.free_bytes, 7u);
+  EXPECT_EQ(info.total_bytes, 7u);
+  EXPECT_EQ(bytes, 7u);
+  EXPECT_EQ(range, (byte_range{.begin = 7, .size = 7}));
+  EXPECT_EQ(physical, 7u);
+  EXPECT_EQ(block, 7u);
+  EXPECT_EQ(pool, nullptr);
+  EXPECT_EQ(stream, nullptr);
+  EXPECT_EQ(event, nullptr);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(executable, nullptr);
+  EXPECT_FALSE(capturing);
+}
+
+TEST_F(cuda_system_driver, it_names_every_status) {
+  const std::pair<status, char const*> names[] = {
+      {status::success, "CUDA_SUCCESS"},
+      {status::invalid_value, "CUDA_ERROR_INVALID_VALUE"},
+      {status::out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {status::not_initialized, "CUDA_ERROR_NOT_INITIALIZED"},
+      {status::deinitialized, "CUDA_ERROR_DEINITIALIZED"},
+      {status::stub_library, "CUDA_ERROR_STUB_LIBRARY"},
+      {status::no_device, "CUDA_ERROR_NO_DEVICE"},
+      {status::invalid_device, "CUDA_ERROR_INVALID_DEVICE"},
+      {status::invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
+      {status::invalid_handle, "CUDA_ERROR_INVALID_HANDLE"},
+      {status::illegal_state, "CUDA_ERROR_ILLEGAL_STATE"},
+      {status::not_found, "CUDA_ERROR_NOT_FOUND"},
+      {status::not_ready, "CUDA_ERROR_NOT_READY"},
+      {status::illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {status::not_permitted, "CUDA_ERROR_NOT_PERMITTED"},
+      {status::not_supported, "CUDA_ERROR_NOT_SUPPORTED"},
+      {status::capture_unsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {status::capture_invalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+      {status::capture_merge, "CUDA_ERROR_STREAM_CAPTURE_MERGE"},
+      {status::capture_unmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+      {status::capture_unjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+      {status::capture_isolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+      {status::capture_implicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"},
+      {status::captured_event, "CUDA_ERROR_CAPTURED_EVENT"},
+      {status::capture_wrong_thread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"},
+      {status::unknown, "CUDA_ERROR_UNKNOWN"},
+      {status{12345}, "CUDA_ERROR_UNKNOWN"},
+  };
+  std::vector<std::string> strings;
+  for (auto const& [result, name] : names) {
+    EXPECT_STREQ(device.error_name(result), name);
+    std::string const string = device.error_string(result);
+    EXPECT_FALSE(string.empty()) << name;
+    if (result != status{12345}) strings.push_back(string);
+  }
+  std::ranges::sort(strings);
+  EXPECT_EQ(std::ranges::adjacent_find(strings), strings.end()) << "each says something of its own";
+  EXPECT_STREQ(device.error_string(status{12345}), device.error_string(status::unknown));
+}
+
+TEST_F(cuda_system_driver, handles_over_it_cannot_be_made_and_say_why) {
+  EXPECT_THROW(cuda::stream{device}, cuda_error);
+  EXPECT_THROW(cuda::event{device}, cuda_error);
+  EXPECT_THROW((cuda::event{nullptr, device}), cuda_error);
+  try {
+    const cuda::stream none{device};
+  } catch (cuda_error const& error) {
+    EXPECT_NE(error.status(), status::success);
+    EXPECT_EQ(std::string{error.what()}.find("cuStreamCreate: CUDA_ERROR_"), 0u) << error.what();
+  }
+}
+
+// ---- the default table ----
+
+TEST(cuda_default_driver, it_is_the_systems_until_it_is_replaced_and_again_with_null) {
+  EXPECT_EQ(&cuda::default_driver(), &cuda::system_driver());
+  fake_device device, another;
+  EXPECT_EQ(cuda::set_default_driver(&device), &cuda::system_driver());
+  EXPECT_EQ(&cuda::default_driver(), &device);
+  EXPECT_EQ(cuda::set_default_driver(&another), &device);
+  EXPECT_EQ(cuda::set_default_driver(nullptr), &another);
+  EXPECT_EQ(&cuda::default_driver(), &cuda::system_driver());
+}
+
+TEST(cuda_default_driver, existing_objects_keep_theirs) {
+  fake_device device;
+  cuda::driver* const before = cuda::set_default_driver(&device);
+  {
+    const cuda::stream queue;
+    cuda::event point{queue.get()};
+    cuda::set_default_driver(before);
+    queue.wait(point);
+    queue.synchronize();
+    point.record(queue);
+    EXPECT_FALSE(point.done());
+    point.wait();
+  }
+  EXPECT_EQ(device.count("cuStreamDestroy"), 1u);
+  EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+}
+
+// ---- cuda_error ----
+
+TEST_F(cuda_error_text, it_says_the_call_the_name_and_the_string) {
+  const cuda_error error{device, "cuMemMap(2 MiB)", status::invalid_value};
+  EXPECT_STREQ(error.what(), "cuMemMap(2 MiB): CUDA_ERROR_INVALID_VALUE (invalid argument)");
+  EXPECT_STREQ(error.call(), "cuMemMap(2 MiB)");
+  EXPECT_STREQ(error.name(), "CUDA_ERROR_INVALID_VALUE");
+  EXPECT_STREQ(error.string(), "invalid argument");
+  EXPECT_EQ(error.status(), status::invalid_value);
+}
+
+TEST_F(cuda_error_text, a_call_is_cut_at_127_characters) {
+  for (std::size_t length : std::vector<std::size_t>{126, 127, 128, 1000}) {
+    const std::string call(length, 'c');
+    const cuda_error error{device, call.c_str(), status::out_of_memory};
+    const std::string kept = call.substr(0, 127);
+    EXPECT_EQ(error.call(), kept);
+    EXPECT_EQ(error.what(), kept + ": CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+  }
+}
+
+TEST_F(cuda_error_text, it_is_caught_as_an_exception_and_copied_without_memory) {
+  static_assert(std::is_nothrow_copy_constructible_v<cuda_error>);
+  try {
+    cuda::require(device, "cuEventRecord", status::illegal_address);
+    FAIL() << "nothing was thrown";
+  } catch (std::exception const& error) {
+    EXPECT_STREQ(error.what(), "cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
+  }
+  cuda::require(device, "cuEventRecord", status::success);
+}
+
+// ---- stream ----
+
+TEST_F(cuda_stream, it_owns_the_drivers_stream) {
+  {
+    const cuda::stream queue{device};
+    EXPECT_NE(queue.get(), nullptr);
+    const cuda::stream_handle handle = queue;
+    EXPECT_EQ(handle, queue.get());
+    EXPECT_EQ(device.count("cuStreamDestroy"), 0u);
+  }
+  EXPECT_EQ(device.count("cuStreamCreate"), 1u);
+  EXPECT_EQ(device.count("cuStreamDestroy"), 1u);
+}
+
+TEST_F(cuda_stream, moving_transfers_the_stream) {
+  static_assert(!std::is_copy_constructible_v<cuda::stream> && !std::is_copy_assignable_v<cuda::stream>);
+  static_assert(std::is_nothrow_move_constructible_v<cuda::stream> &&
+                std::is_nothrow_move_assignable_v<cuda::stream>);
+  cuda::stream first{device};
+  const cuda::stream_handle handle = first.get();
+  cuda::stream second{std::move(first)};
+  EXPECT_EQ(second.get(), handle);
+  EXPECT_EQ(first.get(), nullptr);  // NOLINT(bugprone-use-after-move): documented
+
+  first = cuda::stream{device};
+  EXPECT_NE(first.get(), nullptr);
+  first = std::move(second);  // destroys its own
+  EXPECT_EQ(first.get(), handle);
+  EXPECT_EQ(device.count("cuStreamDestroy"), 1u);
+  cuda::stream& same = first;
+  first = std::move(same);
+  EXPECT_EQ(first.get(), handle);
+  EXPECT_EQ(device.count("cuStreamDestroy"), 1u);
+}
+
+TEST_F(cuda_stream, synchronize_runs_its_work) {
+  int runs = 0;
+  const cuda::stream queue{device}, other{device};
+  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(other, &count_up, &runs), status::success);
+  queue.synchronize();
+  EXPECT_EQ(runs, 1);
+  other.synchronize();
+}
+
+TEST_F(cuda_stream, wait_orders_it_behind_an_event) {
+  int runs = 0;
+  const cuda::stream queue{device}, other{device};
+  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  const cuda::event point{queue, device};
+  other.wait(point);
+  other.synchronize();
+  EXPECT_EQ(runs, 1);
+}
+
+TEST_F(cuda_stream, failed_calls_are_named) {
+  const cuda::stream queue{device};
+  const cuda::event point{device};
+  const auto text_of = [&](char const* name, auto call) {
+    device.fail_next(name, status::illegal_address);
+    try {
+      call();
+    } catch (cuda_error const& error) {
+      EXPECT_EQ(error.status(), status::illegal_address);
+      return std::string{error.call()};
+    }
+    return std::string{"nothing was thrown"};
+  };
+  EXPECT_EQ(text_of("cuStreamCreate", [&] { const cuda::stream none{device}; }), "cuStreamCreate");
+  EXPECT_EQ(text_of("cuStreamSynchronize", [&] { queue.synchronize(); }), "cuStreamSynchronize");
+  EXPECT_EQ(text_of("cuStreamWaitEvent", [&] { queue.wait(point); }), "cuStreamWaitEvent");
+}
+
+// ---- event ----
+
+TEST_F(cuda_event, one_that_was_not_recorded_is_done) {
+  const cuda::event point{device};
+  EXPECT_TRUE(point.done());
+  point.wait();
+}
+
+TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
+  int runs = 0;
+  const cuda::stream queue{device};
+  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  cuda::event point{queue, device};
+  EXPECT_FALSE(point.done());
+  device.run(queue);
+  EXPECT_TRUE(point.done());
+
+  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  point.record(queue);
+  EXPECT_FALSE(point.done());
+  point.wait();
+  EXPECT_TRUE(point.done());
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(cuda_event, it_is_done_when_its_device_is_lost) {
+  const cuda::stream queue{device};
+  const cuda::event point{queue, device};
+  device.fail_next("cuEventQuery", status::illegal_address);
+  EXPECT_TRUE(point.done());
+  EXPECT_FALSE(point.done());
+  device.run_all();
+}
+
+TEST_F(cuda_event, it_is_not_done_if_the_driver_returns_an_error) {
+  const cuda::stream queue{device};
+  const cuda::event point{queue, device};
+  for (const status refusal : {status::capture_unsupported, status::captured_event, status::not_permitted}) {
+    device.fail_next("cuEventQuery", refusal);
+    EXPECT_FALSE(point.done());
+  }
+  device.run_all();
+}
+
+TEST_F(cuda_event, moving_transfers_the_event) {
+  static_assert(!std::is_copy_constructible_v<cuda::event> && !std::is_copy_assignable_v<cuda::event>);
+  static_assert(std::is_nothrow_move_constructible_v<cuda::event> &&
+                std::is_nothrow_move_assignable_v<cuda::event>);
+  {
+    cuda::event first{device};
+    const cuda::event_handle handle = first.get();
+    cuda::event second{std::move(first)};
+    EXPECT_EQ(second.get(), handle);
+    EXPECT_EQ(first.get(), nullptr);  // NOLINT(bugprone-use-after-move): documented
+    first = cuda::event{device};
+    first = std::move(second);  // destroys its own
+    EXPECT_EQ(first.get(), handle);
+    EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+    cuda::event& same = first;
+    first = std::move(same);
+    EXPECT_EQ(first.get(), handle);
+  }
+  EXPECT_EQ(device.count("cuEventCreate"), 2u);
+  EXPECT_EQ(device.count("cuEventDestroy"), 2u);
+}
+
+TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
+  const cuda::stream queue{device};
+  device.fail_next("cuEventCreate");
+  EXPECT_THROW(cuda::event{device}, cuda_error);
+  device.fail_next("cuEventRecord");
+  EXPECT_THROW((cuda::event{queue, device}), cuda_error);  // the event itself was there
+  EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+
+  cuda::event point{device};
+  device.fail_next("cuEventRecord", status::illegal_address);
+  try {
+    point.record(queue);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (cuda_error const& error) {
+    EXPECT_STREQ(error.call(), "cuEventRecord");
+    EXPECT_EQ(error.status(), status::illegal_address);
+  }
+  EXPECT_TRUE(point.done()) << "where it was";
+  device.fail_next("cuEventSynchronize", status::illegal_address);
+  EXPECT_THROW(point.wait(), cuda_error);
+}
+
+// ---- fences ----
+
+TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
+  int runs = 0;
+  const cuda::stream queue{device};
+  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  cuda::event point{queue, device};
+  reuse_fence fence = std::move(point).as_fence();
+  EXPECT_EQ(point.get(), nullptr);  // NOLINT(bugprone-use-after-move): the fence has it
+  EXPECT_FALSE(fence.empty());
+  EXPECT_FALSE(fence.done());
+  fence.wait();
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(fence.done());
+  EXPECT_EQ(device.count("cuEventDestroy"), 0u);
+  fence.reset();
+  EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+}
+
+TEST_F(cuda_fence, a_wait_that_the_driver_refuses_ends) {
+  const cuda::stream queue{device};
+  const reuse_fence fence = cuda::event{queue, device}.as_fence();
+  device.fail_next("cuEventSynchronize", status::illegal_address);
+  fence.wait();
+  EXPECT_EQ(device.count("cuEventSynchronize"), 1u);
+  device.run_all();
+}
+
+TEST_F(cuda_fence, a_cache_reuses_no_block_before_the_work_on_it_has_ended) {
+  test::recording_resource upstream;
+  int runs = 0;
+  {
+    reuse_cache cache{&upstream};
+    const cuda::stream queue{device};
+    void* const block = cache.allocate(4096, 256);
+    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+    cache.deallocate_after(block, 4096, 256, cuda::event{queue, device}.as_fence());
+
+    void* const other = cache.allocate(4096, 256);
+    EXPECT_NE(other, block);
+    device.run(queue);
+    EXPECT_EQ(cache.allocate(4096, 256), block);
+    EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+    cache.deallocate(block, 4096, 256);
+    cache.deallocate(other, 4096, 256);
+  }
+}
+
+TEST_F(cuda_fence, a_cache_that_ends_waits_for_the_work) {
+  test::recording_resource upstream;
+  int runs = 0;
+  const cuda::stream queue{device};
+  std::optional<reuse_cache> cache{std::in_place, &upstream};
+  void* const block = cache->allocate(4096, 256);
+  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  cache->deallocate_after(block, 4096, 256, cuda::event{queue, device}.as_fence());
+  EXPECT_EQ(runs, 0);
+  cache.reset();
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+}
+
+}  // namespace
+}  // namespace tidemark

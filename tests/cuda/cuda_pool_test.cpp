@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the driver's stream-ordered allocator on the fake device: what is called, in which order and on
+// which stream; what the pool holds; and every call that can fail, failing.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/async_resource.hpp>
+#include <tidemark/cuda/memory/memory_pool.hpp>
+
+#include "fake_device.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::fake_device;
+
+std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
+// ---- the pool ---------------------------------------------------------------------------------------------
+
+TEST(memory_pool, keeps_512_mib_by_default) {
+  fake_device device;
+  const cuda::memory_pool by_default{{}, device};
+  const cuda::memory_pool small{{.release_threshold_bytes = 3 * MiB}, device};
+  EXPECT_EQ(device.release_threshold(by_default), 512 * MiB);
+  EXPECT_EQ(device.release_threshold(small), 3 * MiB);
+}
+
+TEST(memory_pool, is_of_the_current_device_by_default) {
+  fake_device device{{.devices = 3}};
+  ASSERT_EQ(device.make_current(2), cuda::status::success);
+  const cuda::memory_pool current{{}, device};
+  const cuda::memory_pool other{{.device = 1}, device};
+  EXPECT_EQ(current.device(), 2);
+  EXPECT_EQ(other.device(), 1);
+}
+
+TEST(memory_pool, is_destroyed_once_however_it_was_moved) {
+  fake_device device;
+  {
+    cuda::memory_pool first{{}, device};
+    cuda::memory_pool second{{}, device};
+    cuda::pool_handle const handle = first.get();
+    cuda::memory_pool moved{std::move(first)};
+    EXPECT_EQ(moved.get(), handle);
+    second = std::move(moved);
+    EXPECT_EQ(second.get(), handle);
+    EXPECT_EQ(device.count("cuMemPoolDestroy"), 1u);
+  }
+  EXPECT_EQ(device.count("cuMemPoolDestroy"), 2u);
+}
+
+TEST(memory_pool, trim_frees_unused_memory) {
+  fake_device device;
+  cuda::memory_pool pool{{}, device};
+  cuda::async_resource memory{pool, nullptr, device};
+  void* const live = memory.allocate(1 * MiB);
+  void* const dead = memory.allocate(2 * MiB);
+  memory.deallocate(dead, 2 * MiB);
+  device.run(nullptr);
+  EXPECT_EQ(device.pool_reserved_bytes(pool), 3 * MiB);
+  pool.trim(3 * MiB);
+  EXPECT_EQ(device.pool_reserved_bytes(pool), 3 * MiB);
+  pool.trim();
+  EXPECT_EQ(device.pool_reserved_bytes(pool), 1 * MiB);
+  memory.deallocate(live, 1 * MiB);
+}
+
+TEST(memory_pool, frees_memory_beyond_the_threshold_at_each_wait) {
+  fake_device device;
+  cuda::memory_pool pool{{.release_threshold_bytes = 1 * MiB}, device};
+  cuda::async_resource memory{pool, nullptr, device};
+  for (int i = 0; i < 3; ++i) {
+    std::array<void*, 4> blocks{};
+    for (void*& block : blocks) block = memory.allocate(1 * MiB);
+    for (void* block : blocks) memory.deallocate(block, 1 * MiB);
+    EXPECT_EQ(device.pool_reserved_bytes(pool), 4 * MiB);
+    ASSERT_EQ(device.synchronize(), cuda::status::success);
+    EXPECT_EQ(device.pool_reserved_bytes(pool), 1 * MiB);
+  }
+}
+
+TEST(memory_pool, a_refusal_of_any_call_is_reported_and_leaves_no_pool) {
+  for (char const* call : {"cuCtxGetDevice", "cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
+    SCOPED_TRACE(call);
+    fake_device device;
+    device.fail_next(call, cuda::status::not_supported);
+    try {
+      const cuda::memory_pool pool{{}, device};
+      ADD_FAILURE();
+    } catch (cuda_error const& error) {
+      EXPECT_STREQ(error.call(), call);
+    }
+    device.fail_next(call);
+    EXPECT_THROW((cuda::memory_pool{{}, device}), out_of_memory);
+  }
+}
+
+TEST(memory_pool, a_trim_that_is_rejected_throws_and_changes_nothing) {
+  fake_device device;
+  cuda::memory_pool pool{{}, device};
+  device.fail_next("cuMemPoolTrimTo", cuda::status::not_supported);
+  EXPECT_THROW(pool.trim(), cuda_error);
+  pool.trim();
+}
+
+TEST(memory_pool, a_driver_that_does_not_destroy_it_is_a_warning) {
+  fake_device device;
+  const test::warning_recorder recorder;
+  cuda::pool_handle left = nullptr;
+  {
+    const cuda::memory_pool pool{{}, device};
+    left = pool.get();
+    device.fail_next("cuMemPoolDestroy", cuda::status::unknown);
+  }
+  ASSERT_EQ(recorder.count(warning_kind::refused_return), 1u);
+  EXPECT_NE(recorder.reports()[0].message.find("cuMemPoolDestroy"), std::string::npos);
+  EXPECT_EQ(device.destroy_pool(left), cuda::status::success);
+}
+
+// ---- the resource -----------------------------------------------------------------------------------------
+
+struct async : ::testing::Test {
+  fake_device device;  // faults when touched
+  cuda::stream stream{device};
+  cuda::memory_pool pool{{}, device};
+  cuda::async_resource memory{pool, stream, device};
+};
+
+TEST_F(async, makes_one_call_for_each_allocation_and_deallocation) {
+  for (std::size_t i = 1; i <= 3; ++i) {
+    void* const block = memory.allocate(1000);
+    EXPECT_EQ(device.count("cuMemAllocFromPoolAsync"), i);
+    memory.deallocate(block, 1000);
+    EXPECT_EQ(device.count("cuMemFreeAsync"), i);
+  }
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+TEST_F(async, what_it_frees_is_free_for_its_own_stream_at_once_and_for_others_later) {
+  cuda::stream other{device};
+  cuda::async_resource of_other{pool, other, device};
+  void* const block = memory.allocate(4096);
+  memory.deallocate(block, 4096);
+  void* const elsewhere = of_other.allocate(4096);
+  EXPECT_NE(elsewhere, block);
+  void* const again = memory.allocate(4096);
+  EXPECT_EQ(again, block);
+  memory.deallocate(again, 4096);
+  of_other.deallocate(elsewhere, 4096);
+}
+
+TEST_F(async, deallocate_after_makes_its_own_stream_wait_and_no_other) {
+  cuda::stream other{device};
+  void* const block = memory.allocate(4096);
+  cuda::event done{other, device};
+  memory.deallocate_after(block, 4096, 256, done);
+  EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
+  EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
+  EXPECT_FALSE(done.done()) << "the other stream has not run";
+  EXPECT_EQ(device.pending(stream), 2u) << "a wait, and behind it the free";
+  device.run(stream);
+  EXPECT_TRUE(done.done());
+}
+
+TEST_F(async, where_the_stream_cannot_wait_the_thread_does) {
+  cuda::stream other{device};
+  void* const block = memory.allocate(4096);
+  cuda::event done{other, device};
+  device.fail_next("cuStreamWaitEvent", cuda::status::unknown);
+  memory.deallocate_after(block, 4096, 256, done);
+  EXPECT_TRUE(done.done());
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+TEST_F(async, a_block_that_nothing_can_wait_for_is_not_freed_and_warned_of) {
+  cuda::stream other{device};
+  void* const block = memory.allocate(4096);
+  cuda::event done{other, device};
+  const test::warning_recorder recorder;
+  device.fail_next("cuStreamWaitEvent", cuda::status::unknown);
+  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  memory.deallocate_after(block, 4096, 256, done);
+  EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
+  EXPECT_EQ(device.free_async(address_of(block), stream), cuda::status::success);
+}
+
+TEST_F(async, deallocating_null_does_nothing) {
+  memory.deallocate(nullptr, 0);
+  memory.deallocate_after(nullptr, 0, 256, nullptr);
+  EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
+  EXPECT_EQ(memory.stats().deallocations, 0u);
+}
+
+TEST_F(async, blocks_of_zero_bytes_are_blocks) {
+  void* const first = memory.allocate(0);
+  void* const second = memory.allocate(0);
+  EXPECT_NE(first, nullptr);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 2u);
+  memory.deallocate(first, 0);
+  memory.deallocate(second, 0);
+}
+
+TEST_F(async, serves_and_frees_alignments_beyond_the_drivers) {
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (std::size_t align = 1; align <= 1 * MiB; align *= 2) {
+    blocks.emplace_back(memory.allocate(1000, align), align);
+    EXPECT_EQ(address_of(blocks.back().first) % align, 0u);
+    EXPECT_EQ(address_of(blocks.back().first) % 256, 0u);
+    EXPECT_TRUE(device.accessible(blocks.back().first, 1000));
+  }
+  for (auto const& [block, align] : blocks) memory.deallocate(block, 1000, align);
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+TEST_F(async, an_alignment_that_is_not_a_power_of_two_is_rejected) {
+  std::size_t odd = 48;  // a variable, for the compiler would find it in a constant
+  EXPECT_THROW((void)memory.allocate(64, odd), std::invalid_argument);
+  EXPECT_EQ(device.count("cuMemAllocFromPoolAsync"), 0u);
+}
+
+TEST_F(async, running_out_is_out_of_memory_with_the_numbers) {
+  void* const held = memory.allocate(600 * MiB);
+  try {
+    (void)memory.allocate(500 * MiB, 512);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, "async_resource");
+    EXPECT_EQ(error.report().requested_bytes, 500 * MiB);
+    EXPECT_EQ(error.report().alignment, 512u);
+    EXPECT_EQ(error.report().used_bytes, 600 * MiB);
+  }
+  EXPECT_EQ(memory.stats().refused, 1u);
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  memory.deallocate(held, 600 * MiB);
+}
+
+TEST_F(async, another_failure_is_a_cuda_error) {
+  device.fail_next("cuMemAllocFromPoolAsync", cuda::status::not_supported);
+  try {
+    (void)memory.allocate(1000);
+    FAIL();
+  } catch (cuda_error const& error) {
+    EXPECT_STREQ(error.call(), "cuMemAllocFromPoolAsync");
+  }
+  EXPECT_EQ(memory.stats().refused, 1u);
+}
+
+TEST_F(async, a_size_that_nothing_can_have_is_rejected_without_a_call) {
+  const std::size_t calls = device.counts_total();
+  EXPECT_THROW((void)memory.allocate(std::numeric_limits<std::size_t>::max(), 4096), out_of_memory);
+  EXPECT_THROW((void)memory.allocate(std::numeric_limits<std::size_t>::max() / 2, 4096), out_of_memory);
+  EXPECT_EQ(device.counts_total(), calls);
+}
+
+TEST_F(async, a_free_that_the_driver_refuses_is_a_warning) {
+  void* const block = memory.allocate(4096);
+  const test::warning_recorder recorder;
+  device.fail_next("cuMemFreeAsync", cuda::status::unknown);
+  memory.deallocate(block, 4096);
+  ASSERT_EQ(recorder.count(warning_kind::refused_return), 1u);
+  EXPECT_NE(recorder.reports()[0].message.find("4096 bytes"), std::string::npos);
+  EXPECT_EQ(device.free_async(address_of(block), stream), cuda::status::success);
+}
+
+TEST(async_resource, without_a_pool_it_is_rejected) {
+  fake_device device;
+  EXPECT_THROW((cuda::async_resource{{.pool = nullptr}, device}), std::invalid_argument);
+}
+
+TEST(async_resource, without_a_name_it_has_the_one_of_the_options) {
+  fake_device device;
+  const cuda::memory_pool pool{{}, device};
+  const cuda::async_resource memory{{.pool = pool, .name = nullptr}, device};
+  EXPECT_STREQ(memory.name(), "async_resource");
+  EXPECT_THROW((cuda::async_resource{{.pool = nullptr, .name = nullptr}, device}), std::invalid_argument);
+}
+
+TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
+  fake_device device{{.devices = 2}};
+  cuda::memory_pool pool{{.device = 1}, device};
+  cuda::async_resource memory{{.pool = pool, .device = 1}, device};  // the default stream of device 1
+  void* const block = memory.allocate(1 * MiB);
+  EXPECT_TRUE(device.accessible(block, 1 * MiB));
+  memory.deallocate(block, 1 * MiB);
+  cuda::device_number current = -1;
+  ASSERT_EQ(device.current_device(current), cuda::status::success);
+  EXPECT_EQ(current, 0);
+  EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
+  ASSERT_EQ(device.make_current(1), cuda::status::success);
+  EXPECT_EQ(device.pending(nullptr), 1u);
+}
+
+TEST(async_resource, any_thread_may_use_it) {
+  fake_device device;
+  cuda::stream stream{device};
+  cuda::memory_pool pool{{}, device};
+  cuda::async_resource memory{pool, stream, device};
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::size_t i = 0; i < 200; ++i) {
+        const std::size_t align = std::size_t{256} << (i + thread) % 4;
+        memory.deallocate(memory.allocate(100 + i, align), 100 + i, align);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(memory.stats().allocations, 800u);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+}
+
+TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph) {
+  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::relaxed), cuda::status::success);
+  void* const block = memory.allocate(4096);
+  memory.deallocate(block, 4096);
+  cuda::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(stream, graph), cuda::status::success);
+  std::size_t nodes = 0;
+  ASSERT_EQ(device.node_count(graph, nodes), cuda::status::success);
+  EXPECT_EQ(nodes, 2u);
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: streams of a fake device whose work is functions of the host
+// that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
+// other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
+// asked of all of them, when this is compiled.
+#include <tidemark/cuda/driver/stream_order.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/async_resource.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/memory_access.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include "fake_device.hpp"
+#include "stream_turns.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using cuda::memory_access;
+using cuda::memory_access_of;
+using cuda::put_behind;
+using cuda::status;
+using cuda::stream_bound;
+
+// ---- what types tell --------------------------------------------------------------------------------------
+
+static_assert(stream_bound<device_arena> && stream_bound<device_pool> && stream_bound<device_cache> &&
+                  stream_bound<cuda::async_resource>,
+              "these hand out at once what was deallocated, to work of their one stream");
+static_assert(!stream_bound<arena> && !stream_bound<pool> && !stream_bound<graph_arena>,
+              "memory of the host, and of a graph, is of no stream");
+static_assert(!stream_bound<pinned_arena> && !stream_bound<managed_arena> &&
+                  !stream_bound<basic_arena<cuda::device_memory>> && !stream_bound<cuda::device_resource>,
+              "the driver's blocks are for the work of any stream");
+static_assert(!stream_bound<std::pmr::memory_resource> && !stream_bound<statistics_resource>,
+              "a resource behind an interface, or below an adaptor, may have a stream, and does not tell");
+
+static_assert(memory_access_of<arena> == memory_access::host &&
+              memory_access_of<borrowed_arena> == memory_access::host &&
+              memory_access_of<upstream_arena> == memory_access::host);
+static_assert(memory_access_of<borrowed_device_arena> == memory_access::device &&
+              memory_access_of<upstream_device_arena> == memory_access::device &&
+              memory_access_of<device_arena> == memory_access::device &&
+              memory_access_of<basic_arena<cuda::device_memory>> == memory_access::device);
+static_assert(memory_access_of<pinned_arena> == memory_access::host_and_device &&
+                  memory_access_of<managed_arena> == memory_access::host_and_device,
+              "their address spaces say so");
+static_assert(memory_access_of<cuda::device_resource> == memory_access::device &&
+              memory_access_of<cuda::pinned_resource> == memory_access::host_and_device &&
+              memory_access_of<cuda::managed_resource> == memory_access::host_and_device);
+static_assert(memory_access_of<device_pool> == memory_access::device &&
+                  memory_access_of<device_cache> == memory_access::device &&
+                  memory_access_of<cuda::async_resource> == memory_access::device,
+              "whatever these are put on, they are made for memory that the host leaves alone");
+static_assert(memory_access_of<pool> == memory_access::host &&
+                  memory_access_of<synchronized_pool> == memory_access::host &&
+                  memory_access_of<epoch_resource> == memory_access::host &&
+                  memory_access_of<test_resource> == memory_access::host,
+              "these write into their memory");
+static_assert(memory_access_of<graph_arena> == memory_access::unknown &&
+                  memory_access_of<reuse_cache> == memory_access::unknown &&
+                  memory_access_of<capture_switch> == memory_access::unknown &&
+                  memory_access_of<statistics_resource> == memory_access::unknown &&
+                  memory_access_of<std::pmr::memory_resource> == memory_access::unknown,
+              "these leave memory alone, so that it may be anybody's");
+
+// ---- which stream -----------------------------------------------------------------------------------------
+
+TEST(stream_of, is_the_stream_of_a_resource_with_one) {
+  fake_device device;
+  const cuda::stream stream{device};
+  const device_arena step{{.reserve = 2 * MiB}, stream.get(), device};
+  EXPECT_EQ(cuda::stream_of(step), stream.get());
+}
+
+TEST(stream_of, is_the_default_stream_of_a_resource_without_one) {
+  const arena step;
+  EXPECT_EQ(cuda::stream_of(step), nullptr);
+}
+
+// ---- order ------------------------------------------------------------------------------------------------
+
+/// Two streams of a fake device, and their work.
+class stream_order : public ::testing::Test {
+ protected:
+  [[nodiscard]] bool is_captured(cuda::stream_handle stream) {
+    bool captured = false;
+    EXPECT_EQ(device_.is_capturing(stream, captured), status::success);
+    return captured;
+  }
+  void begin_capture(cuda::stream_handle stream) {
+    ASSERT_EQ(device_.begin_capture(stream, cuda::capture_mode::global), status::success);
+  }
+  /// The capture goes on as if nothing had been: it ends with a graph of the work that was put in it.
+  void expect_lives_on(cuda::stream_handle stream, std::size_t nodes) {
+    cuda::graph_handle graph = nullptr;
+    ASSERT_EQ(device_.end_capture(stream, graph), status::success);
+    std::size_t made = 0;
+    EXPECT_EQ(device_.node_count(graph, made), status::success);
+    EXPECT_EQ(made, nodes);
+    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  }
+  void expect_no_event_left() { EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy")); }
+
+  fake_device device_;
+  stream_turns turns_{device_};
+  cuda::stream earlier_{device_};
+  cuda::stream later_{device_};
+};
+
+TEST_F(stream_order, without_it_streams_run_as_they_come) {
+  turns_.put_on(earlier_, "earlier");
+  turns_.put_on(later_, "later");
+  device_.run(later_);
+  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"later"});
+  device_.run_all();
+}
+
+TEST_F(stream_order, later_work_waits_for_the_work_that_was_there) {
+  turns_.put_on(earlier_, "earlier");
+  ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
+  turns_.put_on(later_, "later");
+  device_.run(later_);
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"earlier", "later"}));
+}
+
+TEST_F(stream_order, later_work_does_not_wait_for_what_came_afterwards) {
+  turns_.put_on(earlier_, "earlier");
+  ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
+  turns_.put_on(earlier_, "afterwards");
+  turns_.put_on(later_, "later");
+  device_.run(later_);
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"earlier", "later"}));
+  device_.run_all();
+}
+
+TEST_F(stream_order, the_earlier_stream_waits_for_nothing) {
+  turns_.put_on(later_, "there before");
+  ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
+  turns_.put_on(earlier_, "earlier");
+  device_.run(earlier_);
+  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"earlier"});
+  device_.run_all();
+}
+
+TEST_F(stream_order, a_stream_is_behind_itself_without_a_call) {
+  const std::size_t before = device_.counts_total();
+  EXPECT_EQ(put_behind(device_, later_, later_), status::success);
+  EXPECT_EQ(put_behind(device_, nullptr, nullptr), status::success);
+  EXPECT_EQ(device_.counts_total(), before);
+}
+
+TEST_F(stream_order, the_default_stream_can_be_either) {
+  turns_.put_on(nullptr, "default");
+  ASSERT_EQ(put_behind(device_, later_, nullptr), status::success);
+  turns_.put_on(later_, "later");
+  ASSERT_EQ(put_behind(device_, nullptr, later_), status::success);
+  turns_.put_on(nullptr, "default again");
+  device_.run(nullptr);
+  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"default", "later", "default again"}));
+}
+
+TEST_F(stream_order, no_event_is_left) {
+  ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
+  EXPECT_EQ(device_.count("cuEventCreate"), 1u);
+  expect_no_event_left();
+}
+
+TEST_F(stream_order, each_call_that_fails_is_reported_and_leaves_nothing) {
+  const std::size_t begun = device_.calls;
+  ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
+  const std::size_t calls = device_.calls - begun;
+  EXPECT_EQ(calls, 5u) << "whether each is captured, an event, its record, the wait";
+  for (std::size_t i = 0; i < calls; ++i) {
+    SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
+    device_.fail_from = device_.calls + i;
+    device_.failure = status::unknown;
+    EXPECT_EQ(put_behind(device_, later_, earlier_), status::unknown);
+    device_.fail_from = supply::never;
+    device_.run_all();
+    EXPECT_EQ(device_.pending(later_), 0u);
+  }
+  EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy") + 1) << "one was not made";
+  EXPECT_EQ(put_behind(device_, later_, earlier_), status::success);
+}
+
+TEST_F(stream_order, a_destroyed_stream_is_reported) {
+  cuda::stream_handle gone = nullptr;
+  {
+    const cuda::stream short_lived{device_};
+    gone = short_lived;
+  }
+  EXPECT_EQ(put_behind(device_, later_, gone), status::invalid_handle);
+  EXPECT_EQ(put_behind(device_, gone, earlier_), status::invalid_handle);
+  EXPECT_EQ(device_.count("cuEventCreate"), 0u);
+}
+
+// ---- captures ---------------------------------------------------------------------------------------------
+
+TEST_F(stream_order, what_is_captured_cannot_wait_for_what_runs_now_and_the_capture_lives_on) {
+  begin_capture(later_);
+  turns_.put_on(later_, "captured");
+  EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_isolation);
+  EXPECT_EQ(device_.count("cuEventCreate"), 0u);
+  expect_lives_on(later_, 1);
+}
+
+TEST_F(stream_order, what_runs_now_cannot_wait_for_what_is_captured_and_is_not_added_to_the_capture) {
+  begin_capture(earlier_);
+  turns_.put_on(earlier_, "captured");
+  EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_isolation);
+  EXPECT_FALSE(is_captured(later_));
+  EXPECT_EQ(device_.count("cuEventCreate"), 0u);
+  expect_lives_on(earlier_, 1);
+}
+
+TEST_F(stream_order, the_default_stream_is_not_put_behind_a_capture) {
+  begin_capture(earlier_);
+  EXPECT_EQ(put_behind(device_, nullptr, earlier_), status::capture_isolation);
+  expect_lives_on(earlier_, 0);
+}
+
+TEST_F(stream_order, if_the_driver_returns_no_capture_state_nothing_is_done) {
+  begin_capture(earlier_);
+  // As it does of the default stream while a stream that waits for that one is captured.
+  device_.fail_next("cuStreamIsCapturing", status::capture_implicit);
+  EXPECT_EQ(put_behind(device_, nullptr, earlier_), status::capture_implicit);
+  expect_lives_on(earlier_, 0);
+}
+
+TEST_F(stream_order, in_one_capture_the_order_is_captured) {
+  begin_capture(earlier_);
+  cuda::event_handle fork = nullptr;
+  ASSERT_EQ(device_.create_event(fork), status::success);
+  ASSERT_EQ(device_.record(fork, earlier_), status::success);
+  ASSERT_EQ(device_.wait(later_, fork), status::success);
+  turns_.put_on(later_, "of the other stream");
+  // A stream that was drawn in must be joined again: to be put behind it is what does that.
+  ASSERT_EQ(put_behind(device_, earlier_, later_), status::success);
+  expect_lives_on(earlier_, 1);
+  EXPECT_EQ(device_.destroy_event(fork), status::success);
+  expect_no_event_left();
+}
+
+TEST_F(stream_order, in_one_capture_nothing_is_joined_unless_it_is_put_in_order) {
+  begin_capture(earlier_);
+  cuda::event_handle fork = nullptr;
+  ASSERT_EQ(device_.create_event(fork), status::success);
+  ASSERT_EQ(device_.record(fork, earlier_), status::success);
+  ASSERT_EQ(device_.wait(later_, fork), status::success);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device_.end_capture(earlier_, graph), status::capture_unjoined) << "what the last test stands on";
+  EXPECT_EQ(device_.destroy_event(fork), status::success);
+}
+
+TEST_F(stream_order, two_captures_cannot_be_put_in_order) {
+  begin_capture(earlier_);
+  begin_capture(later_);
+  EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_merge);
+  expect_no_event_left();
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device_.end_capture(earlier_, graph), status::capture_invalidated);
+  EXPECT_EQ(device_.end_capture(later_, graph), status::capture_invalidated);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,805 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that are
+// made are compared whole and in order, each of them fails once, and what is mapped is asked of the device,
+// not of the address space.
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+
+#include "device_calls.hpp"
+#include "fake_device.hpp"
+#include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::status;
+using test::call_names;
+using test::calls_of;
+using test::fake_device;
+using test::joined;
+using test::times;
+
+constexpr std::size_t unit = 64 * KiB;
+
+test::fake_device_options in_units(std::size_t capacity = 64, cuda::device_number devices = 1) {
+  return {.capacity_bytes = capacity * unit, .granularity_bytes = unit, .devices = devices};
+}
+
+/// `n` units from the `first` on.
+byte_range units_of(byte_range range, std::size_t first, std::size_t n) {
+  return {range.begin + first * unit, n * unit};
+}
+
+// How every function begins: which device is current, and does the stream capture?
+const call_names asked{"cuCtxGetDevice", "cuStreamIsCapturing"};
+
+/// Does what an address space in its destructor could not, so that the fake device finds nothing left. It
+/// numbers its handles from 1.
+void give_back_what_was_lost(fake_device& device, byte_range range, std::size_t units) {
+  for (std::size_t i = 0; i < units; ++i) {
+    EXPECT_EQ(device.unmap(units_of(range, i, 1)), status::success);
+    EXPECT_EQ(device.release(i + 1), status::success);
+  }
+  EXPECT_EQ(device.free_reservation(range), status::success);
+}
+
+static_assert(std::is_nothrow_move_constructible_v<cuda::virtual_memory> &&
+              std::is_nothrow_move_assignable_v<cuda::virtual_memory> &&
+              !std::is_copy_constructible_v<cuda::virtual_memory>);
+
+// ---- construction ----
+
+TEST(cuda_virtual_memory, the_devices_granularity_is_its_own_and_a_chunk_is_as_large_as_the_device) {
+  fake_device device{{.capacity_bytes = 10 * unit + 1, .granularity_bytes = unit}};
+  const cuda::virtual_memory space{{}, device};
+  EXPECT_EQ(space.granularity(), unit);
+  EXPECT_EQ(space.chunk_bytes(), 11 * unit);
+  EXPECT_EQ(space.device(), 0);
+  EXPECT_EQ(space.stream(), nullptr);
+}
+
+TEST(cuda_virtual_memory, a_unit_is_as_large_as_the_options_say_and_never_below_the_granularity) {
+  fake_device device{in_units()};
+  EXPECT_EQ((cuda::virtual_memory{{.handle_bytes = 4 * unit}, device}.granularity()), 4 * unit);
+  EXPECT_EQ((cuda::virtual_memory{{.handle_bytes = 1}, device}.granularity()), unit);
+}
+
+TEST(cuda_virtual_memory, a_unit_that_is_not_a_power_of_two_is_rejected_with_a_sentence) {
+  fake_device device{in_units()};
+  try {
+    const cuda::virtual_memory space{{.handle_bytes = 3 * unit}, device};
+    FAIL() << "made";
+  } catch (std::invalid_argument const& error) {
+    EXPECT_STREQ(error.what(), "cuda::virtual_memory: handle_bytes is 196608, which is not a power of two");
+  }
+}
+
+TEST(cuda_virtual_memory, without_a_device_passes_on_the_error_of_the_driver) {
+  fake_device device{{.devices = 0}};
+  try {
+    const cuda::virtual_memory space{{}, device};
+    FAIL() << "made";
+  } catch (cuda_error const& error) {
+    EXPECT_EQ(error.status(), status::no_device);
+    EXPECT_STREQ(error.call(), "cuCtxGetDevice");
+  }
+  EXPECT_THROW((cuda::virtual_memory{{.device = 0}, device}), cuda_error);
+}
+
+TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
+  for (std::size_t n = 0;; ++n) {
+    fake_device device{in_units()};
+    device.fail_from = n;
+    try {
+      const cuda::virtual_memory space{{}, device};
+      EXPECT_EQ(n, 4u) << "which device, twice, its granularity and its memory";
+      break;
+    } catch (out_of_memory const& error) {
+      EXPECT_STREQ(error.report().resource, "device memory");
+    }
+  }
+}
+
+// ---- the calls ----
+
+TEST(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{.handle_bytes = 2 * unit}, device};
+  byte_range range;
+  EXPECT_EQ(calls_of(device, [&] { range = space.reserve(1, 3 * unit); }),
+            joined({asked, {"cuMemAddressReserve"}}));
+  EXPECT_EQ(range.size, 4 * unit);
+  EXPECT_EQ(range.begin % (2 * unit), 0u);
+  EXPECT_EQ(device.reserved_bytes(), 4 * unit);
+  EXPECT_EQ(device.physical_bytes(), 0u);
+  EXPECT_EQ(space.reserve(5 * unit, 1).size, 6 * unit) << "the larger of the two";
+}
+
+TEST(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
+  EXPECT_TRUE(space.reserve(1, SIZE_MAX - unit).empty());
+  device.fail_next("cuMemAddressReserve");
+  EXPECT_TRUE(space.reserve(1, unit).empty());
+  EXPECT_STREQ(space.refusal(), "");
+}
+
+TEST(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_of_the_driver) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  device.fail_next("cuMemAddressReserve", status::not_supported);
+  EXPECT_THROW((void)space.reserve(1, unit), cuda_error);
+  EXPECT_EQ(device.reserved_bytes(), 0u);
+}
+
+TEST(cuda_virtual_memory, committing_makes_a_handle_and_a_mapping_for_each_unit_and_grants_access_once) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 10 * unit);
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 3))); }),
+            joined({asked, times(3, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
+  EXPECT_TRUE(device.accessible(range.data(), 3 * unit));
+  EXPECT_FALSE(device.accessible(range.data(), 3 * unit + 1));
+  EXPECT_TRUE(space.commit(units_of(range, 3, 2)));
+  EXPECT_EQ(device.physical_bytes(), 5 * unit);
+}
+
+TEST(cuda_virtual_memory, larger_handles_take_fewer_calls) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{.handle_bytes = 4 * unit}, device};
+  const byte_range range = space.reserve(1, 8 * unit);
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(range)); }),
+            joined({asked, times(2, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
+}
+
+TEST(cuda_virtual_memory, decommitting_waits_once_and_unmaps_unit_by_unit) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 10 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 5)));
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 2, 3))); }),
+            joined({asked, {"cuStreamSynchronize"}, times(3, {"cuMemUnmap"}), times(3, {"cuMemRelease"})}));
+  EXPECT_EQ(device.mapped_bytes(), 2 * unit);
+  EXPECT_EQ(device.physical_bytes(), 2 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 2, 1))) << "the addresses are still ours";
+}
+
+TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 10 * unit), other = space.reserve(1, 10 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 2)) && space.commit(units_of(range, 5, 1)));
+  EXPECT_EQ(calls_of(device, [&] { space.release(range); }), joined({asked,
+                                                                     {"cuStreamSynchronize"},
+                                                                     times(3, {"cuMemUnmap"}),
+                                                                     times(3, {"cuMemRelease"}),
+                                                                     {"cuMemAddressFree"}}));
+  EXPECT_EQ(device.outstanding, 0u);
+  EXPECT_EQ(calls_of(device, [&] { space.release(other); }), joined({asked, {"cuMemAddressFree"}}))
+      << "without memory there is nothing to wait for";
+}
+
+TEST(cuda_virtual_memory, at_its_end_it_frees_everything) {
+  fake_device device{in_units()};
+  {
+    cuda::virtual_memory space{{}, device};
+    ASSERT_TRUE(space.commit(space.reserve(1, 3 * unit)));
+  }
+  EXPECT_EQ(device.reserved_bytes() + device.outstanding, 0u);
+}
+
+TEST(cuda_virtual_memory, one_that_has_nothing_makes_no_call_at_its_end) {
+  fake_device device{in_units()};
+  auto space = std::make_unique<cuda::virtual_memory>(cuda::virtual_memory_options{}, device);
+  space->release(space->reserve(1, unit));
+  EXPECT_EQ(calls_of(device, [&] { space.reset(); }), call_names{});
+}
+
+TEST(cuda_virtual_memory, moving_takes_ranges_along_and_assigning_frees_its_own) {
+  fake_device device{in_units()};
+  cuda::virtual_memory first{{}, device};
+  const byte_range range = first.reserve(1, 4 * unit);
+  ASSERT_TRUE(first.commit(range));
+  cuda::virtual_memory second{std::move(first)};
+  EXPECT_TRUE(second.decommit(units_of(range, 2, 2)));
+  cuda::virtual_memory third{{.handle_bytes = 2 * unit}, device};
+  ASSERT_TRUE(third.commit(third.reserve(1, 8 * unit)));
+  third = std::move(second);
+  EXPECT_EQ(third.granularity(), unit);
+  EXPECT_EQ(device.physical_bytes(), 2 * unit);
+  third.release(range);
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+// ---- waiting ----
+
+TEST(cuda_virtual_memory, work_on_the_stream_has_ended_when_memory_is_unmapped) {
+  fake_device device{in_units()};
+  const cuda::stream work{device}, other{device};
+  cuda::virtual_memory space{work.get(), device};
+  const byte_range range = space.reserve(1, 4 * unit);
+  ASSERT_TRUE(space.commit(range));
+  const test::noting_work user{device, work, range}, elsewhere{device, other, range};
+  EXPECT_TRUE(space.decommit(units_of(range, 3, 1)));
+  EXPECT_TRUE(user.had_memory);
+  const test::noting_work late{device, work, units_of(range, 0, 3)};
+  EXPECT_FALSE(elsewhere.has_run) << "other streams are not waited for";
+  space.release(range);
+  EXPECT_TRUE(late.had_memory);
+  device.run_all();
+}
+
+TEST(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 2 * unit);
+  ASSERT_TRUE(space.commit(range));
+  device.fail_next("cuStreamSynchronize", status::illegal_address);
+  EXPECT_FALSE(space.decommit(range));
+  device.fail_next("cuStreamSynchronize", status::illegal_address);
+  EXPECT_THROW(space.suspend(), cuda_error);
+  EXPECT_FALSE(space.is_suspended());
+  EXPECT_TRUE(device.accessible(range.data(), range.size));
+  EXPECT_EQ(device.count("cuMemUnmap"), 0u);
+}
+
+TEST(cuda_virtual_memory, all_is_done_on_its_own_device_whichever_is_current) {
+  fake_device device{in_units(64, 2)};
+  cuda::virtual_memory space{{.device = 1}, device};
+  const byte_range range = space.reserve(1, 4 * unit);
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(range)); }),
+            joined({{"cuCtxGetDevice", "cudaSetDevice", "cuStreamIsCapturing"},
+                    times(4, {"cuMemCreate", "cuMemMap"}),
+                    {"cuMemSetAccess", "cudaSetDevice"}}));
+  EXPECT_TRUE(device.accessible(range.data(), range.size, 1));
+  EXPECT_FALSE(device.accessible(range.data(), range.size, 0));
+
+  // The default stream is that of device 1.
+  EXPECT_EQ(device.make_current(1), status::success);
+  const test::noting_work user{device, nullptr, range, 1};
+  EXPECT_EQ(device.make_current(0), status::success);
+  const test::noting_work bystander{device, nullptr};
+  EXPECT_TRUE(space.decommit(range));
+  EXPECT_TRUE(user.had_memory);
+  EXPECT_FALSE(bystander.has_run);
+  cuda::device_number now = -1;
+  EXPECT_EQ(device.current_device(now), status::success);
+  EXPECT_EQ(now, 0);
+  device.run_all();
+}
+
+TEST(cuda_virtual_memory, the_device_is_the_one_that_was_current_when_it_was_made) {
+  fake_device device{in_units(64, 2)};
+  EXPECT_EQ(device.make_current(1), status::success);
+  cuda::virtual_memory space{{}, device};
+  EXPECT_EQ(device.make_current(0), status::success);
+  EXPECT_EQ(space.device(), 1);
+  const byte_range range = space.reserve(1, unit);
+  ASSERT_TRUE(space.commit(range));
+  EXPECT_TRUE(device.accessible(range.data(), range.size, 1));
+}
+
+// ---- each call fails once ----
+
+TEST(cuda_virtual_memory, a_commit_that_fails_anywhere_changes_nothing) {
+  for (std::size_t n = 0;; ++n) {
+    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
+    ASSERT_LT(n, 20u);
+    fake_device device{in_units()};
+    cuda::virtual_memory space{{}, device};
+    const byte_range range = space.reserve(1, 8 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
+    device.fail_from = device.calls + n;
+    const bool committed = space.commit(units_of(range, 2, 3));
+    device.fail_from = fake_device::never;
+    if (committed) {
+      EXPECT_EQ(n, 2 + 3 * 2 + 1u);
+      break;
+    }
+    EXPECT_EQ(device.physical_bytes(), 2 * unit);
+    EXPECT_EQ(device.mapped_bytes(), 2 * unit);
+    EXPECT_TRUE(device.accessible(range.data(), 2 * unit));
+    EXPECT_TRUE(space.commit(units_of(range, 2, 3))) << "and it can be tried again";
+    EXPECT_TRUE(device.accessible(range.data(), 5 * unit));
+  }
+}
+
+TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by_the_next) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit);
+  device.fail_next("cuMemSetAccess");
+  device.fail_in("cuMemUnmap", 1);
+  EXPECT_FALSE(space.commit(units_of(range, 0, 3)));
+  EXPECT_EQ(device.mapped_bytes(), 2 * unit);
+  EXPECT_EQ(device.physical_bytes(), 2 * unit);
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 3))); }),
+            joined({asked, {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}}));
+  EXPECT_TRUE(device.accessible(range.data(), 3 * unit));
+  space.release(range);
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+TEST(cuda_virtual_memory, a_commit_beyond_the_device_memory_allocates_nothing) {
+  fake_device device{in_units(4)};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
+  EXPECT_FALSE(space.commit(units_of(range, 2, 3)));
+  EXPECT_STREQ(space.refusal(), "") << "there is no memory, and nothing else to tell";
+  EXPECT_EQ(device.physical_bytes(), 2 * unit);
+  EXPECT_TRUE(space.commit(units_of(range, 2, 2)));
+}
+
+TEST(cuda_virtual_memory, the_reason_of_a_failed_commit_is_reported) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit);
+  device.fail_next("cuMemMap", status::not_permitted);
+  EXPECT_FALSE(space.commit(range));
+  EXPECT_STREQ(space.refusal(), "CUDA_ERROR_NOT_PERMITTED");
+  EXPECT_TRUE(space.commit(range));
+  EXPECT_STREQ(space.refusal(), "");
+}
+
+TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
+  for (std::size_t n = 0; n < 3; ++n) {
+    fake_device device{in_units()};
+    cuda::virtual_memory space{{}, device};
+    const byte_range range = space.reserve(1, 8 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
+    device.fail_in("cuMemUnmap", n);
+    EXPECT_EQ(calls_of(device, [&] { EXPECT_FALSE(space.decommit(units_of(range, 1, 3))); }),
+              joined({asked,
+                      {"cuStreamSynchronize"},
+                      times(n + 1, {"cuMemUnmap"}),
+                      times(n, {"cuMemMap"}),
+                      n != 0 ? call_names{"cuMemSetAccess"} : call_names{}}))
+        << "without new handles: what is in the memory is still there";
+    EXPECT_FALSE(space.is_suspended());
+    EXPECT_TRUE(device.accessible(range.data(), 4 * unit));
+    EXPECT_TRUE(space.decommit(units_of(range, 1, 3)));
+    EXPECT_EQ(device.physical_bytes(), unit);
+  }
+}
+
+TEST(cuda_virtual_memory, memory_that_cannot_be_mapped_again_either_is_mapped_by_resume) {
+  for (char const* failing : {"cuMemMap", "cuMemSetAccess"}) {
+    fake_device device{in_units()};
+    cuda::virtual_memory space{{}, device};
+    const byte_range range = space.reserve(1, 8 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
+    device.fail_in("cuMemUnmap", 2);
+    device.fail_next(failing);
+    EXPECT_FALSE(space.decommit(units_of(range, 0, 4)));
+    EXPECT_TRUE(space.is_suspended()) << "the memory is not there";
+    EXPECT_FALSE(space.commit(units_of(range, 4, 1)));
+    const std::size_t created = device.count("cuMemCreate");
+    space.resume();
+    EXPECT_EQ(device.count("cuMemCreate"), created) << "it was held all the time";
+    EXPECT_TRUE(device.accessible(range.data(), 4 * unit));
+    space.release(range);
+    EXPECT_EQ(device.outstanding, 0u);
+  }
+}
+
+TEST(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or_released_later) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
+  device.fail_next("cuMemRelease", status::unknown);
+  EXPECT_TRUE(space.decommit(units_of(range, 0, 2)));
+  EXPECT_EQ(device.mapped_bytes(), 0u);
+  EXPECT_EQ(device.physical_bytes(), unit);
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 1))); }),
+            joined({asked, {"cuMemMap", "cuMemSetAccess"}}));
+  device.fail_next("cuMemRelease", status::unknown);
+  EXPECT_TRUE(space.decommit(units_of(range, 0, 1)));
+  space.release(range);
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+TEST(cuda_virtual_memory, memory_that_could_not_be_released_is_freed_by_the_next_call) {
+  for (char const* failing : {"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamSynchronize", "cuMemUnmap",
+                              "cuMemRelease", "cuMemAddressFree"}) {
+    SCOPED_TRACE(failing);
+    fake_device device{in_units()};
+    cuda::virtual_memory space{{}, device};
+    const byte_range range = space.reserve(1, 4 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
+    device.fail_next(failing);
+    space.release(range);
+    EXPECT_EQ(device.reserved_bytes(), 4 * unit);
+    const byte_range next = space.reserve(1, unit);
+    EXPECT_EQ(device.reserved_bytes(), unit);
+    EXPECT_EQ(device.outstanding, 0u);
+    space.release(next);
+  }
+}
+
+TEST(cuda_virtual_memory, memory_that_the_driver_does_not_free_at_the_end_is_reported) {
+  const test::warning_recorder warnings;
+  fake_device device{in_units()};
+  byte_range range;
+  {
+    cuda::virtual_memory space{{}, device};
+    range = space.reserve(1, 4 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
+    device.fail_in("cuMemUnmap", 0, status::illegal_address);
+  }
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
+  EXPECT_EQ(warnings.reports()[0].message,
+            "device memory: 196608 bytes are lost, because the driver did not free them: cuMemUnmap: "
+            "CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
+  give_back_what_was_lost(device, range, 3);
+}
+
+TEST(cuda_virtual_memory, only_addresses_that_the_driver_does_not_free_are_reported_as_such) {
+  const test::warning_recorder warnings;
+  fake_device device{in_units()};
+  byte_range range;
+  {
+    cuda::virtual_memory space{{}, device};
+    range = space.reserve(1, 4 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
+    device.fail_in("cuMemAddressFree", 0, status::unknown);
+  }
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].message,
+            "addresses of a device: 262144 bytes are lost, because the driver did not free them: "
+            "cuMemAddressFree: CUDA_ERROR_UNKNOWN (unknown error)");
+  EXPECT_EQ(device.free_reservation(range), status::success);
+}
+
+TEST(cuda_virtual_memory, nothing_is_reported_by_a_driver_that_shuts_down) {
+  const test::warning_recorder warnings;
+  fake_device device{in_units()};
+  byte_range range;
+  {
+    cuda::virtual_memory space{{}, device};
+    range = space.reserve(1, 4 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
+    device.fail_next("cuCtxGetDevice", status::deinitialized);
+  }
+  EXPECT_EQ(warnings.reports().size(), 0u);
+  give_back_what_was_lost(device, range, 3);
+}
+
+// ---- captures ----
+
+/// A space with two units of memory on a stream that captures.
+class cuda_virtual_memory_capture : public ::testing::Test {
+ protected:
+  cuda_virtual_memory_capture() {
+    EXPECT_TRUE(space_.commit(units_of(range_, 0, 2)));
+    EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  }
+  /// The capture has survived, and has seen none of what was asked.
+  void end_capture() {
+    EXPECT_EQ(device_.calls_during_capture(),
+              times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
+        << "which is the one question that is asked besides";
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  }
+
+  fake_device device_{in_units()};
+  cuda::stream stream_{device_};
+  cuda::virtual_memory space_{stream_.get(), device_};
+  byte_range range_ = space_.reserve(1, 8 * unit);
+};
+
+TEST_F(cuda_virtual_memory_capture, refuses_to_commit_and_to_reserve_and_says_why) {
+  EXPECT_FALSE(space_.commit(units_of(range_, 2, 1)));
+  EXPECT_STREQ(space_.refusal(), "a stream is capturing");
+  EXPECT_TRUE(space_.reserve(1, unit).empty());
+  EXPECT_STREQ(space_.refusal(), "a stream is capturing");
+  end_capture();
+  EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
+}
+
+TEST_F(cuda_virtual_memory_capture, refuses_to_decommit) {
+  EXPECT_FALSE(space_.decommit(units_of(range_, 0, 2)));
+  EXPECT_TRUE(device_.accessible(range_.data(), 2 * unit));
+  end_capture();
+  EXPECT_TRUE(space_.decommit(units_of(range_, 0, 2)));
+}
+
+TEST_F(cuda_virtual_memory_capture, refuses_to_suspend_and_to_resume) {
+  EXPECT_THROW(space_.suspend(), std::logic_error);
+  EXPECT_FALSE(space_.is_suspended());
+  end_capture();
+  space_.suspend();
+  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  try {
+    space_.resume();
+    FAIL() << "resumed";
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(error.what(), "cuda::virtual_memory: resume while its stream is capturing");
+  }
+  EXPECT_TRUE(space_.is_suspended());
+  end_capture();
+}
+
+TEST_F(cuda_virtual_memory_capture, released_memory_is_freed_by_the_first_call_after_it) {
+  space_.release(range_);
+  EXPECT_TRUE(device_.accessible(range_.data(), 2 * unit));
+  EXPECT_TRUE(space_.reserve(1, unit).empty());
+  EXPECT_EQ(device_.reserved_bytes(), 8 * unit);
+  end_capture();
+  (void)space_.reserve(1, unit);
+  EXPECT_EQ(device_.reserved_bytes(), unit);
+  EXPECT_EQ(device_.outstanding, 0u);
+}
+
+TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) {
+  end_capture();
+  const byte_range other = space_.reserve(1, 4 * unit);
+  ASSERT_TRUE(space_.commit(other));
+  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  space_.release(range_);
+  space_.release(other);
+  end_capture();
+  const std::size_t waits = device_.count("cuStreamSynchronize");
+  (void)space_.reserve(1, unit);
+  EXPECT_EQ(device_.count("cuStreamSynchronize"), waits + 1);
+  EXPECT_EQ(device_.reserved_bytes(), unit);
+}
+
+TEST_F(cuda_virtual_memory_capture, of_another_stream_does_not_matter) {
+  end_capture();
+  cuda::virtual_memory other{{}, device_};
+  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::relaxed), status::success);
+  EXPECT_TRUE(other.commit(other.reserve(1, unit)));
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+  EXPECT_EQ(device_.destroy_graph(graph), status::success);
+}
+
+TEST_F(cuda_virtual_memory_capture, that_the_default_stream_would_break_is_reported_by_the_driver) {
+  end_capture();
+  cuda::virtual_memory other{{}, device_};
+  const byte_range range = other.reserve(1, 4 * unit);
+  device_.fail_next("cuStreamIsCapturing", status::capture_implicit);
+  EXPECT_FALSE(other.commit(range));
+  EXPECT_STREQ(other.refusal(), "a stream is capturing");
+}
+
+TEST_F(cuda_virtual_memory_capture, of_another_stream_in_a_stricter_mode_is_rejected_by_the_driver) {
+  end_capture();
+  cuda::virtual_memory other{{}, device_};
+  const byte_range range = other.reserve(1, 4 * unit);
+  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  EXPECT_FALSE(other.commit(range));
+  EXPECT_STREQ(other.refusal(), "a stream is capturing");
+  EXPECT_EQ(device_.physical_bytes(), 2 * unit);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_NE(device_.end_capture(stream_, graph), status::success);
+  EXPECT_TRUE(other.commit(range));
+}
+
+TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps_the_memory) {
+  const test::violation_recorder violations;
+  {
+    const cuda::virtual_memory gone = std::move(space_);
+  }
+  ASSERT_EQ(violations.reports().size(), 1u);
+  EXPECT_EQ(violations.reports()[0].kind, violation_kind::open_capture);
+  EXPECT_EQ(
+      violations.reports()[0].message,
+      "device memory: destroyed while its stream is capturing: 131072 bytes are lost, because a wait for "
+      "their work would invalidate the capture");
+  EXPECT_TRUE(device_.accessible(range_.data(), 2 * unit)) << "the graph may use it";
+  end_capture();
+  give_back_what_was_lost(device_, range_, 2);
+}
+
+// ---- suspend and resume ----
+
+TEST(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 2, 2)));
+  const test::noting_work user{device, nullptr, units_of(range, 0, 3)};
+  EXPECT_EQ(calls_of(device, [&] { space.suspend(); }),
+            joined({asked, {"cuStreamSynchronize"}, times(5, {"cuMemUnmap"}), times(5, {"cuMemRelease"})}));
+  EXPECT_TRUE(space.is_suspended());
+  EXPECT_TRUE(user.had_memory);
+  EXPECT_EQ(device.outstanding, 0u);
+  EXPECT_EQ(device.reserved_bytes(), 16 * unit);
+}
+
+TEST(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 1)) &&
+              space.commit(units_of(other, 2, 2)));
+  space.suspend();
+  EXPECT_EQ(calls_of(device, [&] { space.resume(); }), joined({asked,
+                                                               times(3, {"cuMemCreate", "cuMemMap"}),
+                                                               {"cuMemSetAccess"},
+                                                               {"cuMemCreate", "cuMemMap", "cuMemSetAccess"},
+                                                               times(2, {"cuMemCreate", "cuMemMap"}),
+                                                               {"cuMemSetAccess"}}))
+      << "access is granted once for each part without a gap";
+  EXPECT_FALSE(space.is_suspended());
+  EXPECT_TRUE(device.accessible(range.data(), 3 * unit));
+  EXPECT_TRUE(device.accessible(other.data(), unit));
+  EXPECT_TRUE(device.accessible(units_of(other, 2, 2).data(), 2 * unit));
+  EXPECT_EQ(device.physical_bytes(), 6 * unit);
+}
+
+TEST(cuda_virtual_memory, suspending_and_resuming_twice_is_doing_it_once) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  ASSERT_TRUE(space.commit(space.reserve(1, unit)));
+  EXPECT_EQ(calls_of(device, [&] { space.resume(); }), call_names{});
+  space.suspend();
+  EXPECT_EQ(calls_of(device, [&] { space.suspend(); }), call_names{});
+}
+
+TEST(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_memory_stays_free) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 4)) && space.commit(units_of(other, 0, 2)));
+  space.suspend();
+  EXPECT_FALSE(space.commit(units_of(range, 4, 1)));
+  EXPECT_STREQ(space.refusal(), "it is suspended");
+  EXPECT_TRUE(space.reserve(1, unit).empty());
+  EXPECT_STREQ(space.refusal(), "it is suspended");
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 1, 3))); }), call_names{});
+  space.release(other);
+  EXPECT_EQ(device.reserved_bytes(), 8 * unit);
+  space.resume();
+  EXPECT_EQ(device.mapped_bytes(), unit);
+  EXPECT_TRUE(device.accessible(range.data(), unit));
+}
+
+TEST(cuda_virtual_memory, suspended_memory_is_freed_at_the_end_without_a_wait) {
+  fake_device device{in_units()};
+  {
+    cuda::virtual_memory space{{}, device};
+    ASSERT_TRUE(space.commit(space.reserve(1, 3 * unit)));
+    space.suspend();
+  }
+  EXPECT_EQ(device.reserved_bytes(), 0u);
+  EXPECT_EQ(device.count("cuStreamSynchronize"), 1u);
+}
+
+TEST(cuda_virtual_memory, a_suspend_that_fails_keeps_the_memory_and_its_contents) {
+  for (std::size_t n = 0; n < 5; ++n) {
+    SCOPED_TRACE(::testing::Message() << "unmapping " << n << " fails");
+    fake_device device{in_units()};
+    cuda::virtual_memory space{{}, device};
+    const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 2)));
+    const std::size_t created = device.count("cuMemCreate");
+    device.fail_in("cuMemUnmap", n, status::unknown);
+    try {
+      space.suspend();
+      FAIL() << "suspended";
+    } catch (cuda_error const& error) {
+      EXPECT_STREQ(error.call(), "cuMemUnmap");
+    }
+    EXPECT_FALSE(space.is_suspended());
+    EXPECT_EQ(device.count("cuMemCreate"), created) << "the same memory";
+    EXPECT_EQ(device.count("cuMemRelease"), 0u);
+    EXPECT_TRUE(device.accessible(range.data(), 3 * unit) && device.accessible(other.data(), 2 * unit));
+  }
+}
+
+TEST(cuda_virtual_memory, a_resume_that_fails_anywhere_leaves_it_suspended_and_allocates_nothing) {
+  for (std::size_t n = 0;; ++n) {
+    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
+    ASSERT_LT(n, 30u);
+    fake_device device{in_units()};
+    cuda::virtual_memory space{{}, device};
+    const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
+    ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 2)));
+    space.suspend();
+    device.fail_from = device.calls + n;
+    device.failure = status::unknown;
+    try {
+      space.resume();
+      EXPECT_EQ(n, 2 + 5 * 2 + 2u);
+      device.fail_from = fake_device::never;
+      break;
+    } catch (cuda_error const& error) {
+      EXPECT_EQ(error.status(), status::unknown);
+    }
+    EXPECT_TRUE(space.is_suspended());
+    EXPECT_EQ(device.outstanding, 0u);
+    space.resume();
+    EXPECT_TRUE(device.accessible(range.data(), 3 * unit) && device.accessible(other.data(), 2 * unit));
+  }
+}
+
+TEST(cuda_virtual_memory, a_resume_beyond_the_device_memory_is_out_of_memory_with_numbers) {
+  fake_device device{in_units(8)};
+  cuda::virtual_memory space{{}, device}, other{{}, device};
+  const byte_range range = space.reserve(1, 16 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 6)));
+  space.suspend();
+  const byte_range taken = other.reserve(1, 16 * unit);
+  ASSERT_TRUE(other.commit(units_of(taken, 0, 5)));
+  try {
+    space.resume();
+    FAIL() << "resumed";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().requested_bytes, 6 * unit);
+    EXPECT_EQ(error.report().reserved_bytes, 16 * unit);
+    EXPECT_EQ(error.report().largest_bytes, 3 * unit);
+  }
+  EXPECT_TRUE(space.is_suspended());
+  EXPECT_EQ(device.physical_bytes(), 5 * unit);
+  other.release(taken);
+  space.resume();
+  EXPECT_TRUE(device.accessible(range.data(), 6 * unit));
+}
+
+TEST(cuda_virtual_memory, resuming_maps_nothing_that_was_decommitted_or_could_not_be_committed) {
+  fake_device device{in_units()};
+  cuda::virtual_memory space{{}, device};
+  const byte_range range = space.reserve(1, 8 * unit);
+  ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
+  EXPECT_TRUE(space.decommit(units_of(range, 2, 2)));
+  device.fail_next("cuMemMap");
+  EXPECT_FALSE(space.commit(units_of(range, 5, 2)));
+  space.suspend();
+  space.resume();
+  EXPECT_EQ(device.mapped_bytes(), 2 * unit);
+}
+
+// ---- events ----
+
+TEST(cuda_virtual_memory, unmapping_waits_for_an_event_that_the_stream_waits_for) {
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  cuda::virtual_memory space{mine.get(), device};
+  const byte_range range = space.reserve(1, 4 * unit);
+  ASSERT_TRUE(space.commit(range));
+  const test::noting_work user{device, other, range};
+  const cuda::event used{other, device};
+  space.wait_before_reuse(used);
+  EXPECT_FALSE(user.has_run) << "the calling thread does not wait";
+  EXPECT_TRUE(space.decommit(range));
+  EXPECT_TRUE(user.had_memory);
+}
+
+TEST(cuda_virtual_memory, where_the_stream_cannot_wait_the_calling_thread_does) {
+  fake_device device{in_units()};
+  const cuda::stream other{device};
+  cuda::virtual_memory space{{}, device};
+  const test::noting_work user{device, other};
+  const cuda::event used{other, device};
+  device.fail_next("cuStreamWaitEvent");
+  space.wait_before_reuse(used);
+  EXPECT_TRUE(user.has_run);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what arenas do besides on a device: a fake one whose memory must not be touched, so a touch is a crash.
+// What the arena asks of the driver is counted, and work on streams runs only when
+// something waits for it.
+#include <tidemark/cuda/resources/device_arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+
+#include "device_calls.hpp"
+#include "fake_device.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::status;
+using test::call_names;
+using test::calls_of;
+using test::fake_device;
+
+constexpr std::size_t unit = 64 * KiB;
+
+test::fake_device_options in_units(std::size_t capacity = 64) {
+  return {.capacity_bytes = capacity * unit, .granularity_bytes = unit};
+}
+
+constexpr arena_options small{.reserve = 32 * unit, .name = "step"};
+
+std::uintptr_t address(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
+template <class Arena>
+concept can_be_suspended = requires(Arena& arena) { arena.suspend(); };
+template <class Arena>
+concept pushes_zeroed = requires(Arena& arena) { arena.template push_array<int>(1); };
+template <class Scope>
+concept ends_after_events = requires(Scope& scope, cuda::event_handle event) { scope.end_after(event); };
+
+static_assert(can_be_suspended<device_arena> && !can_be_suspended<arena> && !can_be_suspended<pinned_arena>);
+static_assert(!pushes_zeroed<device_arena> && pushes_zeroed<pinned_arena> && pushes_zeroed<managed_arena>);
+static_assert(ends_after_events<device_arena::scope> && ends_after_events<pinned_arena::scope> &&
+              !ends_after_events<arena::scope>);
+
+/// Records a small graph on a stream, as long as it lives, and expects it to come out well.
+class capture {
+ public:
+  capture(fake_device& device, cuda::stream_handle stream) : device_{device}, stream_{stream} {
+    EXPECT_EQ(device.begin_capture(stream, cuda::capture_mode::global), status::success);
+  }
+  capture(capture const&) = delete;
+  capture& operator=(capture const&) = delete;
+  ~capture() {
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  }
+
+ private:
+  fake_device& device_;
+  cuda::stream_handle stream_;
+};
+
+// ---- making one ----
+
+TEST(device_arena, is_made_of_options_and_of_what_its_memory_is_made_of) {
+  fake_device device{in_units()};
+  const cuda::stream stream{device};
+  device_arena on_stream{{.reserve = 4 * unit, .name = "step"}, stream, device};
+  device_arena in_large_pieces{
+      {.name = "large"}, cuda::virtual_memory_options{.stream = stream, .handle_bytes = 4 * unit}, device};
+  device_arena plain{stream, device};
+  device_arena in_two_parts{cuda::virtual_memory{{.stream = stream}, device}, {.reserve = 2 * unit}};
+  EXPECT_STREQ(on_stream.name(), "step");
+  EXPECT_EQ(on_stream.stats().reserved_bytes, 4 * unit);
+  EXPECT_EQ(plain.stats().reserved_bytes, 64 * unit) << "as much as the device has";
+  (void)in_large_pieces.allocate(1);
+  EXPECT_EQ(in_large_pieces.stats().committed_bytes, 4 * unit);
+  EXPECT_EQ(in_two_parts.stats().reserved_bytes, 2 * unit);
+}
+
+TEST(device_arena, uses_the_default_driver_by_default) {
+  fake_device device{in_units()};
+  cuda::driver* const before = cuda::set_default_driver(&device);
+  {
+    device_arena step{{.reserve = unit}}, other;
+    pinned_arena staging{{.reserve = unit}};
+    managed_arena shared{{.reserve = unit}};
+    EXPECT_TRUE(device.accessible(step.allocate(unit), unit));
+    EXPECT_EQ(device.count("cuMemHostAlloc") + device.count("cuMemAllocManaged"), 2u);
+  }
+  cuda::set_default_driver(before);
+}
+
+TEST(device_arena, without_addresses_is_out_of_memory) {
+  fake_device device{in_units()};
+  device.fail_next("cuMemAddressReserve");
+  EXPECT_THROW((device_arena{small, cuda::stream_handle{}, device}), out_of_memory);
+}
+
+// ---- memory ----
+
+TEST(device_arena, allocates_memory_of_the_device_at_multiples_of_256) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  std::minstd_rand random{7};
+  for (int i = 0; i < 300; ++i) {
+    const std::size_t bytes = random() % 3000;
+    const std::size_t align = std::size_t{1} << random() % 13;
+    void* const block = step.allocate(bytes, align);
+    EXPECT_EQ(address(block) % std::max<std::size_t>(align, 256), 0u);
+    EXPECT_TRUE(device.accessible(block, std::max<std::size_t>(bytes, 1)));
+  }
+  step.check_invariants();
+}
+
+TEST(device_arena, grows_without_moving_anything) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  const std::uintptr_t first = address(step.allocate(256));
+  for (std::size_t i = 1; i < 32 * unit / 256; ++i) EXPECT_EQ(address(step.allocate(256)), first + i * 256);
+  EXPECT_EQ(step.stats().chunks, 1u);
+  EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(first), 32 * unit));
+}
+
+TEST(device_arena, commits_in_steps_of_whole_units) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = 32 * unit, .commit_step = 3 * unit + 1}, cuda::stream_handle{}, device};
+  (void)step.allocate(1);
+  EXPECT_EQ(device.mapped_bytes(), 4 * unit);
+  EXPECT_EQ(step.stats().committed_bytes, 4 * unit);
+}
+
+TEST(device_arena, a_step_that_repeats_makes_no_call_to_the_driver) {
+  fake_device device{in_units()};
+  for (const std::size_t reserve : {32 * unit, 2 * unit}) {  // in one chunk, and across several
+    device_arena step{{.reserve = reserve}, cuda::stream_handle{}, device};
+    std::vector<void*> first;
+    const auto run = [&] {
+      std::vector<void*> blocks;
+      device_arena::scope scope{step};
+      for (std::size_t bytes = 100; bytes < 4 * unit / 3; bytes = bytes * 5 / 4) {
+        blocks.push_back(scope.push_array<std::byte>(bytes, uninitialized).data());
+        device_arena::scope inner{step};
+        (void)inner.allocate(bytes);
+      }
+      return blocks;
+    };
+    first = run();
+    EXPECT_EQ(calls_of(device,
+                       [&] {
+                         for (int i = 0; i < 10; ++i) EXPECT_EQ(run(), first);
+                         const arena_mark mark = step.mark();
+                         (void)run();
+                         step.rewind(mark);
+                         step.reset();
+                       }),
+              call_names{});
+  }
+}
+
+TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing_changed) {
+  fake_device device{in_units(8)};
+  device_arena step{small, cuda::stream_handle{}, device};
+  (void)step.allocate(6 * unit + 1);
+  const arena_stats before = step.stats();
+  try {
+    (void)step.allocate(2 * unit);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(error.report().committed_bytes, 7 * unit);
+    EXPECT_EQ(error.report().largest_bytes, unit - 256);
+    EXPECT_STREQ(error.report().because, "");
+  }
+  EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
+  EXPECT_EQ(step.stats().committed_bytes, before.committed_bytes);
+  EXPECT_EQ(device.physical_bytes(), 7 * unit);
+  (void)step.allocate(2 * unit - 256);
+  EXPECT_EQ(device.physical_bytes(), 8 * unit);
+}
+
+TEST(device_arena, where_a_step_is_refused_the_units_that_are_needed_may_be_had) {
+  fake_device device{in_units(8)};
+  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(6 * unit);
+  (void)step.allocate(unit);
+  EXPECT_EQ(device.physical_bytes(), 7 * unit);
+}
+
+TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  device.fail_in("cuMemCreate", 0, status::illegal_address, 2);
+  try {
+    (void)step.allocate(1);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.what(),
+                 "step: out of memory: 1 bytes aligned to 256 requested, 0 used of 0 committed and 2097152 "
+                 "reserved; the largest that would fit is 0 bytes; CUDA_ERROR_ILLEGAL_ADDRESS");
+  }
+  // What cannot be has a reason of its own.
+  try {
+    (void)step.allocate(SIZE_MAX);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().because, "");
+  }
+}
+
+TEST(device_arena, why_a_new_chunk_got_no_memory_is_in_the_sentence_too) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(unit);
+  device.fail_in("cuMemCreate", 1, status::illegal_address, 2);
+  try {
+    (void)step.allocate(1);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().because, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  }
+  EXPECT_EQ(device.reserved_bytes(), unit);
+}
+
+TEST(device_arena, chunks_that_the_driver_refuses_for_another_reason_are_its_error) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(unit);
+  const arena_stats before = step.stats();
+  device.fail_next("cuMemAddressReserve", status::not_supported);
+  EXPECT_THROW((void)step.allocate(1), cuda_error);
+  EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
+  EXPECT_EQ(step.stats().chunks, before.chunks);
+  step.check_invariants();
+  (void)step.allocate(1);
+}
+
+TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
+  fake_device device{in_units()};
+  const cuda::stream stream{device};
+  device_arena step{small, stream, device};
+  void* const block = step.allocate(8 * unit);
+  const test::noting_work user{device, stream, {address(block), 8 * unit}};
+  step.reset();
+  EXPECT_EQ(step.allocate(unit), block);
+  EXPECT_FALSE(user.has_run) << "what comes next on the stream comes behind it";
+  EXPECT_EQ(step.trim(), 7 * unit);
+  EXPECT_TRUE(user.had_memory);
+  EXPECT_EQ(device.physical_bytes(), unit);
+  EXPECT_EQ(step.stats().committed_bytes, unit);
+}
+
+TEST(device_arena, a_trim_that_is_refused_leaves_everything) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  void* const block = step.allocate(8 * unit);
+  step.reset();
+  device.fail_in("cuMemUnmap", 3);
+  EXPECT_EQ(step.trim(), 0u);
+  EXPECT_EQ(step.stats().committed_bytes, 8 * unit);
+  EXPECT_TRUE(device.accessible(block, 8 * unit));
+  EXPECT_EQ(step.trim(), 8 * unit);
+  step.check_invariants();
+}
+
+TEST(device_arena, its_end_waits_for_the_stream) {
+  fake_device device{in_units()};
+  const cuda::stream stream{device};
+  auto step = std::make_unique<device_arena>(small, stream, device);
+  void* const block = step->allocate(unit);
+  const test::noting_work user{device, stream, {address(block), unit}};
+  step = nullptr;
+  EXPECT_TRUE(user.had_memory);
+  EXPECT_EQ(device.outstanding + device.reserved_bytes(), 0u);
+}
+
+TEST(device_arena, serves_a_reuse_cache_whose_records_lie_beside_the_memory) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  reuse_cache blocks{&step};
+  void* const block = blocks.allocate(1000, 256);
+  blocks.deallocate(block, 1000, 256);
+  EXPECT_EQ(blocks.allocate(1000, 256), block);
+  blocks.deallocate(block, 1000, 256);
+}
+
+// ---- captures ----
+
+TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
+  fake_device device{in_units()};
+  const cuda::stream stream{device};
+  device_arena step{small, stream, device};
+  (void)step.allocate(4 * unit);
+  step.reset();
+  {
+    const capture graph{device, stream};
+    EXPECT_EQ(calls_of(device,
+                       [&] {
+                         device_arena::scope scope{step};
+                         (void)scope.allocate(3 * unit);
+                         (void)step.allocate(unit);
+                       }),
+              call_names{});
+  }
+  EXPECT_EQ(device.calls_during_capture(), call_names{});
+}
+
+TEST(device_arena, in_a_capture_does_not_grow_says_why_and_leaves_the_capture_alone) {
+  fake_device device{in_units()};
+  const cuda::stream stream{device};
+  for (const std::size_t reserve : {32 * unit, 4 * unit}) {  // by a commit, and by a chunk
+    device_arena step{{.reserve = reserve, .name = "step"}, stream, device};
+    (void)step.allocate(4 * unit);
+    const arena_stats before = step.stats();
+    {
+      const capture graph{device, stream};
+      try {
+        (void)step.allocate(100);
+        FAIL() << "served";
+      } catch (out_of_memory const& error) {
+        EXPECT_STREQ(error.report().because, "a stream is capturing");
+      }
+      EXPECT_EQ(step.try_allocate(100), nullptr);
+    }
+    EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
+    EXPECT_EQ(step.stats().committed_bytes, before.committed_bytes);
+    EXPECT_EQ(step.stats().reserved_bytes, before.reserved_bytes);
+    step.check_invariants();
+    EXPECT_NE(step.try_allocate(100), nullptr);
+  }
+}
+
+TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
+  fake_device device{in_units()};
+  const cuda::stream stream{device};
+  device_arena step{{.reserve = 2 * unit, .retain = 0}, stream, device};
+  (void)step.allocate(unit);
+  const arena_mark mark = step.mark();
+  void* const captured = step.allocate(2 * unit);
+  {
+    const capture graph{device, stream};
+    step.rewind(mark);  // leaves a chunk, and may retain none
+    EXPECT_EQ(step.trim(), 0u);
+    EXPECT_TRUE(device.accessible(captured, 2 * unit));
+  }
+  EXPECT_EQ(step.stats().chunks, 1u);
+  EXPECT_EQ(device.reserved_bytes(), 4 * unit);
+  (void)step.allocate(3 * unit);
+  EXPECT_EQ(device.reserved_bytes(), 5 * unit) << "it went with the first call after the capture";
+  EXPECT_EQ(device.physical_bytes(), step.stats().committed_bytes);
+}
+
+// ---- end_after ----
+
+TEST(device_arena, memory_of_a_scope_ended_after_an_event_is_used_again_only_behind_it) {
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  device_arena::scope scope{step};
+  void* const block = scope.allocate(unit);
+  const test::noting_work reader{device, other, {address(block), unit}};
+  const cuda::event read{other, device};
+  EXPECT_EQ(calls_of(device, [&] { scope.end_after(read); }),
+            (call_names{"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamWaitEvent"}));
+  EXPECT_FALSE(scope);
+  EXPECT_FALSE(reader.has_run) << "nothing waits here";
+
+  EXPECT_EQ(step.allocate(unit), block);
+  const test::noting_work writer{device, mine, {address(block), unit}};
+  device.run(mine);
+  EXPECT_TRUE(reader.has_run && writer.has_run);
+  EXPECT_LT(reader.turn, writer.turn);
+}
+
+TEST(device_arena, without_end_after_another_streams_work_is_not_waited_for) {
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  const test::noting_work reader{device, other};
+  {
+    const device_arena::scope scope{step};
+  }
+  const test::noting_work writer{device, mine};
+  device.run(mine);
+  EXPECT_TRUE(writer.has_run);
+  EXPECT_FALSE(reader.has_run);
+  device.run_all();
+}
+
+TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
+  const test::violation_recorder violations;
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  const cuda::event done{device};
+  device_arena::scope outer{step};
+  (void)outer.allocate(100);
+  {
+    device_arena::scope inner{step};
+    (void)inner.allocate(100);
+    inner.end_after(done.get());
+    EXPECT_EQ(step.position(), 256u);
+    inner.end_after(done.get());
+    EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u) << "it has ended already";
+  }
+  device_arena::scope inner{step};
+  outer.end_after(done);
+  EXPECT_EQ(violations.count(violation_kind::scope_order), 1u);
+}
+
+TEST(device_arena, where_its_stream_cannot_wait_the_scope_waits_itself) {
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  device_arena::scope scope{step};
+  const test::noting_work reader{device, other};
+  const cuda::event read{other, device};
+  device.fail_next("cuStreamWaitEvent");
+  scope.end_after(read);
+  EXPECT_TRUE(reader.has_run);
+  EXPECT_EQ(step.position(), 0u);
+}
+
+TEST(device_arena, unmapping_comes_behind_the_event_too) {
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  device_arena::scope scope{step};
+  const test::noting_work reader{device, other, {address(scope.allocate(unit)), unit}};
+  const cuda::event read{other, device};
+  scope.end_after(read);
+  EXPECT_EQ(step.trim(), unit);
+  EXPECT_TRUE(reader.had_memory);
+}
+
+// ---- suspend and resume ----
+
+TEST(device_arena, suspended_keeps_addresses_marks_and_scopes) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  void* const first = step.allocate(unit);
+  const arena_mark mark = step.mark();
+  device_arena::scope scope{step};
+  void* const second = scope.allocate(3 * unit);
+  const arena_stats before = step.stats();
+  EXPECT_FALSE(step.is_suspended());
+  step.suspend();
+  EXPECT_TRUE(step.is_suspended());
+  EXPECT_EQ(device.physical_bytes(), 0u);
+  EXPECT_EQ(device.reserved_bytes(), 32 * unit);
+  EXPECT_TRUE(step.owns(second));
+  step.resume();
+  EXPECT_TRUE(device.accessible(first, 4 * unit));
+  EXPECT_EQ(step.stats().committed_bytes, before.committed_bytes);
+  EXPECT_EQ(step.position(), before.used_bytes);
+  scope.end();
+  EXPECT_EQ(step.allocate(1), second);
+  step.rewind(mark);
+  EXPECT_EQ(step.position(), unit);
+  step.check_invariants();
+}
+
+TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_back) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = 4 * unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(3 * unit);
+  (void)step.allocate(3 * unit);
+  EXPECT_EQ(step.stats().suspended_bytes, 0u);
+  step.suspend();
+  arena_stats now = step.stats();
+  EXPECT_EQ(now.committed_bytes, 0u);
+  EXPECT_EQ(now.suspended_bytes, 6 * unit);
+  EXPECT_EQ(now.reserved_bytes, 8 * unit);
+  EXPECT_EQ(now.used_bytes, 6 * unit);
+  step.check_invariants();
+  step.reset();
+  EXPECT_EQ(step.trim(unit), 5 * unit);
+  now = step.stats();
+  EXPECT_EQ(now.suspended_bytes, unit);
+  step.resume();
+  now = step.stats();
+  EXPECT_EQ(now.committed_bytes, unit);
+  EXPECT_EQ(now.suspended_bytes, 0u);
+  EXPECT_EQ(device.physical_bytes(), unit);
+}
+
+TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  (void)step.allocate(4 * unit);
+  step.reset();
+  step.suspend();
+  void* const block = step.allocate(4 * unit);
+  try {
+    (void)step.allocate(1);
+    FAIL() << "served";
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().because, "it is suspended");
+    EXPECT_EQ(error.report().committed_bytes, 0u);
+  }
+  EXPECT_EQ(device.physical_bytes(), 0u);
+  step.resume();
+  EXPECT_TRUE(device.accessible(block, 4 * unit));
+  (void)step.allocate(1);
+}
+
+TEST(device_arena, suspended_grows_by_no_chunk_either) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(unit);
+  step.suspend();
+  EXPECT_EQ(step.try_allocate(1), nullptr);
+  EXPECT_EQ(device.reserved_bytes(), unit);
+  step.resume();
+  EXPECT_NE(step.try_allocate(1), nullptr);
+}
+
+TEST(device_arena, a_resume_without_memory_leaves_it_suspended) {
+  fake_device device{in_units(8)};
+  device_arena step{small, cuda::stream_handle{}, device}, other{small, cuda::stream_handle{}, device};
+  void* const block = step.allocate(5 * unit);
+  step.suspend();
+  (void)other.allocate(6 * unit);
+  EXPECT_THROW(step.resume(), out_of_memory);
+  EXPECT_EQ(step.stats().suspended_bytes, 5 * unit);
+  EXPECT_EQ(device.physical_bytes(), 6 * unit);
+  other.release();
+  step.resume();
+  EXPECT_TRUE(device.accessible(block, 5 * unit));
+}
+
+TEST(device_arena, a_suspend_that_is_refused_leaves_the_memory) {
+  fake_device device{in_units()};
+  device_arena step{small, cuda::stream_handle{}, device};
+  void* const block = step.allocate(5 * unit);
+  device.fail_in("cuMemUnmap", 2, status::unknown);
+  EXPECT_THROW(step.suspend(), cuda_error);
+  EXPECT_TRUE(device.accessible(block, 5 * unit));
+  EXPECT_EQ(step.stats().committed_bytes, 5 * unit);
+  step.suspend();
+  EXPECT_EQ(device.physical_bytes(), 0u);
+}
+
+TEST(device_arena, suspended_can_be_released_and_destroyed) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = 2 * unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(2 * unit);
+  (void)step.allocate(2 * unit);
+  step.suspend();
+  step.release();
+  EXPECT_EQ(device.reserved_bytes(), 0u);
+  EXPECT_THROW((void)step.allocate(1), out_of_memory);
+  step.resume();
+  (void)step.allocate(1);
+  step.suspend();
+}
+
+// ---- memory that the host can touch ----
+
+TEST(pinned_arena, zeroes_what_is_pushed_and_keeps_its_alignment) {
+  fake_device device{in_units()};
+  pinned_arena staging{{.reserve = unit, .name = "staging"}, 64 * MiB, device};
+  EXPECT_EQ(staging.stats().reserved_bytes, unit) << "as the options say, not as the memory would";
+  for (int i = 0; i < 3; ++i) {
+    pinned_arena::scope scope{staging};
+    const std::span<unsigned char> bytes = scope.push_array<unsigned char>(1000);
+    EXPECT_EQ(address(bytes.data()) % 64, 0u);
+    EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0; }));
+    std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0xA5));
+  }
+}
+
+TEST(pinned_arena, is_one_block_of_the_driver) {
+  fake_device device{in_units()};
+  pinned_arena staging{2 * unit, device};
+  EXPECT_EQ(calls_of(device,
+                     [&] {
+                       (void)staging.allocate(unit);
+                       EXPECT_THROW((void)staging.allocate(2 * unit), out_of_memory) << "of fixed size";
+                       staging.release();
+                       (void)staging.allocate(unit);
+                     }),
+            (call_names{"cuCtxGetDevice", "cuMemFreeHost", "cuCtxGetDevice", "cuMemHostAlloc"}));
+}
+
+TEST(pinned_arena, a_scope_that_ends_after_an_event_waits_for_it) {
+  fake_device device{in_units()};
+  const cuda::stream copies{device};
+  pinned_arena staging{unit, device};
+  pinned_arena::scope scope{staging};
+  (void)scope.push_array<float>(100);
+  const test::noting_work copy{device, copies};
+  const cuda::event copied{copies, device};
+  scope.end_after(copied);
+  EXPECT_TRUE(copy.has_run) << "the host writes there at once";
+  EXPECT_EQ(staging.position(), 0u);
+}
+
+TEST(managed_arena, is_touched_by_both_sides) {
+  fake_device device{in_units()};
+  managed_arena shared{2 * unit, device};
+  const std::span<int> numbers = shared.push_array<int>(100);
+  EXPECT_EQ(address(numbers.data()) % 256, 0u);
+  EXPECT_TRUE(device.accessible(numbers.data(), numbers.size_bytes()));
+  EXPECT_EQ(numbers[99], 0);
+}
+
+}  // namespace
+}  // namespace tidemark

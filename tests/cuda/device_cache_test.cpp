@@ -1,0 +1,881 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a cache on a fake device whose memory faults when touched and whose streams run when the
+// test says so. Calls of the driver are counted, and each of them is made to fail in turn.
+#include <tidemark/cuda/resources/device_cache.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+
+#include "fake_device.hpp"
+#include "recording_supply.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::fake_device;
+
+struct device_cache_test : ::testing::Test {
+  fake_device device;
+  cuda::stream stream{device};
+  cuda::stream other{device};
+
+  [[nodiscard]] std::size_t allocations() const { return device.count("cuMemAllocFromPoolAsync"); }
+  [[nodiscard]] std::size_t frees() const { return device.count("cuMemFreeAsync"); }
+
+  static std::vector<void*> take(device_cache& cache, std::size_t blocks, std::size_t bytes) {
+    std::vector<void*> taken(blocks);
+    for (void*& block : taken) block = cache.allocate(bytes);
+    return taken;
+  }
+  static void give(device_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
+    for (void* block : blocks) cache.deallocate(block, bytes);
+    cache.check_invariants();
+  }
+  /// Whether a request of so many bytes is a hit.
+  static bool is_kept(device_cache& cache, std::size_t bytes) {
+    const std::uint64_t hits = cache.stats().hits;
+    cache.deallocate(cache.allocate(bytes), bytes);
+    return cache.stats().hits > hits;
+  }
+};
+
+// ---- by exact size ----------------------------------------------------------------------------------------
+
+TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
+  device_cache cache{{.stream = stream}, device};
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < 50; ++i) blocks.push_back(cache.allocate(1000 + i % 10));
+    for (std::size_t i = 0; i < 50; ++i) cache.deallocate(blocks[i], 1000 + i % 10);
+  };
+  step();
+  EXPECT_EQ(allocations(), 50u);
+  const std::size_t calls = device.counts_total();
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(device.counts_total(), calls);
+  EXPECT_EQ(cache.stats().hits, 500u);
+}
+
+TEST_F(device_cache_test, a_block_comes_back_to_exactly_its_size_and_no_other) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(1000);
+  cache.deallocate(block, 1000);
+  void* const longer = cache.allocate(1001);
+  void* const shorter = cache.allocate(999);
+  EXPECT_NE(longer, block);
+  EXPECT_NE(shorter, block);
+  EXPECT_EQ(cache.allocate(1000), block);
+  cache.deallocate(longer, 1001);
+  cache.deallocate(shorter, 999);
+  cache.deallocate(block, 1000);
+}
+
+TEST_F(device_cache_test, alignments_up_to_the_drivers_are_one_size) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(1000, 16);
+  cache.deallocate(block, 1000, 16);
+  EXPECT_EQ(cache.allocate(1000, 256), block);
+  cache.deallocate(block, 1000, 256);
+  void* const coarse = cache.allocate(1000, 1024);
+  EXPECT_NE(coarse, block);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(coarse) % 1024, 0u);
+  cache.deallocate(coarse, 1000, 1024);
+}
+
+TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
+  device_cache cache{{.stream = stream}, device};
+  const std::vector<void*> blocks = take(cache, 3, 512);
+  give(cache, {blocks[1], blocks[0], blocks[2]}, 512);
+  EXPECT_EQ(take(cache, 3, 512), (std::vector<void*>{blocks[1], blocks[0], blocks[2]}));
+  give(cache, blocks, 512);
+}
+
+TEST_F(device_cache_test, of_64_blocks_of_a_size_the_65th_lets_the_oldest_go_to_the_driver) {
+  device_cache cache{{.stream = stream}, device};
+  const std::vector<void*> blocks = take(cache, 65, 512);
+  give(cache, {blocks.begin(), blocks.begin() + 64}, 512);
+  EXPECT_EQ(frees(), 0u);
+  give(cache, {blocks[64]}, 512);
+  EXPECT_EQ(frees(), 1u);
+  const std::vector<void*> kept = take(cache, 64, 512);
+  EXPECT_EQ(kept, (std::vector<void*>{blocks.begin() + 1, blocks.end()}));
+  give(cache, kept, 512);
+}
+
+// ---- limits -----------------------------------------------------------------------------------------------
+
+TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_fits) {
+  device_cache cache{{.stream = stream, .max_cached_bytes = 1000 * KiB}, device};
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (std::size_t kib : {300u, 100u, 400u, 50u, 200u, 350u}) {
+    blocks.emplace_back(cache.allocate(kib * KiB), kib * KiB);
+  }
+  for (auto const& [block, bytes] : blocks) cache.deallocate(block, bytes);
+  EXPECT_EQ(frees(), 1u)
+      << "1050 KiB are deallocated when 200 KiB are, of which 400 KiB go; with 350 KiB it is 1000";
+  EXPECT_EQ(cache.stats().cached_bytes, 1000 * KiB);
+  EXPECT_FALSE(is_kept(cache, 400 * KiB));
+  cache.check_invariants();
+}
+
+TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
+  constexpr std::size_t limit = 8 * MiB, max_live = 4 * MiB;
+  cuda::device_resource blocks{
+      device};  // of which the device holds the bytes that were requested, and no more
+  device_cache cache{{.stream = stream, .max_cached_bytes = limit, .upstream = &blocks}, device};
+  std::mt19937 random{3};
+  std::vector<std::pair<void*, std::size_t>> live;
+  std::size_t live_bytes = 0, most_in_first_half = 0, most_in_second_half = 0;
+  constexpr int steps = 8'000;
+  for (int i = 0; i < steps; ++i) {
+    const std::size_t bytes = 1 + random() % 60'000;  // of which hardly one is requested twice
+    while (live_bytes + bytes > max_live) {
+      std::swap(live[random() % live.size()], live.back());
+      if (random() % 4 == 0) cache.deallocate(live.back().first, live.back().second, 256, other);
+      else cache.deallocate(live.back().first, live.back().second);
+      live_bytes -= live.back().second;
+      live.pop_back();
+    }
+    live.emplace_back(cache.allocate(bytes), bytes);
+    live_bytes += bytes;
+    if (i % 64 == 0) device.run(other);
+    const reuse_cache_stats now = cache.stats();
+    ASSERT_LE(now.cached_bytes, limit);
+    ASSERT_EQ(device.outstanding, live_bytes + now.cached_bytes + now.pending_bytes);
+    std::size_t& most = i < steps / 2 ? most_in_first_half : most_in_second_half;
+    most = std::max(most, device.outstanding);
+  }
+  EXPECT_GT(cache.stats().peak_cached_bytes, limit - 60'000) << "a limit that is not reached shows nothing";
+  EXPECT_LE(most_in_second_half, most_in_first_half + most_in_first_half / 20)
+      << "what the device holds grows";
+  for (auto const& [block, bytes] : live) cache.deallocate(block, bytes);
+  cache.check_invariants();
+}
+
+/// A setting of the environment, as long as it lives.
+class setting {
+ public:
+  explicit setting(char const* text) { setenv(name, text, 1); }
+  setting(setting const&) = delete;
+  setting& operator=(setting const&) = delete;
+  ~setting() { unsetenv(name); }
+  static constexpr char const* name = "TIDEMARK_DEVICE_CACHE_MIB";
+};
+
+TEST_F(device_cache_test, the_limit_is_1_gib_and_64_blocks_of_a_size_by_default) {
+  const device_cache cache{{.stream = stream}, device};
+  EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
+  EXPECT_EQ(cache.options().max_blocks_per_size, 64u);
+  EXPECT_EQ(device.release_threshold(cache.pool()), 512 * MiB);
+}
+
+TEST_F(device_cache_test, the_environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
+  const setting set{"3"};
+  const device_cache cache{{.stream = stream}, device};
+  EXPECT_EQ(cache.options().max_cached_bytes, 3 * MiB);
+  const device_cache told{{.stream = stream, .max_cached_bytes = 5}, device};
+  EXPECT_EQ(told.options().max_cached_bytes, 5u);
+}
+
+TEST_F(device_cache_test, more_mib_than_fit_are_as_good_as_all) {
+  const setting set{"99999999999999999999"};
+  const device_cache cache{{.stream = stream}, device};
+  EXPECT_EQ(cache.options().max_cached_bytes, std::numeric_limits<std::size_t>::max());
+}
+
+TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) {
+  for (char const* text : {"1GiB", "-1", "lots", "1.5"}) {
+    const setting set{text};
+    const test::warning_recorder recorder;
+    const device_cache cache{{.stream = stream}, device};
+    EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
+    ASSERT_EQ(recorder.count(warning_kind::refused_setting), 1u) << text;
+    EXPECT_EQ(recorder.reports()[0].resource, setting::name);
+    EXPECT_NE(recorder.reports()[0].message.find(text), std::string::npos);
+  }
+}
+
+TEST_F(device_cache_test, without_a_name_it_has_the_one_of_the_options) {
+  device_cache cache{{.stream = stream, .name = nullptr}, device};
+  EXPECT_STREQ(cache.name(), "device_cache");
+  EXPECT_STREQ(cache.stats().name, "device_cache");
+  try {
+    (void)cache.allocate(2 * GiB);
+    ADD_FAILURE() << "it was served";
+  } catch (out_of_memory const& refusal) {
+    EXPECT_STREQ(refusal.report().resource, "device_cache");
+  }
+}
+
+TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
+  const device_cache cache{{.stream = stream, .release_threshold_bytes = 7 * MiB}, device};
+  EXPECT_EQ(device.release_threshold(cache.pool()), 7 * MiB);
+}
+
+// ---- other streams ----------------------------------------------------------------------------------------
+
+TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  cache.deallocate(block, 4096, 256, stream);
+  EXPECT_EQ(cache.allocate(4096), block);
+  EXPECT_EQ(device.count("cuEventCreate"), 0u);
+  cache.deallocate(block, 4096);
+}
+
+TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is_done) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  cache.deallocate(block, 4096, 256, other);
+  EXPECT_EQ(cache.stats().pending_bytes, 4096u);
+  void* const meanwhile = cache.allocate(4096);
+  EXPECT_NE(meanwhile, block);
+  device.run(other);
+  EXPECT_EQ(cache.allocate(4096), block);
+  EXPECT_EQ(device.count("cuStreamWaitEvent"), 0u) << "its stream does not wait";
+  EXPECT_EQ(device.count("cuEventSynchronize") + device.count("cuStreamSynchronize"), 0u)
+      << "nor does the host";
+  give(cache, {block, meanwhile}, 4096);
+}
+
+TEST_F(device_cache_test, what_another_stream_uses_does_not_go_to_the_driver_before_either) {
+  device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
+  void* const block = cache.allocate(4096);
+  cache.deallocate(block, 4096, 256, other);
+  EXPECT_EQ(cache.collect(), 0u);
+  EXPECT_EQ(frees(), 0u);
+  device.run(other);
+  EXPECT_EQ(cache.collect(), 4096u);
+  EXPECT_EQ(frees(), 1u);
+}
+
+TEST_F(device_cache_test, events_are_used_again) {
+  device_cache cache{{.stream = stream}, device};
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<void*> blocks = take(cache, 3, 4096);
+    for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
+    device.run(other);
+  }
+  EXPECT_LE(device.count("cuEventCreate"), 6u);
+  EXPECT_EQ(device.count("cuEventRecord"), 300u);
+  EXPECT_EQ(cache.events(), device.count("cuEventCreate"));
+}
+
+TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
+  for (char const* call : {"cuEventCreate", "cuEventRecord"}) {
+    SCOPED_TRACE(call);
+    device_cache cache{{.stream = stream}, device};
+    void* const block = cache.allocate(4096);
+    const std::size_t waits = device.count("cuStreamSynchronize");
+    device.fail_next(call);
+    cache.deallocate(block, 4096, 256, other);
+    EXPECT_EQ(device.count("cuStreamSynchronize"), waits + 1);
+    EXPECT_EQ(cache.stats().pending_bytes, 0u);
+    EXPECT_EQ(cache.allocate(4096), block);
+    cache.deallocate(block, 4096);
+  }
+}
+
+TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and_no_event_is_left) {
+  test::recording_resource bookkeeping;
+  cuda::detail::event_stock stock{device, 0, stream, &bookkeeping};
+  bookkeeping.fail_from = bookkeeping.calls;
+  bookkeeping.fail_count = test::supply::never;
+  std::vector<reuse_fence> fences;
+  std::optional<reuse_fence> fence;
+  while ((fence = stock.record(other)) && fences.size() < 1000) fences.push_back(std::move(*fence));
+  EXPECT_EQ(stock.size(), fences.size());
+  EXPECT_EQ(device.count("cuEventDestroy"), 1u);
+  EXPECT_LT(fences.size(), 1000u) << "the records need no memory at all";
+  fences.clear();
+  EXPECT_TRUE(stock.record(other)) << "those that there are serve again";
+}
+
+TEST_F(device_cache_test, work_that_nothing_can_be_put_behind_is_over_when_the_device_was_waited_for) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  device.fail_next("cuEventRecord");
+  device.fail_next("cuStreamSynchronize");
+  cache.deallocate(block, 4096, 256, other);
+  EXPECT_EQ(cache.stats().pending_bytes, 4096u);
+  EXPECT_EQ(cache.collect(), 0u);
+  void* const meanwhile = cache.allocate(4096);
+  EXPECT_NE(meanwhile, block);
+  EXPECT_EQ(cache.collect(true), 4096u);
+  EXPECT_EQ(device.count("cuCtxSynchronize"), 1u);
+  EXPECT_EQ(cache.stats().held_bytes, 4096u);
+  cache.deallocate(meanwhile, 4096);
+}
+
+TEST_F(device_cache_test, a_query_that_is_refused_leaves_a_block_pending) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  cache.deallocate(block, 4096, 256, other);
+  device.run(other);
+  device.fail_next("cuEventQuery", cuda::status::capture_unsupported);
+  void* const meanwhile = cache.allocate(4096);
+  EXPECT_NE(meanwhile, block);
+  EXPECT_EQ(cache.allocate(4096), block);
+  give(cache, {block, meanwhile}, 4096);
+}
+
+TEST_F(device_cache_test, on_a_lost_device_nothing_is_pending) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  cache.deallocate(block, 4096, 256, other);
+  device.fail_next("cuEventQuery", cuda::status::illegal_address);
+  EXPECT_EQ(cache.allocate(4096), block);
+  cache.deallocate(block, 4096);
+}
+
+TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits_before_the_free) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  cache.deallocate(block, 4096, 256, other);
+  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  EXPECT_EQ(cache.collect(true), 4096u);
+  EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
+  const std::vector<std::string> log = device.log();
+  EXPECT_LT(std::ranges::find(log, "cuStreamWaitEvent"), std::ranges::find(log, "cuMemFreeAsync"));
+}
+
+TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(4096);
+  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::relaxed), cuda::status::success);
+  cache.deallocate(block, 4096, 256, other);
+  cache.deallocate(cache.allocate(4096), 4096);  // which would ask an event
+  cuda::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is valid";
+  EXPECT_EQ(device.count("cuEventRecord"), 0u);
+  EXPECT_EQ(cache.stats().pending_bytes, 4096u);
+  EXPECT_EQ(cache.collect(), 4096u);
+  EXPECT_EQ(cache.collect(true), 4096u);
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+}
+
+TEST_F(device_cache_test, its_destructor_waits_for_what_is_pending) {
+  {
+    device_cache cache{{.stream = stream}, device};
+    cache.deallocate(cache.allocate(4096), 4096, 256, other);
+  }
+  EXPECT_EQ(device.count("cuEventSynchronize"), 1u);
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+// ---- whatever device is current ---------------------------------------------------------------------------
+
+struct device_cache_elsewhere : ::testing::Test {
+  fake_device device{{.devices = 2}};
+  test::recording_resource upstream;
+
+  device_cache_elsewhere() { EXPECT_EQ(device.make_current(1), cuda::status::success); }
+  void leave() { ASSERT_EQ(device.make_current(0), cuda::status::success); }
+  [[nodiscard]] cuda::device_number current() {
+    cuda::device_number now = -1;
+    EXPECT_EQ(device.current_device(now), cuda::status::success);
+    return now;
+  }
+  static void work(void* done) { *static_cast<bool*>(done) = true; }
+};
+
+TEST_F(device_cache_elsewhere, its_destructor_waits_for_its_own_device) {
+  const cuda::stream stream{device};
+  const cuda::stream other{device};
+  bool done = false;
+  {
+    device_cache cache{{.stream = stream, .device = 1, .upstream = &upstream}, device};
+    void* const block = cache.allocate(4096);
+    ASSERT_EQ(device.launch_on_host(other, work, &done), cuda::status::success);
+    device.fail_next("cuEventCreate");
+    device.fail_next("cuStreamSynchronize", cuda::status::unknown);
+    cache.deallocate(block, 4096, 256, other);
+    leave();
+  }
+  EXPECT_TRUE(done);
+  EXPECT_EQ(current(), 0);
+}
+
+TEST_F(device_cache_elsewhere, a_block_that_there_is_no_record_for_waits_for_its_own_device) {
+  const cuda::stream stream{device};
+  const cuda::stream other{device};
+  test::recording_resource bookkeeping;
+  bool done = false;
+  device_cache cache{{.stream = stream, .device = 1, .upstream = &upstream, .bookkeeping = &bookkeeping},
+                     device};
+  void* const block = cache.allocate(4096);
+  ASSERT_EQ(device.launch_on_host(other, work, &done), cuda::status::success);
+  leave();
+  bookkeeping.fail_from = bookkeeping.calls;
+  bookkeeping.fail_count = test::supply::never;
+  device.fail_next("cuEventCreate");
+  device.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  cache.deallocate(block, 4096, 256, other);
+  EXPECT_EQ(upstream.outstanding, 0u) << "there was a record for it";
+  EXPECT_TRUE(done);
+  EXPECT_EQ(current(), 0);
+}
+
+TEST_F(device_cache_elsewhere, polls_an_event_with_its_own_device_current) {
+  const cuda::stream other{device};
+  cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+  const std::optional<reuse_fence> fence = stock.record(other);
+  ASSERT_TRUE(fence);
+  leave();
+  const std::size_t changes = device.count("cudaSetDevice");
+  EXPECT_FALSE(fence->done());
+  EXPECT_EQ(device.count("cudaSetDevice"), changes + 2) << "there and back";
+  EXPECT_EQ(current(), 0);
+}
+
+TEST_F(device_cache_elsewhere,
+       where_waiting_for_an_event_is_refused_the_default_stream_that_waits_is_its_own) {
+  const cuda::stream other{device};
+  cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+  const std::optional<reuse_fence> fence = stock.record(other);
+  ASSERT_TRUE(fence);
+  leave();
+  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  fence->wait();
+  EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
+  EXPECT_EQ(device.make_current(1), cuda::status::success);
+  EXPECT_EQ(device.pending(nullptr), 1u);
+}
+
+// ---- running out ------------------------------------------------------------------------------------------
+
+struct device_cache_ladder : device_cache_test {
+  device_cache cache{{.stream = stream, .name = "tensors"}, device};
+
+  /// The calls from a moment on, without those that only find out where and when we are.
+  [[nodiscard]] std::vector<std::string> calls_from(std::size_t first) const {
+    std::vector<std::string> log = device.log();
+    log.erase(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(first));
+    std::erase_if(log, [](std::string const& call) {
+      return call == "cuCtxGetDevice" || call == "cuStreamIsCapturing" || call == "cuMemGetInfo";
+    });
+    return log;
+  }
+};
+
+TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
+  give(cache, take(cache, 2, 300 * MiB), 300 * MiB);
+  void* const pending = cache.allocate(200 * MiB);
+  cache.deallocate(pending, 200 * MiB, 256, other);
+  const std::size_t before = device.counts_total();
+  void* const block = cache.allocate(900 * MiB);
+  EXPECT_EQ(calls_from(before),
+            (std::vector<std::string>{"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemFreeAsync",
+                                      "cuEventSynchronize", "cuMemFreeAsync", "cuStreamSynchronize",
+                                      "cuMemPoolTrimTo", "cuMemAllocFromPoolAsync"}));
+  EXPECT_EQ(cache.stats().refused, 0u);
+  EXPECT_EQ(cache.stats().held_bytes, 900 * MiB);
+  cache.deallocate(block, 900 * MiB);
+  cache.check_invariants();
+}
+
+TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_with_the_numbers) {
+  void* const held = cache.allocate(600 * MiB);
+  const std::size_t before = device.counts_total();
+  try {
+    (void)cache.allocate(500 * MiB);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, "tensors");
+    EXPECT_EQ(error.report().requested_bytes, 500 * MiB);
+    EXPECT_EQ(error.report().used_bytes, 600 * MiB);
+    EXPECT_EQ(error.report().committed_bytes, 600 * MiB);
+    EXPECT_EQ(error.report().largest_bytes, 1 * GiB - 600 * MiB);
+  }
+  const std::vector<std::string> calls = calls_from(before);
+  EXPECT_EQ(std::ranges::count(calls, "cuMemAllocFromPoolAsync"), 2);
+  EXPECT_EQ(std::ranges::count(calls, "cuStreamSynchronize"), 1);
+  EXPECT_EQ(cache.stats().refused, 1u);
+  cache.check_invariants();
+  cache.deallocate(cache.allocate(100 * MiB), 100 * MiB);
+  cache.deallocate(held, 600 * MiB);
+}
+
+TEST_F(device_cache_ladder, another_refusal_is_a_cuda_error_and_nothing_is_drained) {
+  give(cache, take(cache, 2, 1 * MiB), 1 * MiB);
+  device.fail_next("cuMemAllocFromPoolAsync", cuda::status::not_supported);
+  EXPECT_THROW((void)cache.allocate(2 * MiB), cuda_error);
+  EXPECT_EQ(cache.stats().cached_bytes, 2 * MiB);
+  EXPECT_EQ(cache.stats().refused, 1u);
+}
+
+TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
+  for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
+    SCOPED_TRACE(call);
+    give(cache, take(cache, 3, 300 * MiB), 300 * MiB);
+    device.fail_next(call, cuda::status::unknown);
+    device.fail_next("cuMemAllocFromPoolAsync");
+    void* const block = cache.allocate(100 * MiB);
+    cache.deallocate(block, 100 * MiB);
+    EXPECT_EQ(cache.collect(), 100 * MiB);
+  }
+}
+
+TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
+  test::recording_resource below;
+  limit_resource budget{1000, &below};
+  device_cache users{{.stream = stream, .upstream = &budget}, device};
+  EXPECT_EQ(users.pool(), nullptr);
+  users.deallocate(users.allocate(600), 600);
+  const std::size_t before = device.counts_total();
+  void* const block = users.allocate(601);
+  EXPECT_EQ(calls_from(before), (std::vector<std::string>{"cuStreamSynchronize"}));
+  EXPECT_EQ(budget.stats().refused, 1u);
+  EXPECT_THROW((void)users.allocate(400), out_of_memory);
+  EXPECT_EQ(budget.stats().refused, 3u) << "asked once more, and no oftener";
+  users.deallocate(block, 601);
+}
+
+// ---- captures ---------------------------------------------------------------------------------------------
+
+struct device_cache_capture : device_cache_test {
+  device_cache cache{{.stream = stream, .max_blocks_per_size = 1}, device};
+
+  void begin() { ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), cuda::status::success); }
+  /// Ends the capture, which must be valid.
+  void end() {
+    cuda::graph_handle graph = nullptr;
+    ASSERT_EQ(device.end_capture(stream, graph), cuda::status::success);
+    std::size_t nodes = 1;
+    EXPECT_EQ(device.node_count(graph, nodes), cuda::status::success);
+    EXPECT_EQ(nodes, 0u) << "nothing of the cache is in the graph";
+    EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  }
+};
+
+TEST_F(device_cache_capture, a_miss_throws_at_once_and_leaves_the_capture_valid) {
+  cache.deallocate(cache.allocate(1000), 1000);
+  begin();
+  const std::size_t waits = device.count("cuStreamSynchronize");
+  try {
+    (void)cache.allocate(2000);
+    ADD_FAILURE();
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(device.count("cuStreamSynchronize"), waits);
+  EXPECT_EQ(cache.stats().cached_bytes, 1000u) << "nothing is drained";
+  end();
+  cache.deallocate(cache.allocate(2000), 2000);
+}
+
+TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too) {
+  test::recording_resource below;
+  device_cache users{{.stream = stream, .upstream = &below}, device};
+  users.deallocate(users.allocate(1000), 1000);
+  begin();
+  below.fail_from = below.calls;
+  try {
+    (void)users.allocate(2000);
+    ADD_FAILURE();
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(device.count("cuMemGetInfo"), 0u);
+  EXPECT_EQ(users.stats().cached_bytes, 1000u);
+  EXPECT_EQ(below.calls, below.fail_from + 1);
+  end();
+}
+
+TEST_F(device_cache_capture, what_is_let_go_is_freed_after_it) {
+  const std::vector<void*> blocks = take(cache, 3, 1000);
+  begin();
+  give(cache, blocks, 1000);  // of which two are too many
+  EXPECT_EQ(frees(), 0u);
+  EXPECT_EQ(cache.stats().cached_bytes, 1000u);
+  end();
+  cache.deallocate(cache.allocate(2000), 2000);
+  EXPECT_EQ(frees(), 2u);
+}
+
+TEST_F(device_cache_capture, polls_no_events_in_it) {
+  void* const block = cache.allocate(1000);
+  void* const small = cache.allocate(500);
+  cache.deallocate(block, 1000, 256, other);
+  device.run(other);
+  begin();
+  EXPECT_THROW((void)cache.allocate(1000), out_of_memory);
+  cache.deallocate(small, 500);  // which looks at pending blocks
+  EXPECT_EQ(cache.collect(true), 0u);
+  EXPECT_EQ(device.count("cuEventQuery"), 0u);
+  end();
+  EXPECT_EQ(cache.allocate(1000), block);
+  cache.deallocate(block, 1000);
+}
+
+TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
+  const test::violation_recorder recorder;
+  std::vector<void*> lost;
+  cuda::pool_handle pool = nullptr;
+  {
+    device_cache gone{{.stream = stream}, device};
+    pool = gone.pool();
+    lost = take(gone, 2, 1000);
+    give(gone, {lost[0]}, 1000);
+    gone.deallocate(lost[1], 1000, 256, other);
+    begin();
+  }
+  ASSERT_EQ(recorder.count(violation_kind::open_capture), 1u);
+  EXPECT_NE(recorder.reports()[0].message.find("2000 bytes"), std::string::npos)
+      << recorder.reports()[0].message;
+  cuda::graph_handle graph = nullptr;
+  (void)device.end_capture(stream, graph);  // destroying the pool is refused in it, which invalidates it
+  for (void* block : lost)
+    EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), cuda::status::success);
+  EXPECT_EQ(device.destroy_pool(pool), cuda::status::success);
+}
+
+TEST_F(device_cache_capture, destroyed_in_one_it_waits_for_nothing) {
+  test::recording_resource below;
+  {
+    device_cache gone{{.stream = stream, .upstream = &below}, device};
+    gone.deallocate(gone.allocate(1000), 1000, 256, other);
+    begin();
+  }
+  EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
+  end();
+}
+
+TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_return) {
+  test::recording_resource bookkeeping;
+  cuda::detail::uncaptured_memory memory{{}, stream, "memory", &bookkeeping, device};
+  memory.deallocate(memory.allocate(1000, 256), 1000, 256);
+  const std::size_t outstanding = bookkeeping.outstanding;
+  for (int i = 0; i < 1000; ++i) EXPECT_THROW((void)memory.allocate(2 * GiB, 256), out_of_memory);
+  EXPECT_EQ(bookkeeping.outstanding, outstanding);
+}
+
+// ---- what it shares ---------------------------------------------------------------------------------------
+
+TEST_F(device_cache_test, a_copied_handle_sees_the_same_blocks_and_counts) {
+  device_cache cache{{.stream = stream}, device};
+  std::pmr::polymorphic_allocator<float> one{&cache};
+  std::pmr::polymorphic_allocator<float> copy{one};
+  std::pmr::polymorphic_allocator<double> const rebound{copy};
+  device_cache* const pointer = &cache;
+  float* const block = one.allocate(1000);
+  EXPECT_EQ(pointer->stats().used_bytes, 4000u);
+  copy.deallocate(block, 1000);
+  EXPECT_EQ(cache.stats().cached_bytes, 4000u);
+  EXPECT_EQ(pointer->allocate(4000), block);
+  EXPECT_EQ(cache.stats().hits, 1u);
+  EXPECT_TRUE(one == copy && copy == rebound);
+  cache.deallocate(block, 4000);
+}
+
+TEST_F(device_cache_test, nothing_given_back_is_nothing) {
+  device_cache cache{{.stream = stream}, device};
+  cache.deallocate(nullptr, 0);
+  cache.deallocate(nullptr, 0, 256, other);
+  EXPECT_EQ(cache.stats().deallocations, 0u);
+  EXPECT_EQ(device.count("cuEventCreate"), 0u);
+}
+
+TEST_F(device_cache_test, a_request_of_0_bytes_gets_a_block_of_its_own) {
+  device_cache cache{{.stream = stream}, device};
+  void* const first = cache.allocate(0);
+  void* const second = cache.allocate(0);
+  EXPECT_NE(first, nullptr);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(cache.stats().used_bytes, 0u);
+  give(cache, {first, second}, 0);
+}
+
+TEST_F(device_cache_test, may_stand_on_any_resource) {
+  cuda::device_resource blocks{device};
+  {
+    device_cache cache{{.stream = stream, .upstream = &blocks}, device};
+    EXPECT_EQ(cache.upstream_resource(), &blocks);
+    give(cache, take(cache, 2, 1000), 1000);
+    EXPECT_EQ(device.count("cuMemAlloc"), 2u);
+    EXPECT_EQ(device.count("cuMemPoolCreate"), 0u);
+  }
+  EXPECT_EQ(device.count("cuMemFree"), 2u);
+}
+
+TEST_F(device_cache_test, level_2_reports_what_may_not_be_given_back) {
+  if (check_level < 2) GTEST_SKIP() << "found at level 2";
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(512);
+  const test::violation_recorder recorder;
+  cache.deallocate(block, 511);
+  cache.deallocate(static_cast<char*>(block) + 256, 256);
+  cache.deallocate(block, 512);
+  cache.deallocate(block, 512);
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 3u);
+  EXPECT_EQ(cache.stats().cached_bytes, 512u);
+}
+
+// ---- failing calls ----------------------------------------------------------------------------------------
+
+/// What a program does in a while: hits, misses, other streams, limits, the ladder. @return whether every
+/// request was served.
+bool run_program(device_cache& cache, fake_device& device, cuda::stream_handle other) {
+  struct held {
+    void* block;
+    std::size_t bytes, align;
+  };
+  std::vector<held> live;
+  std::mt19937 random{11};
+  bool all_served = true;
+  const auto give_one = [&](std::size_t i) {
+    std::swap(live[i], live.back());
+    const held gone = live.back();
+    live.pop_back();
+    if (random() % 4 == 0) cache.deallocate(gone.block, gone.bytes, gone.align, other);
+    else cache.deallocate(gone.block, gone.bytes, gone.align);
+  };
+  for (int i = 0; i < 40; ++i) {
+    const std::size_t bytes = 4000 * (1 + random() % 5), align = random() % 8 == 0 ? 1024 : 256;
+    try {
+      live.push_back({cache.allocate(bytes, align), bytes, align});
+    } catch (std::bad_alloc const&) {
+      all_served = false;
+    } catch (cuda_error const&) {
+      all_served = false;
+    }
+    if (live.size() > 8) give_one(random() % live.size());
+    if (i % 16 == 0) device.run(other);
+    if (i % 15 == 7) (void)cache.collect(i % 2 == 0);
+  }
+  while (!live.empty()) give_one(0);
+  cache.check_invariants();
+  EXPECT_EQ(cache.stats().used_blocks, 0u);
+  return all_served;
+}
+
+constexpr device_cache_options small_cache{.max_blocks_per_size = 2, .max_cached_bytes = 60'000};
+
+TEST(device_cache_failures, each_failing_call_in_turn_is_harmless) {
+  for (const cuda::status failure : {cuda::status::out_of_memory, cuda::status::unknown}) {
+    for (std::size_t n = 0;; ++n) {
+      SCOPED_TRACE(::testing::Message() << "call " << n << " fails with " << static_cast<int>(failure));
+      ASSERT_LT(n, 10'000u);
+      fake_device device{{.capacity_bytes = 200'000}};
+      const cuda::stream stream{device}, other{device};
+      device.failure = failure;
+      const std::size_t failing = device.calls + n;
+      device.fail_from = failing;
+      bool came_there = false;
+      device_cache_options options = small_cache;
+      options.stream = stream;
+      bool failed = false;
+      try {
+        device_cache cache{options, device};
+        failed = !run_program(cache, device, other);
+        came_there = device.calls > failing;
+        device.fail_from = test::supply::never;
+        EXPECT_TRUE(run_program(cache, device, other)) << "usable once the driver works again";
+      } catch (std::bad_alloc const&) {
+        EXPECT_EQ(failure, cuda::status::out_of_memory);
+        came_there = failed = true;
+      } catch (cuda_error const&) {
+        EXPECT_EQ(failure, cuda::status::unknown);
+        came_there = failed = true;
+      }
+      EXPECT_EQ(device.outstanding, 0u);
+      if (!came_there) {
+        EXPECT_FALSE(failed);
+        break;
+      }
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(device_cache_failures, a_driver_that_refuses_everything_for_a_while_is_survived) {
+  fake_device device{{.capacity_bytes = 200'000}};
+  const cuda::stream stream{device}, other{device};
+  device_cache_options options = small_cache;
+  options.stream = stream;
+  device_cache cache{options, device};
+  for (const cuda::status failure : {cuda::status::out_of_memory, cuda::status::unknown}) {
+    EXPECT_TRUE(run_program(cache, device, other));
+    device.failure = failure;
+    device.fail_from = device.calls;
+    device.fail_count = test::supply::never;
+    EXPECT_FALSE(run_program(cache, device, other));
+    device.fail_from = test::supply::never;
+  }
+  EXPECT_TRUE(run_program(cache, device, other));
+  EXPECT_GT(device.count("cuMemPoolTrimTo"), 2u) << "without the ladder this shows less";
+}
+
+TEST_F(device_cache_test, an_upstream_that_throws_anything_leaves_it_usable) {
+  struct throwing_resource final : std::pmr::memory_resource {
+    explicit throwing_resource(std::pmr::memory_resource& below) : upstream{below} {}
+    std::pmr::memory_resource& upstream;
+    bool broken = false;
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      if (broken) throw 42;
+      return upstream.allocate(bytes, align);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      upstream.deallocate(block, bytes, align);
+    }
+    bool do_is_equal(memory_resource const& against) const noexcept override { return this == &against; }
+  };
+  test::recording_resource below;
+  throwing_resource upstream{below};
+  device_cache cache{{.stream = stream, .upstream = &upstream}, device};
+  cache.deallocate(cache.allocate(100), 100);
+  upstream.broken = true;
+  EXPECT_THROW((void)cache.allocate(200), int);
+  EXPECT_EQ(cache.stats().refused, 1u);
+  EXPECT_EQ(cache.stats().cached_bytes, 100u);
+  upstream.broken = false;
+  give(cache, {cache.allocate(200)}, 200);
+}
+
+TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
+  fake_device device{{.touchable = true}};
+  const cuda::stream stream{device}, other{device};
+  {
+    device_cache cache{{.stream = stream, .max_cached_bytes = std::size_t{10} * 24}, device};
+    EXPECT_EQ(test::storm(cache), 0u);
+    test::on_threads([&](std::size_t thread) {
+      for (std::size_t i = 0; i < 500; ++i) {
+        void* const block = cache.allocate(64 + thread % 2);
+        if (i % 3 == 0) cache.deallocate(block, 64 + thread % 2, 256, other);
+        else cache.deallocate(block, 64 + thread % 2);
+        if (i % 64 == 0) device.run(other);
+        if (i % 100 == 0) (void)cache.collect(i % 200 == 0);
+      }
+    });
+    cache.check_invariants();
+    EXPECT_EQ(cache.stats().used_blocks, 0u);
+  }
+  EXPECT_EQ(device.outstanding, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark

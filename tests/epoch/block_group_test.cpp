@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what another thread finds when it comes with a state that it read a moment ago. On threads of their
+// own such moments are too short to be met reliably.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory_resource>
+
+#include <tidemark/epoch/detail/block_group.hpp>
+#include <tidemark/epoch/detail/tracked_block.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+class late_comer : public testing::Test {
+ protected:
+  late_comer() {
+    (void)group_.open("step");
+    track();
+    seen_ = block_.load();
+  }
+  void track() {
+    group_.reserve_one();
+    group_.track(block_, block_.load(), 64, 64);
+  }
+  void end_step() {
+    epoch_summary summary;
+    (void)group_.end(summary);
+    group_.drop_reclaimed();
+  }
+  bool remove() { return group_.remove_from_outside(block_, seen_, seen_.ended_as(block_status::untracked)); }
+
+  static constexpr std::uintptr_t address = 4096;
+  block_group group_{nullptr, std::pmr::new_delete_resource()};
+  tracked_block block_{address};
+  block_state seen_;
+};
+
+TEST_F(late_comer, takes_a_block_that_is_as_it_was) {
+  EXPECT_TRUE(remove());
+  EXPECT_EQ(group_.size(), 0u);
+  EXPECT_EQ(block_.load(), seen_.ended_as(block_status::untracked));
+  EXPECT_FALSE(remove()) << "once";
+}
+
+TEST_F(late_comer, leaves_alone_what_was_reclaimed) {
+  end_step();
+  EXPECT_FALSE(remove());
+  EXPECT_EQ(block_.load().status(), block_status::reclaimed);
+}
+
+TEST_F(late_comer, leaves_alone_the_next_block_at_the_address) {
+  end_step();
+  (void)group_.open("next step");
+  track();
+  EXPECT_FALSE(remove());
+  EXPECT_EQ(group_.size(), 1u);
+  EXPECT_EQ(block_.load().status(), block_status::tracked);
+}
+
+TEST_F(late_comer, leaves_alone_what_went_to_another_group_in_the_same_life) {
+  block_group other{nullptr, std::pmr::new_delete_resource()};
+  (void)other.open("tape", true);
+  other.reserve_one();
+  ASSERT_TRUE(group_.remove_from_outside(block_, seen_, seen_.as(block_status::untracked)));
+  other.adopt(block_, 64, seen_);
+  ASSERT_EQ(block_.load(), seen_);
+  EXPECT_FALSE(remove());
+  EXPECT_EQ(other.size(), 1u);
+  EXPECT_EQ(group_.broken_invariant(), nullptr);
+  EXPECT_EQ(other.broken_invariant(), nullptr);
+}
+
+}  // namespace
+}  // namespace tidemark::detail

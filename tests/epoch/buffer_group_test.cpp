@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every way into a buffer group and out of it, with the resource's counts and invariants after each test,
+// over memory that must not be touched and an upstream that accepts each block once.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/buffer_group.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+class buffer_groups : public testing::Test {
+ protected:
+  void TearDown() override {
+    const epoch_stats stats = memory.stats();
+    EXPECT_EQ(stats.allocations + stats.adopted,
+              stats.deallocations + stats.reclaimed + stats.let_go + stats.used_blocks);
+    memory.check_invariants();
+  }
+  [[nodiscard]] buffer<int> made() { return {memory, 100}; }
+
+  made_up_memory device;
+  recording_resource upstream{&device};
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+};
+constexpr std::size_t block_bytes = 100 * sizeof(int);
+
+TEST_F(buffer_groups, reclaim_what_was_registered_and_nothing_else) {
+  buffer_group tape{memory, "tape"};
+  buffer<int> a = made(), b = made(), other = made();
+  EXPECT_EQ(tape.add(a, b), 2u);
+  EXPECT_EQ(tape.size(), 2u);
+  const epoch_summary end = tape.close();
+  EXPECT_EQ(end.reclaimed, 2u);
+  EXPECT_EQ(end.reclaimed_bytes, 2 * block_bytes);
+  EXPECT_EQ(end.promoted, 0u);
+  EXPECT_FALSE(a.is_live());
+  EXPECT_FALSE(b.is_live());
+  EXPECT_TRUE(other.is_live());
+  EXPECT_EQ(upstream.outstanding, block_bytes);
+}
+
+TEST_F(buffer_groups, take_buffers_of_any_type) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  buffer<double> b{memory, 3};
+  buffer<char> c{memory, 1};
+  EXPECT_EQ(tape.add(a, b, c), 3u);
+  EXPECT_EQ(tape.close().reclaimed, 3u);
+}
+
+TEST_F(buffer_groups, have_buffers_of_their_own) {
+  buffer_group forward{memory, "forward"}, backward{memory, "backward"};
+  buffer<int> a = made(), b = made();
+  forward.add(a);
+  backward.add(b);
+  forward.close();
+  EXPECT_FALSE(a.is_live());
+  EXPECT_TRUE(b.is_live());
+  backward.close();
+  EXPECT_FALSE(b.is_live());
+}
+
+TEST_F(buffer_groups, know_their_names_and_resource) {
+  const buffer_group named{memory, "tape"}, unnamed{memory};
+  EXPECT_STREQ(named.name(), "tape");
+  EXPECT_STREQ(unnamed.name(), "buffer_group");
+  EXPECT_EQ(&named.resource(), &memory);
+}
+
+// ---- what they take ---------------------------------------------------------------------------------------
+
+TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {
+  buffer_group tape{memory};
+  buffer<int> a, b;
+  {
+    epoch e{memory};
+    a = made();
+    b = made();
+    EXPECT_EQ(tape.add(a), 1u);
+    const epoch_summary end = e.end();
+    EXPECT_EQ(end.reclaimed, 1u);
+    EXPECT_EQ(end.promoted, 0u);
+  }
+  EXPECT_TRUE(a.is_live());
+  EXPECT_FALSE(b.is_live());
+  EXPECT_EQ(memory.stats().let_go, 1u);
+  EXPECT_EQ(memory.stats().adopted, 1u);
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, a_buffer_of_an_outer_epoch_leaves_it_as_well) {
+  buffer_group tape{memory};
+  epoch outer{memory};
+  buffer<int> a = made();
+  epoch inner{memory};
+  EXPECT_EQ(tape.add(a), 1u);
+  EXPECT_EQ(inner.end().reclaimed, 0u);
+  EXPECT_EQ(outer.end().reclaimed, 0u);
+  EXPECT_TRUE(a.is_live());
+}
+
+TEST_F(buffer_groups, a_kept_buffer_is_theirs_and_not_promoted) {
+  buffer_group tape{memory};
+  epoch e{memory};
+  buffer<int> a = made();
+  EXPECT_EQ(e.keep(a), 1u);
+  EXPECT_EQ(tape.add(a), 1u);
+  EXPECT_EQ(e.keep(a), 0u) << "it is the epoch's no more";
+  const epoch_summary end = e.end();
+  EXPECT_EQ(end.promoted, 0u);
+  EXPECT_EQ(end.reclaimed, 0u);
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, a_promoted_buffer_can_be_registered) {
+  buffer_group tape{memory};
+  buffer<int> a;
+  {
+    epoch e{memory};
+    a = made();
+    e.keep(a);
+  }
+  const buffer_view<int> view = a.view();
+  EXPECT_EQ(tape.add(a), 1u);
+  EXPECT_TRUE(view.is_live());
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+  EXPECT_FALSE(a.is_live());
+  EXPECT_FALSE(view.is_live()) << "the life goes on, so that views see its end";
+}
+
+TEST_F(buffer_groups, a_buffer_that_was_never_tracked_can_be_registered) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  EXPECT_EQ(memory.stats().adopted, 0u);
+  EXPECT_EQ(tape.add(a), 1u);
+  EXPECT_TRUE(a.is_live());
+  const buffer_view<int> view = a.view();
+  tape.close();
+  EXPECT_FALSE(a.is_live());
+  EXPECT_FALSE(view.is_live());
+  EXPECT_FALSE(a.release());
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(buffer_groups, twice_is_once) {
+  buffer_group tape{memory};
+  buffer<int> untracked = made();
+  epoch e{memory};
+  buffer<int> tracked = made();
+  EXPECT_EQ(tape.add(untracked, untracked, tracked, tracked), 2u);
+  EXPECT_EQ(tape.add(untracked, tracked), 0u);
+  EXPECT_EQ(tape.size(), 2u);
+  EXPECT_EQ(tape.close().reclaimed, 2u);
+}
+
+TEST_F(buffer_groups, leave_alone_what_is_empty_released_or_reclaimed) {
+  buffer_group tape{memory};
+  buffer<int> never, zero{memory, 0}, released, reclaimed;
+  {
+    epoch e{memory};
+    released = made();
+    released.release();
+    reclaimed = made();
+  }
+  EXPECT_EQ(tape.add(never, zero, released, reclaimed), 0u);
+  EXPECT_EQ(tape.size(), 0u);
+  EXPECT_EQ(tape.close().reclaimed, 0u);
+}
+
+TEST_F(buffer_groups, a_reclaimed_handle_does_not_register_the_successor_of_its_block) {
+  buffer_group tape{memory};
+  buffer<int> gone;
+  {
+    epoch e{memory};
+    gone = made();
+  }
+  epoch e{memory};
+  const buffer<int> successor = made();
+  ASSERT_EQ(successor.storage().address(), gone.storage().address()) << "not a test otherwise";
+  EXPECT_EQ(tape.add(gone), 0u);
+  EXPECT_EQ(e.end().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, refuse_a_buffer_of_another_resource_and_keep_those_before_it) {
+  epoch_resource other{{.host_memory = false, .name = "others"}, &upstream};
+  buffer_group tape{memory, "tape"};
+  buffer<int> mine = made(), last = made(), foreign{other, 100};
+  std::string message;
+  try {
+    tape.add(mine, foreign, last);
+  } catch (std::invalid_argument const& error) {
+    message = error.what();
+  }
+  EXPECT_EQ(message,
+            "buffer_group \"tape\" of epoch_resource 'epochs': the buffer is of epoch_resource 'others'");
+  EXPECT_EQ(tape.size(), 1u);
+  tape.close();
+  EXPECT_FALSE(mine.is_live());
+  EXPECT_TRUE(last.is_live());
+  EXPECT_TRUE(foreign.is_live());
+}
+
+TEST_F(buffer_groups, refuse_what_there_is_no_memory_to_record_and_leave_it_as_it_was) {
+  recording_resource bookkeeping;
+  epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
+                       &upstream};
+  std::size_t refused = 0;
+  {
+    buffer_group tape{there};
+    buffer<int> a{there, 100};
+    for (;; ++refused) {
+      ASSERT_LT(refused, 10u);
+      bookkeeping.fail_from = bookkeeping.calls + refused;
+      bookkeeping.fail_count = 1;
+      try {
+        EXPECT_EQ(tape.add(a), 1u);
+        break;
+      } catch (std::bad_alloc const&) {
+        EXPECT_EQ(tape.size(), 0u);
+        EXPECT_TRUE(a.is_live());
+        there.check_invariants();
+      }
+    }
+    tape.close();
+    EXPECT_FALSE(a.is_live());
+  }
+  EXPECT_EQ(refused, 2u) << "one for the list, one for the record";
+}
+
+// ---- and how things leave them ----------------------------------------------------------------------------
+
+TEST_F(buffer_groups, a_buffer_can_be_given_back_before) {
+  buffer_group tape{memory};
+  buffer<int> a = made(), b = made();
+  {
+    buffer<int> c = made();
+    tape.add(a, b, c);
+    EXPECT_EQ(tape.size(), 3u);
+  }
+  EXPECT_TRUE(a.release());
+  EXPECT_EQ(tape.size(), 1u);
+  EXPECT_EQ(memory.stats().deallocations, 2u);
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, a_buffer_can_be_given_back_before_on_another_thread) {
+  buffer_group tape{memory};
+  buffer<int> a = made(), b = made();
+  tape.add(a, b);
+  std::thread{[&] {
+    epoch e{memory};
+    EXPECT_TRUE(a.release());
+    EXPECT_EQ(e.end().reclaimed, 0u);
+  }}.join();
+  EXPECT_EQ(tape.size(), 1u);
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, a_buffer_that_was_moved_is_still_theirs) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  tape.add(a);
+  const buffer<int> moved = std::move(a);
+  tape.close();
+  EXPECT_FALSE(moved.is_live());
+}
+
+TEST_F(buffer_groups, a_buffer_moves_from_one_to_another) {
+  buffer_group forward{memory, "forward"}, backward{memory, "backward"};
+  buffer<int> a = made();
+  EXPECT_EQ(forward.add(a), 1u);
+  EXPECT_EQ(backward.add(a), 1u);
+  EXPECT_EQ(forward.size(), 0u);
+  EXPECT_EQ(backward.size(), 1u);
+  EXPECT_EQ(forward.close().reclaimed, 0u);
+  EXPECT_TRUE(a.is_live());
+  EXPECT_EQ(forward.add(a), 1u) << "and back";
+  EXPECT_EQ(backward.close().reclaimed, 0u);
+  EXPECT_EQ(forward.close().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, closed_twice_do_nothing_the_second_time) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  tape.add(a);
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+  EXPECT_EQ(tape.close().reclaimed, 0u);
+}
+
+TEST_F(buffer_groups, can_be_used_again_once_closed) {
+  buffer_group tape{memory};
+  for (std::size_t round = 1; round <= 100; ++round) {
+    buffer<int> a = made(), b = made();
+    EXPECT_EQ(tape.add(a, b), 2u);
+    EXPECT_EQ(tape.close().reclaimed, 2u);
+    EXPECT_FALSE(a.is_live());
+  }
+  EXPECT_EQ(memory.stats().reclaimed, 200u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(buffer_groups, stay_small_when_buffers_come_and_go) {
+  recording_resource bookkeeping;
+  epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
+                       &device};
+  buffer_group tape{there};
+  for (int i = 0; i < 10'000; ++i) {
+    buffer<int> a{there, 100};
+    tape.add(a);
+  }
+  EXPECT_LT(bookkeeping.outstanding, 16 * KiB) << "its list closes gaps";
+  EXPECT_EQ(tape.size(), 0u);
+}
+
+TEST_F(buffer_groups, one_after_the_other_use_the_same_records) {
+  recording_resource bookkeeping;
+  epoch_resource records_elsewhere{{.bookkeeping = &bookkeeping}};
+  {
+    const buffer_group first{records_elsewhere};
+  }
+  const std::size_t calls = bookkeeping.calls;
+  {
+    const buffer_group second{records_elsewhere};
+  }
+  EXPECT_EQ(bookkeeping.calls, calls);
+}
+
+TEST_F(buffer_groups, return_the_result_before_the_buffers_are_freed) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  tape.add(a);
+  const std::size_t size = tape.close_after([&] {
+    EXPECT_TRUE(a.is_live());
+    EXPECT_EQ(memory.stats().reclaimed, 0u);
+    return a.size();
+  });
+  EXPECT_EQ(size, 100u);
+  EXPECT_FALSE(a.is_live());
+  EXPECT_EQ(memory.stats().reclaimed, 1u);
+}
+
+TEST_F(buffer_groups, return_a_result_that_is_a_buffer_and_not_theirs) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  tape.add(a);
+  const buffer<int> result = tape.close_after([&] { return buffer<int>{memory, a.size()}; });
+  EXPECT_EQ(result.size(), 100u);
+  EXPECT_FALSE(a.is_live());
+}
+
+TEST_F(buffer_groups, close_after_nothing_in_particular) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  tape.add(a);
+  bool was_called = false;
+  tape.close_after([&] { was_called = a.is_live(); });
+  EXPECT_TRUE(was_called);
+  EXPECT_FALSE(a.is_live());
+}
+
+TEST_F(buffer_groups, close_when_the_extraction_throws) {
+  buffer_group tape{memory};
+  buffer<int> a = made();
+  tape.add(a);
+  EXPECT_THROW(tape.close_after([]() -> int { throw std::runtime_error{"extract"}; }), std::runtime_error);
+  EXPECT_FALSE(a.is_live());
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(buffer_groups, close_when_they_are_destroyed) {
+  buffer<int> a = made();
+  {
+    buffer_group tape{memory};
+    tape.add(a);
+  }
+  EXPECT_FALSE(a.is_live());
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+}
+
+TEST_F(buffer_groups, may_end_before_and_after_epochs) {
+  buffer<int> a, b;
+  std::optional<buffer_group> across{std::in_place, memory, "across"};
+  {
+    epoch e{memory};
+    {
+      buffer_group within{memory, "within"};
+      a = made();
+      b = made();
+      within.add(a);
+      across->add(b);
+    }
+    EXPECT_FALSE(a.is_live());
+    EXPECT_EQ(memory.depth(), 1u) << "a buffer group is no epoch";
+    EXPECT_EQ(e.end().reclaimed, 0u);
+  }
+  EXPECT_TRUE(b.is_live());
+  epoch e{memory};
+  const buffer<int> later = made();
+  across.reset();
+  EXPECT_FALSE(b.is_live());
+  EXPECT_TRUE(later.is_live());
+}
+
+TEST_F(buffer_groups, what_epochs_of_other_threads_had_can_be_theirs) {
+  buffer_group tape{memory};
+  buffer<int> a;
+  std::thread{[&] {
+    epoch e{memory};
+    a = made();
+    EXPECT_EQ(tape.add(a), 1u);  // while nothing else uses it
+  }}.join();
+  EXPECT_TRUE(a.is_live());
+  EXPECT_EQ(tape.close().reclaimed, 1u);
+}
+
+TEST(owner_misuse, one_that_outlives_its_resource_can_be_destroyed) {
+  recording_resource upstream;
+  const violation_recorder recorder;
+  auto memory = std::make_unique<epoch_resource>(&upstream);
+  const auto tape = std::make_unique<buffer_group>(*memory, "tape");
+  const auto e = std::make_unique<epoch>(*memory, "step");
+  (void)memory->allocate(100);
+  memory.reset();
+  EXPECT_EQ(e->end().reclaimed, 0u);
+  EXPECT_EQ(violation_recorder::reports().size(), 2u) << "the tape and the step";
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(owner_misuse, one_that_outlives_its_resource_is_reported_and_its_blocks_go_back) {
+  recording_resource upstream;
+  alignas(buffer<int>) std::byte room[sizeof(buffer<int>)];
+  alignas(buffer_group) std::byte room_of_owner[sizeof(buffer_group)];
+  const violation_recorder recorder;
+  {
+    epoch_resource memory{{.name = "steps"}, &upstream};
+    // Neither is destroyed, because both would ask for the resource.
+    auto* const tape = ::new (room_of_owner) buffer_group{memory, "tape"};
+    tape->add(*::new (room) buffer<int>{memory, 100});
+  }
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
+  EXPECT_EQ(violation_recorder::reports()[0].message,
+            "epoch_resource 'steps' was destroyed while 'tape' was still open");
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the filter alone, on made-up addresses; what it is for is seen through epochs.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include <tidemark/epoch/detail/counting_filter.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+class counting_filters : public testing::Test {
+ protected:
+  static constexpr std::uintptr_t first = 0x7f00'1234'0000;
+  bool may_contain(std::uintptr_t address) const {
+    return filter_.may_contain(reinterpret_cast<void const*>(address));
+  }
+  /// Another address with the hash of `first`.
+  std::uintptr_t neighbour() {
+    filter_.insert(first);
+    std::uintptr_t other = first + 64;
+    while (!may_contain(other)) other += 64;
+    filter_.erase(first);
+    return other;
+  }
+  counting_filter filter_;
+};
+
+TEST_F(counting_filters, contain_nothing_at_first) {
+  for (std::uintptr_t address = first; address < first + (1 << 20); address += 16) {
+    ASSERT_FALSE(may_contain(address));
+  }
+}
+
+TEST_F(counting_filters, tell_a_row_of_blocks_from_the_next_row) {
+  for (std::uintptr_t i = 0; i < 256; ++i) filter_.insert(first + 64 * i);
+  for (std::uintptr_t i = 0; i < 256; ++i) {
+    ASSERT_TRUE(may_contain(first + 64 * i));
+    ASSERT_FALSE(may_contain(first + 64 * (256 + i)));
+  }
+}
+
+TEST_F(counting_filters, contain_a_hash_until_both_of_its_addresses_are_erased) {
+  const std::uintptr_t second = neighbour();
+  EXPECT_FALSE(may_contain(first));
+  filter_.insert(first);
+  filter_.insert(second);
+  filter_.erase(first);
+  EXPECT_TRUE(may_contain(second));
+  filter_.erase(second);
+  EXPECT_FALSE(may_contain(second));
+}
+
+TEST_F(counting_filters, keep_what_was_inserted_too_often_to_be_counted) {
+  for (int i = 0; i < 1000; ++i) filter_.insert(first);
+  for (int i = 0; i < 999; ++i) filter_.erase(first);
+  EXPECT_TRUE(may_contain(first));
+  filter_.erase(first);
+  EXPECT_TRUE(may_contain(first)) << "the count is not known any more";
+}
+
+TEST_F(counting_filters, count_up_to_254) {
+  for (int i = 0; i < 254; ++i) filter_.insert(first);
+  for (int i = 0; i < 253; ++i) filter_.erase(first);
+  EXPECT_TRUE(may_contain(first));
+  filter_.erase(first);
+  EXPECT_FALSE(may_contain(first));
+}
+
+}  // namespace
+}  // namespace tidemark::detail

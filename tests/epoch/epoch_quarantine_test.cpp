@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what becomes of memory after its epoch: first with containers that give it back late, then the
+// quarantine itself, in an upstream that accepts each block once and says in which order.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/buffer_group.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/pool/pool.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "rewound_resource.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+/// Says in which order blocks came back.
+class ordered_resource final : public std::pmr::memory_resource {
+ public:
+  explicit ordered_resource(std::pmr::memory_resource* upstream) : upstream_{upstream} {}
+
+  std::vector<void*> came_back;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return upstream_->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    came_back.push_back(block);
+    upstream_->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::pmr::memory_resource* upstream_;
+};
+
+// ---- a container that outlives its epoch ------------------------------------------------------------------
+
+using numbers = std::pmr::vector<int>;
+
+class late_containers : public testing::Test {
+ protected:
+  /// A vector whose epoch ends here.
+  void outlive(epoch_resource& memory) {
+    epoch e{memory, "step"};
+    vector_.emplace(100, 7, &memory);
+    where_ = vector_->data();
+    EXPECT_EQ(e.end().reclaimed, 1u);
+  }
+
+  recording_resource upstream;
+  std::optional<numbers> vector_;
+  void* where_ = nullptr;
+};
+
+TEST_F(late_containers, give_back_nothing_twice) {
+  const violation_recorder recorder;
+  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+  outlive(memory);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  vector_.reset();
+  EXPECT_EQ(memory.stats().late, 1u);
+  EXPECT_EQ(memory.stats().deallocations, 0u);
+  memory.check_invariants();
+}
+
+TEST_F(late_containers, are_reported_at_level_2) {
+  const violation_recorder recorder;
+  epoch_resource memory{{.name = "steps"}, &upstream};
+  outlive(memory);
+  vector_.reset();
+  if (check_level < 2) {
+    EXPECT_TRUE(violation_recorder::reports().empty());
+    return;
+  }
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::late_deallocate);
+  std::array<char, 200> expected{};
+  (void)std::snprintf(expected.data(), expected.size(),
+                      "epoch_resource 'steps': block %p was deallocated after 'step' had reclaimed it",
+                      where_);
+  EXPECT_EQ(violation_recorder::reports()[0].message, expected.data());
+}
+
+TEST_F(late_containers, give_back_what_their_epoch_kept) {
+  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+  {
+    epoch e{memory};
+    vector_.emplace(100, 7, &memory);
+    EXPECT_EQ(e.keep(*vector_), 1u);
+  }
+  EXPECT_EQ(vector_->at(99), 7);
+  vector_.reset();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().late, 0u);
+}
+
+TEST_F(late_containers, without_quarantine_cannot_be_distinguished_from_the_next_user_of_the_address) {
+  // The limit that epoch_resource.hpp names: the address is the new block's, which goes.
+  made_up_memory device;  // returns the same address again
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &device};
+  void* late = nullptr;
+  with_epoch(memory, [&] { late = memory.allocate(64); });
+  epoch e{memory};
+  const buffer<char> successor{memory, 64};
+  void* const next = memory.allocate(64);
+  ASSERT_EQ(next, late) << "not a test otherwise";
+  memory.deallocate(late, 64);
+  EXPECT_EQ(memory.stats().late, 0u);
+  EXPECT_EQ(memory.stats().deallocations, 1u);
+  EXPECT_EQ(e.end().reclaimed, 1u) << "the buffer only";
+}
+
+TEST_F(late_containers, in_quarantine_are_always_recognised) {
+  const violation_recorder recorder;
+  made_up_memory device;
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &device};
+  void* late = nullptr;
+  with_epoch(memory, [&] { late = memory.allocate(64); });
+  epoch e{memory};
+  EXPECT_NE(memory.allocate(64), late);
+  for (std::uint64_t times = 1; times <= 3; ++times) {
+    memory.deallocate(late, 64);
+    EXPECT_EQ(memory.stats().late, times);
+  }
+  EXPECT_EQ(violation_recorder::count(violation_kind::late_deallocate), check_level >= 2 ? 3u : 0u);
+  EXPECT_EQ(e.end().reclaimed, 1u);
+}
+
+// ---- the quarantine ---------------------------------------------------------------------------------------
+
+class quarantine : public testing::Test {
+ protected:
+  /// Reclaims blocks of that many bytes.
+  static std::vector<void*> reclaim(epoch_resource& memory, std::size_t blocks, std::size_t bytes) {
+    std::vector<void*> handed_out(blocks);
+    epoch e{memory};
+    for (void*& block : handed_out) block = memory.allocate(bytes, 64);
+    return handed_out;
+  }
+
+  recording_resource upstream;
+};
+
+TEST_F(quarantine, is_there_at_level_2_only_unless_requested) {
+  const epoch_resource memory{&upstream};
+  EXPECT_EQ(memory.options().max_quarantine_bytes, check_level >= 2 ? 64 * MiB : 0u);
+}
+
+TEST_F(quarantine, withholds_what_was_reclaimed_up_to_its_limit) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  for (std::size_t blocks = 1; blocks <= 10; ++blocks) {
+    reclaim(memory, 1, 1 * KiB);
+    const std::size_t expected = std::min<std::size_t>(blocks, 4) * KiB;
+    EXPECT_EQ(memory.stats().quarantined_bytes, expected);
+    EXPECT_EQ(upstream.outstanding, expected);
+    memory.check_invariants();
+  }
+}
+
+TEST_F(quarantine, lets_the_oldest_go_first) {
+  ordered_resource ordered{&upstream};
+  epoch_resource memory{{.max_quarantine_bytes = 3 * KiB}, &ordered};
+  std::vector<void*> expected;
+  expected.reserve(8);
+  for (int i = 0; i < 8; ++i) expected.push_back(reclaim(memory, 1, 1 * KiB).front());
+  (void)memory.release_quarantine();
+  EXPECT_EQ(ordered.came_back, expected);
+}
+
+TEST_F(quarantine, lets_as_many_go_as_a_large_one_needs) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  reclaim(memory, 4, 1 * KiB);
+  reclaim(memory, 1, 2500);
+  EXPECT_EQ(memory.stats().quarantined_bytes, 1 * KiB + 2500);
+}
+
+TEST_F(quarantine, does_not_take_what_is_larger_than_itself) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  reclaim(memory, 1, 1 * KiB);
+  reclaim(memory, 1, 4 * KiB + 1);
+  EXPECT_EQ(memory.stats().quarantined_bytes, 1 * KiB) << "and nothing left it in vain";
+  EXPECT_EQ(upstream.outstanding, 1 * KiB);
+}
+
+TEST_F(quarantine, does_not_take_what_was_given_back_in_time) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  with_epoch(memory, [&] { const buffer<int> temporary{memory, 8}; });
+  EXPECT_EQ(memory.stats().quarantined_bytes, 0u);
+}
+
+TEST_F(quarantine, is_given_back_on_demand) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  reclaim(memory, 3, 1 * KiB);
+  EXPECT_EQ(memory.release_quarantine(), 3 * KiB);
+  EXPECT_EQ(memory.release_quarantine(), 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().quarantined_bytes, 0u);
+}
+
+TEST_F(quarantine, is_given_back_when_the_resource_goes) {
+  {
+    epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+    reclaim(memory, 3, 1 * KiB);
+    EXPECT_EQ(upstream.outstanding, 3 * KiB);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(quarantine, is_given_back_when_the_upstream_has_no_more) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  reclaim(memory, 3, 1 * KiB);
+  upstream.fail_from = upstream.calls;
+  const buffer<char> served{memory, 100};
+  EXPECT_EQ(upstream.outstanding, 100u);
+  reclaim(memory, 3, 1 * KiB);
+  epoch e{memory};
+  upstream.fail_from = upstream.calls;
+  const buffer<char> served_in_epoch{memory, 100};
+  EXPECT_EQ(memory.stats().quarantined_bytes, 0u);
+}
+
+TEST_F(quarantine, that_is_empty_or_no_help_leaves_the_request_refused) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
+  EXPECT_EQ(upstream.calls, 1u) << "asked once";
+  reclaim(memory, 3, 1 * KiB);
+  const std::size_t before = upstream.calls;
+  upstream.fail_from = before;
+  upstream.fail_count = 2;
+  EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
+  EXPECT_EQ(upstream.calls, before + 2) << "asked twice";
+  memory.check_invariants();
+}
+
+TEST_F(quarantine, that_there_is_no_memory_to_note_lets_its_blocks_go) {
+  recording_resource bookkeeping;
+  epoch_resource memory{{.max_quarantine_bytes = 1 * MiB, .bookkeeping = &bookkeeping}, &upstream};
+  std::vector<void*> blocks(100);
+  {
+    epoch e{memory};
+    for (void*& block : blocks) block = memory.allocate(64);
+    bookkeeping.fail_from = bookkeeping.calls;
+    bookkeeping.fail_count = supply::never;
+  }
+  EXPECT_EQ(upstream.outstanding, memory.stats().quarantined_bytes);
+  EXPECT_LT(upstream.outstanding, 100u * 64);
+  memory.check_invariants();
+}
+
+TEST_F(quarantine, hides_what_is_in_it) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  auto* const block = static_cast<unsigned char*>(reclaim(memory, 1, 100).front());
+#if TIDEMARK_ASAN
+  EXPECT_EQ(__asan_region_is_poisoned(block, 100), block);
+  (void)memory.release_quarantine();
+#elif TIDEMARK_MSAN
+  GTEST_SKIP() << "MemorySanitizer would report the look at it";
+#else
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not fill it";
+  EXPECT_EQ(block[0], detail::freed_fill);
+  EXPECT_EQ(block[99], detail::freed_fill);
+#endif
+}
+
+TEST_F(quarantine, returns_unpoisoned_memory_to_the_upstream) {
+  pool blocks;  // writes into deallocated blocks
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &blocks};
+  reclaim(memory, 10, 100);
+  (void)memory.release_quarantine();
+  std::memset(blocks.allocate(100, 64), 1, 100);
+  blocks.release();
+}
+
+TEST_F(quarantine, of_memory_that_the_host_must_not_touch_does_not_touch_it) {
+  made_up_memory device;
+  recording_resource recorded{&device};
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &recorded};
+  reclaim(memory, 10, 1 * KiB);
+  EXPECT_EQ(memory.release_quarantine(), 4 * KiB);
+}
+
+// Rewound before it has its blocks back, though it should not be.
+TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rewound) {
+  rewound_resource rewound;
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(memory, 1, 64);
+  rewound.rewind();
+  {
+    epoch e{memory};
+    const buffer<char> successor{memory, 128};
+    EXPECT_EQ(memory.release_quarantine(), 0u);
+    EXPECT_TRUE(successor.is_live());
+    EXPECT_TRUE(rewound.came_back.empty());
+    memory.check_invariants();
+  }
+  (void)memory.release_quarantine();
+  EXPECT_EQ(rewound.came_back.size(), 1u);
+  EXPECT_EQ(memory.stats().quarantined_bytes, 0u);
+}
+
+TEST_F(quarantine, gives_an_address_back_once_that_is_in_it_twice) {
+  rewound_resource rewound;
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(memory, 1, 64);
+  rewound.rewind();
+  reclaim(memory, 1, 128);
+  EXPECT_EQ(memory.release_quarantine(), 128u);
+  EXPECT_EQ(rewound.came_back.size(), 1u);
+}
+
+TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
+  buffer<char> a{memory, 100};
+  buffer_group tape{memory};
+  tape.add(a);
+  tape.close();
+  EXPECT_EQ(memory.stats().quarantined_bytes, 100u);
+}
+
+// ---- what level 2 finds in a deallocation -----------------------------------------------------------------
+
+class epoch_misuse : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look";
+  }
+
+  recording_resource upstream;
+};
+
+TEST_F(epoch_misuse, a_block_given_back_as_another_size_is_reported_and_stays) {
+  const violation_recorder recorder;
+  epoch_resource memory{&upstream};
+  epoch e{memory};
+  void* const block = memory.allocate(64, 8);
+  memory.deallocate(block, 60, 8);
+  memory.deallocate(block, 64, 16);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u);
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  EXPECT_EQ(e.end().reclaimed, 1u);
+}
+
+TEST_F(epoch_misuse, a_block_given_back_twice_is_reported_and_goes_once) {
+  const violation_recorder recorder;
+  made_up_memory device;
+  recording_resource recorded{&device};
+  epoch_resource memory{{.host_memory = false}, &recorded};
+  epoch e{memory};
+  void* const by_resource = memory.allocate(64);
+  buffer<char> by_buffer{memory, 128};
+  void* const storage = by_buffer.storage().address();
+  memory.deallocate(by_resource, 64);
+  by_buffer.release();
+  memory.deallocate(by_resource, 64);
+  memory.deallocate(storage, 128, 64);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u);
+  e.end();
+  void* const again = memory.allocate(64);
+  ASSERT_EQ(again, by_resource) << "not a test otherwise";
+  memory.deallocate(again, 64);
+  EXPECT_EQ(violation_recorder::reports().size(), 2u) << "an ordinary block at that address is another";
+  memory.deallocate(again, 64);
+  EXPECT_EQ(violation_recorder::reports().size(), 3u);
+}
+
+TEST_F(epoch_misuse, what_an_epoch_kept_is_given_back_once) {
+  const violation_recorder recorder;
+  epoch_resource memory{&upstream};
+  void* block = nullptr;
+  with_epoch(memory, [&] { return block = memory.allocate(64, 8); });
+  memory.deallocate(block, 64, 8);
+  EXPECT_TRUE(violation_recorder::reports().empty());
+  memory.deallocate(block, 64, 8);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+}
+
+using epoch_death = epoch_misuse;
+
+TEST_F(epoch_death, wrong_size) {
+  epoch_resource memory{{.name = "steps"}, &upstream};
+  epoch e{memory};
+  void* const block = memory.allocate(64, 8);
+  EXPECT_DEATH(
+      memory.deallocate(block, 60, 8),
+      "epoch_resource 'steps': block .* of 64 bytes aligned to 8 was deallocated as 60 aligned to 8");
+}
+
+TEST_F(epoch_death, wrong_alignment) {
+  epoch_resource memory{&upstream};
+  epoch e{memory};
+  void* const block = memory.allocate(64, 8);
+  EXPECT_DEATH(memory.deallocate(block, 64, 16),
+               "of 64 bytes aligned to 8 was deallocated as 64 aligned to 16");
+}
+
+TEST_F(epoch_death, double_free) {
+  epoch_resource memory{{.name = "steps"}, &upstream};
+  epoch e{memory};
+  void* const block = memory.allocate(64, 8);
+  memory.deallocate(block, 64, 8);
+  EXPECT_DEATH(memory.deallocate(block, 64, 8), "epoch_resource 'steps': block .* was deallocated twice");
+}
+
+TEST_F(epoch_death, late_deallocation) {
+  epoch_resource memory{&upstream};
+  void* block = nullptr;
+  with_epoch(memory, "step", [&] { block = memory.allocate(64, 8); });
+  EXPECT_DEATH(memory.deallocate(block, 64, 8), "was deallocated after 'step' had reclaimed it");
+}
+
+}  // namespace
+}  // namespace tidemark::test

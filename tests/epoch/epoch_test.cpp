@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every rule of epochs on one thread, once over memory that the host touches and once over memory
+// that is not there, as a device's; an upstream that knows every block sees to it that each goes back once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <ranges>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/pool/pool.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "rewound_resource.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+struct host_memory {
+  static constexpr bool may_be_touched = true;
+  recording_resource upstream;
+};
+struct device_memory {
+  static constexpr bool may_be_touched = false;
+  made_up_memory device;
+  recording_resource upstream{&device};
+};
+
+template <class Memory>
+class epochs : public testing::Test {
+ protected:
+  static constexpr std::size_t n = 4096;
+
+  /// A buffer of `n` floats of that value, where they can be written.
+  static void fill(buffer<float> const& b, float value) {
+    if constexpr (Memory::may_be_touched) std::ranges::fill(b.span(), value);
+  }
+  static void expect_sum(buffer<float> const& b, float sum) {
+    if constexpr (Memory::may_be_touched) EXPECT_EQ(std::accumulate(b.begin(), b.end(), 0.0F), sum);
+  }
+  void TearDown() override { memory.check_invariants(); }
+
+  Memory source;
+  // Blocks go back at once, so that the upstream's counts can be looked at.
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = Memory::may_be_touched}, &source.upstream};
+};
+using sources = testing::Types<host_memory, device_memory>;
+TYPED_TEST_SUITE(epochs, sources, );
+
+TYPED_TEST(epochs, reclaim_what_is_not_kept_though_handles_exist) {
+  std::vector<buffer<float>> handles;
+  {
+    epoch e{this->memory, "step"};
+    for (int i = 0; i < 10; ++i) handles.emplace_back(this->memory, this->n);
+    EXPECT_EQ(this->source.upstream.outstanding, 10 * this->n * sizeof(float));
+    const epoch_summary end = e.end();
+    EXPECT_EQ(end.reclaimed, 10u);
+    EXPECT_EQ(end.reclaimed_bytes, 10 * this->n * sizeof(float));
+    EXPECT_EQ(end.promoted, 0u);
+  }
+  EXPECT_EQ(this->source.upstream.outstanding, 0u);
+}
+
+TYPED_TEST(epochs, deallocating_null_does_nothing) {
+  const epoch_stats before = this->memory.stats();
+  const auto with_null = [&] {
+    for (const std::size_t bytes : {0u, 64u}) this->memory.deallocate(nullptr, bytes);
+  };
+  with_null();
+  with_epoch(this->memory, "step", with_null);
+  EXPECT_EQ(this->memory.stats().deallocations, before.deallocations);
+  EXPECT_EQ(this->memory.stats().late, 0u);
+  EXPECT_EQ(this->source.upstream.outstanding, 0u);
+}
+
+TYPED_TEST(epochs, four_rounds_of_64_buffers_of_4096_floats_count_exactly) {
+  const buffer<float> before{this->memory, this->n};
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    const std::size_t live_bytes = this->source.upstream.outstanding;
+    std::vector<buffer<float>> handles;
+    handles.reserve(64);
+    epoch e{this->memory};
+    for (int i = 0; i < 64; ++i) handles.emplace_back(this->memory, this->n);
+    epoch_stats stats = this->memory.stats();
+    EXPECT_EQ(stats.allocations, 64 * round);
+    EXPECT_EQ(stats.deallocations + stats.reclaimed, 64 * (round - 1));
+    EXPECT_EQ(stats.used_blocks, 64u);
+    EXPECT_EQ(stats.used_bytes, 64 * this->n * sizeof(float));
+    e.end();
+    stats = this->memory.stats();
+    EXPECT_EQ(stats.allocations, 64 * round);
+    EXPECT_EQ(stats.deallocations, 0u);
+    EXPECT_EQ(stats.reclaimed, 64 * round);
+    EXPECT_EQ(stats.used_bytes, 0u);
+    EXPECT_EQ(stats.peak_bytes, 64 * this->n * sizeof(float));
+    EXPECT_EQ(this->source.upstream.outstanding, live_bytes);
+  }
+}
+
+TYPED_TEST(epochs, a_kept_buffer_survives_with_its_contents) {
+  buffer<float> kept;
+  {
+    epoch outer{this->memory, "outer"};
+    {
+      epoch inner{this->memory, "inner"};
+      kept = buffer<float>{this->memory, this->n};
+      const buffer<float> dropped{this->memory, this->n};
+      this->fill(kept, 2);
+      this->fill(dropped, 3);
+      EXPECT_EQ(inner.keep(kept), 1u);
+      const epoch_summary end = inner.end();
+      EXPECT_EQ(end.promoted, 1u);
+      EXPECT_EQ(end.promoted_bytes, this->n * sizeof(float));
+      EXPECT_EQ(end.reclaimed, 1u);
+    }
+    EXPECT_EQ(kept.size(), this->n);
+    this->expect_sum(kept, 2 * 4096);
+    EXPECT_EQ(this->memory.stats().used_blocks, 1u) << "the outer epoch has it";
+  }
+  EXPECT_FALSE(kept.is_live()) << "promoted once, not for ever";
+}
+
+TYPED_TEST(epochs, what_the_outermost_keeps_is_its_holders_to_free) {
+  buffer<float> kept;
+  {
+    epoch e{this->memory};
+    kept = buffer<float>{this->memory, this->n};
+    this->fill(kept, 2);
+    e.keep(kept);
+  }
+  this->expect_sum(kept, 2 * 4096);
+  const epoch_stats stats = this->memory.stats();
+  EXPECT_EQ(stats.promoted, 1u);
+  EXPECT_EQ(stats.let_go, 1u);
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(this->source.upstream.outstanding, this->n * sizeof(float));
+  EXPECT_TRUE(kept.release());
+  EXPECT_FALSE(kept.release());
+  EXPECT_EQ(this->source.upstream.outstanding, 0u);
+}
+
+TYPED_TEST(epochs, nest_and_free_only_what_is_theirs) {
+  constexpr std::size_t max_depth = 7;
+  std::vector<std::unique_ptr<epoch>> open;
+  std::vector<buffer<int>> buffers;
+  for (std::size_t depth = 1; depth <= max_depth; ++depth) {
+    open.push_back(std::make_unique<epoch>(this->memory, "nested"));
+    EXPECT_EQ(open.back()->depth(), depth);
+    EXPECT_EQ(this->memory.depth(), depth);
+    buffers.emplace_back(this->memory, 10 * depth);
+  }
+  for (std::size_t depth = max_depth; depth >= 1; --depth) {
+    EXPECT_TRUE(buffers[depth - 1].is_live());
+    open.pop_back();
+    for (std::size_t i = 1; i <= max_depth; ++i) EXPECT_EQ(buffers[i - 1].is_live(), i < depth) << i;
+  }
+  EXPECT_EQ(this->memory.depth(), 0u);
+}
+
+TYPED_TEST(epochs, a_promoted_buffer_goes_with_the_parent_unless_it_is_kept_again) {
+  buffer<int> once, twice;
+  {
+    epoch a{this->memory};
+    {
+      epoch b{this->memory};
+      {
+        epoch c{this->memory};
+        once = {this->memory, 8};
+        twice = {this->memory, 8};
+        EXPECT_EQ(c.keep(once, twice), 2u);
+      }
+      EXPECT_EQ(b.keep(twice), 1u);
+    }
+    EXPECT_FALSE(once.is_live());
+    EXPECT_TRUE(twice.is_live());
+  }
+  EXPECT_FALSE(twice.is_live());
+}
+
+TYPED_TEST(epochs, keeping_what_is_not_theirs_does_nothing) {
+  const buffer<int> untracked{this->memory, 8};
+  void* const raw_untracked = this->memory.allocate(8);
+  epoch outer{this->memory};
+  const buffer<int> of_outer{this->memory, 8};
+  const buffer<int> nothing;
+  buffer<int> released{this->memory, 8};
+  released.release();
+  epoch_resource other{this->memory.options()};
+  epoch elsewhere{other};
+  const buffer<int> of_other{other, 8};
+  epoch inner{this->memory};
+  const buffer<int> mine{this->memory, 8};
+  int local = 0;
+  EXPECT_EQ(inner.keep(of_outer, untracked, nothing, released, of_other, raw_untracked, &local), 0u);
+  EXPECT_EQ(inner.keep(static_cast<void*>(nullptr)), 0u);
+  EXPECT_EQ(inner.keep(of_outer.storage().address()), 0u);
+  EXPECT_EQ(outer.keep(mine), 0u) << "it is of the epoch inside";
+  EXPECT_EQ(inner.keep(mine, mine), 1u);
+  EXPECT_EQ(inner.keep(mine), 0u) << "twice is once";
+  inner.end();
+  EXPECT_EQ(outer.keep(mine), 1u);
+  outer.end();
+  EXPECT_TRUE(untracked.is_live());
+  EXPECT_TRUE(mine.is_live());
+  EXPECT_TRUE(of_other.is_live());
+  EXPECT_FALSE(of_outer.is_live());
+  this->memory.deallocate(raw_untracked, 8);
+  elsewhere.end();
+}
+
+TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
+  epoch e{this->memory};
+  buffer<int> released{this->memory, 100};
+  {
+    const buffer<int> destroyed{this->memory, 200};
+  }
+  void* const raw = this->memory.allocate(300, 64);
+  const buffer<int> left{this->memory, 400};
+  EXPECT_TRUE(released.release());
+  this->memory.deallocate(raw, 300, 64);
+  EXPECT_EQ(this->source.upstream.outstanding, 400 * sizeof(int));
+  EXPECT_EQ(e.end().reclaimed, 1u);
+  const epoch_stats stats = this->memory.stats();
+  EXPECT_EQ(stats.allocations, 4u);
+  EXPECT_EQ(stats.deallocations, 3u);
+  EXPECT_EQ(stats.reclaimed, 1u);
+  EXPECT_FALSE(left.is_live());
+}
+
+TYPED_TEST(epochs, know_the_first_block_of_all) {
+  epoch e{this->memory};
+  void* const raw = this->memory.allocate(300, 64);
+  this->memory.deallocate(raw, 300, 64);
+  EXPECT_EQ(this->memory.stats().deallocations, 1u);
+  EXPECT_EQ(e.end().reclaimed, 0u);
+}
+
+TYPED_TEST(epochs, an_address_that_comes_again_within_an_epoch_counts_each_time) {
+  epoch e{this->memory};
+  for (int i = 0; i < 1000; ++i) {
+    const buffer<int> a{this->memory, 100};
+    const buffer<int> b{this->memory, 100};
+  }
+  const buffer<int> last{this->memory, 100};
+  const epoch_summary end = e.end();
+  EXPECT_EQ(end.reclaimed, 1u);
+  EXPECT_EQ(this->memory.stats().allocations, 2001u);
+  EXPECT_EQ(this->memory.stats().deallocations, 2000u);
+}
+
+TYPED_TEST(epochs, end_when_an_exception_leaves_the_body) {
+  std::vector<buffer<int>> handles;
+  bool kept_was_asked = false;
+  EXPECT_THROW(with_epoch(
+                   this->memory, "step",
+                   [&] {
+                     handles.emplace_back(this->memory, 100);
+                     with_epoch(this->memory, [&] {
+                       handles.emplace_back(this->memory, 100);
+                       throw std::runtime_error{"body"};
+                     });
+                   },
+                   [&] {
+                     kept_was_asked = true;
+                     return handles.data();
+                   }),
+               std::runtime_error);
+  EXPECT_FALSE(kept_was_asked);
+  EXPECT_EQ(this->memory.depth(), 0u);
+  EXPECT_EQ(this->source.upstream.outstanding, 0u);
+  EXPECT_FALSE(handles[0].is_live());
+  EXPECT_FALSE(handles[1].is_live());
+}
+
+TYPED_TEST(epochs, ended_twice_do_not_end_the_parent) {
+  epoch outer{this->memory};
+  const buffer<int> of_outer{this->memory, 8};
+  epoch inner{this->memory, "inner"};
+  inner.end();
+  EXPECT_FALSE(inner.is_open());
+  EXPECT_EQ(inner.depth(), 0u);
+  const violation_recorder recorder;
+  const epoch_summary again = inner.end();
+  EXPECT_EQ(again.reclaimed, 0u);
+  EXPECT_EQ(violation_recorder::count(violation_kind::scope_order), check_level >= 2 ? 1u : 0u);
+  EXPECT_EQ(this->memory.depth(), 1u);
+  EXPECT_TRUE(of_outer.is_live());
+  EXPECT_EQ(inner.keep(of_outer), 0u) << "an ended epoch keeps nothing";
+}
+
+TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_last_inside) {
+  epoch outer{this->memory, "outer"};
+  const buffer<int> of_outer{this->memory, 8};
+  epoch inner{this->memory, "inner"};
+  const buffer<int> of_inner{this->memory, 8};
+  {
+    const violation_recorder recorder;
+    EXPECT_EQ(outer.end().reclaimed, 0u);
+    ASSERT_EQ(violation_recorder::reports().size(), 1u);
+    EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_order);
+    EXPECT_EQ(
+        violation_recorder::reports()[0].message,
+        "epoch_resource 'epochs': epoch 1 \"outer\" was ended while epoch 2 \"inner\" inside it was still "
+        "open");
+  }
+  EXPECT_TRUE(of_outer.is_live());
+  EXPECT_TRUE(of_inner.is_live());
+  inner.end();
+  EXPECT_FALSE(of_inner.is_live());
+  EXPECT_FALSE(of_outer.is_live());
+  EXPECT_EQ(this->memory.depth(), 0u);
+}
+
+TYPED_TEST(epochs, ended_out_of_order_may_be_several) {
+  epoch first{this->memory, "first"};
+  epoch second{this->memory, "second"};
+  epoch third{this->memory, "third"};
+  const buffer<int> of_third{this->memory, 8};
+  const violation_recorder recorder;
+  third.keep(of_third);
+  first.end();
+  second.end();
+  EXPECT_EQ(violation_recorder::reports().size(), 2u);
+  EXPECT_EQ(third.end().promoted, 1u);
+  EXPECT_EQ(this->memory.depth(), 0u);
+  EXPECT_FALSE(of_third.is_live()) << "it could not be kept again";
+}
+
+TYPED_TEST(epochs, do_not_track_empty_buffers) {
+  epoch e{this->memory};
+  const buffer<int> empty{this->memory, 0};
+  EXPECT_EQ(this->memory.stats().allocations, 0u);
+  EXPECT_EQ(this->source.upstream.calls, 0u);
+  EXPECT_EQ(empty.size(), 0u);
+  EXPECT_EQ(empty.data(), nullptr);
+  EXPECT_EQ(e.end().reclaimed, 0u);
+}
+
+TYPED_TEST(epochs, a_reclaimed_handle_is_empty_and_safe) {
+  buffer<int> gone;
+  {
+    epoch e{this->memory};
+    gone = {this->memory, 8};
+  }
+  EXPECT_EQ(gone.size(), 0u);
+  EXPECT_EQ(gone.size_bytes(), 0u);
+  EXPECT_TRUE(gone.empty());
+  EXPECT_FALSE(gone);
+  EXPECT_EQ(gone.data(), nullptr);
+  EXPECT_TRUE(gone.span().empty());
+  EXPECT_EQ(gone.begin(), gone.end());
+  EXPECT_FALSE(gone.copy().is_live());
+  // Its memory is somebody else's by now.
+  const buffer<int> successor{this->memory, 8};
+  EXPECT_FALSE(gone.is_live());
+  EXPECT_FALSE(gone.release());
+  buffer<int> moved{std::move(gone)};
+  moved = {};
+  EXPECT_TRUE(successor.is_live());
+  EXPECT_EQ(this->source.upstream.outstanding, 8 * sizeof(int));
+}
+
+TYPED_TEST(epochs, a_reclaimed_handle_does_not_free_its_successor_in_the_next_epoch) {
+  buffer<int> gone;
+  {
+    epoch e{this->memory};
+    gone = {this->memory, 8};
+  }
+  epoch e{this->memory};
+  const buffer<int> successor{this->memory, 8};
+  EXPECT_EQ(e.keep(gone), 0u);
+  gone = {};
+  EXPECT_TRUE(successor.is_live());
+  EXPECT_EQ(e.end().reclaimed, 1u);
+}
+
+TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
+  buffer<int> by_view, by_pointer, by_interior_pointer, by_span, not_kept;
+  std::pair<buffer<int>, buffer<int>> by_tuple;
+  std::vector<buffer<int>> by_range;
+  std::optional<buffer<int>> by_optional;
+  std::unique_ptr<buffer<int>> by_smart_pointer;
+  {
+    epoch e{this->memory};
+    for (buffer<int>* b : {&by_view, &by_pointer, &by_interior_pointer, &by_span, &not_kept}) {
+      *b = {this->memory, 100};
+    }
+    by_tuple.first = {this->memory, 100};
+    by_tuple.second = {this->memory, 100};
+    by_range.emplace_back(this->memory, 100);
+    by_range.emplace_back(this->memory, 100);
+    by_optional.emplace(this->memory, 100);
+    by_smart_pointer = std::make_unique<buffer<int>>(this->memory, 100);
+    EXPECT_EQ(e.keep(by_view.view(90, 10).view(5, 2), by_view.view()), 1u);
+    EXPECT_EQ(e.keep(by_pointer.data()), 1u);
+    EXPECT_EQ(e.keep(by_interior_pointer.data() + 99), 1u);
+    EXPECT_EQ(e.keep(by_span.span().subspan(50)), 1u);
+    EXPECT_EQ(e.keep(by_tuple), 2u);
+    EXPECT_EQ(e.keep(by_range), 2u);
+    EXPECT_EQ(e.keep(std::tie(by_optional, by_smart_pointer), std::optional<buffer<int>>{}), 2u);
+    EXPECT_EQ(e.keep(not_kept.data() + 100), 0u) << "one behind its end";
+    EXPECT_EQ(e.end().promoted, 10u);
+  }
+  for (buffer<int>* b :
+       {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_tuple.first, &by_tuple.second,
+        &by_range.front(), &by_range.back(), &*by_optional, &*by_smart_pointer}) {
+    EXPECT_EQ(b->size(), 100u);
+  }
+  EXPECT_FALSE(not_kept.is_live());
+}
+
+TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
+  const auto steps = [&] {
+    for (int step = 0; step < 128; ++step) {
+      std::vector<buffer<float>> handles;
+      handles.reserve(5);
+      epoch e{this->memory, "step"};
+      for (int i = 0; i < 5; ++i) handles.emplace_back(this->memory, this->n);
+    }
+  };
+  const std::size_t baseline = this->source.upstream.outstanding;
+  steps();
+  const epoch_stats once = this->memory.stats();
+  EXPECT_EQ(once.reclaimed, 640u);
+  EXPECT_EQ(this->source.upstream.outstanding, baseline);
+  steps();
+  const epoch_stats twice = this->memory.stats();
+  EXPECT_EQ(twice.reclaimed, 1280u);
+  EXPECT_EQ(twice.peak_bytes, once.peak_bytes);
+  EXPECT_EQ(this->source.upstream.outstanding, baseline);
+}
+
+TYPED_TEST(epochs, of_4096_lifetimes_as_many_end_as_begin) {
+  for (int i = 0; i < 4096; ++i) {
+    const buffer<float> outside{this->memory, 16};
+    epoch e{this->memory};
+    buffer<float> inside{this->memory, 16};
+    buffer<float> moved{std::move(inside)};
+    if (i % 3 == 0) moved.release();
+    if (i % 3 == 1) e.keep(moved);
+  }
+  const epoch_stats stats = this->memory.stats();
+  EXPECT_EQ(stats.allocations, 4096u);
+  EXPECT_EQ(stats.allocations, stats.deallocations + stats.reclaimed + stats.let_go);
+  EXPECT_EQ(this->source.upstream.outstanding, 0u);
+}
+
+TYPED_TEST(epochs, release_says_once_that_it_did) {
+  epoch e{this->memory};
+  buffer<float> scratch{this->memory, 8};
+  EXPECT_TRUE(scratch.release());
+  EXPECT_FALSE(scratch.release());
+  buffer<float> kept{this->memory, 8};
+  e.keep(kept);
+  EXPECT_TRUE(kept.release()) << "of a kept one as well";
+  buffer<float> temporary{this->memory, 8};
+  const buffer<float> result = release_then(temporary, buffer<float>{this->memory, 4});
+  EXPECT_FALSE(temporary.is_live());
+  EXPECT_EQ(result.size(), 4u);
+  EXPECT_EQ(e.end().reclaimed, 1u);
+}
+
+TYPED_TEST(epochs, lose_nothing_when_there_is_no_memory_for_records) {
+  recording_resource bookkeeping;
+  std::size_t all_refused = 0;
+  for (std::size_t failing = 0; failing < 12; ++failing) {
+    bookkeeping.fail_from = bookkeeping.calls + failing;
+    epoch_options options = this->memory.options();
+    options.bookkeeping = &bookkeeping;
+    std::size_t refused = 0;
+    try {
+      epoch_resource memory{options};
+      std::vector<buffer<int>> handles;
+      epoch e{memory};
+      for (int i = 0; i < 200; ++i) {
+        const std::size_t before = this->source.upstream.outstanding;
+        try {
+          handles.emplace_back(memory, 10);
+        } catch (std::bad_alloc const&) {
+          ++refused;
+          EXPECT_EQ(this->source.upstream.outstanding, before);
+        }
+      }
+      memory.check_invariants();
+    } catch (std::bad_alloc const&) {
+      ++refused;  // the resource or the epoch itself
+    }
+    EXPECT_LE(refused, 1u);
+    all_refused += refused;
+    EXPECT_EQ(this->source.upstream.outstanding, 0u);
+  }
+  EXPECT_GE(all_refused, 6u) << "not a test of failures otherwise";
+}
+
+// ---- with_epoch -------------------------------------------------------------------------------------------
+
+class rewound_epochs : public testing::Test {
+ protected:
+  void TearDown() override { memory.check_invariants(); }
+
+  rewound_resource upstream;
+  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+};
+
+TEST_F(rewound_epochs, give_blocks_back_newest_first) {
+  std::vector<void*> blocks(5);
+  epoch e{memory};
+  for (void*& block : blocks) block = memory.allocate(64);
+  e.end();
+  std::ranges::reverse(blocks);
+  EXPECT_EQ(upstream.came_back, blocks);
+}
+
+TEST_F(rewound_epochs, know_that_a_block_went_whose_address_comes_again) {
+  epoch e{memory};
+  const buffer<char> gone{memory, 64};
+  upstream.rewind();
+  const buffer<char> successor{memory, 100};
+  EXPECT_FALSE(gone.is_live());
+  EXPECT_TRUE(successor.is_live());
+  EXPECT_EQ(memory.stats().used_bytes, 100u);
+  const epoch_summary end = e.end();
+  EXPECT_EQ(end.reclaimed, 1u);
+  EXPECT_EQ(end.reclaimed_bytes, 100u);
+}
+
+TEST_F(rewound_epochs, do_not_keep_the_neighbour_of_an_empty_span) {
+  epoch e{memory};
+  const buffer<char> first{memory, 64}, second{memory, 64};
+  ASSERT_EQ(first.end(), second.begin());
+  EXPECT_EQ(e.keep(first.span().subspan(64)), 0u);
+  std::pmr::vector<int> reserved{&memory};
+  reserved.reserve(10);
+  EXPECT_EQ(e.keep(reserved), 1u);
+}
+
+TEST_F(rewound_epochs, keep_by_an_address_that_was_once_a_blocks_start) {
+  epoch e{memory};
+  (void)memory.allocate(64);
+  buffer<char> second{memory, 64};
+  char* const inside = second.data();
+  (void)second.release();
+  upstream.rewind();
+  const buffer<char> around{memory, 128};
+  EXPECT_EQ(e.keep(inside), 1u);
+  e.end();
+  EXPECT_TRUE(around.is_live());
+}
+
+TYPED_TEST(epochs, with_epoch_returns_the_result_and_keeps_it) {
+  const buffer<int> kept = with_epoch(this->memory, [&] { return buffer<int>{this->memory, 8}; });
+  EXPECT_EQ(kept.size(), 8u);
+  EXPECT_EQ(with_epoch(this->memory, "sum", [] { return 42; }), 42);
+}
+
+TYPED_TEST(epochs, with_epoch_keeps_what_its_second_function_names) {
+  struct trained {
+    buffer<int> loss, gradients;
+  };
+  const trained result = with_epoch(
+      this->memory, "step",
+      [&](epoch& e) {
+        EXPECT_EQ(e.depth(), 1u);
+        EXPECT_STREQ(e.name(), "step");
+        return trained{{this->memory, 1}, {this->memory, 100}};
+      },
+      [](trained& all) { return std::tie(all.loss); });
+  EXPECT_TRUE(result.loss.is_live());
+  EXPECT_FALSE(result.gradients.is_live());
+}
+
+TYPED_TEST(epochs, with_epoch_keeps_for_a_body_without_result) {
+  buffer<int> a, b;
+  with_epoch(
+      this->memory,
+      [&] {
+        a = {this->memory, 8};
+        b = {this->memory, 8};
+      },
+      [&] { return b.view(1, 2); });
+  EXPECT_FALSE(a.is_live());
+  EXPECT_TRUE(b.is_live());
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what threads do to each other's epochs, first step by step, then as fast as they can for 100,000
+// rounds over upstreams that accept each block once. The thread sanitizer runs it too.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <random>
+#include <semaphore>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/buffer_group.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "thread_storm.hpp"
+#include "threaded_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+/// Runs to its end before the caller goes on.
+template <class Body>
+void on_another_thread(Body body) {
+  std::thread{body}.join();
+}
+
+/// Counts reports instead of aborting, as long as it lives; on any thread, unlike `violation_recorder`.
+class violation_counter {
+ public:
+  violation_counter() : before_{set_violation_handler(&note)} { count() = 0; }
+  violation_counter(violation_counter const&) = delete;
+  violation_counter& operator=(violation_counter const&) = delete;
+  ~violation_counter() { set_violation_handler(before_); }
+
+  static std::atomic<std::uint64_t>& count() {
+    static std::atomic<std::uint64_t> reports{0};
+    return reports;
+  }
+
+ private:
+  static void note(violation const&) { ++count(); }
+
+  violation_handler before_;
+};
+
+/// Where one thread leaves a thing for the next.
+template <class T>
+class letter_box {
+ public:
+  /// Leaves what was there, and takes it.
+  T exchange(T thing) {
+    const std::scoped_lock lock{mutex_};
+    std::swap(thing, thing_);
+    return thing;
+  }
+
+ private:
+  std::mutex mutex_;
+  T thing_{};
+};
+
+class epoch_threads : public testing::Test {
+ protected:
+  made_up_memory device;
+  recording_resource recorded{&device};
+  locked_resource upstream{&recorded};
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+};
+
+// ---- step by step -----------------------------------------------------------------------------------------
+
+TEST_F(epoch_threads, have_epochs_of_their_own_at_once) {
+  std::array<epoch_summary, storm_threads> ends;
+  std::atomic<std::size_t> in_epoch{0};
+  on_threads([&](std::size_t t) {
+    epoch e{memory};
+    EXPECT_EQ(memory.depth(), 1u);
+    std::vector<buffer<int>> mine;
+    mine.reserve(t + 1);
+    for (std::size_t i = 0; i <= t; ++i) mine.emplace_back(memory, 100);
+    in_epoch.fetch_add(1);
+    while (in_epoch.load() != storm_threads) std::this_thread::yield();
+    ends[t] = e.end();
+    EXPECT_EQ(memory.depth(), 0u);
+    for (buffer<int> const& b : mine) EXPECT_FALSE(b.is_live());
+  });
+  for (std::size_t t = 0; t < storm_threads; ++t) EXPECT_EQ(ends[t].reclaimed, t + 1) << "of its own only";
+  EXPECT_EQ(memory.stats().reclaimed, 1u + 2 + 3 + 4);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_threads, leave_alone_what_a_thread_in_its_own_epoch_allocates) {
+  buffer<int> theirs;
+  std::atomic<bool> is_theirs{false}, is_mine_over{false};
+  std::thread other{[&] {
+    epoch e{memory, "theirs"};
+    theirs = {memory, 100};
+    is_theirs = true;
+    while (!is_mine_over) std::this_thread::yield();
+    EXPECT_TRUE(theirs.is_live());
+    EXPECT_EQ(e.end().reclaimed, 1u);
+  }};
+  {
+    epoch e{memory, "mine"};
+    const buffer<int> mine{memory, 100};
+    while (!is_theirs) std::this_thread::yield();
+    EXPECT_EQ(e.keep(theirs), 0u) << "it is not of this thread";
+    EXPECT_EQ(e.end().reclaimed, 1u);
+  }
+  EXPECT_TRUE(theirs.is_live());
+  is_mine_over = true;
+  other.join();
+  EXPECT_FALSE(theirs.is_live());
+}
+
+TEST_F(epoch_threads, leave_alone_what_a_thread_without_epoch_allocates) {
+  buffer<int> theirs;
+  void* raw = nullptr;
+  {
+    epoch e{memory};
+    const buffer<int> mine{memory, 100};
+    on_another_thread([&] {
+      EXPECT_EQ(memory.depth(), 0u);
+      theirs = {memory, 100};
+      raw = memory.allocate(100);
+    });
+    EXPECT_EQ(memory.stats().used_blocks, 1u);
+    EXPECT_EQ(e.end().reclaimed, 1u);
+  }
+  EXPECT_TRUE(theirs.is_live());
+  EXPECT_EQ(recorded.outstanding, 100 * sizeof(int) + 100);
+  on_another_thread([&] { memory.deallocate(raw, 100); });
+}
+
+TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_without_epoch) {
+  epoch e{memory};
+  buffer<int> a{memory, 100};
+  const buffer<int> b{memory, 100};
+  void* const raw = memory.allocate(100);
+  on_another_thread([&] {
+    EXPECT_TRUE(a.release());
+    EXPECT_FALSE(a.release());
+    memory.deallocate(raw, 100);
+  });
+  EXPECT_EQ(memory.stats().deallocations, 2u);
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  memory.check_invariants();
+  EXPECT_EQ(e.end().reclaimed, 1u);
+}
+
+TEST_F(epoch_threads, an_address_that_another_thread_gave_back_can_come_again_and_be_kept) {
+  epoch outer{memory};
+  epoch inner{memory};
+  buffer<int> a{memory, 100};
+  void* const address = a.data();
+  on_another_thread([&] { EXPECT_TRUE(a.release()); });
+  a = {memory, 100};
+  if (a.data() != address) GTEST_SKIP() << "the heap hands out another address";
+  inner.keep(a);
+  EXPECT_EQ(inner.end().promoted, 1u);
+  EXPECT_TRUE(a.is_live());
+  EXPECT_EQ(outer.end().reclaimed, 1u);
+}
+
+TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_in_its_own_epoch) {
+  epoch e{memory};
+  buffer<int> a{memory, 100};
+  on_another_thread([&] {
+    epoch other{memory};
+    EXPECT_TRUE(a.release());
+    const buffer<int> successor{memory, 100};  // at the address of a
+    EXPECT_EQ(other.end().reclaimed, 1u);
+  });
+  EXPECT_EQ(e.end().reclaimed, 0u);
+  EXPECT_EQ(recorded.outstanding, 0u);
+}
+
+TEST_F(epoch_threads, a_block_that_moved_to_another_threads_epoch_is_that_threads) {
+  epoch e{memory};
+  buffer<int> a{memory, 100};
+  void const* const where = a.storage().address();
+  std::atomic<bool> is_there{false}, is_over{false};
+  std::thread other{[&] {
+    epoch theirs{memory};
+    (void)a.release();
+    const buffer<int> successor{memory, 100};
+    EXPECT_EQ(successor.storage().address(), where) << "not a test otherwise";
+    is_there = true;
+    while (!is_over) std::this_thread::yield();
+    EXPECT_TRUE(successor.is_live());
+  }};
+  while (!is_there) std::this_thread::yield();
+  EXPECT_EQ(e.keep(where), 0u);
+  EXPECT_EQ(e.end().reclaimed, 0u);
+  is_over = true;
+  other.join();
+  memory.check_invariants();
+}
+
+TEST_F(epoch_threads, what_the_outermost_epoch_kept_can_go_on_any_thread) {
+  buffer<int> kept;
+  {
+    epoch e{memory};
+    kept = {memory, 100};
+    e.keep(kept);
+  }
+  on_another_thread([&] {
+    epoch e{memory};
+    EXPECT_TRUE(kept.release());
+  });
+  EXPECT_EQ(recorded.outstanding, 0u);
+  EXPECT_EQ(memory.stats().deallocations, 0u) << "it was let go before";
+}
+
+TEST(epoch_threads_misuse, an_epoch_ended_on_another_thread_is_reported_and_stays_open) {
+  recording_resource upstream;
+  const violation_recorder recorder;
+  {
+    epoch_resource memory{{.name = "steps"}, &upstream};
+    auto e = std::make_unique<epoch>(memory, "step");
+    const buffer<int> tracked{memory, 100};
+    on_another_thread([&] { e.reset(); });
+    ASSERT_EQ(violation_recorder::reports().size(), 1u);
+    EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::wrong_thread);
+    EXPECT_EQ(violation_recorder::reports()[0].message,
+              "epoch_resource 'steps': epoch \"step\" was ended on a thread that did not open it");
+    EXPECT_TRUE(tracked.is_live());
+    EXPECT_EQ(memory.depth(), 1u);
+    {
+      epoch inner{memory};
+      const buffer<int> temporary{memory, 100};
+      EXPECT_EQ(inner.end().reclaimed, 1u) << "epochs inside it go on";
+    }
+    memory.check_invariants();
+  }
+  ASSERT_EQ(violation_recorder::reports().size(), 2u);
+  EXPECT_EQ(violation_recorder::reports()[1].message,
+            "epoch_resource 'steps' was destroyed while 'step' was still open");
+  EXPECT_EQ(upstream.outstanding, 0u);
+  epoch_resource next{&upstream};
+  EXPECT_EQ(next.depth(), 0u);
+  epoch e{next};
+  const buffer<int> temporary{next, 100};
+  EXPECT_EQ(e.end().reclaimed, 1u) << "a later resource is not concerned";
+}
+
+TEST(epoch_threads_misuse, an_epoch_whose_thread_has_gone_is_reported_when_its_resource_goes) {
+  recording_resource upstream, bookkeeping;
+  const violation_recorder recorder;
+  std::unique_ptr<epoch> e;
+  {
+    epoch_resource memory{{.bookkeeping = &bookkeeping}, &upstream};
+    on_another_thread([&] {
+      e = std::make_unique<epoch>(memory, "orphan");
+      (void)memory.allocate(100);
+    });
+    e.reset();
+    EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u);
+  }
+  EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(bookkeeping.outstanding, 0u);
+}
+
+TEST(epoch_threads_records, serve_thread_after_thread) {
+  made_up_memory device;
+  recording_resource bookkeeping;
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
+                        &device};
+  const auto live = [&] {
+    on_another_thread([&] {
+      std::vector<buffer<int>> handles;
+      handles.reserve(200);
+      epoch e{memory};
+      for (int i = 0; i < 200; ++i) handles.emplace_back(memory, 10);
+    });
+  };
+  live();
+  const std::size_t calls = bookkeeping.calls;
+  for (int i = 0; i < 500; ++i) live();
+  EXPECT_EQ(bookkeeping.calls, calls) << "records of a thread that ended serve the next";
+  EXPECT_EQ(memory.stats().reclaimed, 501u * 200);
+}
+
+// ---- as fast as they can ----------------------------------------------------------------------------------
+
+TEST_F(epoch_threads, a_buffer_whose_finaliser_meets_the_end_goes_back_once) {
+  constexpr int rounds = 100'000;
+  constexpr std::size_t boxes = 4;
+  std::array<letter_box<buffer<int>>, boxes> letters;
+  std::atomic<bool> is_over{false};
+  std::size_t early = 0, late = 0;  // the finaliser's
+  std::thread finaliser{[&] {
+    for (std::size_t i = 0; !is_over; ++i) {
+      buffer<int> b = letters[i % boxes].exchange({});
+      if (b.storage().address() != nullptr) ++(b.release() ? early : late);
+    }
+  }};
+  for (int i = 0; i < rounds; ++i) {
+    epoch e{memory};
+    for (letter_box<buffer<int>>& box : letters) (void)box.exchange(buffer<int>{memory, 16});
+  }
+  is_over = true;
+  finaliser.join();
+  for (letter_box<buffer<int>>& box : letters) (void)box.exchange({});
+  EXPECT_EQ(recorded.outstanding, 0u);
+  const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.allocations, rounds * boxes);
+  EXPECT_EQ(stats.allocations, stats.deallocations + stats.reclaimed);
+  EXPECT_GE(stats.deallocations, early);
+  EXPECT_GT(early + late, 0u) << "not a test of finalisers otherwise";
+  memory.check_invariants();
+}
+
+TEST(epoch_threads_storm, a_raw_block_whose_finaliser_meets_the_end_goes_back_once) {
+  constexpr std::size_t rounds = 100'000;
+  const violation_counter reports;
+  each_once_memory upstream{rounds};
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  std::atomic<void*> letter{nullptr};
+  std::atomic<bool> is_over{false};
+  std::uint64_t given_back = 0;  // by the finaliser
+  std::thread finaliser{[&] {
+    while (!is_over) {
+      void* const block = letter.exchange(nullptr);
+      if (block == nullptr) continue;
+      memory.deallocate(block, 64, 64);
+      ++given_back;
+    }
+  }};
+  std::uint64_t given_back_here = 0;
+  for (std::size_t i = 0; i < rounds; ++i) {
+    epoch e{memory};
+    void* const unclaimed = letter.exchange(memory.allocate(64, 64));
+    if (unclaimed == nullptr) continue;
+    memory.deallocate(unclaimed, 64, 64);  // of the epoch before, so that it is late
+    ++given_back_here;
+  }
+  is_over = true;
+  finaliser.join();
+  EXPECT_EQ(upstream.outstanding(), 0u);
+  const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.allocations, rounds);
+  EXPECT_EQ(stats.deallocations + stats.reclaimed, rounds);
+  EXPECT_EQ(stats.deallocations + stats.late, given_back + given_back_here);
+  EXPECT_EQ(violation_counter::count(), check_level >= 2 ? stats.late : 0u);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_threads, lose_no_block_while_all_of_them_pass_blocks_around) {
+  constexpr int rounds = 4'000;
+  std::array<letter_box<buffer<int>>, 64> letters;
+  on_threads([&](std::size_t t) {
+    std::minstd_rand random{static_cast<unsigned>(t + 1)};
+    for (int i = 0; i < rounds; ++i) {
+      epoch e{memory, "step"};
+      std::vector<buffer<int>> mine;
+      const std::size_t count = random() % 100;  // more than the log's first room
+      for (std::size_t b = 0; b < count; ++b) {
+        buffer<int> made{memory, 16};
+        if (random() % 16 == 0) e.keep(made);
+        if (random() % 2 == 0) mine.push_back(std::move(made));
+        else (void)letters[random() % letters.size()].exchange(std::move(made));
+      }
+      if (random() % 4 == 0) continue;
+      epoch inner{memory, "inner"};
+      for (buffer<int>& b : mine) b = {memory, 16};
+      if (!mine.empty()) inner.keep(mine.front());
+    }
+  });
+  for (letter_box<buffer<int>>& box : letters) (void)box.exchange({});
+  EXPECT_EQ(recorded.outstanding, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  memory.check_invariants();
+}
+
+TEST(epoch_threads_storm, a_log_that_makes_room_leaves_alone_what_went_to_another_thread) {
+  // One thread's log is full again and again, because another gives its blocks back; that one takes the same
+  // addresses into epochs of its own meanwhile.
+  constexpr std::size_t rounds = 500'000;
+  made_up_memory upstream;
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  std::vector<std::atomic<void*>> letters(8192);
+  std::atomic<bool> is_over{false};
+  std::thread taker{[&] {
+    while (!is_over) {
+      epoch e{memory};
+      for (std::atomic<void*>& letter : letters) {
+        void* const block = letter.exchange(nullptr);
+        if (block == nullptr) continue;
+        memory.deallocate(block, 64, 64);
+        (void)memory.allocate(64, 64);
+      }
+    }
+  }};
+  {
+    epoch e{memory};
+    for (std::size_t i = 0; i < rounds; ++i) {
+      void* const unclaimed = letters[i % letters.size()].exchange(memory.allocate(64, 64));
+      if (unclaimed != nullptr) memory.deallocate(unclaimed, 64, 64);
+    }
+    is_over = true;
+    taker.join();
+  }
+  EXPECT_EQ(memory.stats().used_blocks, 0u) << "lost";
+  memory.check_invariants();
+}
+
+TEST(epoch_threads_storm, ordinary_blocks_are_served_while_others_have_epochs) {
+  synchronized_pool blocks;
+  recording_resource recorded{&blocks};
+  locked_resource upstream{&recorded};
+  epoch_resource memory{&upstream};
+  std::atomic<bool> is_over{false};
+  std::thread with_epochs{[&] {
+    while (!is_over) {
+      epoch e{memory};
+      for (int i = 0; i < 10; ++i) (void)memory.allocate(24);
+    }
+  }};
+  EXPECT_EQ(storm(memory), 0u);
+  is_over = true;
+  with_epochs.join();
+  (void)memory.release_quarantine();
+  EXPECT_EQ(recorded.outstanding, 0u);
+  EXPECT_EQ(memory.stats().late, 0u);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_threads, statistics_read_meanwhile_never_fall_below_zero) {
+  constexpr std::size_t max_blocks = storm_threads * 10;
+  std::atomic<bool> is_over{false};
+  std::thread reader{[&] {
+    std::uint64_t allocations = 0;
+    while (!is_over) {
+      const epoch_stats stats = memory.stats();
+      EXPECT_LE(stats.used_bytes, stats.peak_bytes + max_blocks * 64);
+      EXPECT_LE(stats.used_blocks, stats.allocations);
+      EXPECT_GE(stats.allocations, allocations);
+      allocations = stats.allocations;
+    }
+  }};
+  std::array<letter_box<buffer<int>>, 8> letters;
+  on_threads([&](std::size_t t) {
+    for (std::size_t i = 0; i < 5'000; ++i) {
+      epoch e{memory};
+      std::array<buffer<int>, 10> handles;
+      for (buffer<int>& b : handles) b = {memory, 16};
+      (void)letters[(i + t) % letters.size()].exchange(std::move(handles[i % 10]));
+    }
+  });
+  is_over = true;
+  reader.join();
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+}
+
+TEST_F(epoch_threads, an_owner_closes_while_others_give_its_buffers_back) {
+  constexpr int rounds = 20'000;
+  std::array<letter_box<buffer<int>>, 4> letters;
+  std::atomic<bool> is_over{false};
+  std::thread finaliser{[&] {
+    for (std::size_t i = 0; !is_over; ++i) (void)letters[i % letters.size()].exchange({});
+  }};
+  buffer_group tape{memory, "tape"};
+  for (int i = 0; i < rounds; ++i) {
+    for (letter_box<buffer<int>>& box : letters) {
+      buffer<int> made{memory, 16};
+      EXPECT_EQ(tape.add(made), 1u);
+      (void)box.exchange(std::move(made));
+    }
+    const epoch_summary end = tape.close();
+    EXPECT_LE(end.reclaimed, letters.size());
+    EXPECT_EQ(tape.size(), 0u);
+  }
+  is_over = true;
+  finaliser.join();
+  for (letter_box<buffer<int>>& box : letters) (void)box.exchange({});
+  const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.adopted, stats.deallocations + stats.reclaimed);
+  EXPECT_EQ(recorded.outstanding, 0u);
+  memory.check_invariants();
+}
+
+// ---- locks ------------------------------------------------------------------------------------------------
+
+/// Lets whoever asks for memory next wait until it is made to go on.
+class gate final : public std::pmr::memory_resource {
+ public:
+  void close() { is_closed_ = true; }
+  void wait_for_visitor() { visitors_.acquire(); }
+  void open() { passes_.release(); }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    if (is_closed_.exchange(false)) {
+      visitors_.release();
+      passes_.acquire();
+    }
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::atomic<bool> is_closed_{false};
+  std::binary_semaphore visitors_{0}, passes_{0};
+};
+
+/// Runs `body` while another thread, which tracks address after address, stands in the middle of making the
+/// table of records larger, with the lock of that.
+template <class Body>
+void while_a_record_is_being_made(gate& bookkeeping, epoch_resource& memory, Body body) {
+  std::thread other{[&] {
+    epoch e{memory};
+    const buffer<int> first{memory, 1};  // whatever an epoch itself takes has been taken
+    bookkeeping.close();
+    for (int i = 0; i < 10'000; ++i) (void)memory.allocate(64);
+  }};
+  bookkeeping.wait_for_visitor();
+  body();
+  bookkeeping.open();
+  other.join();
+}
+
+TEST(epoch_threads_locks, do_not_wait_for_threads_without_an_open_epoch) {
+  gate bookkeeping;
+  each_once_memory upstream{20'000};
+  epoch_resource memory{
+      {.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
+  while_a_record_is_being_made(bookkeeping, memory, [&] {
+    for (int i = 0; i < 100; ++i) memory.deallocate(memory.allocate(64, 64), 64, 64);
+    const buffer<int> b{memory, 8};
+    EXPECT_TRUE(b.is_live());
+  });
+  EXPECT_EQ(upstream.outstanding(), 0u);
+}
+
+TEST(epoch_threads_locks, do_not_wait_for_threads_that_track_new_addresses) {
+  gate bookkeeping;
+  made_up_memory upstream;  // gives blocks of a size again, so that those of this thread have their records
+  epoch_resource memory{
+      {.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
+  epoch step{memory};
+  const auto reclaim_100 = [&] {
+    epoch inner{memory};
+    for (int i = 0; i < 100; ++i) (void)memory.allocate(4096);
+    EXPECT_EQ(inner.end().reclaimed, 100u);
+  };
+  reclaim_100();
+  while_a_record_is_being_made(bookkeeping, memory, reclaim_100);
+  memory.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,892 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: a switch over a resource that compares what comes back with
+// what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
+// the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
+#include <tidemark/graph/capture_switch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <latch>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "thread_storm.hpp"
+#include "threaded_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_resource;
+using test::violation_recorder;
+
+constexpr std::uintptr_t base = 0x1'0000'0000;
+
+std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
+/// All that a user can see of a switch, but for `refused`.
+std::vector<std::uint64_t> state(capture_switch const& memory) {
+  const capture_switch_stats stats = memory.stats();
+  return {stats.allocations,
+          stats.deallocations,
+          stats.used_blocks,
+          stats.peak_blocks,
+          stats.used_bytes,
+          stats.peak_bytes,
+          stats.total_bytes,
+          stats.deferred_blocks,
+          stats.frozen_threads,
+          memory.is_frozen() ? 1u : 0u,
+          memory.has_arena() ? 1u : 0u};
+}
+
+struct capture_switches : ::testing::Test {
+  violation_recorder violations;
+  recording_resource upstream;
+  capture_switch memory{capture_switch_options{.name = "program", .upstream = &upstream}};
+  graph_arena arena{byte_range{base, 64 * KiB}, {.name = "step"}};
+
+  static void expect_no_report() {
+    EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
+  }
+  void expect_sound() const {
+    const std::size_t before = violation_recorder::reports().size();
+    memory.check_invariants();
+    arena.check_invariants();
+    ASSERT_EQ(violation_recorder::reports().size(), before) << violation_recorder::reports().back().message;
+  }
+  void freeze_with_arena() {
+    memory.install_arena(arena);
+    memory.freeze();
+  }
+  /// Ends a capture of whose blocks no graph has the addresses.
+  void thaw() {
+    memory.clear_arena();
+    memory.unfreeze().release();
+  }
+};
+
+// ---- outside of captures ----------------------------------------------------------------------------------
+
+TEST_F(capture_switches, forward_size_and_alignment_both_ways) {
+  void* const block = memory.allocate(1000, 512);
+  EXPECT_TRUE(upstream.holds(block));
+  EXPECT_EQ(address_of(block) % 512, 0u);
+  memory.deallocate(block, 1000, 512);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  std::pmr::memory_resource& resource = memory;
+  void* const second = resource.allocate(10, 64);
+  EXPECT_EQ(memory.stats().used_bytes, 10u);
+  resource.deallocate(second, 10, 64);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(capture_switches, without_an_upstream_use_the_default_resource) {
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
+  capture_switch other;
+  EXPECT_EQ(other.upstream_resource(), &upstream);
+  EXPECT_STREQ(other.name(), "capture_switch");
+  EXPECT_STREQ((capture_switch{capture_switch_options{.name = nullptr}}.name()), "capture_switch");
+  std::pmr::set_default_resource(before);
+}
+
+TEST_F(capture_switches, count_each_way_and_peaks_outlive_frees) {
+  void* const a = memory.allocate(100);
+  void* const b = memory.allocate(28);
+  memory.deallocate(a, 100);
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate(1), std::bad_alloc);
+  void* const c = memory.allocate(10);
+  memory.deallocate(b, 28);
+  memory.deallocate(c, 10);
+  const capture_switch_stats stats = memory.stats();
+  EXPECT_STREQ(stats.name, "program");
+  EXPECT_EQ(stats.allocations, 3u);
+  EXPECT_EQ(stats.deallocations, 3u);
+  EXPECT_EQ(stats.refused, 1u);
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(stats.peak_blocks, 2u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  EXPECT_EQ(stats.peak_bytes, 128u);
+  EXPECT_EQ(stats.total_bytes, 138u);
+  EXPECT_EQ(stats.deferred_blocks, 0u);
+  EXPECT_EQ(stats.frozen_threads, 0u);
+}
+
+TEST_F(capture_switches, count_blocks_of_arenas_as_those_of_the_upstream) {
+  freeze_with_arena();
+  void* const inside = memory.allocate(1000);
+  EXPECT_TRUE(memory.stats().frozen_threads == 1u && memory.is_frozen());
+  thaw();
+  void* const outside = memory.allocate(24);
+  capture_switch_stats stats = memory.stats();
+  EXPECT_EQ(stats.allocations, 2u);
+  EXPECT_EQ(stats.used_bytes, 1024u) << "as asked for, wherever they lie";
+  memory.deallocate(inside, 1000);
+  memory.deallocate(outside, 24);
+  stats = memory.stats();
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  EXPECT_EQ(stats.total_bytes, 1024u);
+  expect_sound();
+  expect_no_report();
+}
+
+TEST_F(capture_switches, start_their_counts_anew_only_with_no_block_in_use) {
+  void* const block = memory.allocate(100);
+  void* const second = memory.allocate(100);
+  memory.freeze();
+  const std::vector<std::uint64_t> before = state(memory);
+  try {
+    memory.reset();
+    FAIL();
+  } catch (allocator_busy const& error) {
+    EXPECT_EQ(error.blocks(), 2u);
+    EXPECT_STREQ(error.what(), "capture_switch 'program': reset while 2 blocks are in use");
+  }
+  EXPECT_EQ(state(memory), before);
+  memory.unfreeze().release();
+  memory.deallocate(block, 100);
+  memory.deallocate(second, 100);
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate(1), std::bad_alloc);
+  memory.freeze();
+  memory.reset();
+  EXPECT_EQ(memory.stats().allocations, 0u);
+  EXPECT_EQ(memory.stats().deallocations, 0u);
+  EXPECT_EQ(memory.stats().refused, 0u);
+  EXPECT_EQ(memory.stats().peak_blocks, 0u);
+  EXPECT_EQ(memory.stats().peak_bytes, 0u);
+  EXPECT_EQ(memory.stats().total_bytes, 0u);
+  EXPECT_TRUE(memory.is_frozen()) << "which is no count";
+  memory.unfreeze().release();
+  EXPECT_FALSE(memory.is_frozen());
+}
+
+TEST_F(capture_switches, are_one_whatever_handle_they_are_seen_through) {
+  auto const shared = std::make_shared<capture_switch>(&upstream);
+  auto const clone = shared;
+  const std::pmr::polymorphic_allocator<std::byte> allocator{clone.get()};
+  const std::pmr::polymorphic_allocator<std::byte> copy = allocator;
+  clone->freeze();
+  EXPECT_TRUE(shared->is_frozen());
+  clone->install_arena(arena);
+  EXPECT_TRUE(shared->has_arena());
+  std::byte* const block =
+      allocator.resource() == copy.resource() ? std::pmr::polymorphic_allocator{copy}.allocate(10) : nullptr;
+  EXPECT_TRUE(arena.owns(block));
+  EXPECT_EQ(shared->stats().used_bytes, 10u);
+  shared->deallocate(block, 10, 1);
+  EXPECT_EQ(shared->clear_arena(), &arena);
+  EXPECT_FALSE(clone->has_arena());
+  shared->unfreeze().release();
+  EXPECT_FALSE(clone->is_frozen());
+  EXPECT_TRUE(clone->is_equal(*shared));
+  EXPECT_FALSE(clone->is_equal(memory));
+}
+
+// ---- frozen or not, with an arena or without --------------------------------------------------------------
+
+TEST_F(capture_switches, are_frozen_from_freeze_to_unfreeze) {
+  EXPECT_FALSE(memory.is_frozen());
+  memory.freeze();
+  EXPECT_TRUE(memory.is_frozen());
+  EXPECT_EQ(memory.stats().frozen_threads, 1u);
+  const std::vector<std::uint64_t> before = state(memory);
+  EXPECT_THROW(memory.freeze(), std::logic_error);
+  EXPECT_EQ(state(memory), before);
+  memory.unfreeze().release();
+  EXPECT_FALSE(memory.is_frozen());
+  EXPECT_EQ(memory.stats().frozen_threads, 0u);
+  memory.unfreeze().release();
+  EXPECT_FALSE(memory.is_frozen()) << "twice is as good as once";
+  expect_sound();
+}
+
+TEST_F(capture_switches, that_are_frozen_with_an_arena_allocate_from_it) {
+  memory.install_arena(arena);
+  EXPECT_TRUE(memory.has_arena());
+  void* const before = memory.allocate(100);
+  EXPECT_TRUE(upstream.holds(before)) << "not yet frozen";
+  memory.freeze();
+  void* const inside = memory.allocate(100, 1024);
+  EXPECT_EQ(address_of(inside), base);
+  EXPECT_EQ(arena.layout().alignment, 1024u);
+  EXPECT_EQ(upstream.calls, 1u);
+  memory.unfreeze().release();
+  void* const after = memory.allocate(100);
+  EXPECT_TRUE(upstream.holds(after)) << "frozen no more, though the arena is installed";
+  EXPECT_TRUE(memory.has_arena());
+  memory.freeze();
+  EXPECT_EQ(address_of(memory.allocate(100)), base + 256) << "frozen again";
+  expect_sound();
+  memory.deallocate(inside, 100, 1024);
+  thaw();
+  memory.deallocate(before, 100);
+  memory.deallocate(after, 100);
+  expect_no_report();
+}
+
+TEST_F(capture_switches, that_are_frozen_get_an_arena_later) {
+  memory.freeze();
+  void* const baked = memory.allocate(100);
+  EXPECT_TRUE(upstream.holds(baked));
+  memory.install_arena(arena);
+  EXPECT_EQ(address_of(memory.allocate(100)), base);
+  EXPECT_EQ(memory.clear_arena(), &arena);
+  void* const again = memory.allocate(100);
+  EXPECT_TRUE(upstream.holds(again));
+  baked_blocks held = memory.unfreeze();
+  EXPECT_EQ(held.size(), 2u);
+  held.release();
+  memory.deallocate(baked, 100);
+  memory.deallocate(again, 100);
+  expect_sound();
+}
+
+TEST_F(capture_switches, take_one_arena_a_thread) {
+  graph_arena other{byte_range{2 * base, 4 * KiB}, {.name = "other"}};
+  memory.install_arena(arena);
+  const std::vector<std::uint64_t> before = state(memory);
+  try {
+    memory.install_arena(other);
+    FAIL();
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "capture_switch 'program': cannot install graph_arena 'other': 'step' is installed on this thread");
+  }
+  EXPECT_THROW(memory.install_arena(arena), std::logic_error) << "nor the same one twice";
+  EXPECT_EQ(state(memory), before);
+  memory.freeze();
+  EXPECT_EQ(address_of(memory.allocate(1)), base) << "the first one stayed";
+  EXPECT_EQ(other.stats().allocations, 0u);
+  thaw();
+  memory.install_arena(other);
+  EXPECT_TRUE(memory.has_arena()) << "once the first is cleared";
+  EXPECT_EQ(memory.clear_arena(), &other);
+  expect_sound();
+}
+
+TEST_F(capture_switches, clear_an_arena_once_and_then_nothing) {
+  EXPECT_EQ(memory.clear_arena(), nullptr);
+  memory.install_arena(arena);
+  EXPECT_EQ(memory.clear_arena(), &arena);
+  EXPECT_FALSE(memory.has_arena());
+  EXPECT_EQ(memory.clear_arena(), nullptr);
+  EXPECT_EQ(memory.clear_arena(), nullptr);
+  memory.install_arena(arena);
+  EXPECT_TRUE(memory.has_arena()) << "an arena can be installed again";
+  memory.clear_arena();
+  expect_sound();
+}
+
+TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
+  capture_switch first{capture_switch_options{.name = "first", .upstream = &upstream}};
+  first.install_arena(arena);
+  first.clear_arena();
+  try {
+    memory.install_arena(arena);
+    FAIL();
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "capture_switch 'program': cannot install graph_arena 'step': it is known to capture_switch 'first'");
+  }
+  EXPECT_FALSE(memory.has_arena());
+  expect_sound();
+}
+
+TEST_F(capture_switches, refuse_an_arena_that_another_thread_has_installed) {
+  std::thread{[&] { memory.install_arena(arena); }}.join();
+  try {
+    memory.install_arena(arena);
+    FAIL();
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "capture_switch 'program': cannot install graph_arena 'step': another thread has it installed");
+  }
+  EXPECT_FALSE(memory.has_arena());
+  expect_sound();
+}
+
+TEST_F(capture_switches, that_may_not_ask_their_upstream_refuse_while_they_are_frozen) {
+  capture_switch tracked{{.without_arena = frozen_policy::refuse, .name = "tracked", .upstream = &upstream}};
+  void* const before = tracked.allocate(100);
+  tracked.freeze();
+  const std::vector<std::uint64_t> frozen = state(tracked);
+  try {
+    (void)tracked.allocate(1000);
+    FAIL();
+  } catch (allocator_frozen const& error) {
+    EXPECT_STREQ(error.what(),
+                 "capture_switch 'tracked': frozen for a capture, and no graph arena is installed: cannot "
+                 "allocate 1000 bytes");
+  }
+  EXPECT_EQ(state(tracked), frozen);
+  EXPECT_EQ(tracked.stats().refused, 1u);
+  EXPECT_EQ(upstream.calls, 1u) << "the upstream was not asked";
+  tracked.install_arena(arena);
+  EXPECT_EQ(address_of(tracked.allocate(1000)), base) << "an arena may be asked";
+  tracked.clear_arena();
+  tracked.unfreeze().release();
+  void* const after = tracked.allocate(1000);
+  EXPECT_TRUE(upstream.holds(after)) << "unfreezing restores it";
+  tracked.deallocate(after, 1000);
+  tracked.deallocate(before, 100);
+}
+
+TEST_F(capture_switches, pass_an_exhausted_arena_on_with_nothing_changed) {
+  graph_arena small{byte_range{2 * base, 1024}};
+  memory.install_arena(small);
+  memory.freeze();
+  (void)memory.allocate(512);
+  const std::vector<std::uint64_t> before = state(memory);
+  EXPECT_THROW((void)memory.allocate(513), out_of_memory);
+  EXPECT_EQ(state(memory), before);
+  EXPECT_EQ(memory.stats().refused, 1u);
+  EXPECT_EQ(upstream.calls, 0u) << "an arena that is too small is no reason to take memory elsewhere";
+  thaw();
+}
+
+// ---- blocks from before -----------------------------------------------------------------------------------
+
+TEST_F(capture_switches, give_blocks_from_before_back_when_the_capture_ends) {
+  void* const first = memory.allocate(100, 64);
+  void* const second = memory.allocate(200, 128);
+  freeze_with_arena();
+  memory.deallocate(first, 100, 64);
+  memory.deallocate(second, 200, 128);
+  EXPECT_TRUE(upstream.holds(first)) << "a device cannot free it now";
+  EXPECT_TRUE(upstream.holds(second));
+  EXPECT_EQ(memory.stats().deferred_blocks, 2u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u) << "for its user it is gone";
+  expect_sound();
+  memory.clear_arena();
+  EXPECT_TRUE(upstream.holds(first)) << "still frozen";
+  memory.unfreeze().release();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().deferred_blocks, 0u);
+  expect_no_report();
+}
+
+TEST_F(capture_switches, report_a_block_that_is_deallocated_twice_in_a_capture) {
+  void* const block = memory.allocate(100);
+  memory.freeze();
+  memory.deallocate(block, 100);
+  const std::vector<std::uint64_t> before = state(memory);
+  memory.deallocate(block, 100);
+  EXPECT_EQ(state(memory), before);
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::bad_deallocate);
+  EXPECT_EQ(violation_recorder::reports()[0].message.find("capture_switch 'program': 100 bytes at "), 0u)
+      << violation_recorder::reports()[0].message;
+  memory.unfreeze().release();
+}  // the upstream gets it once
+
+// ---- blocks of an arena -----------------------------------------------------------------------------------
+
+TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_the_arena_lives) {
+  auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
+  memory.install_arena(*own);
+  memory.freeze();
+  void* const first = memory.allocate(100);
+  void* const second = memory.allocate(100);
+  thaw();
+  memory.deallocate(first, 100);
+  EXPECT_EQ(own->stats().used_blocks, 1u) << "the arena's bookkeeping";
+  EXPECT_EQ(upstream.calls, 0u);
+  EXPECT_EQ(memory.stats().deferred_blocks, 0u);
+  memory.freeze();
+  memory.deallocate(second, 100);
+  EXPECT_EQ(own->stats().used_blocks, 0u) << "also in the next capture";
+  memory.unfreeze().release();
+  own.reset();
+  // The switch knows nothing of it any more: what lies there now may be the upstream's.
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  expect_sound();
+  expect_no_report();
+}  // the upstream would tell of a block that is not its own
+
+TEST_F(capture_switches, never_reuse_a_block_of_an_arena_from_a_cache_below) {
+  reuse_cache cache{&upstream};
+  capture_switch cached{&cache};
+  cached.install_arena(arena);
+  cached.freeze();
+  void* const inside = cached.allocate(1000, 256);
+  cached.clear_arena();
+  cached.unfreeze().release();
+  cached.deallocate(inside, 1000, 256);
+  EXPECT_EQ(cache.stats().cached_bytes, 0u) << "freed after the capture, and in no free list";
+  void* const after = cached.allocate(1000, 256);
+  EXPECT_NE(after, inside);
+  cached.deallocate(after, 1000, 256);
+}
+
+TEST_F(capture_switches, take_a_block_of_an_arena_from_any_thread) {
+  freeze_with_arena();
+  void* const block = memory.allocate(100);
+  std::thread{[&] { memory.deallocate(block, 100); }}.join();
+  EXPECT_EQ(arena.stats().used_blocks, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  thaw();
+  expect_sound();
+  expect_no_report();
+}
+
+TEST_F(capture_switches, count_nothing_that_an_arena_refuses) {
+  graph_arena quiet{byte_range{2 * base, 4 * KiB}, {.bad_deallocate = bad_deallocate_policy::ignore}};
+  memory.install_arena(quiet);
+  memory.freeze();
+  void* const block = memory.allocate(100);
+  memory.deallocate(block, 100);
+  thaw();
+  const std::vector<std::uint64_t> before = state(memory);
+  memory.deallocate(block, 100);
+  EXPECT_EQ(state(memory), before) << "deallocated twice";
+  EXPECT_EQ(quiet.stats().bad_deallocations, 1u);
+  expect_sound();
+  expect_no_report();
+}
+
+TEST_F(capture_switches, count_what_is_in_use_when_an_arena_ends_as_deallocated) {
+  auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
+  memory.install_arena(*own);
+  memory.freeze();
+  void* const block = memory.allocate(100);
+  (void)memory.allocate(28);
+  (void)memory.allocate(10);
+  memory.deallocate(block, 100);
+  thaw();
+  EXPECT_EQ(memory.stats().used_blocks, 2u);
+  EXPECT_EQ(memory.stats().used_bytes, 38u);
+  own.reset();
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+  EXPECT_EQ(memory.stats().deallocations, 3u);
+  memory.reset();
+  EXPECT_EQ(memory.stats().allocations, 0u) << "nothing is in use, so that the counts can start anew";
+  expect_sound();
+}
+
+TEST_F(capture_switches, go_on_without_an_arena_that_ends_in_the_middle_of_a_capture) {
+  auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
+  memory.install_arena(*own);
+  memory.freeze();
+  own.reset();
+  EXPECT_FALSE(memory.has_arena());
+  EXPECT_TRUE(memory.is_frozen());
+  expect_sound();
+  void* const block = memory.allocate(100);
+  EXPECT_TRUE(upstream.holds(block));
+  memory.deallocate(block, 100);
+  memory.unfreeze().release();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expect_sound();
+}
+
+TEST_F(capture_switches, may_end_before_an_arena_they_know) {
+  {
+    capture_switch shorter{&upstream};
+    shorter.install_arena(arena);
+    shorter.clear_arena();
+  }
+  memory.install_arena(arena);
+  EXPECT_TRUE(memory.has_arena()) << "another may know it then";
+  memory.clear_arena();
+  expect_no_report();
+}
+
+TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them) {
+  {
+    graph_arena own{4 * KiB, &memory};
+    EXPECT_EQ(upstream.outstanding, 4 * KiB);
+    memory.install_arena(own);
+    memory.freeze();
+    EXPECT_TRUE(own.owns(memory.allocate(100)));
+    thaw();
+  }  // its range begins where a block of it did, and is none of its blocks
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  expect_no_report();
+}
+
+// ---- blocks that are baked into a graph -------------------------------------------------------------------
+
+TEST_F(capture_switches, keep_what_a_capture_took_of_the_upstream_as_long_as_the_graph_lives) {
+  memory.freeze();
+  void* const freed = memory.allocate(100, 64);
+  void* const freed_later = memory.allocate(200);
+  void* const freed_last = memory.allocate(300);
+  memory.deallocate(freed, 100, 64);
+  {
+    const baked_blocks graph = memory.unfreeze();
+    EXPECT_EQ(graph.size(), 3u);
+    EXPECT_TRUE(upstream.holds(freed)) << "its address is in the graph";
+    EXPECT_EQ(memory.stats().deferred_blocks, 1u);
+    EXPECT_EQ(memory.stats().used_blocks, 2u);
+    memory.deallocate(freed_later, 200);
+    EXPECT_TRUE(upstream.holds(freed_later)) << "also where it is deallocated after the capture";
+    EXPECT_EQ(memory.stats().deferred_blocks, 2u);
+    expect_sound();
+  }
+  EXPECT_FALSE(upstream.holds(freed));
+  EXPECT_FALSE(upstream.holds(freed_later));
+  EXPECT_TRUE(upstream.holds(freed_last)) << "in use still";
+  EXPECT_EQ(memory.stats().deferred_blocks, 0u);
+  memory.deallocate(freed_last, 300);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expect_sound();
+  expect_no_report();
+}
+
+TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
+  // Its upstream would: it keeps blocks by their size.
+  reuse_cache cache{&upstream};
+  capture_switch cached{&cache};
+  cached.freeze();
+  void* const baked = cached.allocate(1000, 256);
+  cached.deallocate(baked, 1000, 256);
+  std::vector<void*> others;
+  for (int i = 0; i < 10; ++i) others.push_back(cached.allocate(1000, 256));
+  for (void* const block : others) cached.deallocate(block, 1000, 256);
+  baked_blocks graph = cached.unfreeze();
+  EXPECT_EQ(graph.size(), 11u);
+  EXPECT_EQ(cache.stats().cached_bytes, 0u) << "none is in the free list";
+  void* const after = cached.allocate(1000, 256);
+  EXPECT_NE(after, baked);
+  for (void* const block : others) EXPECT_NE(after, block);
+  graph.release();
+  EXPECT_EQ(cache.stats().cached_bytes, 11'000u) << "and now they all are";
+  cached.deallocate(after, 1000, 256);
+}
+
+TEST_F(capture_switches, report_a_baked_block_that_is_deallocated_twice) {
+  memory.freeze();
+  void* const block = memory.allocate(100);
+  memory.deallocate(block, 100);
+  const baked_blocks graph = memory.unfreeze();
+  const std::vector<std::uint64_t> before = state(memory);
+  memory.deallocate(block, 100);
+  EXPECT_EQ(state(memory), before);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+}
+
+TEST_F(capture_switches, report_at_level_2_a_kept_block_that_the_upstream_allocates) {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look";
+  test::made_up_memory device;
+  capture_switch cached{capture_switch_options{.name = "cached", .upstream = &device}};
+  void* const before = cached.allocate(2000, 256);
+  cached.freeze();
+  void* const baked = cached.allocate(1000, 256);
+  const baked_blocks graph = cached.unfreeze();
+  device.deallocate(baked, 1000, 256);  // past the switch
+  EXPECT_EQ(cached.allocate(1000, 256), baked);
+  ASSERT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+  EXPECT_NE(
+      violation_recorder::reports()[0].message.find("capture_switch 'cached': the upstream allocated 0x"),
+      std::string::npos)
+      << violation_recorder::reports()[0].message;
+  cached.freeze();
+  cached.deallocate(before, 2000, 256);
+  device.deallocate(before, 2000, 256);  // and here
+  EXPECT_EQ(cached.allocate(2000, 256), before);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u);
+  cached.unfreeze().release();
+}
+
+TEST_F(capture_switches, give_baked_blocks_to_one_holder) {
+  memory.freeze();
+  memory.deallocate(memory.allocate(100), 100);
+  baked_blocks first = memory.unfreeze();
+  memory.freeze();
+  memory.deallocate(memory.allocate(200), 200);
+  memory.deallocate(memory.allocate(300), 300);
+  baked_blocks second = memory.unfreeze();
+  EXPECT_EQ(upstream.outstanding, 600u);
+  baked_blocks moved = std::move(first);
+  EXPECT_EQ(first.size(), 0u);
+  EXPECT_EQ(moved.size(), 1u);
+  first.release();
+  EXPECT_EQ(upstream.outstanding, 600u) << "what was moved from holds nothing";
+  baked_blocks& same = moved;
+  moved = std::move(same);
+  EXPECT_EQ(moved.size(), 1u);
+  moved = std::move(second);
+  EXPECT_EQ(upstream.outstanding, 500u) << "its own first";
+  EXPECT_EQ(moved.size(), 2u);
+  moved.release();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(moved.size(), 0u);
+  moved.release();
+  EXPECT_EQ(baked_blocks{}.size(), 0u);
+  expect_sound();
+}
+
+TEST_F(capture_switches, let_blocks_of_a_graph_that_ends_in_a_capture_wait_for_its_end) {
+  memory.freeze();
+  void* const freed = memory.allocate(100);
+  void* const kept = memory.allocate(200);
+  memory.deallocate(freed, 100);
+  baked_blocks graph = memory.unfreeze();
+  memory.freeze();
+  graph.release();
+  EXPECT_TRUE(upstream.holds(freed)) << "this thread captures, and a device cannot free it now";
+  EXPECT_EQ(memory.stats().deferred_blocks, 1u);
+  memory.deallocate(kept, 200);
+  EXPECT_EQ(memory.stats().deferred_blocks, 2u) << "of no graph any more, and so of this capture";
+  expect_sound();
+  memory.unfreeze().release();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expect_no_report();
+}
+
+TEST_F(capture_switches, whose_upstream_fails_in_a_capture_pass_that_on_with_nothing_changed) {
+  memory.freeze();
+  upstream.fail_from = upstream.calls;
+  const std::vector<std::uint64_t> before = state(memory);
+  EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
+  EXPECT_EQ(state(memory), before);
+  EXPECT_EQ(memory.stats().refused, 1u);
+  void* const block = memory.allocate(100);
+  memory.deallocate(block, 100);
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
+  EXPECT_EQ(memory.stats().refused, 2u);
+  EXPECT_EQ(memory.unfreeze().size(), 1u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expect_sound();
+}
+
+// ---- at the end -------------------------------------------------------------------------------------------
+
+TEST_F(capture_switches, that_end_frozen_tell_of_it_and_give_everything_back) {
+  {
+    capture_switch ending{capture_switch_options{.name = "ending", .upstream = &upstream}};
+    void* const before = ending.allocate(100);
+    ending.freeze();
+    ending.deallocate(before, 100);
+    ending.deallocate(ending.allocate(200), 200);
+    EXPECT_EQ(upstream.outstanding, 300u);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
+  EXPECT_EQ(violation_recorder::reports()[0].message,
+            "capture_switch 'ending' is destroyed while a thread has frozen it");
+}
+
+TEST_F(capture_switches, that_end_before_a_graph_that_holds_their_blocks_tell_of_it) {
+  alignas(baked_blocks) std::array<std::byte, sizeof(baked_blocks)> storage;
+  {
+    capture_switch ending{capture_switch_options{.name = "ending", .upstream = &upstream}};
+    ending.freeze();
+    ending.deallocate(ending.allocate(200), 200);
+    // Its destructor is not called: it would use a switch that is gone.
+    ::new (static_cast<void*>(storage.data())) baked_blocks{ending.unfreeze()};
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
+  EXPECT_EQ(violation_recorder::reports()[0].message,
+            "capture_switch 'ending' is destroyed while 1 graphs hold blocks of it");
+}
+
+TEST_F(capture_switches, that_end_with_an_arena_installed_end_quietly) {
+  {
+    capture_switch ending{&upstream};
+    ending.install_arena(arena);
+  }
+  expect_no_report();
+  memory.install_arena(arena);
+  memory.clear_arena();
+}
+
+// ---- while an exception or a report passes ----------------------------------------------------------------
+
+TEST_F(capture_switches, stay_usable_after_an_upstream_threw_under_whatever_state) {
+  // As a lock that an exception passed by would be poisoned, or held for ever.
+  const auto fails = [&] {
+    upstream.fail_from = upstream.calls;
+    EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
+  };
+  fails();
+  memory.install_arena(arena);
+  fails();
+  memory.freeze();
+  memory.clear_arena();
+  fails();
+  graph_arena full{byte_range{}};
+  memory.install_arena(full);
+  EXPECT_THROW((void)memory.allocate(1), out_of_memory);
+  std::thread{[&] {
+    EXPECT_FALSE(memory.is_frozen());
+    fails();
+    memory.deallocate(memory.allocate(10), 10);
+  }}.join();
+  thaw();
+  fails();
+  memory.deallocate(memory.allocate(10), 10);
+  EXPECT_EQ(memory.stats().refused, 6u);
+  EXPECT_EQ(memory.stats().allocations, 2u);
+  expect_sound();
+}
+
+capture_switch* seen_by_handler = nullptr;
+std::vector<std::size_t> seen_used_blocks;
+
+TEST_F(capture_switches, may_be_looked_at_by_a_violation_handler) {
+  seen_by_handler = &memory;
+  seen_used_blocks.clear();
+  const violation_handler before = set_violation_handler([](violation const&) {
+    seen_used_blocks.push_back(seen_by_handler->stats().used_blocks);
+    (void)seen_by_handler->is_frozen();
+    seen_by_handler->check_invariants();
+  });
+  freeze_with_arena();
+  void* const block = memory.allocate(100);
+  (void)memory.allocate(100);
+  memory.deallocate(block, 100);
+  memory.deallocate(block, 100);  // the arena reports, while the switch is locked
+  set_violation_handler(before);
+  EXPECT_EQ(seen_used_blocks, std::vector<std::size_t>{1});
+  thaw();
+}
+
+// ---- threads ----------------------------------------------------------------------------------------------
+
+TEST_F(capture_switches, that_one_thread_has_frozen_serve_others_as_ever) {
+  freeze_with_arena();
+  (void)memory.allocate(100);
+  std::thread{[&] {
+    EXPECT_FALSE(memory.is_frozen());
+    EXPECT_FALSE(memory.has_arena());
+    EXPECT_EQ(memory.clear_arena(), nullptr);
+    memory.unfreeze().release();
+    void* const block = memory.allocate(1000);
+    EXPECT_TRUE(upstream.holds(block));
+    memory.deallocate(block, 1000);
+    EXPECT_FALSE(upstream.holds(block)) << "at once, because this thread captures nothing";
+  }}.join();
+  EXPECT_TRUE(memory.is_frozen());
+  EXPECT_TRUE(memory.has_arena());
+  EXPECT_EQ(memory.stats().frozen_threads, 1u);
+  EXPECT_EQ(arena.stats().allocations, 1u);
+  thaw();
+  expect_sound();
+}
+
+TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
+  graph_arena other{byte_range{2 * base, 64 * KiB}, {.name = "other"}};
+  std::latch both_frozen{2}, both_done{2};
+  const auto capture_on = [&](graph_arena& own, std::uintptr_t begin) {
+    memory.install_arena(own);
+    memory.freeze();
+    both_frozen.arrive_and_wait();
+    EXPECT_EQ(memory.stats().frozen_threads, 2u);
+    for (std::uintptr_t i = 0; i < 100; ++i) {
+      void* const block = memory.allocate(200);
+      EXPECT_EQ(address_of(block), begin + i * 256) << "as if it were alone";
+      memory.deallocate(block, 200);
+    }
+    both_done.arrive_and_wait();
+    memory.clear_arena();
+    memory.unfreeze().release();
+  };
+  std::thread second{[&] { capture_on(other, 2 * base); }};
+  capture_on(arena, base);
+  second.join();
+  EXPECT_EQ(arena.stats().allocations, 100u);
+  EXPECT_EQ(other.stats().allocations, 100u);
+  EXPECT_EQ(memory.stats().frozen_threads, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  expect_sound();
+  expect_no_report();
+}
+
+TEST(capture_switch_threads, that_capture_again_and_again_beside_others_that_do_not) {
+  // Blocks change hands: what one thread got in a capture, another deallocates outside of one, and the other
+  // way round.
+  test::each_once_memory supply{test::storm_threads * test::storm_rounds};
+  std::atomic<std::size_t> handed{0};
+  {
+    capture_switch memory{&supply};
+    std::array<std::atomic<void*>, 64> exchange{};
+    std::latch all_done{test::storm_threads}, all_given_back{test::storm_threads};
+    test::on_threads([&](std::size_t thread) {
+      graph_arena own{byte_range{(thread + 1) * base, 64 * MiB}};
+      std::vector<baked_blocks> graphs;
+      const auto swap_in = [&](std::size_t i, void* block) {
+        if (void* const other = exchange[i % exchange.size()].exchange(block)) memory.deallocate(other, 24);
+      };
+      for (std::size_t round = 0; round < test::storm_rounds / 20; ++round) {
+        const bool captures = thread % 2 == 0;
+        if (captures) {
+          if (round % 4 != 0) memory.install_arena(own);
+          memory.freeze();
+        }
+        for (std::size_t i = 0; i < 20; ++i) {
+          swap_in(thread + i * 7, memory.allocate(24));
+          handed.fetch_add(1);
+        }
+        if (captures) {
+          memory.clear_arena();
+          graphs.push_back(memory.unfreeze());
+          if (graphs.size() > 8) graphs.erase(graphs.begin());
+        }
+      }
+      graphs.clear();
+      // Blocks of this thread's arena are in other hands: it ends when they were all deallocated.
+      all_done.arrive_and_wait();
+      for (std::size_t i = thread; i < exchange.size(); i += test::storm_threads) swap_in(i, nullptr);
+      all_given_back.arrive_and_wait();
+      own.check_invariants();
+      EXPECT_EQ(own.stats().used_blocks, 0u);
+    });
+    const capture_switch_stats stats = memory.stats();
+    EXPECT_EQ(stats.allocations, handed.load());
+    EXPECT_EQ(stats.used_blocks, 0u);
+    EXPECT_EQ(stats.used_bytes, 0u);
+    EXPECT_EQ(stats.deferred_blocks, 0u);
+    memory.check_invariants();
+  }
+  EXPECT_EQ(supply.outstanding(), 0u);
+}
+
+TEST_F(capture_switches, ignore_null_frozen_or_not) {
+  test::recording_resource upstream;
+  capture_switch memory{&upstream};
+  const test::violation_recorder violations;
+  memory.deallocate(nullptr, 8);
+  memory.freeze();
+  memory.deallocate(nullptr, 8);
+  memory.deallocate(nullptr, 8);
+  (void)memory.unfreeze();
+  EXPECT_EQ(memory.stats().deallocations, 0u);
+  EXPECT_TRUE(violations.reports().empty());
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,887 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: captures by a backend whose kernels are functions of the
+// host, so that a replay is real and can be counted; probes that tell when each part ends; each step of a
+// capture failing in turn, with the state before and after; and the host's backend, which runs at once.
+#include <tidemark/graph/capture.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <latch>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/unique_block.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/captured_graph.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include "recording_supply.hpp"
+#include "replaying_backend.hpp"
+#include "threaded_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::ending_probe;
+using test::event_log;
+using test::recording_resource;
+using test::replaying_backend;
+using test::violation_recorder;
+
+graph_stream stream_number(std::uintptr_t number) { return reinterpret_cast<graph_stream>(number); }
+
+/// A resource that tells when what it gave comes back.
+class noting_resource final : public std::pmr::memory_resource {
+ public:
+  noting_resource(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override { return exact_.allocate(bytes, align); }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    log_->push_back(name_ + " ends");
+    exact_.deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  recording_resource exact_;
+  event_log* log_;
+  std::string name_;
+};
+
+/// outputs = inputs + 10 * (1, 2, 3, ...), by way of two temporaries that are deallocated before it is over.
+auto step_on(replaying_backend& backend) {
+  return [&backend](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+    const std::size_t n = in.bytes() / sizeof(float);
+    auto* const tens = static_cast<float*>(memory.allocate(n * sizeof(float)));
+    backend.enqueue([=] {
+      for (std::size_t i = 0; i < n; ++i) tens[i] = 10 * static_cast<float>(i + 1);
+    });
+    auto* const sums = static_cast<float*>(memory.allocate(n * sizeof(float)));
+    backend.enqueue([=, x = in.as<float>()] {
+      for (std::size_t i = 0; i < n; ++i) sums[i] = x[i] + tens[i];
+    });
+    backend.enqueue([=, y = out.as<float>()] {
+      for (std::size_t i = 0; i < n; ++i) y[i] = sums[i];
+    });
+    memory.deallocate(tens, n * sizeof(float));
+    memory.deallocate(sums, n * sizeof(float));
+  };
+}
+
+void put(unique_block const& to, std::vector<float> const& values) {
+  std::copy(values.begin(), values.end(), to.as<float>().begin());
+}
+std::vector<float> get(unique_block const& from) {
+  const std::span<float> values = from.as<float>();
+  return {values.begin(), values.end()};
+}
+
+struct captures : ::testing::Test {
+  violation_recorder violations;
+  recording_resource upstream;  // of everything
+  capture_switch memory{capture_switch_options{.name = "program", .upstream = &upstream}};
+  replaying_backend backend;
+
+  std::unique_ptr<graph_arena> new_arena(std::size_t bytes = 4 * KiB) {
+    return std::make_unique<graph_arena>(bytes, &upstream);
+  }
+  unique_block floats(std::size_t n) { return {&upstream, n * sizeof(float)}; }
+
+  /// A capture of `step_on`.
+  auto step_graph(std::size_t n, std::unique_ptr<graph_arena> arena) {
+    return capture_with(backend, &memory, std::move(arena), floats(n), floats(n), step_on(backend), nullptr);
+  }
+  auto step_graph(std::size_t n = 4) { return step_graph(n, new_arena(1 * MiB)); }
+
+  void expect_idle() {
+    EXPECT_FALSE(backend.is_capturing());
+    EXPECT_FALSE(memory.is_frozen());
+    EXPECT_FALSE(memory.has_arena());
+    EXPECT_EQ(memory.stats().frozen_threads, 0u);
+    EXPECT_EQ(memory.stats().deferred_blocks, 0u);
+    memory.check_invariants();
+    EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
+  }
+  void expect_nothing_left() {
+    expect_idle();
+    EXPECT_EQ(backend.counts().instances, 0);
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    EXPECT_EQ(upstream.outstanding, 0u);
+  }
+};
+
+// ---- replays ----------------------------------------------------------------------------------------------
+
+TEST_F(captures, see_inputs_that_were_changed_in_place_at_each_replay) {
+  auto graph = step_graph();
+  EXPECT_TRUE(graph.is_replay_capable());
+  put(graph.outputs(), {0, 0, 0, 0});
+  put(graph.inputs(), {1, 2, 3, 4});
+  EXPECT_EQ(get(graph.outputs()), (std::vector<float>{0, 0, 0, 0})) << "a capture records, and runs nothing";
+  graph.launch();
+  EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
+  put(graph.inputs(), {5, 6, 7, 8});
+  graph.launch();
+  EXPECT_EQ(get(graph.outputs()), (std::vector<float>{15, 26, 37, 48}));
+  EXPECT_EQ(graph.launch_count(), 2u);
+}
+
+TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_allocates_meanwhile) {
+  auto graph = step_graph();
+  void const *const in = graph.inputs().data(), *const out = graph.outputs().data();
+  const byte_range range = graph.arena().range();
+  for (int i = 0; i < 1000; ++i) {
+    const auto x = static_cast<float>(i);
+    put(graph.inputs(), {x, 2 * x, 3 * x, 4 * x});
+    // What an ordinary allocator would put where the temporaries were, which the body has deallocated.
+    std::vector<unique_block> others;
+    for (const std::size_t bytes : {16u, 256u, 4096u}) {
+      others.emplace_back(&memory, bytes);
+      for (unsigned char& byte : others.back().as<unsigned char>()) byte = 0xFF;
+    }
+    graph.launch();
+    ASSERT_EQ(get(graph.outputs()), (std::vector<float>{x + 10, 2 * x + 20, 3 * x + 30, 4 * x + 40})) << i;
+    for (unique_block const& other : others) {
+      EXPECT_FALSE(range.contains(reinterpret_cast<std::uintptr_t>(other.data())));
+      for (const unsigned char byte : other.as<unsigned char>())
+        ASSERT_EQ(byte, 0xFF) << "a replay wrote in it";
+    }
+  }
+  EXPECT_EQ(graph.inputs().data(), in);
+  EXPECT_EQ(graph.outputs().data(), out);
+  EXPECT_EQ(graph.arena().range(), range);
+  EXPECT_EQ(graph.arena().high_water_bytes(), 512u);
+  EXPECT_EQ(graph.launch_count(), 1000u);
+}
+
+TEST_F(captures, take_their_temporaries_of_the_arena_and_nothing_of_the_upstream) {
+  auto arena = new_arena();
+  unique_block in = floats(4), out = floats(4);
+  const std::size_t calls = upstream.calls;
+  auto graph = capture_with(backend, &memory, std::move(arena), std::move(in), std::move(out),
+                            step_on(backend), nullptr);
+  EXPECT_EQ(upstream.calls, calls);
+  EXPECT_EQ(graph.arena().stats().allocations, 2u);
+  EXPECT_EQ(memory.stats().allocations, 2u) << "of a switch's arena by way of the switch";
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  expect_idle();
+}
+
+TEST_F(captures, serve_code_that_knows_only_the_switch) {
+  const auto body = [&](std::pmr::memory_resource&, unique_block& in, unique_block& out) {
+    step_on(backend)(memory, in, out);
+  };
+  auto graph = capture_with(backend, &memory, new_arena(), floats(4), floats(4), body, nullptr);
+  put(graph.inputs(), {1, 2, 3, 4});
+  graph.launch();
+  EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(graph.arena().stats().allocations, 2u);
+}
+
+TEST_F(captures, need_no_switch) {
+  auto graph = capture_with(
+      backend, nullptr, new_arena(), floats(4), floats(4),
+      [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+        EXPECT_FALSE(given.is_equal(memory));
+        step_on(backend)(given, in, out);
+      },
+      nullptr);
+  put(graph.inputs(), {1, 2, 3, 4});
+  graph.launch();
+  EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(graph.arena().stats().allocations, 2u);
+  EXPECT_EQ(memory.stats().allocations, 0u);
+}
+
+TEST_F(captures, launch_on_the_stream_of_the_capture_or_on_another) {
+  auto graph =
+      capture_with(backend, nullptr, new_arena(), floats(4), floats(4), step_on(backend), stream_number(8));
+  graph.launch();
+  EXPECT_EQ(backend.counts().last_stream, stream_number(8));
+  graph.launch(stream_number(16));
+  EXPECT_EQ(backend.counts().last_stream, stream_number(16));
+  graph.launch();
+  EXPECT_EQ(backend.counts().last_stream, stream_number(8));
+}
+
+TEST_F(captures, do_not_count_a_launch_that_throws) {
+  auto graph = step_graph();
+  graph.launch();
+  backend.counts().launch_throws = true;
+  EXPECT_THROW(graph.launch(), replaying_backend::launch_error);
+  EXPECT_EQ(graph.launch_count(), 1u);
+  backend.counts().launch_throws = false;
+  graph.launch();
+  EXPECT_EQ(graph.launch_count(), 2u) << "and it can be tried again";
+}
+
+TEST_F(captures, allow_ordinary_allocation_of_the_same_memory_once_the_graph_is_gone) {
+  reuse_cache cache{&upstream};  // reuses at once what it got
+  capture_switch cached{&cache};
+  void const* arena_begin = nullptr;
+  {
+    auto graph =
+        capture_with(backend, &cached, std::make_unique<graph_arena>(8 * KiB, &cache),
+                     unique_block{&cached, 16}, unique_block{&cached, 16}, step_on(backend), nullptr);
+    arena_begin = graph.arena().range().data();
+    graph.launch();
+    const unique_block beside{&cached, 8 * KiB, 256};
+    EXPECT_NE(beside.data(), arena_begin);
+  }
+  const unique_block first{&cached, 8 * KiB, 256}, second{&cached, 8 * KiB, 256};
+  EXPECT_TRUE(first.data() == arena_begin || second.data() == arena_begin) << "an ordinary block now";
+  for (float& value : first.as<float>()) value = 1;
+  for (float& value : second.as<float>()) value = 2;
+  EXPECT_EQ(first.as<float>()[2047], 1);
+}
+
+// ---- what they own ----------------------------------------------------------------------------------------
+
+/// A graph each part of which tells when it ends.
+auto probed_graph(event_log& log, replaying_backend& backend, capture_switch* memory,
+                  std::pmr::memory_resource& arena_memory) {
+  return capture_with(
+      backend, memory, std::make_unique<graph_arena>(1024, &arena_memory), ending_probe{log, "inputs"},
+      ending_probe{log, "outputs"},
+      [&](std::pmr::memory_resource&, ending_probe&, ending_probe&) {
+        if (memory != nullptr) {
+          graph_arena* const arena = memory->clear_arena();
+          memory->deallocate(memory->allocate(100), 100);
+          memory->install_arena(*arena);
+        }
+        backend.enqueue([] {});
+      },
+      nullptr);
+}
+
+TEST_F(captures, end_graph_then_inputs_then_outputs_then_arena_then_baked_blocks) {
+  event_log log;
+  noting_resource arena_memory{log, "arena"}, other_memory{log, "baked block"};
+  capture_switch own{&other_memory};
+  replaying_backend noting{&log};
+  {
+    const auto graph = probed_graph(log, noting, &own, arena_memory);
+    EXPECT_EQ(log, (event_log{"begin", "end"}));
+    log.clear();
+  }
+  EXPECT_EQ(log, (event_log{"graph ends", "inputs ends", "outputs ends", "arena ends", "baked block ends"}));
+}
+
+TEST_F(captures, end_in_this_order_also_where_another_graph_takes_their_place) {
+  event_log first_log, second_log;
+  noting_resource first_memory{first_log, "arena"}, second_memory{second_log, "arena"};
+  replaying_backend first_backend{&first_log}, second_backend{&second_log};
+  auto graph = probed_graph(first_log, first_backend, nullptr, first_memory);
+  first_log.clear();
+  graph = probed_graph(second_log, second_backend, nullptr, second_memory);
+  EXPECT_EQ(first_log, (event_log{"graph ends", "inputs ends", "outputs ends", "arena ends"}));
+  EXPECT_EQ(second_log, (event_log{"begin", "end"})) << "which lives";
+  EXPECT_TRUE(graph);
+}
+
+TEST_F(captures, give_what_inputs_and_outputs_have_in_the_arena_back_before_it_ends) {
+  {
+    auto arena = new_arena();
+    graph_arena& in_graph = *arena;
+    unique_block in{&in_graph, 16};
+    auto graph = capture_with(
+        backend, &memory, std::move(arena), std::move(in), std::pmr::vector<float>{&memory},
+        [&](std::pmr::memory_resource& given, unique_block& x, std::pmr::vector<float>& y) {
+          y = std::pmr::vector<float>(4, 0.0F, &given);
+          backend.enqueue([&x, &y] { std::copy_n(x.as<float>().begin(), 4, y.begin()); });
+        },
+        nullptr);
+    put(graph.inputs(), {1, 2, 3, 4});
+    graph.launch();
+    EXPECT_EQ(graph.outputs()[3], 4);
+    EXPECT_TRUE(graph.arena().owns(graph.outputs().data()));
+    EXPECT_EQ(graph.arena().stats().used_blocks, 2u);
+  }
+  expect_nothing_left();
+}
+
+TEST_F(captures, keep_their_parts_where_they_are_when_they_are_moved) {
+  auto graph = step_graph();
+  unique_block const* const in = &graph.inputs();
+  graph_arena const* const arena = &graph.arena();
+  auto moved = std::move(graph);
+  EXPECT_EQ(&moved.inputs(), in);
+  EXPECT_EQ(&moved.arena(), arena);
+  put(moved.inputs(), {1, 2, 3, 4});
+  moved.launch();
+  EXPECT_EQ(get(moved.outputs()), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(moved.launch_count(), 1u);
+  auto const& seen = moved;
+  EXPECT_EQ(&seen.inputs(), in);
+  EXPECT_EQ(&seen.outputs(), &moved.outputs());
+}
+
+TEST_F(captures, that_were_moved_from_say_so) {
+  auto graph = step_graph();
+  EXPECT_TRUE(graph);
+  const auto moved = std::move(graph);
+  EXPECT_FALSE(graph);
+  EXPECT_TRUE(moved);
+  EXPECT_THROW(graph.launch(), std::logic_error);
+  EXPECT_THROW(graph.launch(nullptr), std::logic_error);
+  EXPECT_THROW((void)graph.launch_count(), std::logic_error);
+  EXPECT_THROW((void)graph.is_replay_capable(), std::logic_error);
+  EXPECT_THROW((void)graph.inputs(), std::logic_error);
+  EXPECT_THROW((void)graph.arena(), std::logic_error);
+  try {
+    (void)std::as_const(graph).outputs();
+    FAIL();
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(error.what(), "captured_graph: it was moved from, and is empty");
+  }
+}
+
+TEST_F(captures, hold_any_movable_inputs_and_outputs) {
+  using nothing = std::array<int, 0>;
+  auto graph = capture_with(
+      backend, &memory, new_arena(), std::make_unique<int>(7), nothing{},
+      [&](std::pmr::memory_resource&, std::unique_ptr<int>& in, nothing&) {
+        backend.enqueue([x = in.get()] { ++*x; });
+      },
+      nullptr);
+  graph.launch();
+  graph.launch();
+  EXPECT_EQ(*graph.inputs(), 9);
+  using graph_type = decltype(graph);
+  static_assert(std::is_nothrow_move_constructible_v<graph_type> &&
+                std::is_nothrow_move_assignable_v<graph_type>);
+  static_assert(!std::is_copy_constructible_v<graph_type> && !std::is_copy_assignable_v<graph_type>);
+}
+
+TEST_F(captures, keep_blocks_that_the_body_took_elsewhere_as_long_as_the_graph_lives) {
+  void* baked = nullptr;
+  {
+    auto graph = capture_with(
+        backend, &memory, new_arena(), 0, 0,
+        [&](std::pmr::memory_resource&, int&, int&) {
+          graph_arena* const arena = memory.clear_arena();
+          baked = memory.allocate(100);
+          memory.deallocate(baked, 100);
+          memory.install_arena(*arena);
+          backend.enqueue([baked] { *static_cast<int*>(baked) = 1; });
+        },
+        nullptr);
+    EXPECT_TRUE(upstream.holds(baked)) << "its address is in the graph";
+    EXPECT_EQ(memory.stats().deferred_blocks, 1u);
+    graph.launch();
+  }
+  EXPECT_FALSE(upstream.holds(baked));
+  expect_nothing_left();
+}
+
+TEST_F(captures, give_blocks_from_before_back_when_they_are_over) {
+  unique_block before{&memory, 100};
+  void* const address = before.data();
+  {
+    auto graph = capture_with(
+        backend, &memory, new_arena(), 0, 0,
+        [&](std::pmr::memory_resource&, int&, int&) {
+          before.reset();
+          EXPECT_TRUE(upstream.holds(address));
+          backend.enqueue([] {});
+        },
+        nullptr);
+    EXPECT_FALSE(upstream.holds(address)) << "the graph lives, and has nothing to do with it";
+  }
+  expect_nothing_left();
+}
+
+// ---- layouts ----------------------------------------------------------------------------------------------
+
+/// Allocates and deallocates, and enqueues something.
+auto allocating(replaying_backend& backend, std::vector<std::pair<std::size_t, std::size_t>> requests) {
+  return [&backend, requests = std::move(requests)](std::pmr::memory_resource& memory, int&, int&) {
+    for (auto const& [bytes, align] : requests)
+      memory.deallocate(memory.allocate(bytes, align), bytes, align);
+    backend.enqueue([] {});
+  };
+}
+
+TEST_F(captures, in_an_arena_of_the_rehearsed_size_succeed_and_in_one_of_256_bytes_less_fail) {
+  unique_block in = floats(1000), out = floats(1000);
+  const graph_layout layout =
+      rehearse([&](std::pmr::memory_resource& given) { step_on(backend)(given, in, out); }, &upstream);
+  EXPECT_EQ(layout.bytes, 2u * 4096);
+  EXPECT_THROW((void)step_graph(1000, new_arena(layout.bytes - 256)), out_of_memory);
+  expect_idle();
+  EXPECT_EQ(upstream.outstanding, 2u * 4000) << "inputs and outputs of the rehearsal alone";
+  auto graph = step_graph(1000, new_arena(layout.bytes));
+  EXPECT_EQ(graph.arena().high_water_bytes(), layout.bytes);
+  auto expecting = step_graph(1000, std::make_unique<graph_arena>(layout, &upstream));
+  EXPECT_EQ(expecting.arena().layout(), layout);
+}
+
+TEST_F(captures, of_what_was_not_rehearsed_are_refused_with_both_layouts) {
+  using requests = std::vector<std::pair<std::size_t, std::size_t>>;
+  const requests rehearsed{{300, 8}, {1000, 1024}, {10, 8}};
+  int nothing = 0;
+  const graph_layout layout = rehearse(
+      [&](std::pmr::memory_resource& given) { allocating(backend, rehearsed)(given, nothing, nothing); });
+  for (requests const& other :
+       {requests{}, requests{{300, 8}, {1000, 1024}}, requests{{300, 8}, {1000, 8}, {10, 8}},
+        requests{{300, 8}, {10, 1024}, {1000, 8}}, requests{{100, 8}, {1000, 1024}, {10, 8}}}) {
+    try {
+      (void)capture_with(
+          backend, &memory,
+          std::make_unique<graph_arena>(layout, &upstream, graph_arena_options{.name = "step"}), 0, 0,
+          allocating(backend, other), nullptr);
+      ADD_FAILURE() << other.size();
+    } catch (layout_mismatch const& error) {
+      EXPECT_EQ(error.expected(), layout);
+      EXPECT_EQ(error.found(), rehearse([&](std::pmr::memory_resource& given) {
+                  allocating(backend, other)(given, nothing, nothing);
+                }));
+      EXPECT_EQ(std::string{error.what()}.find(
+                    "capture: graph_arena 'step' was made for a rehearsal of 3 blocks in 2304 bytes, "
+                    "and the capture had " +
+                    std::to_string(other.size()) + " in "),
+                0u)
+          << error.what();
+    }
+    expect_nothing_left();
+  }
+}
+
+TEST_F(captures, of_other_sizes_in_as_many_blocks_and_bytes_say_that_it_is_the_sizes) {
+  const graph_layout layout = rehearse([](std::pmr::memory_resource& given) {
+    (void)given.allocate(256);
+    (void)given.allocate(512);
+  });
+  try {
+    (void)capture_with(backend, nullptr, std::make_unique<graph_arena>(layout, &upstream), 0, 0,
+                       allocating(backend, {{512, 8}, {256, 8}}), nullptr);
+    FAIL();
+  } catch (layout_mismatch const& error) {
+    EXPECT_STREQ(error.what(),
+                 "capture: graph_arena 'graph_arena' was made for a rehearsal of 2 blocks in 768 bytes, and "
+                 "the capture had 2 in 768, of other sizes or in another order");
+  }
+}
+
+TEST_F(captures, whose_blocks_lie_where_they_were_rehearsed_are_as_good) {
+  const graph_layout layout = rehearse([](std::pmr::memory_resource& given) {
+    (void)given.allocate(250, 4096);
+    (void)given.allocate(512);
+  });
+  const auto graph = capture_with(backend, nullptr, std::make_unique<graph_arena>(layout, &upstream), 0, 0,
+                                  allocating(backend, {{256, 8}, {300, 8}}), nullptr);
+  EXPECT_NE(graph.arena().layout(), layout) << "another alignment was asked for, and needed no other place";
+  EXPECT_EQ(graph.arena().layout().hash, layout.hash);
+}
+
+// ---- captures that fail -----------------------------------------------------------------------------------
+
+/// Each step of a capture fails in turn. Its body gives a block from before back, takes one of the upstream,
+/// and leaves one in the arena that is never deallocated.
+struct failing_captures : captures {
+  event_log log;
+  noting_resource arena_memory{log, "arena"};
+  replaying_backend noting{&log};
+  unique_block before{&memory, 64};
+  graph_arena other{byte_range{0x1'0000'0000, 1024}};
+
+  /// With this done at its end.
+  template <class Last>
+  auto capture_of(std::unique_ptr<graph_arena> arena, Last last) {
+    return capture_with(
+        noting, &memory, std::move(arena), ending_probe{log, "inputs"}, ending_probe{log, "outputs"},
+        [&](std::pmr::memory_resource& given, ending_probe&, ending_probe&) {
+          before.reset();
+          (void)given.allocate(100);
+          graph_arena* const installed = memory.clear_arena();
+          const unique_block baked{&memory, 100};
+          memory.install_arena(*installed);
+          last(given);
+        },
+        nullptr);
+  }
+  template <class Last>
+  auto capture_of(Last last) {
+    return capture_of(std::make_unique<graph_arena>(1024, &arena_memory), last);
+  }
+  auto good_capture() {
+    return capture_of([&](std::pmr::memory_resource&) { noting.enqueue([] {}); });
+  }
+
+  /// Everything is as before, and what was to be captured has ended in its order. And the next capture works.
+  void expect_undone(event_log calls) {
+    calls.insert(calls.end(), {"inputs ends", "outputs ends", "arena ends"});
+    EXPECT_EQ(log, calls);
+    EXPECT_FALSE(noting.is_capturing());
+    EXPECT_EQ(noting.counts().instances, 0);
+    before.reset();
+    expect_nothing_left();
+    noting.begin_throws = noting.end_throws = noting.end_is_null = false;
+    {
+      auto graph = good_capture();
+      graph.launch();
+    }
+    expect_nothing_left();
+  }
+};
+
+TEST_F(failing_captures, at_their_beginning_have_not_begun) {
+  noting.begin_throws = true;
+  EXPECT_THROW((void)good_capture(), replaying_backend::begin_error);
+  EXPECT_TRUE(before) << "the body was not called";
+  expect_undone({"begin"});
+}
+
+TEST_F(failing_captures, in_their_body_are_abandoned) {
+  EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) {
+                 noting.enqueue([] {});
+                 throw std::runtime_error{"body"};
+               }),
+               std::runtime_error);
+  expect_undone({"begin", "abandon"});
+}
+
+TEST_F(failing_captures, at_their_end_are_over) {
+  noting.end_throws = true;
+  EXPECT_THROW((void)good_capture(), replaying_backend::end_error);
+  expect_undone({"begin", "end"});
+}
+
+TEST_F(failing_captures, with_nothing_in_them_are_over) {
+  EXPECT_THROW((void)capture_of([](std::pmr::memory_resource&) {}), empty_capture);
+  expect_undone({"begin", "end"});
+}
+
+TEST_F(failing_captures, of_a_backend_that_gives_no_graph_are_over) {
+  noting.end_is_null = true;
+  try {
+    (void)good_capture();
+    FAIL();
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(error.what(), "capture: the backend's end() returned null, and no graph");
+  }
+  expect_undone({"begin", "end"});
+}
+
+TEST_F(failing_captures, of_another_layout_are_abandoned) {
+  EXPECT_THROW((void)capture_of(std::make_unique<graph_arena>(graph_layout{.bytes = 1024, .allocations = 9},
+                                                              &arena_memory),
+                                [&](std::pmr::memory_resource&) { noting.enqueue([] {}); }),
+               layout_mismatch);
+  expect_undone({"begin", "abandon"});
+}
+
+TEST_F(failing_captures, in_too_small_an_arena_are_abandoned) {
+  EXPECT_THROW((void)capture_of([](std::pmr::memory_resource& given) { (void)given.allocate(1024); }),
+               out_of_memory);
+  expect_undone({"begin", "abandon"});
+}
+
+TEST_F(failing_captures, that_install_a_second_arena_are_abandoned) {
+  EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) { memory.install_arena(other); }),
+               std::logic_error);
+  EXPECT_EQ(other.stats().allocations, 0u);
+  expect_undone({"begin", "abandon"});
+}
+
+TEST_F(failing_captures, whose_body_freezes_the_switch_once_more_are_abandoned) {
+  EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) { memory.freeze(); }), std::logic_error);
+  expect_undone({"begin", "abandon"});
+}
+
+TEST_F(failing_captures, inside_another_capture_leave_that_as_it_is) {
+  {
+    auto graph = capture_of([&](std::pmr::memory_resource& given) {
+      const std::vector<std::string> before_it = log;
+      EXPECT_THROW((void)step_graph(), std::logic_error) << "of the same switch";
+      EXPECT_FALSE(backend.is_capturing());
+      EXPECT_TRUE(memory.is_frozen());
+      EXPECT_TRUE(memory.has_arena());
+      EXPECT_EQ(log, before_it);
+      given.deallocate(given.allocate(10), 10);
+      noting.enqueue([] {});
+    });
+    EXPECT_EQ(graph.arena().stats().allocations, 2u);
+    graph.launch();
+  }
+  EXPECT_EQ(log, (event_log{"begin", "end", "graph ends", "inputs ends", "outputs ends", "arena ends"}));
+  expect_nothing_left();
+}
+
+TEST_F(failing_captures, of_a_switch_that_is_frozen_do_not_begin_and_leave_it_frozen) {
+  memory.freeze();
+  EXPECT_THROW((void)good_capture(), std::logic_error);
+  EXPECT_TRUE(memory.is_frozen());
+  EXPECT_FALSE(memory.has_arena());
+  memory.unfreeze().release();
+  expect_undone({});
+}
+
+TEST_F(failing_captures, of_a_switch_with_an_arena_do_not_begin_and_leave_it_installed) {
+  memory.install_arena(other);
+  EXPECT_THROW((void)good_capture(), std::logic_error);
+  EXPECT_FALSE(memory.is_frozen());
+  EXPECT_EQ(memory.clear_arena(), &other);
+  expect_undone({});
+}
+
+TEST_F(failing_captures, without_an_arena_do_not_begin) {
+  try {
+    (void)capture_of(nullptr, [](std::pmr::memory_resource&) {});
+    FAIL();
+  } catch (std::invalid_argument const& error) {
+    EXPECT_STREQ(error.what(), "capture: the arena is null");
+  }
+  EXPECT_EQ(log, (event_log{"inputs ends", "outputs ends"}));
+  expect_idle();
+}
+
+TEST_F(failing_captures, are_not_those_whose_body_ends_the_freeze_itself) {
+  // No way to fail: the capture goes on without arena, or without being frozen, and ends as it should.
+  {
+    auto graph = capture_of([&](std::pmr::memory_resource& given) {
+      memory.clear_arena();
+      memory.unfreeze().release();
+      const unique_block from_upstream{&given, 10};
+      EXPECT_TRUE(upstream.holds(from_upstream.data()));
+      noting.enqueue([] {});
+    });
+    EXPECT_FALSE(memory.is_frozen());
+  }
+  expect_nothing_left();
+}
+
+/// Of which it matters that it is the very one.
+struct own_error : std::runtime_error {
+  explicit own_error(char const* text) : std::runtime_error{text} {}
+};
+
+TEST_F(captures, pass_the_very_exception_of_the_body_on) {
+  const std::exception_ptr thrown = std::make_exception_ptr(own_error{"what the body said"});
+  own_error const* object = nullptr;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (own_error const& error) {
+    object = &error;
+  }
+  host_backend host;
+  const auto expect_it = [&](auto run) {
+    try {
+      run([&](std::pmr::memory_resource&, int&, int&) { std::rethrow_exception(thrown); });
+      ADD_FAILURE();
+    } catch (own_error const& error) {
+      EXPECT_EQ(&error, object) << "not a copy";
+      EXPECT_STREQ(error.what(), "what the body said");
+    }
+    expect_nothing_left();
+  };
+  expect_it([&](auto body) { (void)capture_with(backend, &memory, new_arena(), 0, 0, body, nullptr); });
+  expect_it([&](auto body) { (void)capture_with(backend, nullptr, new_arena(), 0, 0, body, nullptr); });
+  expect_it([&](auto body) { (void)capture(host, memory, new_arena(), 0, 0, body); });
+  expect_it([&](auto body) { (void)capture(host, new_arena(), 0, 0, body); });
+  EXPECT_THROW(
+      (void)capture(host, new_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) { throw 42; }), int);
+}
+
+TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
+  test_resource failing;
+  capture_switch own{&failing};
+  std::size_t made = 0;
+  const std::size_t failures = fail_each_allocation(failing, [&] {
+    EXPECT_FALSE(own.is_frozen());
+    EXPECT_FALSE(own.has_arena());
+    EXPECT_FALSE(backend.is_capturing());
+    const unique_block before{&own, 10};
+    auto graph = capture_with(
+        backend, &own, std::make_unique<graph_arena>(4 * KiB, &failing), unique_block{&failing, 16},
+        unique_block{&own, 16},
+        [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+          graph_arena* const arena = own.clear_arena();
+          const unique_block first_baked{&own, 100}, second_baked{&own, 100};
+          own.install_arena(*arena);
+          step_on(backend)(given, in, out);
+        },
+        nullptr);
+    graph.launch();
+    ++made;
+  });
+  EXPECT_EQ(failures, 6u);
+  EXPECT_EQ(made, 1u) << "every run but the last met a failure";
+  EXPECT_EQ(own.stats().used_blocks, 0u);
+  EXPECT_EQ(backend.counts().instances, 0);
+}
+
+// ---- threads ----------------------------------------------------------------------------------------------
+
+TEST_F(captures, are_launched_from_another_thread) {
+  auto graph = step_graph();
+  std::thread{[moved = std::move(graph)]() mutable {
+    put(moved.inputs(), {1, 2, 3, 4});
+    moved.launch();
+    EXPECT_EQ(get(moved.outputs()), (std::vector<float>{11, 22, 33, 44}));
+  }}.join();
+  expect_nothing_left();  // the other thread has ended the graph
+}
+
+TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
+  constexpr int launches = 2000;
+  auto graph = step_graph();
+  put(graph.inputs(), {1, 2, 3, 4});
+  std::latch both_ready{2};
+  const auto launch_often = [&] {
+    both_ready.arrive_and_wait();
+    for (int i = 0; i < launches; ++i) {
+      graph.launch();
+      if (i % 100 == 0) EXPECT_GT(graph.launch_count(), 0u);
+    }
+  };
+  std::thread second{launch_often};
+  launch_often();
+  second.join();
+  EXPECT_EQ(graph.launch_count(), 2u * launches);
+  EXPECT_EQ(backend.counts().launches, 2 * launches);
+  EXPECT_EQ(backend.counts().overlaps, 0) << "calls of the instance never overlap";
+  EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
+}
+
+TEST_F(captures, of_two_threads_through_one_switch_have_each_their_own_arena) {
+  test::locked_resource shared{&upstream};
+  capture_switch both{&shared};
+  std::latch both_inside{2};
+  const auto capture_on_this_thread = [&] {
+    replaying_backend own_backend;
+    auto graph = capture_with(
+        own_backend, &both, std::make_unique<graph_arena>(64 * KiB, &shared), unique_block{&both, 16},
+        unique_block{&both, 16},
+        [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+          both_inside.arrive_and_wait();
+          for (int i = 0; i < 100; ++i) given.deallocate(given.allocate(100), 100);
+          step_on(own_backend)(both, in, out);
+        },
+        nullptr);
+    EXPECT_EQ(graph.arena().stats().allocations, 102u);
+    put(graph.inputs(), {1, 2, 3, 4});
+    graph.launch();
+    EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
+  };
+  std::thread second{capture_on_this_thread};
+  capture_on_this_thread();
+  second.join();
+  EXPECT_EQ(both.stats().used_blocks, 0u);
+  both.check_invariants();
+}
+
+TEST_F(captures, let_another_thread_give_blocks_of_the_arena_back_while_the_body_allocates) {
+  constexpr int blocks = 1000;
+  auto graph = capture_with(
+      backend, &memory, new_arena(1 * MiB), 0, 0,
+      [&](std::pmr::memory_resource& given, int&, int&) {
+        std::atomic<void*> passed{nullptr};
+        std::thread other{[&] {
+          for (int i = 0; i < blocks; ++i) {
+            void* block = nullptr;
+            while ((block = passed.exchange(nullptr)) == nullptr) std::this_thread::yield();
+            memory.deallocate(block, 100);
+          }
+        }};
+        for (int i = 0; i < blocks; ++i) {
+          void* const block = given.allocate(100);
+          while (passed.load() != nullptr) std::this_thread::yield();
+          passed.store(block);
+          given.deallocate(given.allocate(10), 10);
+        }
+        other.join();
+        backend.enqueue([] {});
+      },
+      nullptr);
+  EXPECT_EQ(graph.arena().stats().allocations, 2u * blocks);
+  EXPECT_EQ(graph.arena().stats().used_blocks, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  graph.arena().check_invariants();
+  expect_idle();
+}
+
+// ---- on the host ------------------------------------------------------------------------------------------
+
+struct host_captures : captures {
+  host_backend host;
+  int calls = 0;
+  /// outputs = 2 * inputs, by way of a temporary.
+  auto doubling() {
+    return [this](std::pmr::memory_resource& given, std::vector<int>& in, std::vector<int>& out) {
+      ++calls;
+      std::pmr::vector<int> twice{&given};
+      for (const int x : in) twice.push_back(2 * x);
+      out.assign(twice.begin(), twice.end());
+    };
+  }
+};
+
+TEST_F(host_captures, run_the_body_at_once_and_a_launch_does_nothing) {
+  EXPECT_FALSE(host.supports_capture());
+  auto graph = capture(host, new_arena(), std::vector<int>{1, 2, 3}, std::vector<int>{}, doubling());
+  EXPECT_EQ(graph.is_replay_capable(), host.supports_capture());
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(graph.outputs(), (std::vector<int>{2, 4, 6}));
+  EXPECT_GT(graph.arena().high_water_bytes(), 0u);
+  graph.inputs() = {7};
+  graph.launch();
+  graph.launch(stream_number(8));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(graph.outputs(), (std::vector<int>{2, 4, 6}));
+  EXPECT_EQ(graph.launch_count(), 2u) << "which is counted all the same";
+}
+
+TEST_F(host_captures, freeze_a_switch_as_others_do) {
+  {
+    auto graph = capture(host, memory, new_arena(), std::vector<int>{1}, std::vector<int>{},
+                         [&](std::pmr::memory_resource& given, std::vector<int>& in, std::vector<int>& out) {
+                           EXPECT_TRUE(memory.is_frozen());
+                           const std::pmr::vector<int> through_the_switch(10, 1, &memory);
+                           doubling()(given, in, out);
+                         });
+    EXPECT_EQ(graph.arena().stats().allocations, 2u);
+    EXPECT_EQ(graph.outputs(), std::vector<int>{2});
+  }
+  expect_nothing_left();
+}
+
+TEST_F(host_captures, expect_the_rehearsed_layout_too) {
+  std::vector<int> in{1, 2, 3}, out;
+  const graph_layout layout =
+      rehearse([&](std::pmr::memory_resource& given) { doubling()(given, in, out); }, &upstream);
+  const auto graph = capture(host, std::make_unique<graph_arena>(layout, &upstream), in, out, doubling());
+  EXPECT_EQ(graph.arena().layout(), layout);
+  EXPECT_THROW((void)capture(host, std::make_unique<graph_arena>(layout, &upstream), std::vector<int>(2, 1),
+                             out, doubling()),
+               layout_mismatch);
+}
+
+TEST_F(host_captures, with_nothing_in_them_are_graphs) {
+  auto graph = capture(host, new_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) {});
+  graph.launch();
+  EXPECT_EQ(graph.launch_count(), 1u);
+}
+
+}  // namespace
+}  // namespace tidemark

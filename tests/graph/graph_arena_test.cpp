@@ -1,0 +1,699 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: graph arenas over a made-up range, so that what is shown
+// holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
+// with the state before and after, and the invariants.
+#include <tidemark/graph/graph_arena.hpp>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_resource;
+using test::violation_recorder;
+
+constexpr std::uintptr_t base = 0x1'0000'0000;
+constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
+
+std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
+void* block_at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+/// Of which the compiler knows nothing, or it would warn of it.
+std::size_t hidden(std::size_t value) {
+  std::size_t volatile unseen = value;
+  return unseen;
+}
+
+/// All that a user can see of an arena, but for the count of refusals.
+std::vector<std::uint64_t> state(graph_arena const& arena) {
+  const graph_arena_stats stats = arena.stats();
+  const graph_layout layout = arena.layout();
+  return {stats.allocations,   stats.deallocations, stats.used_blocks,      stats.peak_blocks,
+          stats.used_bytes,    stats.peak_bytes,    stats.high_water_bytes, stats.reserved_bytes,
+          arena.range().begin, arena.range().size,  layout.bytes,           layout.alignment,
+          layout.allocations,  layout.hash};
+}
+
+/// Over made-up addresses, and every test ends with invariants that hold.
+struct graph_arenas : ::testing::Test {
+  violation_recorder violations;
+
+  static void expect_sound(graph_arena const& arena) {
+    const std::size_t before = violation_recorder::reports().size();
+    arena.check_invariants();
+    ASSERT_EQ(violation_recorder::reports().size(), before) << violation_recorder::reports().back().message;
+  }
+  static void expect_no_report() {
+    EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
+  }
+};
+
+// ---- where blocks lie -------------------------------------------------------------------------------------
+
+TEST_F(graph_arenas, the_exact_sequence_of_addresses_and_high_waters) {
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  void* const first = arena.allocate(100);
+  EXPECT_EQ(address_of(first), base);
+  EXPECT_EQ(arena.high_water_bytes(), 256u);
+  void* const second = arena.allocate(512);
+  EXPECT_EQ(address_of(second), base + 256);
+  EXPECT_EQ(arena.high_water_bytes(), 768u);
+  arena.deallocate(second, 512);
+  EXPECT_EQ(arena.high_water_bytes(), 768u);
+  EXPECT_EQ(address_of(arena.allocate(256)), base + 768);
+  EXPECT_EQ(arena.high_water_bytes(), 1024u);
+  expect_sound(arena);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, every_block_takes_a_multiple_of_256_bytes_and_begins_at_one) {
+  graph_arena arena{byte_range{base, 1 * MiB}};
+  std::uintptr_t next = base;
+  for (const auto [asked, taken] : {std::array<std::size_t, 2>{0, 256},
+                                    {1, 256},
+                                    {255, 256},
+                                    {256, 256},
+                                    {257, 512},
+                                    {512, 512},
+                                    {513, 768},
+                                    {100'000, 100'096}}) {
+    EXPECT_EQ(address_of(arena.allocate(asked, 1)), next) << asked;
+    next += taken;
+    EXPECT_EQ(arena.high_water_bytes(), next - base) << asked;
+  }
+}
+
+TEST_F(graph_arenas, blocks_of_no_bytes_are_distinct) {
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  void* const first = arena.allocate(0);
+  void* const second = arena.allocate(0);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(arena.stats().used_bytes, 512u);
+  arena.deallocate(first, 0);
+  arena.deallocate(second, 0);
+  EXPECT_EQ(arena.stats().used_blocks, 0u);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, reuse_no_address_in_any_order_of_deallocations) {
+  graph_arena arena{byte_range{base, 1 * MiB}};
+  std::minstd_rand random{1};
+  std::vector<void*> live;
+  std::uintptr_t end = base;
+  for (int i = 0; i < 2000; ++i) {
+    void* const block = arena.allocate(300);
+    ASSERT_GE(address_of(block), end) << "every block lies above all before it";
+    end = address_of(block) + 300;
+    live.push_back(block);
+    if (i % 3 != 0) {
+      std::swap(live[random() % live.size()], live.back());
+      arena.deallocate(live.back(), 300);
+      live.pop_back();
+    }
+  }
+  expect_sound(arena);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, leave_a_gap_for_alignments_above_256) {
+  graph_arena arena{byte_range{base, 64 * KiB}};
+  (void)arena.allocate(1);
+  EXPECT_EQ(arena.layout().alignment, 256u);
+  void* const aligned = arena.allocate(100, 4096);
+  EXPECT_EQ(address_of(aligned), base + 4096);
+  EXPECT_EQ(arena.layout().alignment, 4096u);
+  EXPECT_EQ(address_of(arena.allocate(1)), base + 4096 + 256);
+  EXPECT_EQ(arena.stats().used_bytes, 3 * 256u) << "the gap is not used";
+  EXPECT_EQ(arena.layout().bytes, 4096u + 512);
+  arena.deallocate(aligned, 100, 4096);
+  expect_sound(arena);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, the_ends_of_a_range_are_rounded_inwards) {
+  EXPECT_EQ((graph_arena{byte_range{base + 1, 1024}}.range()), (byte_range{base + 256, 768}));
+  EXPECT_EQ((graph_arena{byte_range{base, 1023}}.range()), (byte_range{base, 768}));
+  EXPECT_EQ((graph_arena{byte_range{base + 255, 257}}.range()), (byte_range{base + 256, 256}));
+  graph_arena arena{byte_range{base + 1, 1024}};
+  EXPECT_EQ(address_of(arena.allocate(768)), base + 256);
+  EXPECT_THROW((void)arena.allocate(0), out_of_memory);
+}
+
+TEST_F(graph_arenas, a_range_too_small_for_a_block_holds_no_block) {
+  for (byte_range const& range :
+       {byte_range{}, {base, 0}, {base, 255}, {base + 1, 510}, {max_size, 1}, {max_size - 300, 44}}) {
+    graph_arena arena{range};
+    EXPECT_EQ(arena.range().size, 0u) << range.begin;
+    EXPECT_THROW((void)arena.allocate(0), out_of_memory);
+    EXPECT_THROW((void)arena.allocate(1, 4096), out_of_memory);
+    EXPECT_FALSE(arena.owns(block_at(range.begin)));
+    expect_sound(arena);
+  }
+}
+
+TEST_F(graph_arenas, a_range_that_begins_at_0_has_no_null_block) {
+  graph_arena arena{byte_range{0, 1024}};
+  EXPECT_EQ(arena.range(), (byte_range{256, 768}));
+  EXPECT_NE(arena.allocate(1), nullptr);
+}
+
+TEST_F(graph_arenas, an_address_is_its_own_from_the_first_byte_of_its_range_to_the_last) {
+  const graph_arena arena{byte_range{base, 1024}};
+  EXPECT_TRUE(arena.owns(block_at(base)));
+  EXPECT_TRUE(arena.owns(block_at(base + 1023)));
+  EXPECT_FALSE(arena.owns(block_at(base - 1)));
+  EXPECT_FALSE(arena.owns(block_at(base + 1024)));
+  EXPECT_FALSE(arena.owns(nullptr));
+}
+
+// ---- when it is full --------------------------------------------------------------------------------------
+
+TEST_F(graph_arenas, an_exact_fill_succeeds_and_a_byte_more_fails) {
+  graph_arena whole{byte_range{base, 1024}};
+  EXPECT_EQ(address_of(whole.allocate(1024)), base);
+  EXPECT_EQ(whole.high_water_bytes(), 1024u);
+
+  graph_arena more{byte_range{base, 1024}};
+  const std::vector<std::uint64_t> before = state(more);
+  EXPECT_THROW((void)more.allocate(1025), out_of_memory);
+  EXPECT_EQ(state(more), before);
+  EXPECT_EQ(address_of(more.allocate(1024)), base) << "and is as good as before";
+
+  graph_arena pieces{byte_range{base, 1024}};
+  for (int i = 0; i < 4; ++i) (void)pieces.allocate(1);
+  const std::vector<std::uint64_t> full = state(pieces);
+  EXPECT_THROW((void)pieces.allocate(1), out_of_memory);
+  EXPECT_THROW((void)pieces.allocate(0), out_of_memory);
+  EXPECT_EQ(state(pieces), full);
+  expect_sound(pieces);
+}
+
+TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_room) {
+  graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
+  (void)arena.allocate(700);
+  try {
+    (void)arena.allocate(4000, 512);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, "step");
+    EXPECT_EQ(error.report().requested_bytes, 4000u);
+    EXPECT_EQ(error.report().alignment, 512u);
+    EXPECT_EQ(error.report().used_bytes, 768u);
+    EXPECT_EQ(error.report().committed_bytes, 4096u);
+    EXPECT_EQ(error.report().reserved_bytes, 4096u);
+    EXPECT_EQ(error.report().largest_bytes, 3072u) << "from the next multiple of 512 on";
+    EXPECT_NE(std::string{error.what()}.find("4000 bytes"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(address_of(arena.allocate(3072, 512)), base + 1024) << "what it said would fit fits";
+}
+
+TEST_F(graph_arenas, nothing_fits_where_the_next_aligned_address_lies_beyond_the_end) {
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  (void)arena.allocate(1);
+  const std::vector<std::uint64_t> before = state(arena);
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{256}}) {
+    try {
+      (void)arena.allocate(bytes, 4096);
+      ADD_FAILURE() << bytes;
+    } catch (out_of_memory const& error) {
+      EXPECT_EQ(error.report().largest_bytes, 0u);
+    }
+  }
+  EXPECT_EQ(state(arena), before);
+}
+
+TEST_F(graph_arenas, sizes_near_size_max_are_refused_at_every_alignment) {
+  // The second range ends where addresses do, so that every sum of an address and a size could wrap.
+  for (const std::uintptr_t begin : {base, std::uintptr_t{0} - 8 * KiB}) {
+    graph_arena arena{byte_range{begin, 8 * KiB}};
+    (void)arena.allocate(1);
+    const std::vector<std::uint64_t> before = state(arena);
+    for (std::size_t align = 1; align != 0; align *= 2) {
+      for (const std::size_t less :
+           {std::size_t{0}, std::size_t{1}, std::size_t{254}, std::size_t{255}, std::size_t{256},
+            std::size_t{257}, 8 * KiB, max_size / 4, max_size / 2, max_size - 8 * KiB}) {
+        try {
+          (void)arena.allocate(max_size - less, align);
+          ADD_FAILURE() << max_size - less << " bytes aligned to " << align;
+        } catch (out_of_memory const& error) {
+          EXPECT_EQ(error.report().requested_bytes, max_size - less);
+        }
+      }
+    }
+    EXPECT_EQ(state(arena), before);
+    expect_sound(arena);
+  }
+}
+
+TEST_F(graph_arenas, a_range_up_to_the_last_address_is_filled_to_its_last_granule_but_one) {
+  // The end of the last granule would be address 0.
+  graph_arena arena{byte_range{std::uintptr_t{0} - 1024, 1024}};
+  EXPECT_EQ(arena.range().size, 768u);
+  void* last = nullptr;
+  for (int i = 0; i < 3; ++i) last = arena.allocate(256);
+  EXPECT_EQ(address_of(last), std::uintptr_t{0} - 512);
+  EXPECT_THROW((void)arena.allocate(1), out_of_memory);
+  EXPECT_FALSE(arena.owns(block_at(std::uintptr_t{0} - 256)));
+  arena.deallocate(last, 256);
+  expect_sound(arena);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, a_range_of_all_there_is_is_used_in_part) {
+  try {
+    graph_arena arena{byte_range{base, max_size}};
+    EXPECT_EQ(arena.range(), (byte_range{base, graph_arena::max_bytes}));
+    void* const all = arena.allocate(graph_arena::max_bytes);
+    EXPECT_EQ(arena.stats().used_bytes, graph_arena::max_bytes) << "the count of its granules fits";
+    arena.deallocate(all, graph_arena::max_bytes);
+    EXPECT_EQ(arena.stats().used_bytes, 0u);
+  } catch (std::bad_alloc const&) {
+    GTEST_SKIP() << "this machine has no 16 GiB of address space for a table";
+  }
+}
+
+TEST_F(graph_arenas, an_alignment_that_is_no_power_of_two_is_refused) {
+  graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
+  const std::vector<std::uint64_t> before = state(arena);
+  try {
+    (void)arena.allocate(1, hidden(768));
+    FAIL();
+  } catch (std::invalid_argument const& error) {
+    EXPECT_STREQ(error.what(), "graph_arena 'step': alignment 768 is not a power of two");
+  }
+  if (check_level >= 2) {
+    EXPECT_THROW((void)arena.allocate(1, hidden(3)), std::invalid_argument);
+    EXPECT_THROW((void)arena.allocate(1, hidden(0)), std::invalid_argument);
+  }
+  EXPECT_EQ(state(arena), before);
+}
+
+// ---- giving back ------------------------------------------------------------------------------------------
+
+TEST_F(graph_arenas, giving_back_lowers_the_counts_and_never_the_high_water) {
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  void* const below = arena.allocate(256);
+  void* const middle = arena.allocate(512);
+  void* const top = arena.allocate(256);
+  arena.deallocate(top, 256);
+  EXPECT_EQ(arena.high_water_bytes(), 1024u) << "not of the topmost block";
+  EXPECT_EQ(arena.stats().used_blocks, 2u);
+  arena.deallocate(below, 256);
+  EXPECT_EQ(arena.high_water_bytes(), 1024u) << "nor of another";
+  EXPECT_EQ(arena.stats().used_blocks, 1u);
+  EXPECT_EQ(arena.stats().used_bytes, 512u);
+  arena.deallocate(middle, 512);
+  EXPECT_EQ(arena.high_water_bytes(), 1024u) << "nor of the last";
+  EXPECT_EQ(arena.stats().used_blocks, 0u);
+  EXPECT_EQ(address_of(arena.allocate(1)), base + 1024);
+  expect_sound(arena);
+  expect_no_report();
+}
+
+/// An arena with blocks of every kind, and what must not be deallocated in it.
+struct bad_deallocations : graph_arenas, ::testing::WithParamInterface<bad_deallocate_policy> {
+  struct attempt {
+    char const* what;
+    std::uintptr_t address;
+    std::size_t bytes;
+    char const* why;
+  };
+  static constexpr std::size_t size = 4 * KiB;
+  graph_arena arena{byte_range{base, size}, {.bad_deallocate = GetParam(), .name = "step"}};
+
+  /// Refused, reported or not as the policy says, counted, and nothing else.
+  void expect_refusals(std::vector<attempt> const& attempts) {
+    for (attempt const& bad : attempts) {
+      SCOPED_TRACE(bad.what);
+      const std::vector<std::uint64_t> before = state(arena);
+      const std::uint64_t refused = arena.stats().bad_deallocations;
+      const std::size_t reports = violation_recorder::reports().size();
+      arena.deallocate(block_at(bad.address), bad.bytes);
+      EXPECT_EQ(state(arena), before);
+      EXPECT_EQ(arena.stats().bad_deallocations, refused + 1);
+      if (GetParam() == bad_deallocate_policy::ignore) {
+        EXPECT_EQ(violation_recorder::reports().size(), reports);
+      } else {
+        ASSERT_EQ(violation_recorder::reports().size(), reports + 1);
+        violation_recorder::entry const& report = violation_recorder::reports().back();
+        EXPECT_EQ(report.kind, violation_kind::bad_deallocate);
+        EXPECT_NE(report.message.find("graph_arena 'step': deallocate of " + std::to_string(bad.bytes) +
+                                      " bytes at 0x"),
+                  std::string::npos)
+            << report.message;
+        EXPECT_NE(report.message.find(bad.why), std::string::npos) << report.message;
+      }
+      expect_sound(arena);
+    }
+  }
+};
+
+constexpr char const* not_in_use = "no block in use begins there";
+constexpr char const* outside = "it lies outside its range";
+constexpr char const* other_size = "the block has another size";
+
+TEST_P(bad_deallocations, of_a_deallocated_block_are_refused) {
+  void* const below = arena.allocate(300);
+  void* const top = arena.allocate(300);
+  arena.deallocate(below, 300);
+  arena.deallocate(top, 300);
+  expect_refusals({{"not the topmost", address_of(below), 300, not_in_use},
+                   {"the topmost", address_of(top), 300, not_in_use}});
+}
+
+TEST_P(bad_deallocations, of_what_was_never_allocated_are_refused) {
+  void* const block = arena.allocate(1024);
+  (void)arena.allocate(1, 2048);  // behind a gap
+  expect_refusals({{"the middle of a block", base + 256, 256, not_in_use},
+                   {"all but the first granule of a block", base + 256, 768, not_in_use},
+                   {"a byte into a block", base + 1, 1024, not_in_use},
+                   {"a byte before the end of a block", base + 1023, 1, not_in_use},
+                   {"a gap", base + 1024, 256, not_in_use},
+                   {"above the high water", base + 2304, 256, not_in_use},
+                   {"the last granule", base + size - 256, 256, not_in_use}});
+  arena.deallocate(block, 1024);
+  EXPECT_EQ(arena.stats().used_blocks, 1u) << "the block itself can be deallocated all the same";
+}
+
+TEST_P(bad_deallocations, outside_the_range_are_refused_at_both_ends) {
+  void* const first = arena.allocate(256);
+  void* const last = arena.allocate(size - 256);
+  expect_refusals({{"the byte below", base - 1, 256, outside},
+                   {"the granule below", base - 256, 256, outside},
+                   {"the first byte above", base + size, 256, outside},
+                   {"the granule above that", base + size + 256, 256, outside},
+                   {"far below", 256, 256, outside},
+                   {"far above", max_size - 255, 256, outside}});
+  arena.deallocate(first, 256);
+  arena.deallocate(last, size - 256);
+  EXPECT_EQ(arena.stats().used_blocks, 0u) << "the range's own first and last blocks are taken";
+}
+
+TEST_P(bad_deallocations, as_another_size_are_refused) {
+  void* const block = arena.allocate(512);
+  const std::uintptr_t address = address_of(block);
+  expect_refusals({{"smaller", address, 256, other_size},
+                   {"nothing", address, 0, other_size},
+                   {"larger", address, 513, other_size},
+                   {"larger than the range", address, size + 1, other_size},
+                   {"so large that rounding it up wraps to 0", address, max_size, other_size},
+                   {"the largest that does not wrap", address, max_size - 255, other_size},
+                   {"the same but for bits that a count of granules has no room for", address,
+                    (std::size_t{1} << 40) + 512, other_size}});
+  arena.deallocate(block, 512);
+  EXPECT_EQ(arena.stats().used_blocks, 0u);
+  // What is not in use has 0 granules, as much as such a size is rounded up to.
+  expect_refusals({{"a size that wraps to 0, of what is not in use", address, max_size, not_in_use}});
+}
+
+TEST_P(bad_deallocations, of_null_do_nothing) {
+  const std::vector<std::uint64_t> before = state(arena);
+  arena.deallocate(nullptr, 0);
+  arena.deallocate(nullptr, 256);
+  EXPECT_EQ(state(arena), before);
+  EXPECT_EQ(arena.stats().bad_deallocations, 0u);
+  expect_no_report();
+}
+
+INSTANTIATE_TEST_SUITE_P(policies, bad_deallocations,
+                         ::testing::Values(bad_deallocate_policy::report, bad_deallocate_policy::ignore),
+                         [](auto const& of) {
+                           return of.param == bad_deallocate_policy::report ? "report" : "ignore";
+                         });
+
+TEST_F(graph_arenas, a_size_that_is_rounded_up_alike_is_the_same_size) {
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  arena.deallocate(arena.allocate(300), 400);
+  EXPECT_EQ(arena.stats().used_blocks, 0u);
+  expect_no_report();
+}
+
+using graph_arena_death = graph_arenas;
+
+void give_back_twice() {
+  set_violation_handler(nullptr);
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  void* const block = arena.allocate(1);
+  arena.deallocate(block, 1);
+  arena.deallocate(block, 1);
+}
+
+TEST_F(graph_arena_death, aborts_by_default_at_a_block_that_is_deallocated_twice) {
+  EXPECT_DEATH(
+      give_back_twice(),
+      "graph_arena 'graph_arena': deallocate of 1 bytes at 0x100000000: no block in use begins there");
+}
+
+// ---- starting anew ----------------------------------------------------------------------------------------
+
+TEST_F(graph_arenas, a_reset_reuses_the_same_addresses_and_counts_anew) {
+  graph_arena arena{byte_range{base, 4 * KiB}, {.bad_deallocate = bad_deallocate_policy::ignore}};
+  const std::vector<std::uint64_t> fresh = state(arena);
+  void* const first = arena.allocate(300, 512);
+  void* const second = arena.allocate(1);
+  arena.deallocate(block_at(1), 1);
+  arena.deallocate(second, 1);
+  arena.deallocate(first, 300);
+  arena.reset();
+  EXPECT_EQ(state(arena), fresh);
+  EXPECT_EQ(arena.stats().bad_deallocations, 0u);
+  EXPECT_EQ(arena.allocate(300), first);
+  expect_sound(arena);
+}
+
+TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothing) {
+  graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
+  void* const block = arena.allocate(300);
+  (void)arena.allocate(300);
+  arena.deallocate(arena.allocate(1), 1);
+  const std::vector<std::uint64_t> before = state(arena);
+  try {
+    arena.reset();
+    FAIL();
+  } catch (allocator_busy const& error) {
+    EXPECT_EQ(error.blocks(), 2u);
+    EXPECT_STREQ(error.what(), "graph_arena 'step': reset while 2 blocks are in use");
+  }
+  EXPECT_EQ(state(arena), before);
+  arena.deallocate(block, 300);
+  EXPECT_EQ(arena.stats().used_blocks, 1u);
+}
+
+// ---- what it tells of itself ------------------------------------------------------------------------------
+
+TEST_F(graph_arenas, stats_count_each_way_and_peaks_outlive_frees) {
+  graph_arena arena{byte_range{base, 4 * KiB},
+                    {.bad_deallocate = bad_deallocate_policy::ignore, .name = "step"}};
+  void* const a = arena.allocate(300);
+  void* const b = arena.allocate(1);
+  arena.deallocate(a, 300);
+  arena.deallocate(a, 300);
+  void* const c = arena.allocate(256);
+  arena.deallocate(b, 1);
+  arena.deallocate(c, 256);
+  const graph_arena_stats stats = arena.stats();
+  EXPECT_STREQ(stats.name, "step");
+  EXPECT_EQ(stats.allocations, 3u);
+  EXPECT_EQ(stats.deallocations, 3u);
+  EXPECT_EQ(stats.bad_deallocations, 1u);
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(stats.peak_blocks, 2u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  EXPECT_EQ(stats.peak_bytes, 768u);
+  EXPECT_EQ(stats.high_water_bytes, 1024u);
+  EXPECT_EQ(stats.reserved_bytes, 4 * KiB);
+}
+
+TEST_F(graph_arenas, a_fresh_one_has_counts_of_0_and_the_layout_of_nothing) {
+  const graph_arena arena{byte_range{base, 4 * KiB}};
+  EXPECT_EQ(arena.layout(), graph_layout{});
+  EXPECT_EQ(arena.stats().allocations, 0u);
+  EXPECT_EQ(arena.high_water_bytes(), 0u);
+  EXPECT_FALSE(arena.expected());
+  EXPECT_EQ(arena.upstream_resource(), nullptr);
+  EXPECT_STREQ(arena.name(), "graph_arena");
+  EXPECT_STREQ((graph_arena{byte_range{base, 4 * KiB}, {.name = nullptr}}.name()), "graph_arena");
+}
+
+TEST_F(graph_arenas, two_handles_see_one_state) {
+  auto const arena = std::make_shared<graph_arena>(byte_range{base, 4 * KiB});
+  auto const other = arena;
+  void* const block = other->allocate(300);
+  EXPECT_EQ(arena->stats().used_blocks, 1u);
+  EXPECT_EQ(arena->high_water_bytes(), 512u);
+  arena->deallocate(block, 300);
+  EXPECT_EQ(other->stats().used_blocks, 0u);
+}
+
+// ---- where its memory comes from --------------------------------------------------------------------------
+
+TEST_F(graph_arenas, calls_the_upstream_once_to_allocate_and_once_to_deallocate) {
+  recording_resource upstream;
+  {
+    graph_arena arena{1000, &upstream};
+    EXPECT_EQ(arena.upstream_resource(), &upstream);
+    EXPECT_EQ(upstream.calls, 1u);
+    EXPECT_EQ(upstream.outstanding, 1024u) << "rounded up, so that 1000 bytes are there";
+    EXPECT_EQ(arena.range().size, 1024u);
+    EXPECT_TRUE(upstream.holds(arena.range().data()));
+    (void)arena.allocate(1);
+    arena.deallocate(arena.allocate(500), 500);
+    EXPECT_THROW((void)arena.allocate(1000), out_of_memory);
+    EXPECT_EQ(upstream.calls, 1u);
+    EXPECT_EQ(upstream.outstanding, 1024u);
+  }  // with a block in use, which is gone
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
+  recording_resource upstream;
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
+  {
+    const graph_arena arena{256, nullptr};
+    EXPECT_EQ(arena.upstream_resource(), &upstream);
+    const graph_arena rehearsed{graph_layout{.bytes = 512}, nullptr};
+    EXPECT_EQ(upstream.outstanding, 768u);
+  }
+  std::pmr::set_default_resource(before);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(graph_arenas, one_of_no_bytes_has_no_room_and_is_no_error) {
+  recording_resource upstream;
+  graph_arena arena{0, &upstream};
+  EXPECT_EQ(arena.range().size, 0u);
+  EXPECT_THROW((void)arena.allocate(0), out_of_memory);
+}
+
+TEST_F(graph_arenas, one_for_a_layout_has_its_size_and_alignment_and_expects_it) {
+  recording_resource upstream;
+  const graph_layout layout{.bytes = 8448, .alignment = 4096, .allocations = 2, .hash = 7};
+  graph_arena arena{layout, &upstream};
+  EXPECT_EQ(arena.range().size, 8448u);
+  EXPECT_EQ(arena.range().begin % 4096, 0u);
+  EXPECT_EQ(arena.expected(), layout);
+  EXPECT_EQ(arena.layout(), graph_layout{}) << "what it has is another matter";
+}  // the upstream compares size and alignment of what comes back
+
+TEST_F(graph_arenas, a_layout_of_an_alignment_below_256_gets_blocks_aligned_to_256) {
+  std::array<std::byte, 1024> buffer;
+  std::pmr::monotonic_buffer_resource unaligned{buffer.data(), buffer.size(),
+                                                std::pmr::null_memory_resource()};
+  recording_resource upstream{&unaligned};
+  (void)unaligned.allocate(1, 1);
+  graph_arena arena{graph_layout{.bytes = 512, .alignment = 1}, &upstream};
+  EXPECT_EQ(arena.range().size, 512u);
+  EXPECT_EQ(address_of(arena.allocate(512)) % 256, 0u);
+}
+
+TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) {
+  recording_resource upstream;
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 0}, &upstream}), std::invalid_argument);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 96}, &upstream}), std::invalid_argument);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 768}, &upstream}), std::invalid_argument);
+  for (const std::size_t bytes : {graph_arena::max_bytes + 1, max_size - 256, max_size - 255, max_size}) {
+    try {
+      const graph_arena arena{bytes, &upstream, {.name = "step"}};
+      ADD_FAILURE() << bytes;
+    } catch (out_of_memory const& error) {
+      EXPECT_STREQ(error.report().resource, "step");
+      EXPECT_EQ(error.report().requested_bytes, bytes);
+      EXPECT_EQ(error.report().largest_bytes, graph_arena::max_bytes);
+    }
+    EXPECT_THROW((graph_arena{graph_layout{.bytes = bytes}, &upstream}), out_of_memory);
+  }
+  EXPECT_EQ(upstream.calls, 0u);
+}
+
+TEST_F(graph_arenas, what_the_upstream_throws_passes_through) {
+  recording_resource upstream;
+  upstream.fail_from = 0;
+  upstream.fail_count = test::supply::never;
+  EXPECT_THROW((graph_arena{1000, &upstream}), std::bad_alloc);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 512}, &upstream}), std::bad_alloc);
+}
+
+/// Hands out addresses and has no memory, as much as anybody wants.
+class boundless_memory final : public std::pmr::memory_resource {
+ public:
+  std::size_t outstanding = 0;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override { return outstanding += bytes, block_at(base); }
+  void do_deallocate(void*, std::size_t bytes, std::size_t) override { outstanding -= bytes; }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST_F(graph_arenas, the_upstream_has_everything_back_where_there_is_no_memory_for_the_table) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "sanitizers need more address space than a limit would leave them";
+#endif
+#endif
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = 8 * GiB;  // the table of an arena of 1 TiB takes 16
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  boundless_memory upstream;
+  EXPECT_THROW((graph_arena{graph_arena::max_bytes, &upstream}), std::bad_alloc);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = graph_arena::max_bytes}, &upstream}), std::bad_alloc);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+// ---- as a resource of std::pmr ----------------------------------------------------------------------------
+
+TEST_F(graph_arenas, containers_leave_their_old_memory_behind_untouched) {
+  recording_resource upstream;
+  graph_arena arena{64 * KiB, &upstream};
+  {
+    std::pmr::vector<int> numbers{&arena};
+    void const* const first = (numbers.push_back(0), numbers.data());
+    for (int i = 1; i < 1000; ++i) numbers.push_back(i);
+    EXPECT_TRUE(arena.owns(numbers.data()));
+    EXPECT_NE(numbers.data(), first);
+    EXPECT_EQ(numbers[999], 999);
+    EXPECT_EQ(arena.stats().used_blocks, 1u);
+    EXPECT_EQ(*static_cast<int const*>(first), 0) << "a graph would still find it there";
+  }
+  EXPECT_EQ(arena.stats().used_blocks, 0u);
+  EXPECT_GE(arena.high_water_bytes(), 8000u);
+  expect_no_report();
+}
+
+TEST_F(graph_arenas, the_virtual_functions_are_the_inline_ones) {
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  std::pmr::memory_resource& resource = arena;
+  void* const block = resource.allocate(100, 8);
+  EXPECT_EQ(address_of(block), base);
+  EXPECT_EQ(arena.stats().used_bytes, 256u);
+  resource.deallocate(block, 100, 8);
+  EXPECT_EQ(arena.stats().used_bytes, 0u);
+  const graph_arena other{byte_range{base, 4 * KiB}};
+  EXPECT_TRUE(resource.is_equal(arena));
+  EXPECT_FALSE(resource.is_equal(other));
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: calls of operator new and malloc are counted where a graph
+// arena and a capture switch promise none; and operator new fails at each of its calls in turn, where a
+// capture must leave nothing behind.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/unique_block.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/graph/capture.hpp>
+#include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/rehearse.hpp>
+
+#include "counting_new.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::mallocs;
+using test::news;
+using test::max_news;
+using test::violation_recorder;
+
+constexpr std::uintptr_t base = 0x1'0000'0000;
+
+/// Calls of the heap so far, of both kinds.
+struct heap_calls {
+  std::size_t of_new = news, of_malloc = mallocs;
+  friend bool operator==(heap_calls const&, heap_calls const&) = default;
+};
+
+/// As long as it lives, this thread's operator new fails, but for the first `served` calls.
+struct no_memory {
+  explicit no_memory(std::size_t served = 0) { max_news = news + served; }
+  no_memory(no_memory const&) = delete;
+  no_memory& operator=(no_memory const&) = delete;
+  ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
+};
+
+/// Blocks of 256 bytes of an array, the last first. Never calls the heap.
+class few_blocks final : public std::pmr::memory_resource {
+ public:
+  [[nodiscard]] std::size_t outstanding() const noexcept { return used_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    if (used_ == blocks_.size() || bytes > sizeof blocks_[0]) throw std::bad_alloc{};
+    return blocks_[used_++].data();
+  }
+  void do_deallocate(void*, std::size_t, std::size_t) override { --used_; }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(256) std::array<std::array<std::byte, 256>, 8> blocks_;
+  std::size_t used_ = 0;
+};
+
+TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruction) {
+  auto arena = std::make_unique<graph_arena>(
+      byte_range{base, 64 * MiB}, graph_arena_options{.bad_deallocate = bad_deallocate_policy::ignore});
+  std::array<void*, 1000> blocks{};
+  const heap_calls before;
+  for (int round = 0; round < 100; ++round) {
+    for (void*& block : blocks) block = arena->allocate(300, round % 2 == 0 ? 64 : 512);
+    for (void* const block : blocks) arena->deallocate(block, 300);
+    arena->deallocate(blocks[0], 300);
+    (void)arena->stats();
+    (void)arena->layout();
+    arena->reset();
+  }
+  try {
+    (void)arena->allocate(65 * MiB);
+  } catch (std::bad_alloc const&) {
+  }
+  arena->check_invariants();
+  const heap_calls after;
+  EXPECT_EQ(after.of_new, before.of_new);
+  // The exception's own memory is the C++ runtime's.
+  EXPECT_LE(after.of_malloc, before.of_malloc + 1);
+}
+
+TEST(graph_heap, a_switch_outside_a_capture_adds_no_allocation) {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  const heap_calls before;
+  for (int i = 0; i < 1000; ++i) memory.deallocate(memory.allocate(100), 100);
+  const heap_calls after;
+  EXPECT_EQ(before, after);
+}
+
+TEST(graph_heap, a_switch_adds_no_allocation_where_a_capture_has_an_arena) {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  graph_arena arena{byte_range{base, 1 * MiB}};
+  memory.install_arena(arena);
+  memory.freeze();
+  const heap_calls before;
+  for (int i = 0; i < 1000; ++i) memory.deallocate(memory.allocate(100), 100);
+  const heap_calls after;
+  EXPECT_EQ(before, after);
+  memory.clear_arena();
+  memory.unfreeze().release();
+  const heap_calls later;
+  for (int i = 0; i < 1000; ++i) memory.deallocate(memory.allocate(100), 100);
+  EXPECT_EQ(later, heap_calls{}) << "nor afterwards, while it knows the arena";
+}
+
+TEST(graph_heap, reports_and_loses_a_block_whose_wait_cannot_be_recorded) {
+  few_blocks upstream;
+  const violation_recorder violations;
+  violation_recorder::reports().reserve(8);
+  {
+    capture_switch memory{capture_switch_options{.name = "program", .upstream = &upstream}};
+    void* const block = memory.allocate(100);
+    memory.freeze();
+    // A handler that needs memory has none.
+    static std::size_t reports;
+    static violation_kind kind;
+    reports = 0;
+    const violation_handler recording = set_violation_handler([](violation const& report) {
+      ++reports;
+      kind = report.kind;
+    });
+    {
+      const no_memory here;
+      memory.deallocate(block, 100);
+    }
+    set_violation_handler(recording);
+    EXPECT_EQ(reports, 1u);
+    EXPECT_EQ(kind, violation_kind::exhausted);
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    EXPECT_EQ(memory.stats().deferred_blocks, 0u);
+    memory.unfreeze().release();
+    EXPECT_EQ(upstream.outstanding(), 1u) << "lost, as it was said to be";
+    memory.check_invariants();
+  }
+  EXPECT_TRUE(violation_recorder::reports().empty());
+}
+
+TEST(graph_heap, a_frozen_switch_that_cannot_record_a_block_throws_and_keeps_none) {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  memory.freeze();
+  std::size_t refused = 0;
+  void* block = nullptr;
+  for (std::size_t served = 0; block == nullptr; ++served) {
+    ASSERT_LT(served, 10u);
+    const capture_switch_stats before = memory.stats();
+    try {
+      const no_memory here{served};
+      block = memory.allocate(100);
+    } catch (std::bad_alloc const&) {
+      ++refused;
+      EXPECT_EQ(upstream.outstanding(), 0u);
+      EXPECT_EQ(memory.stats().refused, before.refused + 1);
+      EXPECT_EQ(memory.stats().allocations, 0u);
+      memory.check_invariants();
+    }
+  }
+  EXPECT_GE(refused, 2u) << "for the record of the block, and for the list of them";
+  memory.deallocate(block, 100);
+  memory.unfreeze().release();
+  EXPECT_EQ(upstream.outstanding(), 0u);
+}
+
+TEST(graph_heap, a_switch_that_cannot_note_a_capture_is_as_it_was) {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  graph_arena arena{byte_range{base, 4 * KiB}};
+  const auto survives = [&](auto call) {
+    std::size_t failures = 0;
+    for (bool done = false; !done; ++failures) {
+      ASSERT_LT(failures, 10u);
+      try {
+        const no_memory here{failures};
+        call();
+        done = true;
+      } catch (std::bad_alloc const&) {
+        EXPECT_FALSE(memory.is_frozen());
+        EXPECT_FALSE(memory.has_arena());
+        memory.check_invariants();
+      }
+    }
+    EXPECT_GE(failures, 2u) << "at least one failure and one success";
+  };
+  survives([&] { memory.install_arena(arena); });
+  EXPECT_EQ(memory.clear_arena(), &arena);
+  survives([&] { memory.freeze(); });
+  memory.unfreeze().release();
+  memory.check_invariants();
+}
+
+/// Ends of parts, in order, by one letter each. Never calls the heap.
+struct ends {
+  std::array<char, 8> letters{};
+  std::size_t count = 0;
+  void add(char letter) {
+    if (count < letters.size()) letters[count++] = letter;
+  }
+  [[nodiscard]] std::string_view text() const { return {letters.data(), count}; }
+};
+
+/// Tells when it ends. Has a block of the arena, which must not end before.
+class part {
+ public:
+  part(ends& log, char letter, std::pmr::memory_resource& memory)
+      : log_{&log}, letter_{letter}, block_{&memory, 10} {}
+  part(part&& other) noexcept
+      : log_{std::exchange(other.log_, nullptr)}, letter_{other.letter_}, block_{std::move(other.block_)} {}
+  part& operator=(part&&) = delete;
+  ~part() {
+    if (log_ != nullptr) log_->add(letter_);
+  }
+
+ private:
+  ends* log_;
+  char letter_;
+  unique_block block_;
+};
+
+/// Tells when an arena gives its memory back.
+class arena_memory final : public std::pmr::memory_resource {
+ public:
+  explicit arena_memory(ends& log) : log_{&log} {}
+
+ private:
+  void* do_allocate(std::size_t, std::size_t) override { return bytes_.data(); }
+  void do_deallocate(void*, std::size_t, std::size_t) override { log_->add('a'); }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(256) std::array<std::byte, 4 * KiB> bytes_;
+  ends* log_;
+};
+
+TEST(graph_heap, a_capture_without_memory_leaves_nothing_behind_and_ends_its_parts_in_order) {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  host_backend host;
+  ends log;
+  arena_memory below{log};
+  std::size_t failures = 0;
+  for (bool done = false; !done;) {
+    ASSERT_LT(failures, 20u);
+    log = {};
+    auto arena = std::make_unique<graph_arena>(4 * KiB, &below);
+    part in{log, 'i', *arena}, out{log, 'o', *arena};
+    try {
+      const no_memory here{failures};
+      const auto graph = capture(host, memory, std::move(arena), std::move(in), std::move(out),
+                                 [&](std::pmr::memory_resource& given, part&, part&) {
+                                   // A block that is baked must be noted.
+                                   graph_arena* const installed = memory.clear_arena();
+                                   const unique_block baked{&memory, 100};
+                                   memory.install_arena(*installed);
+                                   (void)given.allocate(100);
+                                 });
+      done = true;
+    } catch (std::bad_alloc const&) {
+      ++failures;
+    }
+    EXPECT_EQ(log.text(), "ioa") << "after " << failures << " failures";
+    EXPECT_FALSE(memory.is_frozen());
+    EXPECT_FALSE(memory.has_arena());
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    EXPECT_EQ(upstream.outstanding(), 0u);
+    memory.check_invariants();
+  }
+  EXPECT_GE(failures, 5u) << "for the graph, its arena's record, the freeze, a baked block and its list";
+}
+
+TEST(graph_heap, a_rehearsal_that_cannot_note_a_block_gives_it_back) {
+  few_blocks upstream;
+  rehearsal stage{&upstream};
+  std::pmr::memory_resource& memory = stage;
+  void* const first = memory.allocate(100);
+  const graph_layout before = stage.layout();
+  {
+    const no_memory here;
+    EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
+  }
+  EXPECT_EQ(upstream.outstanding(), 1u);
+  EXPECT_EQ(stage.layout(), before);
+  memory.deallocate(first, 100);
+}
+
+}  // namespace
+}  // namespace tidemark

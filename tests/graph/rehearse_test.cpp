@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: what a rehearsal says beside what an arena then does with the
+// same body; layouts that must be equal and layouts that must not; a resource below that sees everything
+// back, whatever fails.
+#include <tidemark/graph/rehearse.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory_resource>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_resource;
+using test::violation_recorder;
+
+constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
+constexpr std::uintptr_t base = 0x1'0000'0000;
+
+std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
+struct request {
+  std::size_t bytes, align;
+};
+using requests = std::vector<request>;
+
+/// Allocates them in order.
+auto asking_for(requests const& wanted) {
+  return [wanted](std::pmr::memory_resource& memory) {
+    for (const auto [bytes, align] : wanted) (void)memory.allocate(bytes, align);
+  };
+}
+graph_layout layout_of(requests const& wanted) { return rehearse(asking_for(wanted)); }
+
+/// Sizes and alignments of all kinds, and frees among them. Touches nothing.
+void mixed_body(std::pmr::memory_resource& memory, std::uint32_t seed, std::size_t rounds = 300) {
+  std::minstd_rand random{seed};
+  std::vector<std::pair<void*, request>> live;
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const request one{random() % 2000, std::size_t{1} << random() % 13};
+    live.emplace_back(memory.allocate(one.bytes, one.align), one);
+    if (random() % 2 == 0) {
+      std::swap(live[random() % live.size()], live.back());
+      memory.deallocate(live.back().first, live.back().second.bytes, live.back().second.align);
+      live.pop_back();
+    }
+  }
+}
+
+// ---- the size ---------------------------------------------------------------------------------------------
+
+TEST(rehearse, of_the_exact_sequence_needs_1024_bytes) {
+  const graph_layout layout = rehearse([](std::pmr::memory_resource& memory) {
+    (void)memory.allocate(100);
+    void* const second = memory.allocate(512);
+    memory.deallocate(second, 512);
+    (void)memory.allocate(256);
+  });
+  EXPECT_EQ(layout.bytes, 1024u);
+  EXPECT_EQ(layout.allocations, 3u);
+  EXPECT_EQ(layout.alignment, 256u);
+}
+
+TEST(rehearse, of_nothing_needs_nothing) {
+  EXPECT_EQ(rehearse([](std::pmr::memory_resource&) {}), graph_layout{});
+  EXPECT_EQ(graph_layout{}.bytes, 0u);
+}
+
+TEST(rehearse, says_what_an_arena_then_has_to_the_last_field) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    const auto body = [seed](std::pmr::memory_resource& memory) { mixed_body(memory, seed); };
+    const graph_layout layout = rehearse(body);
+    recording_resource upstream;
+    graph_arena arena{layout, &upstream};
+    body(arena);
+    EXPECT_EQ(arena.layout(), layout) << seed;
+    EXPECT_EQ(arena.high_water_bytes(), arena.range().size) << "exactly large enough, seed " << seed;
+  }
+}
+
+TEST(rehearse, a_block_less_is_out_of_memory_and_the_arena_stays_usable) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    const auto body = [seed](std::pmr::memory_resource& memory) { mixed_body(memory, seed); };
+    const graph_layout layout = rehearse(body);
+    graph_layout smaller = layout;
+    smaller.bytes -= 256;
+    recording_resource upstream;
+    graph_arena arena{smaller, &upstream};
+    try {
+      body(arena);
+      FAIL() << seed;
+    } catch (out_of_memory const& error) {
+      EXPECT_EQ(error.report().reserved_bytes, layout.bytes - 256) << seed;
+    }
+    EXPECT_LE(arena.high_water_bytes(), smaller.bytes);
+    arena.check_invariants();
+  }
+}
+
+TEST(rehearse, the_largest_alignment_is_the_memorys) {
+  const graph_layout layout = layout_of({{1, 64}, {1, 4096}, {1, 512}});
+  EXPECT_EQ(layout.alignment, 4096u);
+  EXPECT_EQ(layout.bytes, 4096u + 512 + 256);
+  recording_resource upstream;
+  graph_arena arena{layout, &upstream};
+  EXPECT_EQ(arena.range().begin % 4096, 0u);
+  asking_for({{1, 64}, {1, 4096}, {1, 512}})(arena);
+  EXPECT_EQ(arena.layout(), layout);
+}
+
+TEST(rehearse, an_alignment_of_256_or_less_costs_nothing) {
+  EXPECT_EQ(layout_of({{100, 1}, {100, 8}, {100, 256}}), layout_of({{100, 256}, {100, 1}, {100, 16}}));
+  EXPECT_EQ(layout_of({{100, 1}}).alignment, 256u);
+}
+
+// ---- the hash ---------------------------------------------------------------------------------------------
+
+TEST(rehearse, layouts_of_one_body_are_equal) {
+  EXPECT_EQ(layout_of({{100, 8}, {1000, 512}, {0, 1}}), layout_of({{100, 8}, {1000, 512}, {0, 1}}));
+}
+
+TEST(rehearse, the_hash_tells_sizes_orders_numbers_and_alignments_apart) {
+  const std::vector<requests> different{
+      {},
+      {{256, 8}},
+      {{512, 8}},
+      {{256, 8}, {256, 8}},
+      {{256, 8}, {512, 8}},
+      {{512, 8}, {256, 8}},
+      {{256, 8}, {256, 8}, {256, 8}},
+      {{768, 8}},
+      {{256, 8}, {256, 512}},
+      {{256, 8}, {256, 1024}},
+      {{256, 8}, {512, 512}},
+      {{512, 8}, {256, 8}, {256, 8}},
+      {{256, 8}, {512, 8}, {256, 8}},
+      {{256, 8}, {256, 8}, {512, 8}},
+  };
+  for (std::size_t i = 0; i < different.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      EXPECT_NE(layout_of(different[i]).hash, layout_of(different[j]).hash) << i << " and " << j;
+      EXPECT_NE(layout_of(different[i]), layout_of(different[j])) << i << " and " << j;
+    }
+  }
+}
+
+TEST(rehearse, orders_of_as_many_blocks_in_as_many_bytes_differ_in_the_hash) {
+  // All that tells them apart is in it.
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::size_t> sizes{256, 512, 768, 1024, 1280, 1536};
+  do {
+    requests wanted;
+    for (const std::size_t bytes : sizes) wanted.push_back({bytes, 8});
+    hashes.push_back(layout_of(wanted).hash);
+  } while (std::next_permutation(sizes.begin(), sizes.end()));
+  EXPECT_EQ(hashes.size(), 720u);
+  std::sort(hashes.begin(), hashes.end());
+  EXPECT_EQ(std::adjacent_find(hashes.begin(), hashes.end()), hashes.end());
+}
+
+TEST(rehearse, sizes_that_are_rounded_up_alike_are_one_layout) {
+  // Where each block lies is the same, and that is all that a graph has of them.
+  EXPECT_EQ(layout_of({{1, 8}, {257, 8}}), layout_of({{256, 8}, {512, 8}}));
+  EXPECT_EQ(layout_of({{0, 8}}), layout_of({{1, 8}}));
+}
+
+TEST(rehearse, returns_the_same_whenever_blocks_are_deallocated) {
+  const graph_layout at_once = rehearse([](std::pmr::memory_resource& memory) {
+    for (int i = 0; i < 10; ++i) memory.deallocate(memory.allocate(300), 300);
+  });
+  const graph_layout never = rehearse([](std::pmr::memory_resource& memory) {
+    for (int i = 0; i < 10; ++i) (void)memory.allocate(300);
+  });
+  EXPECT_EQ(at_once, never);
+}
+
+TEST(rehearse, the_hash_is_the_same_wherever_the_memory_lies) {
+  graph_arena low{byte_range{base, 64 * KiB}}, high{byte_range{0x7000'0000'0000, 64 * KiB}};
+  const requests wanted{{100, 8}, {1000, 4096}, {0, 1}};
+  asking_for(wanted)(low);
+  asking_for(wanted)(high);
+  EXPECT_EQ(low.layout(), high.layout());
+  EXPECT_EQ(low.layout(), layout_of(wanted));
+}
+
+// ---- without memory ---------------------------------------------------------------------------------------
+
+TEST(rehearse, addresses_without_memory_are_distinct_aligned_and_outside_every_process) {
+  rehearsal stage;
+  std::pmr::memory_resource& memory = stage;
+  std::uintptr_t end = 0;
+  for (std::size_t align = 1; align <= 1 * GiB; align *= 2) {
+    const std::uintptr_t block = address_of(memory.allocate(300, align));
+    EXPECT_EQ(block % align, 0u);
+    EXPECT_GE(block, end);
+    end = block + 300;
+    // x86-64: bits 57 to 63 are one and the same. AArch64: the highest byte is ignored, and bit 55 is the
+    // system's.
+    EXPECT_NE(block >> 57, 0u);
+    EXPECT_NE(block >> 57, 127u);
+    EXPECT_EQ(block >> 55 & 1u, 1u);
+  }
+}
+
+TEST(rehearse, a_body_may_be_anything_that_can_be_called_and_is_called_once) {
+  struct once {
+    int calls = 0;
+    void operator()(std::pmr::memory_resource& memory) && {
+      ++calls;
+      (void)memory.allocate(1);
+    }
+  };
+  once body;
+  EXPECT_EQ(rehearse(std::move(body)).allocations, 1u);
+  EXPECT_EQ(body.calls, 1);
+  int calls = 0;
+  auto counting = [&calls](std::pmr::memory_resource&) { ++calls; };
+  EXPECT_EQ(rehearse(counting).allocations, 0u);
+  EXPECT_EQ(rehearse(std::function<void(std::pmr::memory_resource&)>{counting}).allocations, 0u);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(rehearse, what_no_arena_could_hold_is_out_of_memory) {
+  constexpr std::size_t max_bytes = graph_arena::max_bytes;
+  EXPECT_EQ(layout_of({{max_bytes, 8}}).bytes, max_bytes) << "as much as one can have";
+  for (requests const& wanted :
+       {requests{{max_bytes + 1, 8}}, requests{{max_size, 8}}, requests{{max_size - 255, 4096}},
+        requests{{1, 8}, {max_bytes, 8}}, requests{{max_bytes, 8}, {0, 8}},
+        // What is left away for the alignment counts, too.
+        requests{{1, 8}, {1, std::size_t{1} << 40}}, requests{{1, 8}, {max_bytes - 4095, 4096}},
+        requests{{1, std::size_t{1} << 56}}, requests{{1, std::size_t{1} << 63}}}) {
+    rehearsal stage;
+    std::pmr::memory_resource& memory = stage;
+    for (std::size_t i = 0; i + 1 < wanted.size(); ++i)
+      (void)memory.allocate(wanted[i].bytes, wanted[i].align);
+    const graph_layout before = stage.layout();
+    try {
+      (void)memory.allocate(wanted.back().bytes, wanted.back().align);
+      ADD_FAILURE() << wanted.back().bytes << " bytes aligned to " << wanted.back().align;
+    } catch (out_of_memory const& error) {
+      EXPECT_EQ(error.report().requested_bytes, wanted.back().bytes);
+      EXPECT_EQ(error.report().alignment, wanted.back().align);
+      EXPECT_EQ(error.report().reserved_bytes, max_bytes);
+      EXPECT_LT(error.report().largest_bytes, std::max<std::size_t>(wanted.back().bytes, 1));
+    }
+    EXPECT_EQ(stage.layout(), before);
+  }
+}
+
+TEST(rehearse, an_alignment_that_is_no_power_of_two_is_refused) {
+  rehearsal stage;
+  std::pmr::memory_resource& memory = stage;
+  std::size_t volatile three = 3, none = 0;
+  EXPECT_THROW((void)memory.allocate(1, three), std::invalid_argument);
+  EXPECT_THROW((void)memory.allocate(1, none), std::invalid_argument);
+  EXPECT_EQ(stage.layout(), graph_layout{});
+}
+
+TEST(rehearse, reports_a_wrong_deallocation) {
+  const violation_recorder violations;
+  rehearsal stage;
+  std::pmr::memory_resource& memory = stage;
+  void* const block = memory.allocate(300);
+  memory.deallocate(block, 299);
+  memory.deallocate(block, 300, 4096);
+  memory.deallocate(reinterpret_cast<void*>(address_of(block) + 256), 44);
+  memory.deallocate(block, 300);
+  memory.deallocate(block, 300);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 4u);
+  EXPECT_EQ(violation_recorder::reports().size(), 4u);
+}
+
+// ---- with memory ------------------------------------------------------------------------------------------
+
+TEST(rehearse, with_memory_of_its_own_a_body_can_use_it) {
+  recording_resource upstream;
+  const auto body = [](std::pmr::memory_resource& memory) {
+    std::pmr::vector<int> numbers{&memory};
+    for (int i = 0; i < 1000; ++i) numbers.push_back(i);
+    EXPECT_EQ(numbers[999], 999);
+  };
+  const graph_layout layout = rehearse(body, &upstream);
+  EXPECT_EQ(upstream.calls, layout.allocations);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  graph_arena arena{layout, &upstream};
+  body(arena);
+  EXPECT_EQ(arena.layout(), layout) << "whether it had memory makes no difference";
+}
+
+TEST(rehearse, blocks_with_memory_are_as_aligned_as_an_arenas) {
+  recording_resource upstream;
+  (void)rehearse(
+      [](std::pmr::memory_resource& memory) {
+        for (std::size_t align = 1; align <= 4096; align *= 2) {
+          void* const block = memory.allocate(100, align);
+          EXPECT_EQ(address_of(block) % std::max<std::size_t>(align, 256), 0u);
+          std::memset(block, 1, 100);
+        }
+      },
+      &upstream);
+}
+
+TEST(rehearse, memory_that_was_used_before_is_another_block_in_the_layout) {
+  // A pool below hands the same block out again and again; an arena never does.
+  recording_resource upstream;
+  const graph_layout layout = rehearse(
+      [](std::pmr::memory_resource& memory) {
+        for (int i = 0; i < 100; ++i) memory.deallocate(memory.allocate(1000), 1000);
+      },
+      &upstream);
+  EXPECT_EQ(layout.bytes, 100u * 1024);
+}
+
+TEST(rehearse, deallocates_what_is_in_use_when_it_ends) {
+  recording_resource upstream;
+  {
+    rehearsal stage{&upstream};
+    std::pmr::memory_resource& memory = stage;
+    (void)memory.allocate(100, 8);
+    void* const second = memory.allocate(5000, 4096);
+    (void)memory.allocate(0, 1);
+    memory.deallocate(second, 5000, 4096);
+    EXPECT_EQ(upstream.outstanding, 100u);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}  // the upstream compares each with what it gave
+
+TEST(rehearse, what_a_body_throws_passes_through_after_everything_went_back) {
+  recording_resource upstream;
+  struct own_error {
+    int number;
+  };
+  try {
+    (void)rehearse(
+        [](std::pmr::memory_resource& memory) {
+          (void)memory.allocate(100);
+          throw own_error{42};
+        },
+        &upstream);
+    FAIL();
+  } catch (own_error const& error) {
+    EXPECT_EQ(error.number, 42);
+    EXPECT_EQ(upstream.outstanding, 0u);
+  }
+}
+
+TEST(rehearse, any_failing_request_to_its_memory_passes_through_and_leaks_nothing) {
+  test_resource upstream;
+  const std::size_t failures = fail_each_allocation(upstream, [&] {
+    (void)rehearse([](std::pmr::memory_resource& memory) { mixed_body(memory, 7, 50); }, &upstream);
+  });
+  EXPECT_EQ(failures, 50u);
+}
+
+TEST(rehearse, a_request_that_failed_is_not_in_the_layout) {
+  recording_resource upstream;
+  rehearsal stage{&upstream};
+  std::pmr::memory_resource& memory = stage;
+  (void)memory.allocate(100);
+  const graph_layout before = stage.layout();
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate(100, 4096), std::bad_alloc);
+  EXPECT_EQ(stage.layout(), before);
+}
+
+TEST(rehearse, equal_to_itself_alone) {
+  const rehearsal one, other;
+  EXPECT_TRUE(one.is_equal(one));
+  EXPECT_FALSE(one.is_equal(other));
+}
+
+// Programs do so, although the standard library says in its declaration that it is never null.
+[[gnu::no_sanitize("undefined")]] void give_null_back(std::pmr::memory_resource& memory, void* null) {
+  memory.deallocate(null, 8);
+}
+
+TEST(rehearse, ignores_null) {
+  const test::violation_recorder violations;
+  const graph_layout layout =
+      rehearse([](std::pmr::memory_resource& memory) { give_null_back(memory, nullptr); });
+  EXPECT_EQ(layout, graph_layout{});
+  EXPECT_TRUE(violations.reports().empty());
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a sound plan of a few blocks passes; with one thing changed it does not, for each thing that can
+// be wrong, and the text says which blocks. Random plans, sound and not, get the answer of a look at all
+// pairs.
+#include "plan_checker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tidemark::test {
+namespace {
+
+/// Blocks 0 and 1 are live together, 2 after 0 in its bytes; 3 lives for no time, and 4 has no bytes.
+struct example {
+  std::vector<lifetime> blocks{{.lower = 0, .upper = 5, .size = 100},
+                               {.lower = 3, .upper = 9, .size = 60, .alignment = 128},
+                               {.lower = 5, .upper = 9, .size = 128, .offset = 0},
+                               {.lower = 4, .upper = 4, .size = 8},
+                               {.lower = 0, .upper = 9, .size = 0}};
+  memory_plan made{
+      .offsets = {0, 128, 0, 64, 64}, .height = 192, .lower_bound = 192, .optimal = true, .stages = {}};
+
+  [[nodiscard]] std::string fault() const { return plan_fault(made, blocks, 64); }
+};
+
+/// The same with conflicts.
+struct example_of_conflicts {
+  std::vector<plan_block> blocks{{.size = 100}, {.size = 60, .alignment = 128}, {.size = 128, .offset = 0}};
+  std::vector<plan_conflict> conflicts{{0, 1}, {2, 1}};
+  memory_plan made{.offsets = {0, 128, 0}, .height = 192, .lower_bound = 192, .optimal = true, .stages = {}};
+
+  [[nodiscard]] std::string fault() const { return plan_fault(made, blocks, conflicts, 64); }
+};
+
+TEST(plan_checker, a_sound_plan_passes) {
+  EXPECT_EQ(example{}.fault(), "");
+  EXPECT_EQ(
+      plan_fault(memory_plan{.offsets = {}, .optimal = true, .stages = {}}, std::vector<lifetime>{}, 64), "");
+}
+
+TEST(plan_checker, two_live_blocks_that_share_a_byte_are_named) {
+  example e;
+  e.blocks[0].size = 129;
+  EXPECT_EQ(e.fault(),
+            "block 0 (129 bytes at 0, live in [0, 5)) and block 1 (60 bytes at 128, live in [3, 9)) "
+            "share bytes");
+  example above;
+  above.made.offsets = {128, 0, 64, 0, 0};  // block 1 ends where block 2 begins; block 0 is above it
+  above.blocks[2].offset = 64;
+  above.blocks[1].size = 65;
+  above.made.height = above.made.lower_bound = 256;
+  EXPECT_EQ(above.fault(),
+            "block 1 (65 bytes at 0, live in [3, 9)) and block 2 (128 bytes at 64, live in [5, 9)) "
+            "share bytes");
+}
+
+TEST(plan_checker, two_live_blocks_of_one_offset_are_named) {
+  example e;
+  e.made.offsets[1] = 0;
+  e.made.height = e.made.lower_bound = 128;
+  EXPECT_EQ(e.fault(),
+            "block 0 (100 bytes at 0, live in [0, 5)) and block 1 (60 bytes at 0, live in [3, 9)) share "
+            "bytes");
+}
+
+TEST(plan_checker, a_block_within_a_larger_one_is_found) {
+  example e;
+  e.blocks[0].size = 1000;
+  e.made.height = e.made.lower_bound = 1024;
+  EXPECT_NE(e.fault().find("share bytes"), std::string::npos) << e.fault();
+}
+
+TEST(plan_checker, a_block_that_begins_when_another_ends_may_have_its_bytes) {
+  example e;
+  e.blocks[2].lower = 4;
+  EXPECT_NE(e.fault(), "");
+  e.blocks[0].upper = 4;
+  EXPECT_EQ(e.fault(), "");
+}
+
+TEST(plan_checker, reports_a_wrong_number_of_offsets) {
+  example e;
+  e.made.offsets.pop_back();
+  EXPECT_EQ(e.fault(), "4 offsets for 5 blocks");
+}
+
+TEST(plan_checker, reports_an_offset_that_is_not_aligned) {
+  example e;
+  e.made.offsets[3] = 32;
+  EXPECT_EQ(e.fault(), "block 3 (8 bytes at 32, live in [4, 4)) is not aligned to 64");
+  example of_its_own;
+  of_its_own.made.offsets[1] = 192;
+  EXPECT_EQ(of_its_own.fault(), "block 1 (60 bytes at 192, live in [3, 9)) is not aligned to 128");
+}
+
+TEST(plan_checker, reports_a_fixed_block_that_was_moved) {
+  example e;
+  e.made.offsets[2] = 256;
+  EXPECT_EQ(e.fault(), "block 2 (128 bytes at 256, live in [5, 9)) is to be at 0");
+}
+
+TEST(plan_checker, reports_a_wrong_height) {
+  for (std::size_t height : {128U, 188U, 256U}) {
+    example e;
+    e.made.height = height;
+    EXPECT_EQ(e.fault(), "the height is " + std::to_string(height) + ", and the highest end 188");
+  }
+}
+
+TEST(plan_checker, reports_a_block_that_ends_beyond_all_addresses) {
+  example e;
+  e.made.offsets[1] = ~std::size_t{127};
+  e.blocks[1].size = 256;
+  EXPECT_NE(e.fault().find("ends above all bytes there are"), std::string::npos) << e.fault();
+}
+
+TEST(plan_checker, reports_a_wrong_lower_bound) {
+  example e;
+  e.made.lower_bound = 256;
+  EXPECT_EQ(e.fault(), "the height is 192, below the lower bound, 256");
+  e.made.lower_bound = 188;
+  EXPECT_EQ(e.fault(), "the lower bound, 188, is not rounded up to 64");
+  e.made.lower_bound = 128;
+  EXPECT_EQ(e.fault(), "the lower bound is 128, and 188 bytes are live at once");
+  e.made.lower_bound = 64;
+  EXPECT_EQ(e.fault(), "the lower bound is 64, and a fixed block ends at 128");
+}
+
+TEST(plan_checker, reports_an_optimal_plan_that_is_not_marked_optimal) {
+  example e;
+  e.made.optimal = false;
+  EXPECT_EQ(e.fault(), "the height is the lower bound, and the plan is not called optimal");
+}
+
+TEST(plan_checker, plans_of_conflicts_are_looked_at_alike) {
+  EXPECT_EQ(example_of_conflicts{}.fault(), "");
+  example_of_conflicts e;
+  e.conflicts.push_back({0, 2});
+  EXPECT_EQ(e.fault(), "block 0 (100 bytes at 0) and block 2 (128 bytes at 0) share bytes");
+  e.conflicts.back() = {0, 3};
+  EXPECT_EQ(e.fault(), "a conflict names a block that is not there");
+  e.conflicts.clear();
+  EXPECT_EQ(e.fault(), "");
+  e.made.lower_bound = 128;
+  EXPECT_EQ(e.fault(), "");
+  e.blocks[2].offset = {};
+  e.made.lower_bound = 64;
+  EXPECT_EQ(e.fault(), "the lower bound is 64, below block 0 (100 bytes at 0)");
+  e.made.offsets[1] = 64;
+  EXPECT_EQ(e.fault(), "block 1 (60 bytes at 64) is not aligned to 128");
+}
+
+TEST(plan_checker, random_plans_get_the_answer_of_a_look_at_all_pairs) {
+  std::mt19937_64 random{9};
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  std::size_t sound = 0;
+  constexpr std::size_t plans = 20'000;
+  for (std::size_t round = 0; round < plans; ++round) {
+    std::vector<lifetime> blocks;
+    std::vector<plan_conflict> conflicts;
+    std::vector<plan_block> same_blocks;
+    memory_plan made;
+    for (std::size_t i = 2 + below(5); i > 0; --i) {
+      const std::size_t lower = below(8), n = blocks.size();
+      blocks.push_back({.lower = lower, .upper = lower + below(6), .size = below(6)});
+      same_blocks.push_back({.size = blocks[n].size});
+      made.offsets.push_back(below(24));
+      made.height = std::max(made.height, made.offsets[n] + blocks[n].size);
+      for (std::size_t j = 0; j < n; ++j) {
+        if (std::max(blocks[j].lower, lower) < std::min(blocks[j].upper, blocks[n].upper))
+          conflicts.push_back({n, j});
+      }
+    }
+    made.lower_bound = made.height;
+    made.optimal = true;
+    const bool is_sound = plan_fault(made, same_blocks, conflicts, 1).empty();
+    ASSERT_EQ(plan_fault(made, blocks, 1).empty(), is_sound) << plan_fault(made, blocks, 1);
+    sound += is_sound ? 1 : 0;
+  }
+  EXPECT_GT(sound, plans / 10);
+  EXPECT_LT(sound, plans * 9 / 10);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,709 @@
+// SPDX-License-Identifier: Apache-2.0 Strategy: every plan is checked by a sweep over time, or pair by pair
+// where a graph says what is in conflict. Small cases against the best of all orders, larger ones against a
+// plan by size of the test's own and against cuts of a rectangle, whose height is known; the recorded ones
+// against what they are known to need, cut off by nodes, never by time.
+#include <tidemark/plan/solver/plan.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tidemark {
+namespace {
+
+using std::chrono::hours;
+using blocks = std::vector<lifetime>;
+
+constexpr std::size_t KiB = 1024;
+
+/// Options that nothing but nodes cut off.
+plan_options unhurried(std::size_t alignment = 1) { return {.alignment = alignment, .time_limit = hours{1}}; }
+
+plan_options exactly(std::size_t alignment = 1) {
+  plan_options options = unhurried(alignment);
+  options.exact = true;
+  return options;
+}
+
+plan_options up_to(std::uint64_t nodes, std::size_t alignment = 1) {
+  plan_options options = unhurried(alignment);
+  options.node_limit = nodes;
+  return options;
+}
+
+std::size_t rounded(std::size_t value, std::size_t align) { return (value + align - 1) / align * align; }
+
+bool live(lifetime const& block) { return block.size != 0 && block.lower < block.upper; }
+
+bool in_conflict(lifetime const& a, lifetime const& b) {
+  return live(a) && live(b) && a.lower < b.upper && b.lower < a.upper;
+}
+
+/// What is wrong with where a block lies, but for the others: nothing, or a word.
+template <class Block>
+std::string misplaced(Block const& block, std::size_t offset, memory_plan const& made, std::size_t alignment) {
+  if (offset % std::max(alignment, block.alignment) != 0) return "misaligned";
+  if (block.offset && offset != *block.offset) return "moved";
+  if (block.size != 0 && offset + rounded(block.size, alignment) > made.height && !block.offset)
+    return "too high";
+  return "";
+}
+
+std::string wrong_numbers(memory_plan const& made, std::size_t count) {
+  if (made.offsets.size() != count) return "not an offset for each";
+  if (made.lower_bound > made.height) return "below the bound";
+  if (made.lower_bound == made.height && !made.optimal) return "at the bound, and not called optimal";
+  return "";
+}
+
+/// What is wrong with the plan: nothing, or a sentence.
+std::string wrong(memory_plan const& made, blocks const& asked, std::size_t alignment) {
+  if (std::string said = wrong_numbers(made, asked.size()); !said.empty()) return said;
+  std::vector<std::tuple<std::uint64_t, bool, std::size_t>> events;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (!live(asked[i])) continue;
+    if (std::string said = misplaced(asked[i], made.offsets[i], made, alignment); !said.empty())
+      return "block " + std::to_string(i) + " is " + said;
+    events.emplace_back(asked[i].lower, true, i);
+    events.emplace_back(asked[i].upper, false, i);
+  }
+  std::ranges::sort(events);
+  std::map<std::size_t, std::size_t> taken;  // ends by their beginnings
+  std::size_t sum = 0;
+  std::size_t most = 0;
+  for (auto [moment, birth, i] : events) {
+    const std::size_t begin = made.offsets[i];
+    const std::size_t size = rounded(asked[i].size, alignment);
+    if (!birth) {
+      taken.erase(begin);
+      sum -= size;
+      continue;
+    }
+    const auto above = taken.lower_bound(begin);
+    if ((above != taken.end() && above->first < begin + size) ||
+        (above != taken.begin() && std::prev(above)->second > begin))
+      return "block " + std::to_string(i) + " lies on another";
+    taken.emplace(begin, begin + size);
+    most = std::max(most, sum += size);
+  }
+  if (made.lower_bound < most) return "a bound below what is live at once";
+  return "";
+}
+
+/// Makes a plan that must be right.
+memory_plan planned(blocks const& asked, plan_options const& options) {
+  memory_plan made = make_plan(asked, options);
+  EXPECT_EQ(wrong(made, asked, options.alignment), "");
+  return made;
+}
+
+/// The height if the blocks are placed one after the other, each in the lowest gap, the fixed ones first.
+std::size_t height_in_order(blocks const& asked, std::vector<std::size_t> const& order,
+                            std::size_t alignment) {
+  std::vector<std::size_t> placed;
+  std::vector<std::size_t> offsets(asked.size());
+  std::size_t height = 0;
+  const auto place = [&](std::size_t i, std::size_t offset) {
+    offsets[i] = offset;
+    placed.push_back(i);
+    height = std::max(height, offset + rounded(asked[i].size, alignment));
+  };
+  for (std::size_t i : order) {
+    if (live(asked[i]) && asked[i].offset) place(i, *asked[i].offset);
+    if (!live(asked[i]))
+      height = std::max(height, rounded(asked[i].offset.value_or(0) + asked[i].size, alignment));
+  }
+  for (std::size_t i : order) {
+    if (!live(asked[i]) || asked[i].offset) continue;
+    std::vector<std::pair<std::size_t, std::size_t>> taken;
+    for (std::size_t j : placed) {
+      if (in_conflict(asked[i], asked[j]))
+        taken.emplace_back(offsets[j], offsets[j] + rounded(asked[j].size, alignment));
+    }
+    std::ranges::sort(taken);
+    const std::size_t align = std::max(alignment, asked[i].alignment);
+    std::size_t offset = 0;
+    for (auto [begin, end] : taken) {
+      if (offset + rounded(asked[i].size, alignment) <= begin) break;
+      offset = std::max(offset, rounded(end, align));
+    }
+    place(i, offset);
+  }
+  return height;
+}
+
+std::vector<std::size_t> numbers(blocks const& asked) {
+  std::vector<std::size_t> order(asked.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+std::size_t height_by_size(blocks const& asked, std::size_t alignment) {
+  std::vector<std::size_t> order = numbers(asked);
+  std::ranges::sort(order, {}, [&](std::size_t i) {
+    return std::pair{std::numeric_limits<std::size_t>::max() - rounded(asked[i].size, alignment), i};
+  });
+  return height_in_order(asked, order, alignment);
+}
+
+/// The least height of all orders. A plan of least height whose blocks cannot sink is one of them, in the
+/// order of its offsets.
+std::size_t least_height(blocks const& asked, std::size_t alignment) {
+  std::vector<std::size_t> order = numbers(asked);
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  do {
+    least = std::min(least, height_in_order(asked, order, alignment));
+  } while (std::ranges::next_permutation(order).found);
+  return least;
+}
+
+/// Cuts time and memory into that many blocks: they fit into the memory exactly.
+void cut(std::mt19937_64& random, blocks& into, lifetime whole, std::size_t count) {
+  const bool cuts_time = whole.size < 2 || (whole.upper - whole.lower > 1 && random() % 2 == 0);
+  if (count < 2 || (cuts_time && whole.upper - whole.lower < 2)) {
+    into.push_back(whole);
+    return;
+  }
+  lifetime first = whole;
+  lifetime second = whole;
+  std::size_t first_count = 0;
+  if (cuts_time) {
+    const std::uint64_t length = 1 + random() % (whole.upper - whole.lower - 1);
+    first.upper = second.lower = whole.lower + length;
+    first_count = count * length / (whole.upper - whole.lower);
+  } else {
+    first.size = 1 + random() % (whole.size - 1);
+    second.size = whole.size - first.size;
+    first_count = count * first.size / whole.size;
+  }
+  first_count = std::clamp<std::size_t>(first_count, 1, count - 1);
+  cut(random, into, first, first_count);
+  cut(random, into, second, count - first_count);
+}
+
+blocks cut_rectangle(std::uint64_t seed, std::size_t count, std::size_t height) {
+  std::mt19937_64 random{seed};
+  blocks made;
+  cut(random, made, {.lower = 0, .upper = 1'000'000, .size = height}, count);
+  std::ranges::shuffle(made, random);
+  return made;
+}
+
+struct likeness {
+  std::size_t count = 0;
+  std::uint64_t moments = 0;
+  std::size_t max_size = 0;
+  bool aligned = false;
+  bool fixed = false;
+};
+
+/// Blocks at random. Those that are fixed do not lie on each other.
+blocks random_blocks(std::mt19937_64& random, likeness like) {
+  blocks made;
+  for (std::size_t i = 0; i < like.count; ++i) {
+    lifetime block;
+    block.lower = random() % like.moments;
+    block.upper = block.lower + random() % (like.moments - block.lower + 1);
+    block.size = random() % (like.max_size + 1);
+    if (like.aligned && random() % 3 == 0) block.alignment = std::size_t{1} << (random() % 4);
+    if (like.fixed && random() % 4 == 0) {
+      block.offset = rounded(random() % (like.max_size * 2), block.alignment);
+      const bool clear = std::ranges::none_of(made, [&](lifetime const& other) {
+        return other.offset && in_conflict(block, other) && *other.offset < *block.offset + block.size &&
+               *block.offset < *other.offset + other.size;
+      });
+      if (!clear) block.offset.reset();
+    }
+    made.push_back(block);
+  }
+  return made;
+}
+
+/// The conflicts of lifetimes, as a graph has them.
+std::pair<std::vector<plan_block>, std::vector<plan_conflict>> as_graph(blocks const& asked) {
+  std::pair<std::vector<plan_block>, std::vector<plan_conflict>> made;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    made.first.push_back({live(asked[i]) ? asked[i].size : 0, asked[i].alignment, asked[i].offset});
+    for (std::size_t j = 0; j < i; ++j) {
+      if (in_conflict(asked[i], asked[j])) made.second.push_back({i, j});
+    }
+  }
+  return made;
+}
+
+std::string wrong(memory_plan const& made, std::vector<plan_block> const& asked,
+                  std::vector<plan_conflict> const& conflicts, std::size_t alignment) {
+  if (std::string said = wrong_numbers(made, asked.size()); !said.empty()) return said;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (std::string said = misplaced(asked[i], made.offsets[i], made, alignment); !said.empty())
+      return "block " + std::to_string(i) + " is " + said;
+  }
+  for (auto [a, b] : conflicts) {
+    const std::size_t begin_a = made.offsets[a];
+    const std::size_t begin_b = made.offsets[b];
+    if (asked[a].size != 0 && asked[b].size != 0 && a != b &&
+        begin_a < begin_b + rounded(asked[b].size, alignment) &&
+        begin_b < begin_a + rounded(asked[a].size, alignment))
+      return "blocks " + std::to_string(a) + " and " + std::to_string(b) + " share bytes";
+  }
+  return "";
+}
+
+/// The blocks of a file `id,lower,upper,size` of the recorded ones.
+blocks recorded(std::string const& name) {
+  std::ifstream in{TIDEMARK_TRACES "/" + name};
+  EXPECT_TRUE(in) << name;
+  std::string line;
+  std::getline(in, line);
+  EXPECT_EQ(line, "id,lower,upper,size");
+  blocks made;
+  while (std::getline(in, line)) {
+    std::istringstream row{line};
+    std::uint64_t id = 0;
+    lifetime block;
+    char comma = 0;
+    row >> id >> comma >> block.lower >> comma >> block.upper >> comma >> block.size;
+    EXPECT_TRUE(row) << line;
+    made.push_back(block);
+  }
+  return made;
+}
+
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (std::invalid_argument const& refused) {
+    return refused.what();
+  }
+  return "no refusal";
+}
+
+std::string refusal_of(blocks const& asked, std::size_t alignment = 1) {
+  return refusal([&] { (void)make_plan(asked, unhurried(alignment)); });
+}
+
+std::string refusal_of(std::vector<plan_block> const& asked, std::vector<plan_conflict> const& conflicts) {
+  return refusal([&] { (void)make_plan(asked, conflicts, unhurried()); });
+}
+
+TEST(plan, of_nothing_has_no_height) {
+  const memory_plan made = planned({}, {});
+  EXPECT_EQ(made.height, 0u);
+  EXPECT_TRUE(made.optimal);
+  EXPECT_EQ(made.ratio(), 1.0);
+  EXPECT_EQ(made.stages.size(), 1u);
+}
+
+TEST(plan, puts_blocks_that_are_never_live_together_at_the_bottom) {
+  blocks asked;
+  for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = i + 1, .size = 100 + i});
+  const memory_plan made = planned(asked, unhurried());
+  EXPECT_EQ(made.offsets, std::vector<std::size_t>(100, 0));
+  EXPECT_EQ(made.height, 199u);
+  EXPECT_EQ(made.stages.size(), 1u);
+  EXPECT_EQ(made.stages[0].nodes, 100u);
+}
+
+TEST(plan, puts_blocks_that_are_all_live_at_once_on_each_other) {
+  blocks asked;
+  for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = 1000 - i, .size = 100 + i});
+  const memory_plan made = planned(asked, unhurried());
+  EXPECT_EQ(made.height, 100u * 100u + 4950u);
+  EXPECT_TRUE(made.optimal);
+  EXPECT_EQ(made.stages.size(), 1u);
+}
+
+TEST(plan, of_blocks_of_one_size_is_optimal_at_once) {
+  std::mt19937_64 random{1};
+  blocks asked = random_blocks(random, {.count = 1000, .moments = 500});
+  for (lifetime& block : asked) block.size = 48;
+  const memory_plan made = planned(asked, unhurried());
+  EXPECT_EQ(made.height, made.lower_bound);
+  EXPECT_EQ(made.stages.size(), 1u);
+  EXPECT_LE(made.stages[0].nodes, 1000u);
+}
+
+TEST(plan, rounds_blocks_up_to_the_alignment) {
+  const memory_plan made = planned({{0, 2, 1}, {1, 3, 257}, {1, 3, 256}}, unhurried(256));
+  EXPECT_EQ(made.lower_bound, 1024u);
+  EXPECT_EQ(made.height, 1024u);
+}
+
+TEST(plan, holds_blocks_without_bytes_or_life_that_are_in_no_others_way) {
+  const memory_plan small = planned({{0, 2, 100}, {1, 1, 100}, {0, 2, 0}, {1, 1, 7, 1, 90}}, unhurried());
+  EXPECT_EQ(small.height, 100u);
+  const memory_plan made = planned({{0, 2, 100}, {1, 1, 1000}, {0, 2, 0}, {1, 1, 7, 1, 4096}}, unhurried());
+  EXPECT_EQ(made.height, 4103u);
+  EXPECT_EQ(made.lower_bound, 4103u);
+  EXPECT_EQ(made.offsets, (std::vector<std::size_t>{0, 0, 0, 4096}));
+}
+
+TEST(plan, a_life_ends_before_its_last_moment) {
+  EXPECT_EQ(planned({{0, 5, 64}, {5, 9, 64}}, unhurried()).height, 64u);
+  EXPECT_EQ(planned({{0, 6, 64}, {5, 9, 64}}, unhurried()).height, 128u);
+}
+
+TEST(plan, the_end_of_a_fixed_block_is_a_bound) {
+  const memory_plan made = planned({{0, 5, 64, 1, 960}, {0, 5, 64}}, unhurried());
+  EXPECT_EQ(made.lower_bound, 1024u);
+  EXPECT_EQ(made.height, 1024u);
+}
+
+TEST(plan, blocks_go_below_and_above_fixed_ones) {
+  const memory_plan made = planned({{0, 9, 64, 1, 128}, {0, 9, 128}, {0, 9, 32}, {5, 9, 64}}, unhurried());
+  EXPECT_EQ(made.height, 288u);
+  EXPECT_EQ(made.offsets[0], 128u);
+}
+
+TEST(plan, half_of_a_plan_can_be_fixed_for_another) {
+  std::mt19937_64 random{12};
+  blocks asked = random_blocks(random, {.count = 2000, .moments = 4000, .max_size = 1000, .aligned = true});
+  const memory_plan first = planned(asked, up_to(1));
+  for (std::size_t i = 0; i < asked.size(); i += 2) asked[i].offset = first.offsets[i];
+  const memory_plan second = planned(asked, up_to(20'000));
+  EXPECT_LE(second.height, first.height * 5 / 4);
+}
+
+TEST(plan, moments_may_be_any_numbers) {
+  constexpr std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
+  const memory_plan made = planned({{0, last, 10}, {last - 1, last, 20}, {0, 1, 30}}, unhurried());
+  EXPECT_EQ(made.height, 40u);
+}
+
+TEST(plan, small_cases_are_optimal_as_of_all_orders) {
+  blocks kinds;
+  for (std::uint64_t lower = 0; lower < 3; ++lower) {
+    for (std::uint64_t upper = lower + 1; upper <= 3; ++upper) {
+      for (std::size_t size : {1u, 2u, 5u}) kinds.push_back({.lower = lower, .upper = upper, .size = size});
+    }
+  }
+  std::size_t cases = 0;
+  blocks asked;
+  const auto extend = [&](auto const& self, std::size_t from) -> void {
+    if (asked.size() >= 2) {
+      const memory_plan made = make_plan(asked, exactly());
+      ASSERT_EQ(wrong(made, asked, 1), "");
+      ASSERT_TRUE(made.optimal);
+      ASSERT_EQ(made.height, least_height(asked, 1));
+      ++cases;
+    }
+    for (std::size_t k = from; asked.size() < 5 && k < kinds.size(); ++k) {
+      asked.push_back(kinds[k]);
+      self(self, k);
+      asked.pop_back();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  };
+  extend(extend, 0);
+  EXPECT_EQ(cases, 33'630u);
+}
+
+TEST(plan, random_small_cases_are_optimal_as_of_all_orders) {
+  std::mt19937_64 random{2};
+  std::size_t above_bound = 0;
+  for (std::size_t round = 0; round < 1500; ++round) {
+    const std::size_t alignment = round % 3 == 0 ? 4 : 1;
+    blocks asked = random_blocks(random, {.count = 3 + round % 5,
+                                          .moments = 8,
+                                          .max_size = 12,
+                                          .aligned = round % 2 == 0,
+                                          .fixed = round % 4 == 1});
+    for (lifetime& block : asked) {
+      if (block.offset && *block.offset % alignment != 0) block.offset.reset();
+    }
+    const auto overlap = refusal_of(asked, alignment);
+    if (overlap.ends_with("share bytes")) continue;
+    const memory_plan made = make_plan(asked, exactly(alignment));
+    ASSERT_EQ(wrong(made, asked, alignment), "") << round;
+    ASSERT_TRUE(made.optimal) << round;
+    ASSERT_EQ(made.height, least_height(asked, alignment)) << round;
+    if (made.height > made.lower_bound) ++above_bound;
+  }
+  EXPECT_GE(above_bound, 50u);
+}
+
+TEST(plan, is_never_above_the_order_by_size) {
+  std::mt19937_64 random{3};
+  for (std::size_t round = 0; round < 300; ++round) {
+    const std::size_t alignment = round % 2 == 0 ? 1 : 64;
+    const blocks asked = random_blocks(random, {.count = round, .moments = 50, .max_size = 1000});
+    for (std::uint64_t nodes : {std::uint64_t{1}, std::uint64_t{3000}})
+      ASSERT_LE(planned(asked, up_to(nodes, alignment)).height, height_by_size(asked, alignment)) << round;
+  }
+}
+
+TEST(plan, more_nodes_never_make_it_worse) {
+  for (blocks const& asked : {recorded("../plans/minimalloc_A.csv"), cut_rectangle(5, 300, 100'000)}) {
+    std::size_t last = std::numeric_limits<std::size_t>::max();
+    for (std::uint64_t nodes = 1; nodes < 100'000; nodes = nodes * 5 / 4 + 1) {
+      const memory_plan made = planned(asked, up_to(nodes));
+      ASSERT_LE(made.height, last) << nodes;
+      last = made.height;
+    }
+  }
+}
+
+TEST(plan, ends_at_the_node_limit) {
+  for (std::uint64_t nodes : {std::uint64_t{1000}, std::uint64_t{12'345}}) {
+    std::uint64_t placed = 0;
+    for (plan_stage const& stage : planned(recorded("../plans/minimalloc_A.csv"), up_to(nodes)).stages)
+      placed += stage.nodes;
+    EXPECT_EQ(placed, nodes);
+  }
+}
+
+TEST(plan, is_the_same_for_a_seed_and_a_node_limit) {
+  std::mt19937_64 random{6};
+  const blocks asked = random_blocks(random, {.count = 400, .moments = 2000, .max_size = 100'000});
+  plan_options options = up_to(60'000);
+  options.seed = 7;
+  const memory_plan first = planned(asked, options);
+  const memory_plan second = planned(asked, options);
+  EXPECT_EQ(first.offsets, second.offsets);
+  options.seed = 8;
+  EXPECT_NE(first.offsets, planned(asked, options).offsets);
+}
+
+TEST(plan, ends_when_the_capacity_holds_it) {
+  const blocks asked = recorded("../plans/minimalloc_C.csv");
+  plan_options options = unhurried();
+  options.capacity = 1'300'000;
+  const memory_plan made = planned(asked, options);
+  EXPECT_LE(made.height, 1'300'000u);
+  EXPECT_FALSE(made.optimal);
+}
+
+TEST(plan, a_time_limit_of_0_ends_after_the_first_order) {
+  const blocks asked = recorded("../plans/minimalloc_A.csv");
+  plan_options options;
+  options.time_limit = {};
+  const memory_plan made = planned(asked, options);
+  EXPECT_EQ(made.height, height_by_size(asked, 256));
+}
+
+TEST(plan, tells_of_each_lower_plan) {
+  plan_options options = up_to(20'000);
+  std::vector<plan_progress> told;
+  options.on_progress = [&](plan_progress const& progress) { told.push_back(progress); };
+  const memory_plan made = planned(recorded("../plans/minimalloc_A.csv"), options);
+  ASSERT_GE(told.size(), 3u);
+  EXPECT_STREQ(told.front().stage, "size");
+  EXPECT_EQ(told.back().height, made.height);
+  for (std::size_t i = 1; i < told.size(); ++i) {
+    EXPECT_LE(told[i].height, told[i - 1].height);
+    EXPECT_GE(told[i].nodes, told[i - 1].nodes);
+    EXPECT_GE(told[i].elapsed, told[i - 1].elapsed);
+    EXPECT_EQ(told[i].lower_bound, made.lower_bound);
+  }
+}
+
+TEST(plan, what_the_progress_throws_passes_through) {
+  plan_options options = unhurried();
+  options.on_progress = [](plan_progress const&) { throw std::runtime_error{"enough"}; };
+  EXPECT_THROW((void)make_plan(recorded("../plans/minimalloc_A.csv"), options), std::runtime_error);
+}
+
+TEST(plan, stages_say_what_was_done) {
+  const memory_plan made = planned(recorded("../plans/minimalloc_A.csv"), up_to(20'000));
+  std::vector<std::string> names;
+  std::size_t last = std::numeric_limits<std::size_t>::max();
+  for (plan_stage const& stage : made.stages) {
+    names.emplace_back(stage.name);
+    EXPECT_GT(stage.nodes, 0u) << stage.name;
+    last = std::min(last, stage.height);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"size", "lowest", "orders", "climb", "search"}));
+  EXPECT_EQ(last, made.height);
+}
+
+TEST(plan, of_20000_blocks_is_made_without_pairs_of_them) {
+  std::mt19937_64 random{9};
+  const blocks asked = random_blocks(random, {.count = 20'000, .moments = 80'000, .max_size = 100'000});
+  const memory_plan made = planned(asked, up_to(20'000));
+  EXPECT_LT(made.ratio(), 1.06);
+}
+
+TEST(plan, of_many_blocks_is_made_in_orders_first) {
+  blocks staircase;
+  for (std::size_t i = 0; i < 5000; ++i)
+    staircase.push_back({.lower = i, .upper = i + 501, .size = (i % 37 + 1) * 101});
+  const memory_plan made = planned(staircase, up_to(11'000));
+  EXPECT_STREQ(made.stages.at(1).name, "orders");
+  EXPECT_LT(made.ratio(), 1.01);
+}
+
+TEST(plan, of_a_cut_rectangle_of_300_is_climbed) {
+  EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
+}
+
+TEST(plan, of_cut_rectangles_is_exact) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const memory_plan made = planned(cut_rectangle(seed, 100, 1000), up_to(1'000'000));
+    EXPECT_EQ(made.height, 1000u) << seed;
+  }
+}
+
+TEST(plan, of_resnet50_is_optimal) {
+  for (std::size_t alignment : {1u, 256u}) {
+    const memory_plan made = planned(recorded("../plans/resnet50.csv"), up_to(40'000, alignment));
+    EXPECT_EQ(made.height, made.lower_bound);
+    if (alignment == 1) EXPECT_EQ(made.height, 1'515'472'556u);
+  }
+}
+
+TEST(plan, of_a_step_of_the_transformer_is_optimal) {
+  for (std::size_t alignment : {1u, 256u}) {
+    const memory_plan made = planned(recorded("torch_gpt_lifetimes.csv"), up_to(40'000, alignment));
+    EXPECT_EQ(made.height, made.lower_bound);
+    if (alignment == 1) EXPECT_EQ(made.height, 38'784'684u);
+  }
+}
+
+TEST(plan, of_minimalloc_is_good_early) {
+  for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
+    EXPECT_LE(planned(recorded(name), up_to(20'000)).ratio(), 1.20) << name;
+    EXPECT_LE(planned(recorded(name), up_to(200'000)).ratio(), 1.08) << name;
+  }
+}
+
+TEST(plan, of_minimalloc_fits_its_capacity) {
+  for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
+    plan_options options = up_to(1'000'000);
+    options.exact = true;
+    options.capacity = 1024 * KiB;
+    EXPECT_LE(planned(recorded(name), options).height, 1024 * KiB) << name;
+  }
+}
+
+TEST(conflict_plan, of_conflicts_of_lifetimes_is_a_plan_for_them) {
+  std::mt19937_64 random{10};
+  for (std::size_t round = 0; round < 200; ++round) {
+    const std::size_t alignment = round % 2 == 0 ? 1 : 16;
+    const blocks asked = random_blocks(
+        random, {.count = round % 50, .moments = 30, .max_size = 100, .aligned = round % 3 == 0});
+    const auto [graph_blocks, conflicts] = as_graph(asked);
+    const memory_plan made = make_plan(graph_blocks, conflicts, up_to(3000, alignment));
+    ASSERT_EQ(wrong(made, graph_blocks, conflicts, alignment), "") << round;
+    ASSERT_LE(made.lower_bound, make_plan(asked, up_to(1, alignment)).lower_bound) << round;
+    ASSERT_LE(made.height, height_by_size(asked, alignment)) << round;
+  }
+}
+
+TEST(conflict_plan, fixed_blocks_lie_where_they_must) {
+  std::mt19937_64 random{11};
+  for (std::size_t round = 0; round < 200; ++round) {
+    const auto [graph_blocks, conflicts] = as_graph(
+        random_blocks(random, {.count = 30, .moments = 30, .max_size = 100, .aligned = true, .fixed = true}));
+    const memory_plan made = make_plan(graph_blocks, conflicts, up_to(3000));
+    ASSERT_EQ(wrong(made, graph_blocks, conflicts, 1), "") << round;
+  }
+}
+
+TEST(conflict_plan, need_not_be_of_intervals) {
+  // A ring of five, whose largest clique is two, and which three colors need.
+  const std::vector<plan_block> ring(5, plan_block{.size = 10});
+  const std::vector<plan_conflict> conflicts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 0}, {0, 1}, {1, 0}, {2, 2}};
+  const memory_plan made = make_plan(ring, conflicts, up_to(2000));
+  EXPECT_EQ(wrong(made, ring, conflicts, 1), "");
+  EXPECT_EQ(made.lower_bound, 20u);
+  EXPECT_EQ(made.height, 30u);
+  EXPECT_FALSE(made.optimal);
+}
+
+TEST(conflict_plan, the_bound_is_of_a_clique) {
+  // Two cliques that share a block, and one that is in conflict with all, but lighter.
+  const std::vector<plan_block> asked{{100}, {50}, {60}, {70}, {80}, {1}};
+  const std::vector<plan_conflict> conflicts{{0, 1}, {0, 2}, {1, 2}, {0, 3}, {0, 4}, {3, 4},
+                                        {5, 0}, {5, 1}, {5, 2}, {5, 3}, {5, 4}};
+  const memory_plan made = make_plan(asked, conflicts, unhurried());
+  EXPECT_EQ(wrong(made, asked, conflicts, 1), "");
+  EXPECT_EQ(made.lower_bound, 251u);
+  EXPECT_EQ(made.height, 251u);
+}
+
+TEST(conflict_plan, of_nothing_has_no_height) {
+  const memory_plan made = make_plan(std::vector<plan_block>{}, std::vector<plan_conflict>{});
+  EXPECT_EQ(made.height, 0u);
+  EXPECT_TRUE(made.optimal);
+}
+
+TEST(plan_refusal, names_an_alignment_that_is_no_power_of_two) {
+  EXPECT_EQ(refusal_of(blocks{{0, 1, 8}, {0, 1, 8, 24}}),
+            "make_plan: block 1 has alignment 24, which is not a power of two");
+  EXPECT_EQ(refusal_of(blocks{{0, 1, 8, 0}}),
+            "make_plan: block 0 has alignment 0, which is not a power of two");
+  EXPECT_EQ(refusal_of(blocks{}, 48), "make_plan: the alignment of the options, 48, is not a power of two");
+  EXPECT_EQ(refusal_of(std::vector<plan_block>{{8, 3}}, {}),
+            "make_plan: block 0 has alignment 3, which is not a power of two");
+}
+
+TEST(plan_refusal, names_a_life_that_ends_before_it_begins) {
+  EXPECT_EQ(refusal_of(blocks{{0, 1, 8}, {0, 1, 8}, {7, 6, 8}}),
+            "make_plan: block 2 ends at 6, before it begins at 7");
+}
+
+TEST(plan_refusal, names_a_fixed_offset_that_is_not_aligned) {
+  EXPECT_EQ(refusal_of(blocks{{0, 1, 8, 16, 24}}),
+            "make_plan: block 0 is fixed at offset 24, which is not a multiple of its alignment 16");
+  EXPECT_EQ(refusal_of(blocks{{0, 1, 8, 16, 48}}, 64),
+            "make_plan: block 0 is fixed at offset 48, which is not a multiple of its alignment 64");
+}
+
+TEST(plan_refusal, names_two_fixed_blocks_that_share_bytes) {
+  const std::string said =
+      "make_plan: block 1 and block 3 are in conflict, and their fixed offsets make them share bytes";
+  EXPECT_EQ(refusal_of(blocks{{0, 9, 8, 1, 0}, {0, 9, 8, 1, 16}, {9, 12, 8, 1, 16}, {5, 10, 8, 1, 23}}),
+            said);
+  EXPECT_EQ(refusal_of(blocks{{0, 9, 8, 1, 0}, {5, 9, 8, 1, 23}, {9, 12, 8, 1, 16}, {0, 10, 8, 1, 16}}),
+            said);
+  EXPECT_EQ(refusal_of(std::vector<plan_block>{{8, 1, 0}, {8, 1, 16}, {8}, {8, 1, 23}}, {{0, 1}, {3, 1}}),
+            said);
+}
+
+TEST(plan_refusal, takes_fixed_blocks_that_touch) {
+  EXPECT_EQ(refusal_of(blocks{{0, 9, 8, 1, 0}, {0, 9, 8, 1, 8}, {9, 12, 8, 1, 4}}), "no refusal");
+}
+
+TEST(plan_refusal, names_the_block_that_makes_it_too_much) {
+  constexpr std::size_t quarter = std::size_t{1} << 60;
+  const std::string end =
+      " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment";
+  const lifetime large{0, 1, quarter};
+  EXPECT_EQ(refusal_of(blocks{large, large, large, large}), "no refusal");
+  EXPECT_EQ(refusal_of(blocks{large, large, large, large, {5, 6, 1}}), "make_plan: block 4 of 1" + end);
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(refusal_of(blocks{{0, 1, most}}, 256), "make_plan: block 0 of " + std::to_string(most) + end);
+  EXPECT_EQ(refusal_of(blocks{{0, 1, 1, std::size_t{1} << 63}}), "make_plan: block 0 of 1" + end);
+}
+
+TEST(plan_refusal, names_a_fixed_block_that_ends_too_high) {
+  constexpr std::size_t half = std::size_t{1} << 61;
+  EXPECT_EQ(refusal_of(blocks{{0, 1, half, 1, half}}), "no refusal");
+  EXPECT_EQ(
+      refusal_of(blocks{{0, 1, half + 1, 1, half}}),
+      "make_plan: block 0 is fixed at offset 2305843009213693952 and has 2305843009213693953 bytes, which "
+      "end above 2^62");
+}
+
+TEST(plan_refusal, names_a_conflict_of_a_block_that_is_not_there) {
+  EXPECT_EQ(refusal_of(std::vector<plan_block>{{8}, {8}}, {{0, 1}, {2, 0}}),
+            "make_plan: conflict 1 names block 2, and there are 2 blocks");
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: steps that leave their plan in one way each: blocks that go back late, in a later step, never,
+// twice or wrongly; memory returned while blocks are in use. Who is live keeps its content
+// (played_steps.hpp sees to that), what is misused is reported, and what shares no byte with a late block is
+// served as ever.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <stdexcept>
+#include <string>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/upstream_memory.hpp>
+#include <tidemark/core/virtual_memory.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include "played_steps.hpp"
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+class planned_arena_safety : public testing::Test {
+ protected:
+  std::uint64_t step(std::string const& text) { return steps_.step(text); }
+  planned_arena_stats stats() { return memory_.stats(); }
+  static std::size_t reports() { return violation_recorder::reports().size(); }
+
+  violation_recorder violations_;
+  recording_resource fallback_;
+  planned_arena memory_{&fallback_};
+  played_steps<planned_arena> steps_{memory_};
+};
+
+TEST_F(planned_arena_safety, a_late_block_closes_the_places_over_it_and_no_other) {
+  // a, b and d have the same bytes one after the other; x has its own.
+  step("x=4000 a=1000 -a b=1000 -b c=1000 d=600 -c -d -x");
+  EXPECT_EQ(stats().height_bytes, 0u);
+  EXPECT_EQ(step("x=4000 a=1000 b=1000 -b c=1000 -a d=600 -c -d -x"), 2u) << "b and c, while a is there";
+  EXPECT_EQ(stats().misses, 2u);
+  EXPECT_EQ(step("x=4000 a=1000 b=1000 -a -b c=1000 d=600 -c -d -x"), 1u) << "b: c comes after a went";
+  EXPECT_EQ(step("x=4000 a=1000 -a b=1000 -b c=1000 d=600 -c -d -x"), 0u);
+}
+
+TEST_F(planned_arena_safety, a_place_over_several_waits_for_all_of_them) {
+  const std::string allocates = "a=1000 b=1000 c=1000 ";
+  step(allocates + "-a -b -c d=3000 -d e=100 -e");
+  EXPECT_EQ(step(allocates + "-a -b d=3000 -c -d e=100 -e"), 1u);
+  EXPECT_EQ(step(allocates + "-b -c d=3000 -a -d e=100 -e"), 1u);
+  EXPECT_EQ(step(allocates + "-a -c d=3000 -b -d e=100 -e"), 1u);
+  EXPECT_EQ(step(allocates + "-c -b -a d=3000 -d e=100 -e"), 0u);
+}
+
+TEST_F(planned_arena_safety, a_late_block_is_seen_through_places_that_were_left_out) {
+  // Each takes the bytes of the one before.
+  step("a=1000 -a b=1001 -b c=1002 -c d=1003 -d");
+  EXPECT_EQ(step("a=1000 d=1003 -a -d"), 1u) << "b and c were never there, but a is";
+  EXPECT_EQ(step("a=1000 -a d=1003 -d"), 0u);
+}
+
+TEST_F(planned_arena_safety, a_block_that_unexpectedly_outlives_its_step_keeps_its_bytes) {
+  step("a=1000 -a b=1000 -b");
+  step("a=1000 -a b=1000");
+  EXPECT_EQ(stats().used_blocks, 1u);
+  EXPECT_EQ(step("a=1000 -a c=1000 -c"), 2u) << "b is in their bytes";
+  steps_.play("-b");
+  EXPECT_EQ(step("a=1000 -a b=1000 -b"), 0u);
+}
+
+TEST_F(planned_arena_safety, blocks_go_back_between_steps) {
+  const std::string text = "a=1000 -a b=1000 c=500";
+  step("a=1000 -a b=1000 c=500 -b -c");
+  step(text);
+  steps_.play("-b -c");
+  EXPECT_EQ(step(text), 0u);
+  steps_.play("-c -b");
+  EXPECT_EQ(step(text), 0u);
+}
+
+TEST_F(planned_arena_safety, a_block_of_another_plan_keeps_its_bytes) {
+  const std::string one = "a=1000 -a", other = "b=500 -b";
+  for (int i = 0; i < 2; ++i) {
+    step(one);
+    step(other);
+  }
+  EXPECT_EQ(step("b=500"), 0u);
+  EXPECT_EQ(step(one), 1u) << "b is in its bytes";
+  EXPECT_EQ(stats().used_blocks, 1u);
+  steps_.play("-b");
+  EXPECT_EQ(stats().used_blocks, 0u);
+  EXPECT_EQ(step(one), 0u);
+}
+
+TEST_F(planned_arena_safety, keeps_a_block_that_was_allocated_when_its_slot_became_free) {
+  // The block of the step before is freed, and its place is allocated, with no request between.
+  step("x=100");
+  EXPECT_EQ(step("-x x=100"), 0u);
+  EXPECT_EQ(step("-x x=100"), 0u);
+  EXPECT_EQ(stats().used_blocks, 1u);
+  EXPECT_EQ(step("y=100"), 1u) << "x is there";
+  EXPECT_EQ(stats().used_blocks, 1u);
+}
+
+TEST_F(planned_arena_safety, a_plan_that_goes_leaves_its_blocks_their_bytes) {
+  step("a=1000 -a b=1000 -b");
+  step("a=1000 -a b=1000");              // b stays
+  memory_.use(memory_.plans().front());  // in place of the same
+  EXPECT_EQ(stats().used_blocks, 1u);
+  EXPECT_EQ(step("a=1000 -a c=1000 -c"), 2u);
+  EXPECT_EQ(step("a=1000 -b -a c=1000 -c"), 1u);
+}
+
+TEST_F(planned_arena_safety, a_block_that_goes_back_twice_is_reported_and_changes_nothing) {
+  const std::string text = "a=1000 b=1000 -a -b";
+  step(text);
+  step(text);
+  const planned_arena::step here{memory_};
+  steps_.play("a=1000 b=1000");
+  std::byte* const a = steps_.at("a");
+  steps_.play("-a");
+  memory_.deallocate(a, 1000, 8);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+  EXPECT_EQ(stats().used_blocks, 1u);
+  memory_.check_invariants();
+  EXPECT_EQ(reports(), 1u);
+}
+
+TEST_F(planned_arena_safety, what_begins_inside_a_block_is_reported_and_changes_nothing) {
+  step("a=1000 -a");
+  const planned_arena::step here{memory_};
+  steps_.play("a=1000");
+  memory_.deallocate(steps_.at("a") + 16, 100);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+  EXPECT_EQ(stats().used_blocks, 1u);
+}
+
+TEST_F(planned_arena_safety, what_lies_in_planned_addresses_without_memory_is_reported) {
+  step("a=1000 -a");
+  step("a=1000");
+  std::byte* const a = steps_.at("a");
+  steps_.play("-a");
+  EXPECT_GT(memory_.trim(), 0u);
+  EXPECT_EQ(stats().committed_bytes, 0u);
+  memory_.deallocate(a, 1000);
+  memory_.deallocate(a + 1 * MiB, 1000);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u)
+      << "the fallback would not know it";
+}
+
+TEST_F(planned_arena_safety, a_block_of_another_size_is_reported_and_stays) {
+  if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
+  step("a=1000 -a");
+  step("a=900");
+  memory_.deallocate(steps_.at("a"), 1000, 8);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+  EXPECT_EQ(stats().used_blocks, 1u);
+  step("b=1000 -b");  // a is no block of the plan any more
+  memory_.deallocate(steps_.at("a"), 1000, 8);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u);
+  EXPECT_EQ(stats().used_blocks, 1u);
+}
+
+TEST_F(planned_arena_safety, trim_between_steps_gives_all_back) {
+  const std::string text = "a=100000 -a b=50000 -b";
+  step(text);
+  step(text);
+  const std::size_t committed = stats().committed_bytes;
+  EXPECT_GT(committed, 100'000u);
+  EXPECT_EQ(memory_.trim(), committed);
+  EXPECT_EQ(stats().committed_bytes, 0u);
+  EXPECT_EQ(step(text), 0u) << "it comes again with the next step";
+}
+
+TEST_F(planned_arena_safety, trim_leaves_blocks_in_use_their_memory) {
+  step("a=50000 b=100000 c=200000 -a -b -c");
+  step("a=50000 b=100000 c=200000 -c");
+  (void)memory_.trim();
+  const auto end = [&](char const* name, std::size_t bytes) {
+    return static_cast<std::size_t>(steps_.at(name) + bytes - std::min(steps_.at("a"), steps_.at("b")));
+  };
+  EXPECT_GE(stats().committed_bytes, std::max(end("a", 50'000), end("b", 100'000)));
+  steps_.play("-a -b");  // which looks at the content
+  EXPECT_GT(memory_.trim(), 0u);
+  EXPECT_EQ(stats().committed_bytes, 0u);
+}
+
+TEST_F(planned_arena_safety, trim_in_a_step_leaves_its_plan_its_memory) {
+  const std::string text = "a=100000 -a b=50000 -b";
+  step(text);
+  step(text);
+  const planned_arena::step here{memory_};
+  steps_.play("a=100000 -a");
+  (void)memory_.trim();
+  EXPECT_GE(stats().committed_bytes, stats().height_bytes);
+  steps_.play("b=50000 -b");
+  EXPECT_EQ(stats().misses, 0u);
+}
+
+/// An upstream that has nothing, and says so in its own way.
+class refusing_resource final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t, std::size_t) override { throw std::runtime_error{"no"}; }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST(planned_arena_memory, that_fails_in_any_way_is_the_fallbacks_task) {
+  refusing_resource upstream;
+  basic_planned_arena<upstream_memory> memory{planned_arena_options{}, &upstream};
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 2u);
+}
+
+TEST(planned_arena_memory, that_fails_when_a_step_goes_over_to_a_larger_plan_is_not_used) {
+  recording_os os;
+  planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
+  played_steps<planned_arena> steps{memory};
+  const std::string small = "a=100 -a b=200 c=10 d=20 -b -c -d",
+                    large = "a=100 -a b=900000 c=10 -b d=900000 -c -d";
+  planned_arena recorder;
+  played_steps<planned_arena>{recorder}.step(large);
+  steps.step(small);
+  steps.step(small);
+  memory.use(recorder.plans().front());
+  EXPECT_EQ(steps.step(small), 0u);
+  os.commit_limit_bytes = os.committed_bytes;  // no more than there is
+  EXPECT_EQ(steps.step(small), 0u);
+  EXPECT_EQ(steps.step(large), 3u) << "a was planned already";
+  os.commit_limit_bytes = supply::never;
+  EXPECT_LT(steps.step(large), 3u) << "as soon as there is some";
+}
+
+TEST(planned_arena_memory, is_never_allocated_above_the_height_of_a_plan) {
+  // A plan of another's make, whose height is no multiple of its alignment: the last place holds 100 bytes
+  // and no more.
+  step_plan plan{.blocks = {{.request = 0, .life = {.lower = 0, .upper = 1, .size = 100, .offset = 0}}},
+                 .requests = 1,
+                 .alignment = 4096,
+                 .height = 100,
+                 .lower_bound = 100};
+  recording_resource upstream;
+  planned_arena_options options;
+  options.reserve = 1;
+  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  memory.use(plan);
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  EXPECT_EQ(steps.step("a=100 -a"), 0u);
+  EXPECT_EQ(steps.step("a=101 -a"), 1u);
+}
+
+TEST(planned_arena_memory, above_the_height_of_a_plan_is_not_allocated_from_a_second_slot_either) {
+  // The first place of the request holds 4096 bytes, the second one 100.
+  const auto place = [](std::size_t offset) {
+    return planned_block{.request = 0,
+                         .life = {.lower = 0, .upper = 2, .size = 100, .alignment = 4096, .offset = offset}};
+  };
+  recording_resource upstream;
+  planned_arena_options options;
+  options.reserve = 1;
+  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  memory.use({.blocks = {place(0), place(4096)}, .requests = 1, .alignment = 4096, .height = 4196});
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  EXPECT_EQ(steps.step("a=100"), 0u);
+  EXPECT_EQ(steps.step("b=4000 -a"), 1u);
+  EXPECT_EQ(steps.step("c=100"), 0u);
+  EXPECT_EQ(steps.step("d=100"), 0u);
+}
+
+TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not_used_for_it) {
+  recording_resource upstream;
+  planned_arena_options options;
+  options.planning.alignment = 16;
+  basic_planned_arena<upstream_memory> memory{options, upstream_memory{&upstream}};
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  steps.step("a=100 -a");
+  steps.step("a=100");  // which stays, and the range with it
+  const std::string aligned = "b=50@1048576 -b c=10 -c";
+  for (int i = 0; i < 5; ++i) steps.step(aligned);  // played_steps looks at the alignment
+  steps.play("-a");
+  EXPECT_EQ(steps.step(aligned), 0u);
+}
+
+TEST(planned_arena_memory, that_is_not_aligned_for_the_only_plan_is_not_used_for_it) {
+  recording_resource upstream;
+  planned_arena_options options;
+  options.max_plans = 1;
+  options.reserve = 4 * MiB;
+  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  steps.step("a=100 -a");
+  steps.step("a=100");
+  const std::string aligned = "b=1000 c=50@1048576 -b -c";
+  for (int i = 0; i < 3; ++i) steps.step(aligned);
+  EXPECT_EQ(memory.stats().plans, 1u);
+  steps.play("-a");
+  EXPECT_EQ(steps.step(aligned), 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

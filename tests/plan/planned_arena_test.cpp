@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: small steps written as text (played_steps.hpp), one fact each: what comes from the plan, what
+// from the fallback, and how it is counted. What is live keeps its content in all of them. The other facts
+// are in planned_arena_safety_test.cpp and planned_arena_plans_test.cpp.
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/upstream_memory.hpp>
+
+#include "played_steps.hpp"
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+class planned_arena_in_steps : public testing::Test {
+ protected:
+  std::uint64_t step(std::string const& text) { return steps_.step(text); }
+  planned_arena_stats stats() { return memory_.stats(); }
+
+  recording_resource fallback_;
+  planned_arena memory_{&fallback_};
+  played_steps<planned_arena> steps_{memory_};
+};
+
+TEST_F(planned_arena_in_steps, records_the_first_and_takes_nothing_from_the_fallback_in_the_second) {
+  const std::string text = "a=1000 b=300 -a c=500 -b -c";
+  EXPECT_EQ(step(text), 3u);
+  EXPECT_EQ(stats().plans_made, 1u);
+  EXPECT_EQ(step(text), 0u);
+  EXPECT_EQ(fallback_.calls, 3u);
+  EXPECT_EQ(stats().planned_allocations, 3u);
+  EXPECT_EQ(stats().planned_steps, 1u);
+  EXPECT_EQ(stats().misses, 0u);
+}
+
+TEST_F(planned_arena_in_steps, each_gets_the_same_addresses) {
+  const std::string text = "a=1000 b=300 -a c=500 -c -b d=0 -d";
+  step(text);
+  (void)steps_.addresses();
+  step(text);
+  const std::vector<std::byte*> first = steps_.addresses();
+  EXPECT_EQ(first.size(), 4u);
+  for (int i = 0; i < 5; ++i) {
+    step(text);
+    EXPECT_EQ(steps_.addresses(), first);
+  }
+}
+
+TEST_F(planned_arena_in_steps, blocks_that_never_live_at_once_share_their_bytes) {
+  const std::string text = "a=1000 -a b=1000 -b c=1000 d=200 -c -d";
+  step(text);
+  EXPECT_EQ(stats().height_bytes, 0u) << "no plan was used yet";
+  step(text);
+  EXPECT_EQ(stats().height_bytes, 1024u + 256u);
+  EXPECT_EQ(stats().lower_bound_bytes, 1024u + 256u);
+  EXPECT_GE(stats().committed_bytes, stats().height_bytes);
+}
+
+TEST_F(planned_arena_in_steps, a_container_runs_by_its_plan) {
+  for (int round = 0; round < 3; ++round) {
+    const planned_arena::step here{memory_};
+    std::pmr::vector<std::pmr::string> lines{&memory_};
+    for (int i = 0; i < 20; ++i)
+      lines.emplace_back("a line that is too long to be kept in the string itself");
+    EXPECT_EQ(lines[19].size(), 55u);
+  }
+  EXPECT_EQ(stats().planned_steps, 2u);
+}
+
+TEST_F(planned_arena_in_steps, a_smaller_request_uses_a_larger_place) {
+  step("a=1000 b=1000 -a -b");
+  EXPECT_EQ(step("a=1 b=999 -a -b"), 0u);
+  EXPECT_EQ(step("a=0 b=1024 -a -b"), 0u) << "up to the alignment of the plan";
+  EXPECT_EQ(stats().misses, 0u);
+}
+
+TEST_F(planned_arena_in_steps, a_larger_request_comes_from_the_fallback_and_is_counted) {
+  step("a=1000 b=1000 -a -b");
+  EXPECT_EQ(step("a=1000 b=1025 -a -b"), 1u);
+  EXPECT_EQ(stats().misses, 1u);
+  EXPECT_EQ(step("a=1000 b=1000 -a -b"), 0u);
+}
+
+TEST_F(planned_arena_in_steps, a_request_in_another_order_comes_from_the_fallback_and_is_counted) {
+  step("a=100 b=1000 c=5000 -a -b -c");
+  EXPECT_EQ(step("a=100 c=5000 b=1000 -a -b -c"), 1u) << "b, whose turn is over";
+  EXPECT_EQ(stats().misses, 1u);
+}
+
+TEST_F(planned_arena_in_steps, a_request_too_many_comes_from_the_fallback_and_is_counted) {
+  step("a=100 -a");
+  EXPECT_EQ(step("a=100 -a b=100 -b"), 1u);
+  EXPECT_EQ(stats().misses, 1u);
+}
+
+TEST_F(planned_arena_in_steps, a_request_that_is_left_out_disturbs_no_other) {
+  step("a=100 b=1000 c=5000 d=300 -a -b -c -d");
+  EXPECT_EQ(step("a=100 c=5000 d=300 -a -c -d"), 0u);
+  EXPECT_EQ(step("a=100 -a"), 0u) << "one that ends early";
+  EXPECT_EQ(stats().misses, 0u);
+}
+
+TEST_F(planned_arena_in_steps, a_request_of_a_stricter_alignment_comes_from_the_fallback) {
+  step("a=100 b=100 -a -b");
+  EXPECT_EQ(step("a=100 b=100@4096 -a -b"), 1u);
+  EXPECT_EQ(stats().misses, 1u);
+}
+
+TEST_F(planned_arena_in_steps, any_alignment_is_planned) {
+  const std::string text = "a=100 b=10@4096 c=1@1048576 d=5@2 -a e=7@16384 -b -c -d -e";
+  step(text);
+  EXPECT_EQ(step(text), 0u);
+}
+
+TEST_F(planned_arena_in_steps, a_base_is_aligned_beyond_what_the_memory_promises) {
+  const std::string text = "a=100 b=10@8388608 -a -b";  // 8 MiB, where ranges begin at 2 MiB
+  step(text);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(text), 0u);
+}
+
+TEST_F(planned_arena_in_steps, blocks_of_no_bytes_have_addresses_of_their_own) {
+  const std::string text = "a=0 b=0 c=0 -b d=0 -a -c -d";
+  step(text);
+  EXPECT_EQ(step(text), 0u);  // what is live at once must differ: played_steps looks
+  EXPECT_EQ(stats().height_bytes, 3u * 256u);
+}
+
+TEST_F(planned_arena_in_steps, serves_requests_outside_of_steps_from_the_fallback) {
+  step("a=100 -a");
+  steps_.play("o=100");
+  EXPECT_TRUE(fallback_.holds(steps_.at("o")));
+  EXPECT_EQ(stats().outside_allocations, 1u);
+  EXPECT_EQ(step("a=100 -o -a"), 0u);
+  EXPECT_EQ(stats().fallback_allocations, 1u);
+  EXPECT_EQ(stats().allocations, 3u);
+}
+
+TEST_F(planned_arena_in_steps, one_that_allocates_nothing_says_nothing_of_the_plan) {
+  step("a=100 -a");
+  EXPECT_EQ(step(""), 0u);
+  EXPECT_EQ(step("a=100 -a"), 0u);
+  EXPECT_EQ(stats().steps, 3u);
+  EXPECT_EQ(stats().planned_steps, 1u);
+  EXPECT_EQ(stats().plans_made, 1u);
+}
+
+TEST_F(planned_arena_in_steps, blocks_go_back_in_any_order_and_early) {
+  step("a=1000 b=1000 c=1000 -a -b -c d=2000 -d");
+  EXPECT_EQ(step("a=1000 b=1000 c=1000 -c -a -b d=2000 -d"), 0u);
+  EXPECT_EQ(step("a=1000 -a b=1000 -b c=1000 -c d=2000 -d"), 0u);
+  EXPECT_EQ(step("a=1000 b=1000 -b c=1000 -c -a d=2000 -d"), 0u);
+  EXPECT_EQ(stats().misses, 0u);
+}
+
+TEST_F(planned_arena_in_steps, one_in_another_is_refused_with_nothing_changed) {
+  step("a=100 b=50 -a -b");
+  const planned_arena::step open{memory_};
+  steps_.play("a=100");
+  EXPECT_THROW(const planned_arena::step inner{memory_}, std::logic_error);
+  steps_.play("b=50 -a -b");
+  EXPECT_EQ(stats().planned_allocations, 2u);
+}
+
+TEST(planned_arena, has_done_nothing_at_first) {
+  const planned_arena memory;
+  const planned_arena_stats stats = memory.stats();
+  EXPECT_STREQ(stats.name, "planned_arena");
+  EXPECT_EQ(stats.steps + stats.allocations + stats.misses + stats.plans_made, 0u);
+  EXPECT_EQ(stats.plans + stats.used_blocks + stats.committed_bytes + stats.reserved_bytes, 0u);
+  EXPECT_EQ(memory.fallback_resource(), std::pmr::get_default_resource());
+  EXPECT_TRUE(memory.plans().empty());
+}
+
+TEST(planned_arena, refuses_impossible_options_with_a_sentence) {
+  const auto refusal = [](planned_arena_options options) -> std::string {
+    options.name = "steps";
+    try {
+      const planned_arena memory{options};
+    } catch (std::invalid_argument const& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string alignment = "planned_arena 'steps': planning.alignment is not a power of two from 16";
+  EXPECT_EQ(refusal({.planning = {.alignment = 0}}), alignment);
+  EXPECT_EQ(refusal({.planning = {.alignment = 8}}), alignment);
+  EXPECT_EQ(refusal({.planning = {.alignment = 48}}), alignment);
+  EXPECT_EQ(refusal({.max_misses = 0}), "planned_arena 'steps': max_misses is 0");
+  EXPECT_EQ(refusal({.max_plans = 0}), "planned_arena 'steps': max_plans is 0");
+  EXPECT_EQ(refusal({.max_slots = 0}), "planned_arena 'steps': max_slots is 0");
+  EXPECT_EQ(refusal({.planning = {.alignment = 16}, .max_misses = 1, .max_plans = 1, .max_slots = 1}), "");
+}
+
+TEST(planned_arena, refuses_an_alignment_that_is_no_power_of_two) {
+  planned_arena memory;
+  for (std::size_t align : {0u, 3u, 24u})
+    EXPECT_THROW((void)memory.allocate(100, align), std::invalid_argument);
+  for (int round = 0; round < 2; ++round) {
+    const planned_arena::step here{memory};
+    // A plan's place is given at sight, which looks at the place only.
+    for (std::size_t align : {0u, 3u, 24u}) {
+      if (round == 0 || check_level >= 2)
+        EXPECT_THROW((void)memory.allocate(100, align), std::invalid_argument);
+    }
+    memory.deallocate(memory.allocate(100), 100);
+  }
+  EXPECT_EQ(memory.stats().planned_steps, 1u) << "what was refused was no request";
+}
+
+TEST(planned_arena, ignores_null) {
+  planned_arena memory;
+  memory.deallocate(nullptr, 100);
+  const planned_arena::step here{memory};
+  memory.deallocate(nullptr, 0);
+  EXPECT_EQ(memory.stats().allocations, 0u);
+}
+
+TEST(planned_arena, that_ends_before_its_step_reports_that) {
+  const violation_recorder violations;
+  std::optional<planned_arena> memory{std::in_place};
+  {
+    const planned_arena::step open{*memory};
+    memory.reset();
+    EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
+  }
+  EXPECT_EQ(violation_recorder::reports().size(), 1u) << "the step does nothing at its end";
+}
+
+TEST(planned_arena, takes_memory_from_an_upstream) {
+  recording_resource upstream, fallback;
+  {
+    planned_arena_options options;
+    options.fallback = &fallback;
+    basic_planned_arena<upstream_memory> memory{options, &upstream};
+    played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+    const std::string text = "a=1000 b=300@512 -a c=500 -b -c";
+    EXPECT_EQ(steps.step(text), 3u);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(steps.step(text), 0u);
+    EXPECT_EQ(upstream.calls, 1u);
+    const std::size_t committed = memory.stats().committed_bytes;
+    EXPECT_GE(committed, memory.stats().height_bytes);
+    EXPECT_LE(committed, upstream.outstanding);
+    EXPECT_EQ(memory.trim(), committed);
+    EXPECT_EQ(upstream.outstanding, 0u) << "it has it back";
+    EXPECT_EQ(steps.step(text), 0u);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(planned_arena, is_equal_to_itself_only) {
+  planned_arena one, other;
+  EXPECT_TRUE(one == one);
+  EXPECT_FALSE(one == other);
+}
+
+TEST(planned_arena, passes_on_what_the_fallback_throws_and_has_counted_nothing) {
+  recording_resource fallback;
+  planned_arena memory{&fallback};
+  played_steps<planned_arena> steps{memory};
+  steps.step("a=100 b=100 -a -b");
+  {
+    const planned_arena::step here{memory};
+    steps.play("a=100");
+    const planned_arena_stats before = memory.stats();
+    fallback.fail_from = fallback.calls;
+    EXPECT_THROW((void)memory.allocate(5000), std::bad_alloc);
+    EXPECT_EQ(memory.stats().allocations, before.allocations);
+    EXPECT_EQ(memory.stats().misses, before.misses);
+    EXPECT_EQ(memory.stats().used_blocks, 1u);
+    steps.play("b=100 -a -b");
+  }
+  EXPECT_EQ(memory.stats().planned_allocations, 2u);
+  EXPECT_EQ(memory.stats().planned_steps, 0u) << "the fallback was asked";
+  EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 0u);
+}
+
+TEST(planned_arena, goes_on_with_the_fallback_where_no_addresses_can_be_reserved) {
+  recording_os os;
+  planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
+  played_steps<planned_arena> steps{memory};
+  os.fail_from = 0;
+  os.fail_count = supply::never;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 2u);
+  EXPECT_EQ(memory.stats().reserved_bytes, 0u);
+  os.fail_from = supply::never;
+  EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 0u) << "as soon as they can";
+}
+
+TEST(planned_arena, goes_on_with_the_fallback_where_no_memory_can_be_committed) {
+  recording_os os;
+  planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
+  played_steps<planned_arena> steps{memory};
+  os.commit_limit_bytes = 0;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 2u);
+  EXPECT_EQ(memory.stats().committed_bytes, 0u);
+  os.commit_limit_bytes = supply::never;
+  EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 0u) << "as soon as it can";
+}
+
+TEST(planned_arena, commits_what_its_plan_needs_and_no_more) {
+  recording_os os;
+  planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 3; ++i) steps.step("a=100000 -a b=100000 -b");
+  EXPECT_EQ(memory.stats().committed_bytes, 102'400u) << "25 pages";
+  EXPECT_EQ(os.commits, 1u);
+  EXPECT_EQ(memory.stats().reserved_bytes, 1 * GiB);
+}
+
+TEST(planned_arena, moves_to_a_larger_range_when_no_block_is_in_it) {
+  recording_resource upstream;
+  planned_arena_options options;
+  options.reserve = 1;
+  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  played_steps<basic_planned_arena<upstream_memory>> steps{memory};
+  const std::string small = "a=100 -a", large = "b=100000 -b";
+  steps.step(small);
+  steps.step(large);
+  EXPECT_EQ(steps.step("a=100"), 0u);
+  EXPECT_EQ(steps.step(large), 1u) << "a is in the range";
+  EXPECT_LT(upstream.outstanding, 100'000u);
+  steps.play("-a");
+  EXPECT_EQ(steps.step(large), 0u);
+  EXPECT_GE(upstream.outstanding, 100'000u);
+  EXPECT_LT(upstream.outstanding, 101'000u) << "in place of the other range";
+  EXPECT_EQ(steps.step(small), 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: calls of operator new and malloc are counted where a planned arena promises none; and operator
+// new fails at each of its calls in turn, once or from then on, while steps are recorded, planned, followed
+// and left: blocks keep their content, and the arena goes on as soon as there is memory again.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <memory_resource>
+#include <new>
+#include <utility>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include "counting_new.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::mallocs;
+using test::news;
+using test::max_news;
+
+/// Blocks of 4 KiB of an array, the first that is free. Never calls the heap.
+class few_blocks final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      if (is_used_[i] || bytes > sizeof blocks_[i]) continue;
+      is_used_[i] = true;
+      return blocks_[i].data();
+    }
+    throw std::bad_alloc{};
+  }
+  void do_deallocate(void* block, std::size_t, std::size_t) override {
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      if (blocks_[i].data() == block) is_used_[i] = false;
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(256) std::array<std::array<std::byte, 4 * KiB>, 64> blocks_;
+  std::array<bool, 64> is_used_{};
+};
+
+/// Blocks of one program, by number. Never calls the heap.
+class program {
+ public:
+  explicit program(planned_arena& memory) : memory_{memory} {}
+  program(program const&) = delete;
+  program& operator=(program const&) = delete;
+  ~program() {
+    for (std::size_t i = 0; i < held_.size(); ++i) give_back(i);
+  }
+
+  void take(std::size_t i, std::size_t bytes) {
+    give_back(i);
+    try {
+      held_[i] = {static_cast<unsigned char*>(memory_.allocate(bytes)), bytes};
+      std::memset(held_[i].first, static_cast<int>(i + 1), bytes);
+    } catch (std::bad_alloc const&) {
+      ++refused;
+    }
+  }
+  void give_back(std::size_t i) {
+    const auto [block, bytes] = std::exchange(held_[i], {});
+    if (block == nullptr) return;
+    for (std::size_t k = 0; k < bytes; ++k) changed += block[k] != i + 1 ? 1u : 0u;
+    memory_.deallocate(block, bytes);
+  }
+
+  /// Steps of two kinds in turn that begin alike, with a block that outlives each (5), one that goes back
+  /// late now and then (2), and one that the plan does not know now and then (7).
+  void step(std::size_t n) {
+    try {
+      const planned_arena::step here{memory_};
+      take(0, 100);
+      take(1, 200);
+      give_back(0);
+      take(2, n % 2 == 0 ? 500 : 800);
+      take(5, 100);
+      if (n % 7 != 3) give_back(2);
+      take(3, 600);
+      if (n % 5 == 4) take(7, 900);
+      give_back(1);
+      give_back(3);
+      if (n % 7 != 3) give_back(7);
+    } catch (std::bad_alloc const&) {
+      ++refused;  // the step was not opened
+    }
+  }
+
+  std::size_t changed = 0, refused = 0;
+
+ private:
+  planned_arena& memory_;
+  std::array<std::pair<unsigned char*, std::size_t>, 8> held_{};
+};
+
+TEST(planned_heap, steps_that_run_by_their_plans_allocate_nothing) {
+  few_blocks fallback;
+  planned_arena memory{&fallback};
+  program p{memory};
+  const auto step = [&](std::size_t bytes) {
+    const planned_arena::step here{memory};
+    p.take(0, 100);
+    p.take(1, bytes);
+    p.give_back(0);
+    p.take(5, 100);  // lives on
+    p.take(3, 2500);
+    p.give_back(3);
+    p.give_back(1);
+  };
+  for (int i = 0; i < 2; ++i) step(1000);
+  const std::size_t news_before = news, mallocs_before = mallocs;
+  for (std::size_t i = 0; i < 100; ++i) step(1000 - i);
+  EXPECT_EQ(news, news_before);
+  EXPECT_EQ(mallocs, mallocs_before);
+  EXPECT_EQ(memory.stats().planned_steps, 100u + 1u);
+}
+
+TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
+  few_blocks fallback;
+  planned_arena_options options;
+  options.fallback = &fallback;
+  options.max_misses = 1'000'000;  // what the fallback serves is recorded, but nothing is planned anew
+  planned_arena memory{options};
+  program p{memory};
+  const auto step = [&](std::size_t n) {
+    const planned_arena::step here{memory};
+    for (std::size_t i = 0; i < 4; ++i) p.take(i, n % 2 == 0 ? 500 : 3000);
+    if (n % 3 != 0) p.give_back(2);  // or in the next step, of another plan
+    for (std::size_t i : {3u, 0u, 1u}) p.give_back(i);
+  };
+  for (std::size_t i = 0; i < 2; ++i) {
+    step(i);
+    p.give_back(2);
+  }
+  for (std::size_t i = 0; i < 12; ++i) step(i);
+  const std::uint64_t fallback_before = memory.stats().fallback_allocations;
+  const std::size_t news_before = news;
+  for (std::size_t i = 12; i < 48; ++i) step(i);
+  const std::uint64_t from_fallback = memory.stats().fallback_allocations - fallback_before;
+  EXPECT_LE(news - news_before, from_fallback) << "a record for each of these, and nothing else";
+}
+
+/// Steps of which operator new fails from its n-th call on: for good, or to the end of the step. Then others,
+/// with memory. @return the calls of the first steps
+std::size_t run_without_memory(std::size_t n, bool for_good) {
+  few_blocks fallback;
+  planned_arena_options options;
+  options.fallback = &fallback;
+  options.max_misses = 3;
+  options.planning.node_limit = 1;
+  planned_arena memory{options};
+  program p{memory};
+  const std::size_t before = news;
+  max_news = before + n;
+  for (std::size_t i = 0; i < 12; ++i) {
+    p.step(i);
+    if (!for_good && news > before + n) max_news = std::numeric_limits<std::size_t>::max();
+  }
+  max_news = std::numeric_limits<std::size_t>::max();
+  const std::size_t calls = news - before;
+  memory.check_invariants();
+  for (std::size_t i = 12; i < 40; ++i) p.step(i);  // where plans were of no use, some steps go by unplanned
+  EXPECT_EQ(p.changed, 0u) << "call " << n;
+  const std::uint64_t planned = memory.stats().planned_allocations;
+  p.step(40);
+  EXPECT_GT(memory.stats().planned_allocations, planned) << "call " << n << ": it plans again";
+  return calls;
+}
+
+TEST(planned_heap, any_call_without_memory_is_survived) {
+  const test::violation_recorder violations;
+  for (bool for_good : {false, true}) {
+    std::size_t n = 0;
+    while (run_without_memory(n, for_good) > n) ++n;
+    EXPECT_GT(n, 100u) << "calls that failed";
+    EXPECT_LT(n, 10'000u);
+  }
+  EXPECT_TRUE(test::violation_recorder::reports().empty());
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: plans that a planned arena made, written and read again; one plan or file for each rule that can
+// be broken; and many files that were tampered with.
+#include <tidemark/plan/replay/step_plan.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include "plan_file.hpp"
+#include "played_steps.hpp"
+
+namespace tidemark::test {
+namespace {
+
+/// A plan of three requests: the first outlives the step, and may do so twice at once.
+step_plan small_plan() {
+  return {
+      .blocks = {{.request = 0, .life = {.lower = 0, .upper = 4, .size = 100, .alignment = 256, .offset = 0}},
+                 {.request = 0,
+                  .life = {.lower = 0, .upper = 4, .size = 100, .alignment = 256, .offset = 256}},
+                 {.request = 1, .life = {.lower = 1, .upper = 2, .size = 0, .alignment = 256, .offset = 512}},
+                 {.request = 2,
+                  .life = {.lower = 2, .upper = 3, .size = 300, .alignment = 512, .offset = 512}}},
+      .requests = 3,
+      .alignment = 256,
+      .height = 1024,
+      .lower_bound = 1024};
+}
+
+step_plan plan_of(std::string const& step) {
+  planned_arena memory;
+  played_steps<planned_arena>{memory}.step(step);
+  return memory.plans().front();
+}
+
+std::string refusal(step_plan const& plan) {
+  try {
+    plan.require_valid();
+  } catch (std::invalid_argument const& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(step_plan, that_an_arena_made_is_valid) {
+  EXPECT_EQ(refusal(small_plan()), "");
+  EXPECT_EQ(refusal(plan_of("a=1000 b=0 c=500@4096 -a d=2000 -b -d")), "");
+  EXPECT_EQ(refusal(step_plan{}), "");
+}
+
+TEST(step_plan, that_breaks_a_rule_is_refused_with_request_and_formula) {
+  const auto changed = [](auto change) {
+    step_plan plan = small_plan();
+    change(plan);
+    return refusal(plan);
+  };
+  EXPECT_EQ(changed([](step_plan& p) { p.alignment = 0; }), "step_plan: alignment is no power of two");
+  EXPECT_EQ(changed([](step_plan& p) { p.alignment = 384; }), "step_plan: alignment is no power of two");
+  EXPECT_EQ(changed([](step_plan& p) { p.lower_bound = 1025; }), "step_plan: not lower_bound <= height");
+  EXPECT_EQ(changed([](step_plan& p) { p.requests = 4; }),
+            "step_plan: request 0: not one block for each request that does not outlive the step");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks.pop_back(); }), "step_plan: not as many requests as it says");
+  EXPECT_EQ(changed([](step_plan& p) { std::swap(p.blocks[2], p.blocks[3]); }),
+            "step_plan: request 2: not numbered one after the other");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks.insert(p.blocks.begin() + 2, p.blocks[2]); }),
+            "step_plan: request 1: not one block for each request that does not outlive the step");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.upper = 2; }),
+            "step_plan: request 2: not lower < upper");
+  EXPECT_EQ(
+      changed([](step_plan& p) { p.blocks[3].life.lower = 1; }),
+      "step_plan: request 2: not live in [request, upper) with upper <= requests, or in [0, requests + 1)");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.alignment = 96; }),
+            "step_plan: request 2: not aligned to a power of two");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.offset.reset(); }),
+            "step_plan: request 2: not placed");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.offset = 768; }),
+            "step_plan: request 2: not at a multiple of the alignment");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[2].life.offset = 513; }),
+            "step_plan: request 1: not at a multiple of the alignment");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.size = 513; }),
+            "step_plan: request 2: not offset + size <= height");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.size = SIZE_MAX; }),
+            "step_plan: request 2: not offset + size <= height");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[2].life.offset = 1024; }),
+            "step_plan: request 1: not offset + size <= height")
+      << "a block of no bytes has an address";
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[2].life.upper = 3; }),
+            "step_plan: request 2: not apart from each block that is live with it");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks[2].life.offset = 256; }),
+            "step_plan: request 1: not apart from each block that is live with it");
+}
+
+TEST(step_plan, whose_places_of_one_request_differ_is_refused_in_whatever_order_they_come) {
+  const std::string reason = "step_plan: request 0: not of one size and one alignment in all of its places";
+  for (std::size_t i : {0u, 1u}) {
+    for (std::size_t size : {0u, 16u, 99u, 101u, 200u}) {
+      step_plan plan = small_plan();
+      plan.blocks[i].life.size = size;
+      EXPECT_EQ(refusal(plan), reason) << size << " bytes at place " << i;
+    }
+    for (std::size_t alignment : {1u, 16u, 128u}) {
+      step_plan plan = small_plan();
+      plan.blocks[i].life.alignment = alignment;
+      EXPECT_EQ(refusal(plan), reason) << alignment << " at place " << i;
+    }
+  }
+}
+
+TEST(step_plan, has_a_hash_of_its_requests_in_order) {
+  const std::uint64_t hash = plan_of("a=100 b=2000 -a -b").hash();
+  EXPECT_EQ(plan_of("a=100 b=2000 -b -a").hash(), hash) << "whenever it is freed";
+  EXPECT_EQ(plan_of("a=100 -a b=2000").hash(), hash);
+  EXPECT_NE(plan_of("a=101 b=2000 -a -b").hash(), hash);
+  EXPECT_NE(plan_of("a=2000 b=100 -a -b").hash(), hash);
+  EXPECT_NE(plan_of("a=100 b=2000@512 -a -b").hash(), hash);
+  EXPECT_NE(plan_of("a=100 b=2000 c=0 -a -b -c").hash(), hash);
+  EXPECT_NE(plan_of("a=100 -a").hash(), hash);
+  step_plan more = small_plan();
+  more.blocks.erase(more.blocks.begin() + 1);
+  EXPECT_EQ(more.hash(), small_plan().hash()) << "however many places a request has";
+}
+
+class step_plan_file : public testing::Test {
+ protected:
+  step_plan_file() { std::filesystem::create_directories(folder_); }
+  ~step_plan_file() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(char const* name = "step.csv") const { return (folder_ / name).string(); }
+  void write(std::string const& text) const { std::ofstream{path(), std::ios::binary} << text; }
+  [[nodiscard]] std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream{path(), std::ios::binary}.rdbuf();
+    return all.str();
+  }
+  /// Why it is not read, without the file's name; empty if it is.
+  static std::string reason(std::string const& path) {
+    try {
+      (void)load_step_plan(path);
+    } catch (std::runtime_error const& error) {
+      const std::string sentence = error.what();
+      EXPECT_TRUE(sentence.starts_with(path + ":")) << sentence;
+      return sentence.substr(path.size());
+    }
+    return "";
+  }
+  std::string reason_of(std::string const& text) const {
+    write(text);
+    return reason(path());
+  }
+
+  static constexpr char const* header = "id,lower,upper,size,alignment,offset\n";
+  std::filesystem::path folder_ =
+      std::filesystem::path{testing::TempDir()} /
+      ("step_plan_" + std::string{testing::UnitTest::GetInstance()->current_test_info()->name()});
+};
+
+TEST_F(step_plan_file, holds_the_plan) {
+  for (step_plan const& plan :
+       {small_plan(), plan_of("a=1000 b=0 c=500@4096 -a d=2000 -b -d"), step_plan{}}) {
+    save_plan(plan, path());
+    step_plan loaded = load_step_plan(path());
+    EXPECT_LE(loaded.lower_bound, plan.lower_bound) << "the planner may know of a higher one";
+    loaded.lower_bound = plan.lower_bound;
+    EXPECT_EQ(loaded, plan);
+  }
+}
+
+TEST_F(step_plan_file, has_a_row_for_each_block) {
+  save_plan(small_plan(), path());
+  EXPECT_EQ(text(), std::string{header} +
+                        "0,0,4,100,256,0\n"
+                        "0,0,4,100,256,256\n"
+                        "1,1,2,0,256,512\n"
+                        "2,2,3,300,512,512\n");
+}
+
+TEST_F(step_plan_file, is_read_as_any_plan) {
+  const step_plan plan = plan_of("a=1000 b=0 c=500@4096 -a d=2000 -b -d");
+  save_plan(plan, path());
+  const std::vector<lifetime> lives = tools::read_lifetimes(path()).blocks;
+  ASSERT_EQ(lives.size(), plan.blocks.size());
+  for (std::size_t i = 0; i < lives.size(); ++i) EXPECT_EQ(lives[i], plan.blocks[i].life);
+}
+
+TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
+  const std::string start = header, first = start + "0,0,1,100,256,0\n",
+                    number = "the row is not of six whole numbers, each below 2^64";
+  const std::pair<std::string, std::string> bad[] = {
+      {"", ":1: the file is empty; it should begin with id,lower,upper,size,alignment,offset"},
+      {"\n", ":1: the header is not id,lower,upper,size,alignment,offset"},
+      {"id,lower,upper,size\n", ":1: the header is not id,lower,upper,size,alignment,offset"},
+      {start + "\n", ":2: " + number},
+      {first + "1,1,2,100,256\n", ":3: " + number},
+      {first + "1,1,2,100,256,0,0\n", ":3: " + number},
+      {first + "1,1,2,x,256,0\n", ":3: " + number},
+      {first + "1,1,2,-1,256,0\n", ":3: " + number},
+      {first + "1,1,2,1.5,256,0\n", ":3: " + number},
+      {first + "1,1,2, 1,256,0\n", ":3: " + number},
+      {first + "1,1,2,,256,0\n", ":3: " + number},
+      {first + "1,1,2,100,256,0\r\n", ":3: " + number},
+      {first + "1,1,2,18446744073709551616,256,0\n", ":3: " + number},
+      {first + "1,1,2,18446744073709551615,256,0\n", ":3: a number is larger than any that a plan has"},
+      {first + "1,1,2,100,9223372036854775808,0\n", ":3: a number is larger than any that a plan has"},
+      {first + "1,1,2,100,256,9223372036854775808\n", ":3: a number is larger than any that a plan has"},
+      {first + "9,1,2,100,256,0\n", ":3: a number is larger than any that a plan has"},
+      {first + "1,1,2,100,0,0\n", ":3: the alignment is no power of two"},
+      {first + "1,1,2,100,96,0\n", ":3: the alignment is no power of two"},
+      {first + "2,2,3,100,256,0\n", ":3: request 2: not numbered one after the other"},
+      {first + "1,1,2,100,256,100\n", ":3: request 1: not at a multiple of the alignment"},
+      {first + first.substr(start.size()),
+       ":3: request 0: not one block for each request that does not outlive the step"},
+      {first + "2,2,3,100,256,0\n1,1,2,100,256,0\n", ":3: request 2: not numbered one after the other"},
+      {start + "0,0,2,100,256,0\n1,1,2,100,256,0\n",
+       ":3: request 1: not apart from each block that is live with it"},
+      {start + "0,0,2,100,256,0\n0,0,2,100,256,0\n",
+       ":3: request 0: not apart from each block that is live with it"},
+      {start + "0,0,2,257,256,0\n0,0,2,257,256,256\n",
+       ":3: request 0: not apart from each block that is live with it"},
+      {start + "0,0,0,100,256,0\n", ":2: request 0: not lower < upper"},
+      {first + "1,2,1,100,256,0\n", ":3: request 1: not lower < upper"},
+  };
+  for (auto const& [text, why] : bad) EXPECT_EQ(reason_of(text), why) << text;
+}
+
+TEST_F(step_plan_file, whose_places_of_one_request_differ_is_refused_in_whatever_order_they_come) {
+  const std::string start = header, last = "1,0,3,256,256,4352\n",
+                    reason = ":3: request 0: not of one size and one alignment in all of its places";
+  // A block of 4096 bytes at the place of 16 would lie over the one of request 1.
+  EXPECT_EQ(reason_of(start + "0,0,3,4096,256,0\n0,0,3,16,256,4096\n" + last), reason);
+  EXPECT_EQ(reason_of(start + "0,0,3,16,256,4096\n0,0,3,4096,256,0\n" + last), reason);
+  EXPECT_EQ(reason_of(start + "0,0,3,64,4096,0\n0,0,3,64,16,4112\n" + last), reason);
+  EXPECT_EQ(reason_of(start + "0,0,3,64,16,4112\n0,0,3,64,4096,0\n" + last), reason);
+  EXPECT_EQ(reason_of(start + "0,0,3,64,16,0\n0,0,3,64,16,64\n0,0,3,48,16,128\n" + last),
+            ":4: request 0: not of one size and one alignment in all of its places");
+}
+
+TEST_F(step_plan_file, that_is_not_one_is_rejected) {
+  EXPECT_EQ(reason(path("none.csv")), ": No such file or directory");
+  EXPECT_EQ(reason(folder_.string()), ": Is a directory");
+}
+
+TEST_F(step_plan_file, that_was_tampered_with_is_refused_or_valid) {
+  save_plan(plan_of("a=1000 b=0 c=500 -a d=2000 -b e=10 -d -e -c"), path());
+  const std::string good = text(), letters = "0123456789,,\n -x";
+  std::mt19937_64 random{4};
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  std::size_t taken = 0;
+  constexpr std::size_t files = 300;
+  for (std::size_t i = 0; i < files; ++i) {
+    std::string bent = good;
+    bent.replace(37 + below(bent.size() - 37), below(2), 1, letters[below(letters.size())]);
+    write(bent);
+    try {
+      load_step_plan(path()).require_valid();
+      ++taken;
+    } catch (std::runtime_error const&) {
+    }
+  }
+  EXPECT_GT(taken, files / 50) << "or nothing was shown of those that are taken";
+  EXPECT_LT(taken, files / 2);
+}
+
+TEST_F(step_plan_file, stays_as_it_was_where_it_cannot_be_written) {
+  const auto refused = [](step_plan const& plan, std::string const& to) -> std::string {
+    try {
+      save_plan(plan, to);
+    } catch (std::runtime_error const& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string nowhere = (folder_ / "no" / "step.csv").string();
+  EXPECT_EQ(refused(small_plan(), nowhere), nowhere + ": No such file or directory");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "no"));
+  // A folder is in the way of the file: what was written goes, what is in it stays.
+  write("as it was");
+  EXPECT_EQ(refused(small_plan(), folder_.string()), folder_.string() + ": Is a directory");
+  EXPECT_EQ(text(), "as it was");
+  EXPECT_FALSE(std::filesystem::exists(folder_.string() + ".unfinished"));
+  // In the way of the unfinished one.
+  std::filesystem::create_directory(path("step.csv.unfinished"));
+  EXPECT_EQ(refused(small_plan(), path()), path() + ": Is a directory");
+  EXPECT_TRUE(std::filesystem::exists(path("step.csv.unfinished"))) << "which is not ours";
+  EXPECT_EQ(text(), "as it was");
+}
+
+TEST_F(step_plan_file, is_not_written_for_a_plan_that_is_not_valid) {
+  step_plan plan = small_plan();
+  plan.height = 0;
+  write("as it was");
+  EXPECT_THROW(save_plan(plan, path()), std::invalid_argument);
+  EXPECT_EQ(text(), "as it was");
+}
+
+TEST_F(step_plan_file, of_yesterday_serves_today) {
+  const std::string step = "a=1000 b=0 c=500@512 -a d=2000 -b -c -d";
+  save_plan(plan_of(step), path());
+  planned_arena memory;
+  memory.use(load_step_plan(path()));
+  EXPECT_EQ(played_steps<planned_arena>{memory}.step(step), 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,807 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs tidemark-plan and looks at what it prints, writes and draws: check.py PROGRAM SOURCES CASE. Each case is one fact.
+
+Offsets are checked by a sweep over time that knows nothing of how they were found.
+"""
+import bisect
+import os
+import pathlib
+import pty
+import random
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+PROGRAM, SOURCES, CASE = sys.argv[1:]
+DATA = pathlib.Path(SOURCES) / "examples/data"
+GPT, GPT_STEPS = DATA / "traces/torch_gpt.csv", DATA / "traces/torch_gpt_steps.csv"
+GPT_LIFETIMES = DATA / "traces/torch_gpt_lifetimes.csv"
+HEADER = "id,lower,upper,size\n"
+ALL_COLUMNS = "id,lower,upper,size,alignment,offset\n"
+SMALL = HEADER + "0,0,2,10\n1,1,3,20\n2,2,4,30\n"  # 30, then 50 bytes live: the bound, which is easily met
+SVG = "{http://www.w3.org/2000/svg}"
+TIMEOUT_SECONDS = 120
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
+
+
+def run(*arguments, **more):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, timeout=TIMEOUT_SECONDS, **more)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def write(text, name="blocks.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def plan(text, *options):
+    """What is printed of a good file, as a dictionary of its first words, and the rows that are written."""
+    status, output, errors = run(write(text), "--out", folder / "out.csv", *options)
+    expect("status and errors", (status, errors), (0, ""))
+    return printed(output), rows_of((folder / "out.csv").read_text())
+
+
+def printed(output):
+    """The numbers by their names: those before a unit are counts."""
+    found = {"stages": []}
+    for line in output.splitlines():
+        word, rest = line[:8].strip(), line[8:]
+        if word in ("blocks", "bound", "height"):
+            found[word] = int(re.match(r"[\d,]+", rest)[0].replace(",", ""))
+        elif word == "ratio":
+            found[word], found["optimal"] = float(rest.split(",")[0]), rest.endswith(", and no plan is lower")
+        elif word == "" and rest.endswith(" blocks placed"):
+            name, height, nodes = re.fullmatch(r"(\S.*?) +[\d.]+ m?s +([\d,]+) B +([\d,]+) blocks placed", rest).groups()
+            found["stages"].append((name, int(height.replace(",", "")), int(nodes.replace(",", ""))))
+        else:
+            found[word] = rest
+    return found
+
+
+class row:
+    """A block of a file, with the defaults of the columns that are not there."""
+
+    def __init__(self, names, fields):
+        named = dict(zip(names, fields, strict=True))
+        self.id = named["id"]
+        self.lower, self.upper, self.size = (int(named[name]) for name in ("lower", "upper", "size"))
+        self.alignment = int(named.get("alignment") or 1)
+        self.offset = int(named["offset"]) if named.get("offset") else None
+
+
+def rows_of(text):
+    names, *rows = (line.split(",") for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n"))
+    return [row(names, fields) for fields in rows]
+
+
+def expect_sound(blocks, alignment=1):
+    """@return the highest end, and the largest sum of sizes that are live at once."""
+    for b in blocks:
+        expect(f"offset of block {b.id}, over its alignment", b.offset % max(alignment, b.alignment), 0)
+    live, bytes_live, bytes_max = [], 0, 0  # (offset, end, id), in order: none overlap
+    lived = [b for b in blocks if b.lower < b.upper and b.size > 0]
+    for _, begins, b in sorted([(b.upper, 0, b) for b in lived] + [(b.lower, 1, b) for b in lived], key=lambda e: e[:2]):
+        entry = (b.offset, b.offset + b.size, b.id)
+        place = bisect.bisect_left(live, entry)
+        if not begins:
+            live.pop(place)
+            bytes_live -= b.size
+            continue
+        for other in live[max(0, place - 1):place + 1]:
+            if other[0] < entry[1] and entry[0] < other[1]:
+                sys.exit(f"blocks {other[2]} and {b.id} share bytes: {other} and {entry}")
+        live.insert(place, entry)
+        bytes_live += b.size
+        bytes_max = max(bytes_max, bytes_live)
+    return max((b.offset + b.size for b in blocks), default=0), bytes_max
+
+
+def random_blocks(chance, n, alignments=(1,), sizes=1000, moments=100):
+    lines = ["id,lower,upper,size,alignment"]
+    for i in range(n):
+        lower = chance.randrange(moments)
+        lines.append(f"b{i},{lower},{lower + chance.randrange(moments // 4)},{chance.randrange(sizes)},"
+                     f"{chance.choice(alignments)}")
+    return "\n".join(lines) + "\n"
+
+
+def hard_to_prove():
+    """17 blocks whose lowest plan is above their bound, which an exact search needs a while to prove."""
+    chance = random.Random(18)
+    lines = ["id,lower,upper,size,alignment"]
+    for i in range(chance.randint(12, 40)):
+        lower = chance.randrange(12)
+        lines.append(f"{i},{lower},{lower + chance.randint(1, 8)},{chance.randint(1, 40)},{chance.choice((1, 1, 1, 8, 16))}")
+    return "\n".join(lines) + "\n"
+
+
+def expect_refusal(content, line, reason, *options):
+    blocks = write(content)
+    expect(f"what is said of {content[:80]!r}", run(blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg",
+                                                    *options), (2, "", f"tidemark-plan: {blocks}:{line}: {reason}\n"))
+    expect("the files there", sorted(os.listdir(folder)), ["blocks.csv"])
+
+
+# ---- wrong files ---------------------------------------------------------------------------------------------------
+
+
+def rejects_a_wrong_header():
+    known = "is none of id, lower, upper, size, alignment and offset"
+    expect_refusal("", 1, "the file is empty")
+    expect_refusal("\n", 1, f"the column '' {known}")
+    expect_refusal("0,1,2,3\n", 1, f"the column '0' {known}")
+    expect_refusal("\ufeff\ufeff" + HEADER, 1, f"the column '???id' {known}")
+    expect_refusal("\ufeff", 1, f"the column '' {known}")
+    expect_refusal(b"\xff\xfei\0d\0", 1, f"the column '??i?d?' {known}")
+    expect_refusal("id,lower,upper,size,\n", 1, f"the column '' {known}")
+    expect_refusal("id,lower,upper, size\n", 1, f"the column ' size' {known}")
+    expect_refusal("ID,lower,upper,size\n", 1, f"the column 'ID' {known}")
+    for name in ("id", "lower", "upper", "size"):
+        without = ",".join(column for column in ("id", "lower", "upper", "size", "offset") if column != name)
+        expect_refusal(without + "\n", 1, f"there is no column '{name}'")
+    for name in ("id", "size", "offset"):
+        expect_refusal(f"{ALL_COLUMNS.strip()},{name}\n", 1, f"the column '{name}' is there twice")
+
+
+def rejects_a_row_with_too_few_or_too_many_fields():
+    expect_refusal(HEADER + "0,0,2,10\n1,1,3\n", 3, "the row has 3 fields, not 4")
+    expect_refusal(HEADER + "0,0,2,10,\n", 2, "the row has 5 fields, not 4")
+    expect_refusal(ALL_COLUMNS + "0,0,2,10\n", 2, "the row has 4 fields, not 6")
+    expect_refusal(HEADER + "0,0,2,10\n\n1,1,3,5\n", 3, "the row is empty")
+    expect_refusal(SMALL + "\n", 5, "the row is empty")
+    expect_refusal(HEADER + "0,0,2,10\r1,1,3,5\n", 2, "the row has 7 fields, not 4")
+
+
+def rejects_a_line_that_is_too_long():
+    reason = "the line has more than 2^20 bytes"
+    for text, line in ((b"\0" * (2**20 + 1), 1), ((HEADER + "0,0,2,10\n").encode() + b"1" * 2**22, 3)):
+        expect("what is said", run("/dev/stdin", "--out", folder / "out.csv", input=text),
+               (2, "", f"tidemark-plan: /dev/stdin:{line}: {reason}\n"))
+        expect("the files there", os.listdir(folder), [])
+    longest = "x" * (2**20 - len(",0,2,10")) + ",0,2,10"
+    for end in ("", "\n", "\n1,0,2,10\n"):
+        _, rows = plan(HEADER + longest + end)
+        expect("the length of the first id", len(rows[0].id), 2**20 - len(",0,2,10"))
+        for name in ("blocks.csv", "out.csv"):
+            (folder / name).unlink()
+        expect_refusal(HEADER + "x" + longest + end, 2, reason)
+
+
+def rejects_a_field_that_is_not_a_number():
+    for name, text in (("lower", "0,{},2,10,1,0"), ("upper", "0,0,{},10,1,0"), ("size", "0,0,2,{},1,0"),
+                       ("alignment", "0,0,2,10,{},0"), ("offset", "0,0,2,10,1,{}")):
+        for field in ("x", "-1", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "1_000", '"1"', "inf"):
+            expect_refusal(ALL_COLUMNS + "0,0,2,10,1,\n" + text.format(field) + "\n", 3,
+                           f"{name} is '{field}', not a whole number")
+        for field in (2**64, 10**20, "0" * 20 + "1"):
+            expect_refusal(ALL_COLUMNS + text.format(field) + "\n", 2, f"{name} is '{field}', more than 2^64 - 1")
+        expect_refusal(ALL_COLUMNS + text.format("9" * 90000), 2, f"{name} is '{'9' * 40}...', more than 2^64 - 1")
+    for name, text in (("lower", "0,,2,10"), ("upper", "0,0,,10"), ("size", "0,0,2,")):
+        expect_refusal(HEADER + text + "\n", 2, f"{name} is '', not a whole number")
+    expect_refusal(HEADER + "0,0,2,10\r", 2, "size is '10?', not a whole number")
+
+
+def rejects_invalid_utf8():
+    expect_refusal(b"\x7fELF\x02\x01\x01\x00\xff\xfe", 1,
+                   "the column '?ELF??????' is none of id, lower, upper, size, alignment and offset")
+    expect_refusal(HEADER.encode() + b"0,0,2,10\n1,1,\xff\xfe,0\n", 3, "upper is '??', not a whole number")
+    # Latin-1, a part of a character, one in a longer form than needed, a surrogate, beyond Unicode, and controls.
+    for id in (b"\xe4", b"a\xe2\x82", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"a\0b",
+               b"\x1b[31m", b"\x7f", b"\xc2\x85", b"\xef\xbf\xbf", b"\x80", b"\r"):
+        shown = "".join(chr(byte) if 0x20 <= byte < 0x7f else "?" for byte in id)
+        expect_refusal(HEADER.encode() + id + b",0,2,10\n", 2,
+                       f"id is '{shown}', which has a quote or invalid UTF-8 in it")
+    expect_refusal(HEADER + '"0",0,2,10\n', 2, "id is '\"0\"', which has a quote or invalid UTF-8 in it")
+    expect_refusal(HEADER + ",0,2,10\n", 2, "id is empty")
+
+
+def rejects_impossible_blocks():
+    expect_refusal(HEADER + "0,0,2,10\n1,3,2,10\n", 3, "upper is 2, below lower, 3")
+    for alignment in (0, 3, 2**64 - 1):
+        expect_refusal(ALL_COLUMNS + f"0,0,2,10,{alignment},\n", 2, f"alignment is {alignment}, no power of two")
+    expect_refusal(ALL_COLUMNS + "0,0,2,10,8,12\n", 2, "offset is 12, no multiple of the alignment, 8")
+
+
+def names_fixed_blocks_that_overlap_by_id_and_line():
+    together = "block b and block c are in conflict, and their fixed offsets make them share bytes"
+    expect_refusal(ALL_COLUMNS + "a,0,9,10,1,20\nb,0,9,10,1,0\nc,8,12,10,1,9\n", 4, together)
+    expect_refusal(ALL_COLUMNS + "a,0,9,10,,\nb,0,9,10,,64\nc,8,12,0,,64\nc,8,12,1,,64\n", 5, together)
+    _, rows = plan(ALL_COLUMNS + "a,0,9,10,1,20\nb,0,9,10,1,0\nc,12,13,10,1,9\nd,0,12,10,1,10\n")
+    expect("offsets", [b.offset for b in rows], [20, 0, 9, 10])
+
+
+def rejects_a_fixed_block_with_a_wrong_alignment():
+    expect_refusal(ALL_COLUMNS + "0,0,2,10,,\nx y,0,2,10,8,8\n", 3,
+                   "block x y is fixed at offset 8, which is not a multiple of its alignment 64", "--alignment", 64)
+
+
+def rejects_more_bytes_than_a_plan_may_have():
+    most, reason = 2**62, "makes more than 2^62 bytes of the blocks together, each rounded up to its alignment"
+    expect_refusal(HEADER + f"0,0,2,{most - 1}\nb,5,6,2\n", 3, f"block b of 2 bytes {reason}")
+    expect_refusal(HEADER + f"0,0,2,{2**64 - 1}\n", 2, f"block 0 of {2**64 - 1} bytes {reason}")
+    expect_refusal(ALL_COLUMNS + f"0,0,2,1,{2**62},\n1,0,2,1,{2**62},\n", 3, f"block 1 of 1 bytes {reason}")
+    expect_refusal(ALL_COLUMNS + f"0,0,2,1,{2**63},\n", 2, f"block 0 of 1 bytes {reason}")
+    expect_refusal(ALL_COLUMNS + f"0,0,2,1,,{2**64 - 1}\n", 2,
+                   f"block 0 is fixed at offset {2**64 - 1} and has 1 bytes, which end above 2^62")
+    expect("the most there can be", plan(HEADER + f"0,0,{2**64 - 1},{most}\n")[0]["height"], most)
+
+
+def names_a_file_that_cannot_be_read():
+    out = folder / "out.csv"
+    expect("a missing file", run(folder / "none.csv", "--out", out),
+           (2, "", f"tidemark-plan: {folder}/none.csv: No such file or directory\n"))
+    expect("a folder", run(folder, "--out", out), (2, "", f"tidemark-plan: {folder}: Is a directory\n"))
+    expect("the files there", os.listdir(folder), [])
+    if os.geteuid() != 0:  # who may read everything
+        write(SMALL).chmod(0)
+        expect("an unreadable file", run(folder / "blocks.csv"),
+               (2, "", f"tidemark-plan: {folder}/blocks.csv: Permission denied\n"))
+
+
+def rejects_wrong_traces_and_steps():
+    trace = write("op,id,bytes,thread\na,0,8,0\nf,0,0,0\n", "trace.csv")
+    steps = write("step,first_event,last_event\n0,0,1\n", "steps.csv")
+    step = ("--from-trace", trace, "--steps", steps, "--step")
+    expect("a step that is not there", run(*step, 1),
+           (2, "", f"tidemark-plan: --step is 1, and {steps} has 1 steps, counted from 0\n"))
+    write("step,first_event,last_event\n0,0,2\n", "steps.csv")
+    expect("wrong steps", run(*step, 0), (2, "", f"tidemark-plan: {steps}:2: last_event is 2, and the trace has 2 events\n"))
+    write("op,id,bytes,thread\na,0,8,0\na,0,8,0\n", "trace.csv")
+    expect("a wrong trace", run(*step, 0),
+           (2, "", f"tidemark-plan: {trace}:3: block 0 is allocated twice; first by event 0\n"))
+    # Its blocks are in no line of a file.
+    write(f"op,id,bytes,thread\na,7,{2**63},0\nf,7,0,0\n", "trace.csv")
+    write("step,first_event,last_event\n0,0,1\n", "steps.csv")
+    expect("too large a trace", run(*step, 0),
+           (2, "", f"tidemark-plan: {trace}: block 7 of {2**63} bytes makes more than 2^62 bytes of the blocks together, each "
+            "rounded up to its alignment\n"))
+
+
+def answers_a_wrong_option_with_one_sentence():
+    blocks = write(SMALL)
+    for arguments, sentence in (
+            ((), "FILE.csv or --from-trace is required"),
+            ((blocks, "--from-trace", "t", "--steps", "s", "--step", 0), "FILE.csv and --from-trace exclude each other"),
+            (("--from-trace", "t", "--steps", "s"), "--from-trace needs --steps and --step"),
+            (("--from-trace", "t", "--step", 0), "--from-trace needs --steps and --step"),
+            ((blocks, "--steps", "s"), "--steps, --step and --lifetimes need --from-trace"),
+            ((blocks, "--step", 0), "--steps, --step and --lifetimes need --from-trace"),
+            ((blocks, "--lifetimes", "l"), "--steps, --step and --lifetimes need --from-trace"),
+            ((blocks, "--alignment", 24), "--alignment is 24, no power of two"),
+            ((blocks, "--alignment", 0), "--alignment is 0, no power of two"),
+            ((blocks, "--alignment", "-8"), "--alignment is '-8', not a whole number"),
+            ((blocks, "--capacity", "1MB"), "--capacity is '1MB', not a whole number"),
+            ((blocks, "--capacity", 0), "--capacity is 0, which holds nothing"),
+            ((blocks, "--seed", 2**64), f"--seed is '{2**64}', more than 2^64 - 1"),
+            ((blocks, "--node-limit", "1.5"), "--node-limit is '1.5', not a whole number"),
+            *(((blocks, "--time-limit", text), f"--time-limit is '{text}', no number of seconds")
+              for text in ("x", "-1", "nan", "inf", "1s", "0x1", " 1", "1,5")),
+            ((blocks, "--colour"), "The following argument was not expected: --colour"),
+            ((blocks, "another.csv"), "The following argument was not expected: another.csv")):
+        expect(f"what is said of {arguments}", run(*arguments), (2, "", f"tidemark-plan: {sentence}; see --help\n"))
+
+
+def help_names_every_option():
+    status, output, errors = run("--help")
+    expect("status and errors", (status, errors), (0, ""))
+    for option in ("FILE", "--out OUT.csv", "--picture OUT.svg", "--time-limit SECONDS", "--node-limit N",
+                   "--alignment BYTES", "--capacity BYTES", "--seed N", "--no-exact", "--from-trace TRACE", "--steps STEPS",
+                   "--step K", "--lifetimes OUT.csv", "--progress", "--replan"):
+        expect(f"{option} is in the help", option in output, True)
+
+
+# ---- plans ---------------------------------------------------------------------------------------------------------
+
+
+def writes_rows_with_sound_offsets():
+    chance = random.Random(9)
+    texts = [(DATA / "plans" / name).read_text() for name in ("minimalloc_A.csv", "minimalloc_C.csv", "resnet50.csv")]
+    texts.append(GPT_LIFETIMES.read_text())
+    texts += [random_blocks(chance, chance.randrange(60), (1, 1, 4, 64), moments=chance.choice((8, 100))) for _ in range(40)]
+    for text in texts:
+        said, rows = plan(text, "--no-exact", "--time-limit", "0.01")
+        expect("the rows without their offsets",
+               [line.rpartition(",")[0] for line in (folder / "out.csv").read_text().splitlines()], text.splitlines())
+        expect("the last column", (folder / "out.csv").read_text().splitlines()[0].rpartition(",")[2], "offset")
+        end, live = expect_sound(rows)
+        expect("blocks and height printed", (said["blocks"], said["height"]), (len(rows), end))
+        if not live <= said["bound"] <= end:
+            sys.exit(f"the bound is {said['bound']}, {live} bytes are live at once, and the height is {end}")
+        expect("ratio printed", said["ratio"], round(end / said["bound"], 4) if said["bound"] else 1.0)
+        if end == live:
+            expect("no plan is lower", said["optimal"], True)
+
+
+def places_easy_steps_in_what_is_live():
+    for path, bound in ((DATA / "plans/resnet50.csv", 1515472556), (GPT_LIFETIMES, 38784684)):
+        said, rows = plan(path.read_text())
+        expect(f"height and bound of {path.name}", (said["height"], said["bound"], said["optimal"]), (bound, bound, True))
+        expect("end and live bytes", expect_sound(rows), (bound, bound))
+
+
+def prints_results_known_by_hand():
+    status, output, errors = run(write(SMALL))
+    expect("status and errors", (status, errors), (0, ""))
+    output = re.sub(r"[\d.]+ ms", "T", output)
+    expect("the lines", output.splitlines()[:5],
+           ["blocks  3", "bound   50 B", "height  50 B", "ratio   1.0000, and no plan is lower", "time    T"])
+    expect("stages", len(printed(output.replace("T", "1 ms"))["stages"]) >= 1, True)
+    said, _ = plan(HEADER + "0,0,2,1536\n")
+    expect("height", said["height"], 1536)
+    expect("with a unit", "height  1,536 B (1.5 KiB)\n" in run(write(HEADER + "0,0,2,1536\n"))[1], True)
+
+
+def stages_end_with_the_height_and_get_no_worse():
+    said, _ = plan((DATA / "plans/minimalloc_A.csv").read_text(), "--no-exact", "--time-limit", "0.1")
+    # The climb and the search take turns, so that either may end last.
+    turns = [height for name, height, _ in said["stages"] if name in ("climb", "search")]
+    heights = [height for name, height, _ in said["stages"] if name not in ("climb", "search")]
+    if turns:
+        heights += [max(turns), min(turns)]
+    expect("heights of the stages", heights, sorted(heights, reverse=True))
+    expect("the lowest", heights[-1], said["height"])
+    expect("blocks placed by the first", said["stages"][0][2] >= 154, True)
+
+
+def accepts_any_line_ends_and_order_of_columns():
+    _, rows = plan(SMALL)
+    for text in (SMALL.replace("\n", "\r\n"), SMALL[:-1], SMALL.replace("\n", "\r\n")[:-2]):
+        expect("offsets", [b.offset for b in plan(text)[1]], [b.offset for b in rows])
+        expect("what is written", (folder / "out.csv").read_text().startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
+    _, turned = plan("size,upper,lower,id\n10,2,0,0\n20,3,1,1\n30,4,2,2\n")
+    expect("offsets", [b.offset for b in turned], [b.offset for b in rows])
+
+
+def skips_a_byte_order_mark():
+    for header in (SMALL.splitlines()[0], "size,id,upper,lower"):
+        text = header + "\r\n10,0,2,0\r\n"
+        _, rows = plan("\ufeff" + text)
+        expect("the header", (folder / "out.csv").read_bytes().splitlines()[0].decode(), header + ",offset")
+        expect("rows", len(rows), 1)
+    # Elsewhere it is a character.
+    plan(SMALL + "\ufeff3,0,1,1\n")
+    expect("the id", (folder / "out.csv").read_text().splitlines()[-1].startswith("\ufeff3,"), True)
+
+
+def accepts_any_text_as_id():
+    ids = ["conv 1/weights", "<&>'", "größe", "\u4e2d\U0001f600", "0", "0", "-1", "x" * 5000]
+    _, rows = plan(HEADER + "".join(f"{id},0,2,10\n" for id in ids), "--picture", folder / "out.svg")
+    expect("ids", [b.id for b in rows], ids)
+    titles = [title.split(": 10 B")[0] for title, *_ in rectangles(folder / "out.svg")]
+    expect("ids in the picture", sorted(titles), sorted(ids))
+
+
+def plans_a_file_without_blocks_or_bytes():
+    for text in (HEADER, HEADER.strip(), HEADER + "0,0,2,0\n", HEADER + "0,2,2,0\n"):
+        said, rows = plan(text, "--picture", folder / "out.svg")
+        expect("the numbers", (said["bound"], said["height"], said["ratio"], said["optimal"]), (0, 0, 1.0, True))
+        expect("rectangles", len(rectangles(folder / "out.svg")), len(rows))
+
+
+def keeps_fixed_blocks():
+    said, rows = plan("id,offset,lower,upper,size\na,,0,9,10\nb,100,0,9,10\nc,,0,9,80\nd,0007,0,9,3\n")
+    expect("offsets of the fixed", (rows[1].offset, rows[3].offset), (100, 7))
+    expect("bound and height", (said["bound"], said["height"], expect_sound(rows)[0]), (110, 110, 110))
+
+
+def keeps_a_plan_that_is_planned_again():
+    _, first = plan(random_blocks(random.Random(3), 200, (1, 8)), "--time-limit", "0")
+    again = (folder / "out.csv").read_text()
+    plan(again)
+    expect("the same rows", (folder / "out.csv").read_text(), again)
+    # A plan that is far from good does not change where every block is fixed.
+    raised = [again.splitlines()[0]] + [line.rpartition(",")[0] + f",{8 * (i * 1000)}"
+                                        for i, line in enumerate(again.splitlines()[1:])]
+    plan("\n".join(raised) + "\n")
+    expect("the same rows", (folder / "out.csv").read_text().splitlines(), raised)
+    expect("blocks", len(first), 200)
+
+
+def replaces_a_saved_plan_by_a_lower_one():
+    saved, top = [ALL_COLUMNS.strip()], 0  # as `save` of a step plan writes it, but one block above the other
+    for i, b in enumerate(rows_of(GPT_LIFETIMES.read_text())):
+        saved.append(f"{i},{b.lower},{b.upper},{b.size},256,{top}")
+        top += -(-b.size // 256) * 256
+    text = "\n".join(saved) + "\n"
+    said, _ = plan(text)
+    expect("without the option it stays", (said["height"] > 3 * 38784684, said["ratio"], (folder / "out.csv").read_text()),
+           (True, 1.0, text))
+    said, rows = plan(text, "--replan", "--alignment", 256, "--picture", folder / "out.svg")
+    end, live = expect_sound(rows, 256)
+    expect("height, bound and ratio", (said["height"], said["bound"], said["ratio"]), (said["bound"], said["bound"], 1.0))
+    expect("the bound is what is live, rounded up to the alignment", live <= said["bound"] < live + 256 * len(rows), True)
+    expect("the end is at most the height", end <= said["height"], True)
+    expect("all but the offsets", [line.rpartition(",")[0] for line in (folder / "out.csv").read_text().splitlines()],
+           [line.rpartition(",")[0] for line in saved])
+    expect("rectangles", len(rectangles(folder / "out.svg")), len(rows))
+    again = (folder / "out.csv").read_text()
+    expect("the height of what was written", plan(again, "--alignment", 256)[0]["height"], said["height"])
+    # Offsets that could not be are no matter either, and where there are none the option changes nothing.
+    said, rows = plan(ALL_COLUMNS + "a,0,9,10,1,0\nb,0,9,10,1,4\n", "--replan", "--alignment", 16)
+    expect("height", (said["height"], sorted(b.offset for b in rows)), (32, [0, 16]))
+    expect("height", plan(SMALL, "--replan")[0]["height"], 50)
+
+
+def keeps_alignments():
+    text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))
+    for alignment in (1, 16, 256):
+        said, rows = plan(text, "--alignment", alignment, "--no-exact", "--time-limit", "0.05")
+        end, live = expect_sound(rows, alignment)
+        expect("height", said["height"], -(-end // alignment) * alignment)
+        expect("bound over alignment", (said["bound"] % alignment, said["bound"] >= live), (0, True))
+
+
+def finishes_the_first_order_without_any_time():
+    text = (DATA / "plans/minimalloc_A.csv").read_text()
+    said, rows = plan(text, "--time-limit", "0")
+    expect("stages", len(said["stages"]), 1)
+    expect_sound(rows)
+    for limit in ("0.02", ".02", "2e-2", "00.020"):
+        expect("more than one stage", len(plan(text, "--time-limit", limit)[0]["stages"]) > 1, True)
+
+
+def returns_the_same_plan_where_only_nodes_are_limited():
+    text = (DATA / "plans/minimalloc_C.csv").read_text()
+    expect("stages", len(plan(text, "--node-limit", 0)[0]["stages"]), 1)
+    for seed in (0, 7):
+        first, _ = plan(text, "--node-limit", 20000, "--seed", seed)
+        written = (folder / "out.csv").read_text()
+        again, _ = plan(text, "--node-limit", 20000, "--seed", seed)
+        expect("what is printed", (again["height"], again["stages"]), (first["height"], first["stages"]))
+        expect("what is written", (folder / "out.csv").read_text() == written, True)
+        expect("more nodes are no worse", plan(text, "--node-limit", 40000, "--seed", seed)[0]["height"] <= first["height"],
+               True)
+
+
+def makes_other_choices_with_another_seed():
+    text = (DATA / "plans/minimalloc_C.csv").read_text()
+    found = set()
+    for seed in range(4):
+        said, rows = plan(text, "--node-limit", 20000, "--seed", seed)
+        expect("height", expect_sound(rows)[0], said["height"])
+        found.add(((folder / "out.csv").read_text(), str(said["stages"])))
+    expect("not all are alike", len(found) > 1, True)
+
+
+def proves_the_lowest_plan_above_the_bound():
+    text = hard_to_prove()
+    said, rows = plan(text, "--node-limit", 3000000)
+    expect("no plan is lower, and it is above the bound", (said["optimal"], said["height"] > said["bound"]), (True, True))
+    expect("height", expect_sound(rows)[0], said["height"])
+    without, rows = plan(text, "--node-limit", 1500000, "--no-exact")
+    expect("height", expect_sound(rows)[0], without["height"])
+    expect("the search is another without", without["stages"] != said["stages"], True)
+
+
+def succeeds_where_the_capacity_is_met():
+    said, rows = plan((DATA / "plans/minimalloc_A.csv").read_text(), "--capacity", 1400000)
+    expect("it fits", (said["height"] <= 1400000, expect_sound(rows)[0]), (True, said["height"]))
+    hard = (DATA / "plans/minimalloc_C.csv").read_text()
+    expect("it fits after a while", plan(hard, "--capacity", 1048576)[0]["height"] <= 1048576, True)
+    for options in ((), ("--no-exact",), ("--node-limit", 0), ("--time-limit", 0)):
+        expect("exactly", plan(SMALL, "--capacity", 50, *options)[0]["height"], 50)
+
+
+def writes_the_lowest_plan_where_the_capacity_is_not_met():
+    hard = write((DATA / "plans/minimalloc_A.csv").read_text())
+    status, output, errors = run(hard, "--capacity", 1048576, "--time-limit", 0, "--out", folder / "out.csv")
+    expect("status", status, 1)
+    expect("what is said", errors, "tidemark-plan: the blocks were not fitted into 1,048,576 bytes: the lowest plan that "
+           f"was found has {printed(output)['height']:,}\n")
+    expect("what is written", expect_sound(rows_of((folder / "out.csv").read_text()))[0], printed(output)["height"])
+    # What the bound rules out is not searched for until the end of time.
+    status, output, errors = run(hard, "--capacity", 1048575, "--no-exact")
+    expect("what is said", (status, errors),
+           (1, "tidemark-plan: the blocks were not fitted into 1,048,575 bytes: their bound is 1,048,576\n"))
+    status, _, errors = run(write(SMALL), "--capacity", 49)
+    expect("what is said", (status, errors),
+           (1, "tidemark-plan: the blocks were not fitted into 49 bytes: their bound is 50\n"))
+    # Nor what an exact search has ruled out.
+    blocks = write(hard_to_prove())
+    bound = printed(run(blocks, "--time-limit", 0)[1])["bound"]
+    status, output, errors = run(blocks, "--capacity", bound)
+    lowest = printed(output)["height"]
+    expect("what is said", (status, errors, lowest > bound),
+           (1, f"tidemark-plan: the blocks were not fitted into {bound} bytes: no plan is lower than {lowest}\n", True))
+
+
+# ---- traces --------------------------------------------------------------------------------------------------------
+
+
+def returns_the_shared_lifetimes_of_a_recorded_step():
+    status, output, errors = run("--from-trace", GPT, "--steps", GPT_STEPS, "--step", 3, "--lifetimes",
+                                 folder / "lifetimes.csv", "--out", folder / "out.csv", "--picture", folder / "out.svg")
+    expect("status and errors", (status, errors), (0, ""))
+    shared = GPT_LIFETIMES.read_text()
+    expect("the lifetimes", (folder / "lifetimes.csv").read_text() == shared, True)
+    out = (folder / "out.csv").read_text()
+    expect("the rows", [line.rpartition(",")[0] for line in out.splitlines()] == shared.splitlines(), True)
+    expect("end and live bytes", expect_sound(rows_of(out)), (38784684, 38784684))
+    expect("what is said", output.splitlines()[:2],
+           ["blocks  937", "        left out: 4 that outlive the step, and 4 from before that are freed in it"])
+    expect("the picture's title", svg(folder / "out.svg").find(f"{SVG}title").text, "torch_gpt.csv, step 3")
+
+
+def keeps_the_ids_of_a_trace():
+    trace = write("op,id,bytes,thread\na,90,5,0\na,70,6,1\na,80,7,0\nf,70,0,0\nf,90,0,0\na,60,0,0\nf,60,0,0\nf,80,0,0\n",
+                  "t.csv")
+    steps = write("step,first_event,last_event\n0,0,0\n1,1,6\n", "s.csv")
+    status, output, errors = run("--from-trace", trace, "--steps", steps, "--step", 1, "--lifetimes", folder / "l.csv")
+    expect("status and errors", (status, errors), (0, ""))
+    expect("the lifetimes", (folder / "l.csv").read_text(), HEADER + "70,1,3,6\n60,5,6,0\n")
+    expect("what is said", output.splitlines()[1],
+           "        left out: 1 that outlive the step, and 1 from before that are freed in it")
+    expect("a step without any", run("--from-trace", trace, "--steps", steps, "--step", 0)[1].splitlines()[:2],
+           ["blocks  0", "        left out: 1 that outlive the step, and 0 from before that are freed in it"])
+
+
+# ---- pictures ------------------------------------------------------------------------------------------------------
+
+
+def svg(path):
+    return xml.etree.ElementTree.parse(path).getroot()
+
+
+def rectangles(path):
+    """(tooltip, left, bottom, right, top) of each, in the coordinates of the picture, in the order of its file."""
+    blocks = svg(path).find(f".//{SVG}g[@id='blocks']")
+    a, b, c, d, e, f = map(float, re.fullmatch(r"matrix\((.*)\)", blocks.get("transform"))[1].split())
+    expect("what would turn the picture", (b, c), (0, 0))
+    found = []
+    for rect in blocks.iter(f"{SVG}rect"):
+        x, y, width, height = (float(rect.get(name)) for name in ("x", "y", "width", "height"))
+        found.append((rect.find(f"{SVG}title").text, a * x + e, d * y + f, a * (x + width) + e, d * (y + height) + f))
+    expect("rectangles that are no block", len(list(svg(path).iter(f"{SVG}rect"))), len(found))
+    return found
+
+
+def ticks(path, anchor):
+    """The labels of an axis, and where they are: those of addresses end at it, those of moments have it in the middle."""
+    found = {}
+    for text in svg(path).iter(f"{SVG}text"):
+        if text.get("text-anchor") == anchor and re.fullmatch(r"[\d,.]+", text.text):
+            found[float(text.text.replace(",", ""))] = (float(text.get("x")), float(text.get("y")))
+    return found
+
+
+def expect_near(what, got, wanted, tolerance):
+    if abs(got - wanted) > tolerance:
+        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}, within {tolerance}")
+
+
+def draws_each_block_at_its_place():
+    for text in ((DATA / "plans/minimalloc_A.csv").read_text(), GPT_LIFETIMES.read_text(),
+                 random_blocks(random.Random(8), 300), HEADER + "a,5,10,3\nb,10,1000000,7\n"):
+        said, rows = plan(text, "--no-exact", "--time-limit", "0.01", "--picture", folder / "out.svg")
+        drawn = {}
+        for title, *box in rectangles(folder / "out.svg"):
+            expect(f"rectangles of {title}", title in drawn, False)
+            drawn[title] = box
+        expect("rectangles", len(drawn), len(rows))
+        moments = sorted({b.lower for b in rows} | {b.upper for b in rows})
+        line = svg(folder / "out.svg").find(f".//{SVG}line[@id='bound']")
+        begin, end, bound = (float(line.get(name)) for name in ("x1", "x2", "y1"))
+        labels = ticks(folder / "out.svg", "end")
+        bottom = labels[0][1] - 4  # a label is lower than its tick, because letters stand on their line
+        top = bottom - (bottom - bound) * said["height"] / said["bound"]
+        expect_near("the highest rectangle", min(box[3] for box in drawn.values()), top, 0.01)
+        expect("the line is level", line.get("y1"), line.get("y2"))
+
+        def across(moment):
+            return begin + moments.index(moment) * (end - begin) / (len(moments) - 1)
+
+        for b in rows:
+            left, low, right, high = drawn[f"{b.id}: {b.size} B, {b.lower} to {b.upper}, at {b.offset}"]
+            for what, got, wanted in (("left", left, across(b.lower)), ("right", right, across(b.upper)),
+                                      ("bottom", low, bottom - b.offset / said["height"] * (bottom - top)),
+                                      ("top", high, bottom - (b.offset + b.size) / said["height"] * (bottom - top))):
+                expect_near(f"{what} of block {b.id}", got, wanted, 0.02)
+        for moment, (x, _) in ticks(folder / "out.svg", "middle").items():
+            expect_near(f"the label {moment}", x, across(int(moment)), 0.02)
+        address = next(t.text for t in svg(folder / "out.svg").iter(f"{SVG}text") if (t.text or "").startswith("address ("))
+        unit = 1024**["B", "KiB", "MiB", "GiB"].index(address[9:-1])
+        expect("labels of the address axis", 3 <= len(labels) <= 8, True)
+        for label, (_, y) in labels.items():
+            expect_near(f"the label {label}", y - 4, bottom - label * unit / said["height"] * (bottom - top), 0.02)
+
+
+def describes_a_picture_in_words():
+    plan((DATA / "plans/minimalloc_A.csv").read_text(), "--no-exact", "--time-limit", 0, "--picture", folder / "out.svg")
+    picture = svg(folder / "out.svg")
+    expect("role", picture.get("role"), "img")
+    named = {element.get("id"): element for element in picture.iter() if element.get("id")}
+    expect("what names it", [id in named for id in picture.get("aria-labelledby").split()], [True, True])
+    texts = [text.text for text in picture.iter(f"{SVG}text")]
+    for wanted in ("blocks.csv", "bound", "1.0 MiB", "address (MiB)",
+                   "time: one step for each moment at which a block begins or ends, labelled with the moment"):
+        expect(f"'{wanted}' is in the picture", wanted in texts, True)
+    expect("numbers", any(re.fullmatch(r"154 blocks in [\d,]+ B \(1\.\d MiB\), bound 1,048,576 B \(1\.0 MiB\), ratio 1\.\d{4}",
+                                       text or "") for text in texts), True)
+
+
+def draws_pictures_that_load_nothing_in_light_and_dark():
+    plan(SMALL, "--picture", folder / "out.svg")
+    text = (folder / "out.svg").read_text()
+    expect("what it loads", re.findall(r"(?:href|src|url|@import|<script|<image|<foreignObject)", text), [])
+    expect("addresses", re.findall(r"https?://[^\"' ]*", text), ["http://www.w3.org/2000/svg"])
+    expect("dark colours", "prefers-color-scheme: dark" in text, True)
+
+
+def draws_many_blocks_in_a_small_picture():
+    text = random_blocks(random.Random(1), 20000, moments=10000)
+    plan(text, "--no-exact", "--time-limit", 0, "--picture", folder / "out.svg")
+    expect("rectangles", len(rectangles(folder / "out.svg")), 20000)
+    expect("bytes a block", os.path.getsize(folder / "out.svg") / 20000 < 130, True)
+
+
+# ---- files that are written ----------------------------------------------------------------------------------------
+
+
+def names_a_file_that_cannot_be_written_and_leaves_nothing():
+    blocks = write(SMALL)
+    for option in ("--out", "--picture"):
+        for path, reason in ((folder / "none/out", "No such file or directory"), (folder, "Is a directory"),
+                             ("/dev/full", "No space left on device"), (blocks, "it would replace what is read"),
+                             (f"{folder}/./blocks.csv", "it would replace what is read")):
+            expect(f"what is said of {path}", run(blocks, option, path), (2, "", f"tidemark-plan: {path}: {reason}\n"))
+    expect("/dev/full is what it was", stat.S_ISCHR(os.stat("/dev/full").st_mode), True)
+    expect("two of one name", run(blocks, "--out", folder / "x", "--picture", f"{folder}/./x"),
+           (2, "", f"tidemark-plan: {folder}/./x: two files would have that name\n"))
+    expect("the files there", os.listdir(folder), ["blocks.csv"])
+    # A disk that fills up while a file is written: what was there before stays, and so does the other file.
+    write("before", "out.csv")
+    text = write(random_blocks(random.Random(1), 2000))
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 8; exec "$0" "$@"', PROGRAM, text, "--out", folder / "out.csv",
+                              "--picture", folder / "out.svg", "--time-limit", "0"],
+                             capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
+           (2, "", f"tidemark-plan: {folder}/out.csv: File too large\n"))
+    expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+    expect("the file of before", (folder / "out.csv").read_text(), "before")
+    # A picture that cannot be written keeps the rows, which could be, from appearing.
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$0" "$@"', PROGRAM, write(SMALL), "--out", folder / "out.csv",
+                              "--picture", folder / "out.svg"], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
+           (2, "", f"tidemark-plan: {folder}/out.svg: File too large\n"))
+    expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+    expect("the file of before", (folder / "out.csv").read_text(), "before")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, blocks], stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+    expect("a full standard output", (done.returncode, done.stderr),
+           (2, "tidemark-plan: standard output: No space left on device\n"))
+
+
+def leaves_no_file_after_a_late_failure():
+    blocks = write(SMALL)
+    write("before", "out.csv")
+    for option, other in (("--out", "--picture"), ("--picture", "--out")):
+        expect("what is said", run(blocks, option, folder / "out.csv", other, "/dev/full"),
+               (2, "", "tidemark-plan: /dev/full: No space left on device\n"))
+        expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+        expect("the file of before", (folder / "out.csv").read_text(), "before")
+    # Nor does a result that cannot be printed, on a full device or in a pipe without a reader.
+    ours, theirs = os.pipe()
+    os.close(ours)
+    for output, reason in ((os.open("/dev/full", os.O_WRONLY), "No space left on device"), (theirs, "Broken pipe")):
+        done = subprocess.run([PROGRAM, blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg"], stdout=output,
+                              stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+        os.close(output)
+        expect("what is said", (done.returncode, done.stderr), (2, f"tidemark-plan: standard output: {reason}\n"))
+        expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
+        expect("the file of before", (folder / "out.csv").read_text(), "before")
+
+
+def keeps_permissions_and_follows_links():
+    before = os.umask(0o027)
+    plan(SMALL)
+    os.umask(before)
+    expect("permissions of a new file", oct(stat.S_IMODE(os.stat(folder / "out.csv").st_mode)), oct(0o640))
+    (folder / "out.csv").chmod(0o604)
+    (folder / "link.csv").symlink_to("out.csv")
+    expect("status", run(write(SMALL.replace("30", "31")), "--out", folder / "link.csv")[0], 0)
+    expect("permissions of a file that was there", oct(stat.S_IMODE(os.stat(folder / "out.csv").st_mode)), oct(0o604))
+    expect("the link's target", "2,2,4,31," in (folder / "out.csv").read_text(), True)
+    expect("the link", (folder / "link.csv").is_symlink(), True)
+
+
+def reads_and_writes_pipes():
+    status, output, errors = run("/dev/stdin", "--out", "/dev/stdout", input=SMALL.encode())
+    expect("status and errors", (status, errors), (0, ""))
+    expect("what comes out", output.startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
+
+
+# ---- progress ------------------------------------------------------------------------------------------------------
+
+
+def prints_progress_where_it_is_requested():
+    blocks = DATA / "plans/minimalloc_A.csv"
+    options = (blocks, "--no-exact", "--time-limit", "0.01")
+    expect("errors without", run(*options)[2], "")
+    lines = run(*options, "--progress")[2].splitlines()
+    expect("lines", len(lines) >= 1, True)
+    for line in lines:
+        form = r"\S.*: (no plan yet|height [1-9][\d,]* B, ratio [1-9][\d.]+), [\d,]+ blocks placed, [\d.]+ m?s"
+        expect(f"'{line}' is one", re.fullmatch(form, line) is not None, True)
+
+
+def erases_the_progress_line_of_a_terminal_at_the_end():
+    ours, theirs = pty.openpty()
+    done = subprocess.run([PROGRAM, DATA / "plans/minimalloc_A.csv", "--no-exact", "--time-limit", "0.01"],
+                          stdout=subprocess.PIPE, stderr=theirs, timeout=TIMEOUT_SECONDS)
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 4096):
+            seen += piece
+    except OSError:  # the end of a terminal that is not open
+        pass
+    os.close(ours)
+    expect("status", done.returncode, 0)
+    expect("lines", seen.count(b"\n"), 0)
+    expect("heights", b": height " in seen, True)
+    expect("the end", seen.endswith(b"\r\x1b[K"), True)
+
+
+# ---- everything ----------------------------------------------------------------------------------------------------
+
+
+def plans_or_rejects_mutated_files():
+    chance = random.Random(4)
+    small = ALL_COLUMNS + "0,0,5,10,1,\n1,3,9,20,16,\n2,4,7,5,8,64\nabc,9,12,30,,\n4,0,12,1,1,300\n"
+    taken, tries = 0, 250
+    for _ in range(tries):
+        text = list(small)
+        for _ in range(chance.randint(1, 4)):
+            place = chance.randrange(len(text))
+            text[place:place + chance.randint(0, 2)] = chance.choices("0123456789,,\n\r\0 -\"x\u00e9", k=chance.randint(0, 2))
+        if chance.random() < 0.2:  # a number as large as they come
+            text[chance.randrange(len(text))] = str(2**chance.randint(30, 64) - chance.randint(0, 1))
+        blocks = write("".join(text))
+        status, output, errors = run(blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg", "--node-limit", 2000)
+        if status == 0:
+            taken += 1
+            rows = rows_of((folder / "out.csv").read_text())
+            expect("height", printed(output)["height"], expect_sound(rows)[0])
+            expect("rectangles", len(rectangles(folder / "out.svg")), len(rows))
+        else:
+            expect(f"status of {''.join(text)!r}, of which is said {errors!r}", status, 2)
+            expect(f"'{errors}' is a sentence", re.fullmatch(rf"tidemark-plan: {re.escape(str(blocks))}:\d+: [^\n]*\n", errors)
+                   is not None, True)
+    expect(f"of {tries} some are taken and some are not: {taken} are", tries // 20 < taken < tries * 19 // 20, True)
+
+
+def prints_the_documented_sessions():
+    """The lines behind `$ ` in docs/plan.md, and what comes after them, but for times."""
+    sessions = re.findall(r"^```console\n(.*?)^```", (pathlib.Path(SOURCES) / "docs/plan.md").read_text(), re.S | re.M)
+    expect("there are some", len(sessions) > 0, True)
+    place = pathlib.Path(folder)
+    for name in os.listdir(SOURCES):
+        if not name.startswith("."):
+            (place / name).symlink_to(pathlib.Path(SOURCES).resolve() / name)
+    commands = 0
+    for session in sessions:
+        for command, wanted in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
+            program, *arguments = shlex.split(command)
+            expect(f"the program of '{command}'", program, "tidemark-plan")
+            commands += 1
+            done = subprocess.run([PROGRAM, *arguments], cwd=place, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+            expect(f"status and errors of '{command}'", (done.returncode, done.stderr), (0, ""))
+            without_times = [re.sub(r" +[\d.]+ m?s\b", " T", text) for text in (done.stdout, wanted)]
+            expect(f"what '{command}' prints", without_times[0], without_times[1])
+    expect("commands", commands > 0, True)
+    pictures = [(place / "plan.svg").read_text(), (place / "docs/plan.svg").read_text()]
+    expect("the picture in docs/plan.md is the one that is drawn", pictures[0] == pictures[1], True)
+
+
+with tempfile.TemporaryDirectory(prefix="tidemark-plan-test-") as name:
+    folder = pathlib.Path(name)
+    globals()[CASE]()

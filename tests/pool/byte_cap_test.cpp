@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: texts that say a number and texts that nearly do; the environment is set and put back.
+#include <tidemark/pool/byte_cap.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
+
+TEST(byte_cap, digits_are_a_number_of_bytes) {
+  EXPECT_EQ(parse_byte_cap("0"), 0u);
+  EXPECT_EQ(parse_byte_cap("1"), 1u);
+  EXPECT_EQ(parse_byte_cap("1048576"), 1 * MiB);
+  EXPECT_EQ(parse_byte_cap("007"), 7u);
+  EXPECT_EQ(parse_byte_cap(std::to_string(max_size)), max_size);
+}
+
+TEST(byte_cap, anything_but_digits_is_rejected) {
+  for (char const* text : {"1MiB", "1 MiB", "1K", "-1", "-0", "+1", " 1", "1 ", "1\n", "\t1", "1.0", "1e6",
+                           "1_000", "0x10", "unlimited", "", " "}) {
+    EXPECT_EQ(parse_byte_cap(text), std::nullopt) << '\'' << text << '\'';
+  }
+  EXPECT_EQ(parse_byte_cap(std::string_view{"1\0", 2}), std::nullopt);
+}
+
+TEST(byte_cap, a_number_that_does_not_fit_is_rejected) {
+  EXPECT_EQ(parse_byte_cap("18446744073709551616"), std::nullopt);  // 2^64
+  EXPECT_EQ(parse_byte_cap("99999999999999999999999"), std::nullopt);
+  EXPECT_EQ(parse_byte_cap(std::to_string(max_size) + "0"), std::nullopt);
+}
+
+/// A variable of the environment, as long as it lives.
+class variable {
+ public:
+  static constexpr char const* name = "TIDEMARK_TEST_BYTES_MAX";
+  explicit variable(char const* text) { setenv(name, text, 1); }
+  variable(variable const&) = delete;
+  variable& operator=(variable const&) = delete;
+  ~variable() { unsetenv(name); }
+};
+
+TEST(byte_cap, the_environment_sets_it) {
+  const variable set{"1048576"};
+  const byte_cap cap = byte_cap_from_environment(variable::name, 5);
+  EXPECT_EQ(cap.bytes, 1 * MiB);
+  EXPECT_EQ(cap.warning, "");
+}
+
+TEST(byte_cap, of_a_variable_that_is_unset_or_empty_is_the_fallback_without_a_warning) {
+  EXPECT_EQ(byte_cap_from_environment(variable::name, 5).bytes, 5u);
+  EXPECT_EQ(byte_cap_from_environment(variable::name).warning, "");
+  const variable set{""};
+  EXPECT_EQ(byte_cap_from_environment(variable::name, 5).bytes, 5u);
+  EXPECT_EQ(byte_cap_from_environment(variable::name, 5).warning, "");
+}
+
+TEST(byte_cap, what_is_rejected_leaves_it_without_limit_and_a_warning_says_so) {
+  for (char const* text : {"1MiB", "-1", " 1", "18446744073709551616"}) {
+    const variable set{text};
+    const byte_cap cap = byte_cap_from_environment(variable::name);
+    EXPECT_EQ(cap.bytes, 0u);
+    EXPECT_EQ(cap.warning,
+              std::string{"TIDEMARK_TEST_BYTES_MAX is '"} + text +
+                  "', which is not a number of bytes in digits alone, or too large; no limit is set");
+  }
+}
+
+TEST(byte_cap, a_warning_names_the_fallback) {
+  const variable set{"1MiB"};
+  const byte_cap cap = byte_cap_from_environment(variable::name, 4096);
+  EXPECT_EQ(cap.bytes, 4096u);
+  EXPECT_NE(cap.warning.find("the limit stays 4096 bytes"), std::string::npos) << cap.warning;
+}
+
+TEST(byte_cap, digits_may_be_a_number_of_mib) {
+  EXPECT_EQ(parse_mib_cap("0"), 0u);
+  EXPECT_EQ(parse_mib_cap("1"), 1 * MiB);
+  EXPECT_EQ(parse_mib_cap("2048"), 2 * GiB);
+}
+
+TEST(byte_cap, more_mib_than_fit_are_as_much_as_fits) {
+  EXPECT_EQ(parse_mib_cap("17592186044415"), 17592186044415u * MiB);  // 2^44 - 1
+  EXPECT_EQ(parse_mib_cap("17592186044416"), max_size);
+  EXPECT_EQ(parse_mib_cap(std::to_string(max_size)), max_size);
+  EXPECT_EQ(parse_mib_cap("99999999999999999999999"), max_size);
+}
+
+TEST(byte_cap, anything_but_digits_is_no_number_of_mib) {
+  for (char const* text :
+       {"1MiB", "-1", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "", "99999999999999999999999x"})
+    EXPECT_EQ(parse_mib_cap(text), std::nullopt) << '\'' << text << '\'';
+}
+
+TEST(byte_cap, the_environment_sets_it_in_mib) {
+  {
+    const variable set{"3"};
+    EXPECT_EQ(mib_cap_from_environment(variable::name, 5).bytes, 3 * MiB);
+    EXPECT_EQ(mib_cap_from_environment(variable::name, 5).warning, "");
+  }
+  const variable set{"3 MiB"};
+  const byte_cap cap = mib_cap_from_environment(variable::name, 4096);
+  EXPECT_EQ(cap.bytes, 4096u);
+  EXPECT_EQ(
+      cap.warning,
+      "TIDEMARK_TEST_BYTES_MAX is '3 MiB', which is not a number of MiB in digits alone; the limit stays "
+      "4096 bytes");
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: pressure by hand, and from files that look like the kernel's and are rewritten by the test. What
+// the kernel itself offers on this machine is listened to as well, but a test cannot make memory short on
+// command.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
+
+#include <tidemark/pool/memory_pressure.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/pressure_monitor.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+
+#include "recording_supply.hpp"
+
+namespace tidemark::test {
+namespace {
+
+TEST(memory_pressure, calls_subscribers_until_the_subscription_ends) {
+  int first = 0, second = 0;
+  pressure_subscription one = on_memory_pressure([&] { ++first; });
+  {
+    const pressure_subscription two = on_memory_pressure([&] { ++second; });
+    EXPECT_GE(signal_memory_pressure(), 2u);
+  }
+  (void)signal_memory_pressure();
+  EXPECT_EQ(first, 2);
+  EXPECT_EQ(second, 1);
+  pressure_subscription moved{std::move(one)};
+  (void)signal_memory_pressure();
+  EXPECT_EQ(first, 3);
+  moved = pressure_subscription{};
+  (void)signal_memory_pressure();
+  EXPECT_EQ(first, 3);
+}
+
+TEST(memory_pressure, a_pool_trims_in_its_owners_next_allocation) {
+  recording_resource upstream;
+  pool memory{&upstream};
+  memory.deallocate(memory.allocate(64), 64);
+  std::thread{[] { (void)signal_memory_pressure(); }}.join();
+  EXPECT_EQ(memory.stats().cached_bytes, 277'504u) << "never from a foreign thread";
+  void* block = memory.allocate(64);
+  EXPECT_LT(memory.stats().cached_bytes, 8 * KiB);
+  EXPECT_LT(upstream.outstanding, 8 * KiB);
+  memory.deallocate(block, 64);
+  memory.check_invariants();
+}
+
+TEST(memory_pressure, a_pool_trims_in_its_owners_next_deallocation) {
+  pool memory;
+  void* block = memory.allocate(64);
+  (void)signal_memory_pressure();
+  memory.deallocate(block, 64);
+  EXPECT_LE(memory.stats().cached_bytes, 1 * KiB) << "but for the slab that held the live block";
+  memory.check_invariants();
+  memory.deallocate(memory.allocate(64), 64);
+  EXPECT_GT(memory.stats().cached_bytes, 0u) << "one signal is one trim";
+}
+
+TEST(memory_pressure, reaches_large_requests_too) {
+  pool memory;
+  memory.deallocate(memory.allocate(1 * MiB), 1 * MiB);
+  (void)signal_memory_pressure();
+  void* const block = memory.allocate(2 * MiB);
+  EXPECT_EQ(memory.stats().cached_bytes, 0u) << "the block of 1 MiB went back too";
+  (void)signal_memory_pressure();
+  memory.deallocate(block, 2 * MiB);
+  EXPECT_EQ(memory.stats().cached_bytes, 2 * MiB) << "it came back after the trim";
+}
+
+TEST(memory_pressure, a_synchronized_pool_trims_in_each_threads_next_call) {
+  recording_resource upstream;
+  synchronized_pool memory{&upstream};
+  memory.deallocate(memory.allocate(64), 64);
+  std::thread{[] { (void)signal_memory_pressure(); }}.join();
+  EXPECT_EQ(memory.stats().cached_bytes, 277'504u);
+  memory.deallocate(memory.allocate(64), 64);
+  EXPECT_LT(memory.stats().cached_bytes, 8 * KiB);
+  memory.check_invariants();
+}
+
+TEST(memory_pressure, is_forgotten_with_the_pool) {
+  const std::size_t before = signal_memory_pressure();
+  {
+    const pool memory;
+    const synchronized_pool shared;
+    EXPECT_EQ(signal_memory_pressure(), before + 2);
+  }
+  EXPECT_EQ(signal_memory_pressure(), before);
+}
+
+/// A folder with files like the kernel's.
+class pressure_files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("tidemark_pressure_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(char const* name) const { return (folder_ / name).string(); }
+  void write(char const* name, std::string const& text) const { std::ofstream{folder_ / name} << text; }
+  void write_psi(std::uint64_t stalled_microseconds) const {
+    write("memory", "some avg10=0.12 avg60=0.01 avg300=0.00 total=" + std::to_string(stalled_microseconds) +
+                        "\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=999999999\n");
+  }
+  void write_events(int high, int max, int kills) const {
+    write("memory.events", "low 77\nhigh " + std::to_string(high) + "\nmax " + std::to_string(max) +
+                               "\noom 0\noom_kill " + std::to_string(kills) + "\n");
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(pressure_files, a_stall_beyond_the_threshold_is_pressure) {
+  write_psi(1000);
+  pressure_monitor monitor{{.psi_path = path("memory"),
+                            .events_path = "",
+                            .stall = std::chrono::microseconds{500},
+                            .background = false}};
+  EXPECT_TRUE(monitor.sources().psi);
+  EXPECT_FALSE(monitor.sources().psi_trigger) << "nothing is written to a file that is not the kernel's";
+  EXPECT_FALSE(monitor.sources().cgroup);
+  EXPECT_FALSE(monitor.check());
+  write_psi(1499);
+  EXPECT_FALSE(monitor.check());
+  write_psi(1999);
+  EXPECT_TRUE(monitor.check());
+  EXPECT_FALSE(monitor.check()) << "told once";
+  EXPECT_EQ(monitor.signals(), 1u);
+}
+
+TEST_F(pressure_files, a_cgroup_that_reaches_a_limit_is_pressure) {
+  write_events(1, 0, 0);
+  pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
+  EXPECT_TRUE(monitor.sources().cgroup);
+  EXPECT_FALSE(monitor.check());
+  write("memory.events", "low 999\nhigh 1\nmax 0\noom 0\noom_kill 0\n");
+  EXPECT_FALSE(monitor.check()) << "memory.low is protection, not a limit";
+  write_events(2, 0, 0);
+  EXPECT_TRUE(monitor.check());
+  write_events(2, 1, 0);
+  EXPECT_TRUE(monitor.check());
+  write_events(2, 1, 1);
+  EXPECT_TRUE(monitor.check());
+  EXPECT_FALSE(monitor.check());
+}
+
+TEST_F(pressure_files, pressure_makes_pools_trim) {
+  write_events(0, 0, 0);
+  pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
+  pool memory;
+  write_events(1, 0, 0);
+  EXPECT_TRUE(monitor.check());
+  memory.deallocate(memory.allocate(64), 64);
+  EXPECT_LT(memory.stats().cached_bytes, 8 * KiB);
+}
+
+TEST_F(pressure_files, a_monitor_in_the_background_sees_it_by_itself) {
+  write_events(0, 0, 0);
+  write_psi(0);
+  std::atomic<int> told{0};
+  const pressure_subscription subscription = on_memory_pressure([&] { ++told; });
+  const pressure_monitor monitor{{.psi_path = path("memory"),
+                                  .events_path = path("memory.events"),
+                                  .interval = std::chrono::milliseconds{5}}};
+  write_psi(10'000'000);
+  const auto wait_for = [&](int count) {
+    for (int i = 0; i < 2000 && told < count; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  };
+  wait_for(1);
+  EXPECT_GE(told, 1);
+  const int before = told;
+  write_events(0, 3, 0);
+  wait_for(before + 1);
+  EXPECT_GT(told, before);
+}
+
+TEST_F(pressure_files, files_that_are_missing_or_of_another_form_leave_only_the_manual_way) {
+  write("memory", "nothing of the kind\n");
+  write("memory.events", "high many\n");
+  for (char const* psi : {"memory", "missing"}) {
+    for (char const* events : {"memory.events", "missing"}) {
+      pressure_monitor monitor{{.psi_path = path(psi), .events_path = path(events)}};
+      EXPECT_TRUE(monitor.sources().manual());
+      EXPECT_FALSE(monitor.check());
+    }
+  }
+}
+
+TEST_F(pressure_files, a_file_that_vanishes_is_no_pressure) {
+  write_psi(1000);
+  pressure_monitor monitor{{.psi_path = path("memory"), .events_path = "", .background = false}};
+  std::filesystem::remove(folder_ / "memory");
+  EXPECT_FALSE(monitor.check());
+  write_psi(2'000'000);
+  EXPECT_TRUE(monitor.check()) << "it counts from where it was";
+}
+
+TEST(pressure_monitor, listens_to_the_kernel_of_this_machine_and_ends) {
+  pressure_monitor monitor;
+  const bool has_psi = std::filesystem::exists("/proc/pressure/memory") &&
+                       std::ifstream{"/proc/pressure/memory"}.peek() != std::char_traits<char>::eof();
+  EXPECT_EQ(monitor.sources().psi, has_psi);
+  (void)monitor.check();
+  EXPECT_LE(monitor.signals(), 1u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

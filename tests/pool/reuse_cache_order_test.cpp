@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a cache over addresses that must not be touched, with each order of reuse and of eviction, which the
+// addresses that come back and those that the upstream still holds tell apart; and what makes room when the
+// upstream runs out, counted in calls of the upstream.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <new>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+
+#include "recording_supply.hpp"
+#include "reuse_subjects.hpp"
+#include "thread_storm.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::event;
+using test::recording_resource;
+
+struct reuse_cache_order : ::testing::Test {
+  test::made_up_device device;
+  recording_resource& upstream = device.memory();
+
+  static std::vector<void*> take(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
+    std::vector<void*> taken(blocks);
+    for (void*& block : taken) block = cache.allocate(bytes, 256);
+    return taken;
+  }
+  static void give(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
+    for (void* block : blocks) cache.deallocate(block, bytes, 256);
+    cache.check_invariants();
+  }
+  [[nodiscard]] std::size_t held_of(std::vector<void*> const& blocks) const {
+    std::size_t held = 0;
+    for (void* block : blocks) held += upstream.holds(block) ? 1 : 0;
+    return held;
+  }
+};
+
+// ---- which block of a size is allocated ------------------------------------------------------------------
+
+TEST_F(reuse_cache_order, oldest_reuses_what_was_freed_first) {
+  reuse_cache cache{{.reuse = reuse_order::oldest, .upstream = &upstream}};
+  const std::vector<void*> blocks = take(cache, 3, 512);
+  give(cache, blocks, 512);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[2]);
+  give(cache, blocks, 512);
+}
+
+TEST_F(reuse_cache_order, oldest_goes_by_size_and_not_over_all) {
+  reuse_cache cache{{.reuse = reuse_order::oldest, .upstream = &upstream}};
+  const std::vector<void*> small = take(cache, 2, 256), large = take(cache, 2, 512);
+  for (std::size_t i : {1u, 0u}) {
+    cache.deallocate(small[i], 256, 256);
+    cache.deallocate(large[i], 512, 256);
+  }
+  EXPECT_EQ(cache.allocate(512, 256), large[1]);
+  EXPECT_EQ(cache.allocate(256, 256), small[1]);
+  EXPECT_EQ(cache.allocate(256, 256), small[0]);
+  EXPECT_EQ(cache.allocate(512, 256), large[0]);
+  give(cache, small, 256);
+  give(cache, large, 512);
+}
+
+TEST_F(reuse_cache_order, oldest_counts_a_fenced_block_from_when_it_was_seen_to_be_done) {
+  event done;
+  reuse_cache cache{{.max_blocks_per_size = 8, .reuse = reuse_order::oldest, .upstream = &upstream}};
+  const std::vector<void*> blocks = take(cache, 3, 512);
+  cache.deallocate_after(blocks[0], 512, 256, done.fence());
+  cache.deallocate(blocks[1], 512, 256);
+  done.complete();
+  cache.deallocate(blocks[2], 512, 256);  // looks at the fence before
+  EXPECT_EQ(cache.stats().pending_bytes, 0u);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[2]);
+  give(cache, blocks, 512);
+}
+
+TEST_F(reuse_cache_order, the_65th_block_of_a_size_lets_the_oldest_of_that_size_go_in_both_orders) {
+  for (const eviction_order eviction : {eviction_order::oldest, eviction_order::largest}) {
+    reuse_cache cache{{.max_blocks_per_size = 64,
+                       .reuse = reuse_order::oldest,
+                       .eviction = eviction,
+                       .upstream = &upstream}};
+    const std::vector<void*> other = take(cache, 1, 4096);
+    const std::vector<void*> blocks = take(cache, 65, 512);
+    give(cache, other, 4096);
+    give(cache, {blocks.begin(), blocks.end() - 1}, 512);
+    EXPECT_EQ(held_of(blocks), 65u);
+    cache.deallocate(blocks[64], 512, 256);
+    EXPECT_EQ(held_of(blocks), 64u);
+    EXPECT_FALSE(upstream.holds(blocks[0]));
+    EXPECT_TRUE(upstream.holds(other[0]));
+    EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+    cache.deallocate(blocks[1], 512, 256);
+  }
+}
+
+// ---- which blocks leave -----------------------------------------------------------------------------------
+
+TEST_F(reuse_cache_order, largest_lets_the_largest_blocks_go_and_no_more_than_need_be) {
+  reuse_cache cache{{.max_cached_bytes = 1000, .eviction = eviction_order::largest, .upstream = &upstream}};
+  void* const large = cache.allocate(500, 256);
+  void* const larger = cache.allocate(501, 256);
+  const std::vector<void*> small = take(cache, 4, 100);
+  give(cache, {small[0], small[1]}, 100);
+  cache.deallocate(large, 500, 256);
+  EXPECT_EQ(cache.stats().cached_bytes, 700u);
+  cache.deallocate(larger, 501, 256);  // 1201: it is itself the largest
+  EXPECT_FALSE(upstream.holds(larger));
+  EXPECT_EQ(cache.stats().cached_bytes, 700u);
+  give(cache, {small[2], small[3]}, 100);  // 900
+  EXPECT_TRUE(upstream.holds(large));
+  void* const middle = cache.allocate(200, 256);
+  cache.deallocate(middle, 200, 256);  // 1100
+  EXPECT_FALSE(upstream.holds(large)) << "the largest goes, although others have been ready for longer";
+  EXPECT_EQ(held_of(small), 4u);
+  EXPECT_TRUE(upstream.holds(middle));
+  EXPECT_EQ(cache.stats().cached_bytes, 600u);
+  cache.check_invariants();
+}
+
+TEST_F(reuse_cache_order, of_the_largest_size_the_oldest_goes_first) {
+  reuse_cache cache{{.max_cached_bytes = 1000, .eviction = eviction_order::largest, .upstream = &upstream}};
+  const std::vector<void*> large = take(cache, 3, 300), small = take(cache, 1, 200);
+  give(cache, {large[1], large[0], large[2]}, 300);
+  give(cache, small, 200);
+  EXPECT_FALSE(upstream.holds(large[1]));
+  EXPECT_EQ(held_of(large), 2u);
+  EXPECT_EQ(held_of(small), 1u);
+}
+
+TEST_F(reuse_cache_order, a_size_that_hits_have_emptied_is_passed_over_and_comes_back) {
+  reuse_cache cache{{.max_cached_bytes = 1000, .eviction = eviction_order::largest, .upstream = &upstream}};
+  void* const largest = cache.allocate(600, 256);
+  cache.deallocate(largest, 600, 256);
+  EXPECT_EQ(cache.allocate(600, 256), largest);  // nothing of the largest size is ready
+  const std::vector<void*> blocks = take(cache, 3, 400);
+  give(cache, blocks, 400);  // 1200
+  EXPECT_FALSE(upstream.holds(blocks[0]));
+  EXPECT_EQ(cache.stats().cached_bytes, 800u);
+  cache.deallocate(largest, 600, 256);
+  EXPECT_FALSE(upstream.holds(largest)) << "it is the largest again";
+  EXPECT_EQ(cache.stats().cached_bytes, 800u);
+  cache.check_invariants();
+}
+
+TEST_F(reuse_cache_order, a_pending_block_is_let_go_by_size_when_it_is_seen_to_be_done) {
+  event done;
+  reuse_cache cache{{.max_cached_bytes = 1000, .eviction = eviction_order::largest, .upstream = &upstream}};
+  void* const largest = cache.allocate(900, 256);
+  const std::vector<void*> small = take(cache, 3, 100);
+  cache.deallocate_after(largest, 900, 256, done.fence());
+  give(cache, {small[0], small[1]}, 100);
+  EXPECT_TRUE(upstream.holds(largest));
+  done.complete();
+  give(cache, {small[2]}, 100);
+  EXPECT_FALSE(upstream.holds(largest));
+  EXPECT_EQ(cache.stats().cached_bytes, 300u);
+}
+
+TEST_F(reuse_cache_order, of_blocks_of_a_size_those_of_the_larger_alignment_go_first) {
+  reuse_cache cache{{.max_cached_bytes = 1024, .eviction = eviction_order::largest, .upstream = &upstream}};
+  void* const coarse = cache.allocate(512, 4096);
+  void* const fine = cache.allocate(512, 256);
+  void* const last = cache.allocate(256, 256);
+  cache.deallocate(fine, 512, 256);
+  cache.deallocate(coarse, 512, 4096);
+  cache.deallocate(last, 256, 256);
+  EXPECT_FALSE(upstream.holds(coarse));
+  EXPECT_TRUE(upstream.holds(fine));
+}
+
+TEST_F(reuse_cache_order, many_sizes_come_and_go_by_size_as_a_sorted_list_would_have_it) {
+  constexpr std::size_t limit = 20'000;
+  reuse_cache cache{{.max_cached_bytes = limit, .eviction = eviction_order::largest, .upstream = &upstream}};
+  std::multiset<std::size_t> ready;  // what a list that is sorted each time would keep
+  std::size_t ready_bytes = 0;
+  std::mt19937 random{7};
+  std::vector<std::pair<void*, std::size_t>> live;
+  for (int i = 0; i < 20'000; ++i) {
+    if (live.empty() || random() % 2 == 0) {
+      const std::size_t bytes = 1 + random() % 3000;
+      const std::uint64_t hits = cache.stats().hits;
+      live.emplace_back(cache.allocate(bytes, 256), bytes);
+      const auto found = ready.find(bytes);
+      ASSERT_EQ(cache.stats().hits > hits, found != ready.end()) << bytes;
+      if (found != ready.end()) {
+        ready.erase(found);
+        ready_bytes -= bytes;
+      }
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      const auto [block, bytes] = live.back();
+      live.pop_back();
+      cache.deallocate(block, bytes, 256);
+      ready.insert(bytes);
+      ready_bytes += bytes;
+      while (ready_bytes > limit) {
+        ready_bytes -= *ready.rbegin();
+        ready.erase(std::prev(ready.end()));
+      }
+      ASSERT_EQ(cache.stats().cached_bytes, ready_bytes);
+    }
+    if (i % 512 == 0) cache.check_invariants();
+  }
+  for (auto const& [block, bytes] : live) cache.deallocate(block, bytes, 256);
+  cache.check_invariants();
+}
+
+TEST_F(reuse_cache_order, sizes_of_which_nothing_is_kept_leave_the_index_too) {
+  recording_resource bookkeeping;
+  reuse_cache cache{{.max_cached_bytes = 1,
+                     .eviction = eviction_order::largest,
+                     .upstream = &upstream,
+                     .bookkeeping = &bookkeeping}};
+  const auto pass_through = [&](std::size_t first) {
+    for (std::size_t bytes = first; bytes < first + 10'000; ++bytes)
+      cache.deallocate(cache.allocate(bytes, 256), bytes, 256);
+  };
+  pass_through(100);
+  const std::size_t outstanding = bookkeeping.outstanding;
+  for (std::size_t i = 1; i < 10; ++i) pass_through(100 + i * 10'000);
+  EXPECT_LT(bookkeeping.outstanding, 2 * outstanding);
+  cache.check_invariants();
+}
+
+TEST_F(reuse_cache_order, largest_allocates_nothing_for_sizes_that_were_there_before) {
+  recording_resource bookkeeping;
+  reuse_cache cache{{.max_cached_bytes = 3000,
+                     .eviction = eviction_order::largest,
+                     .upstream = &upstream,
+                     .bookkeeping = &bookkeeping}};
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < 20; ++i) blocks.push_back(cache.allocate(100 + i * 20, 256));
+    for (std::size_t i = 0; i < 20; ++i) cache.deallocate(blocks[i], 100 + i * 20, 256);
+  };
+  step();
+  const std::size_t calls = bookkeeping.calls, upstream_calls = upstream.calls;
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(bookkeeping.calls, calls);
+  EXPECT_GT(upstream.calls, upstream_calls) << "without an eviction this shows nothing";
+}
+
+TEST_F(reuse_cache_order, any_failing_record_leaves_the_index_whole) {
+  for (std::size_t n = 0; n < 60; ++n) {
+    recording_resource bookkeeping;
+    reuse_cache cache{{.max_cached_bytes = 2000,
+                       .eviction = eviction_order::largest,
+                       .upstream = &upstream,
+                       .bookkeeping = &bookkeeping}};
+    bookkeeping.fail_from = n;
+    for (std::size_t i = 0; i < 20; ++i) {
+      cache.deallocate(cache.allocate(100 + i * 20, 256), 100 + i * 20, 256);
+      cache.check_invariants();
+    }
+    if (bookkeeping.calls <= n) return;
+  }
+  FAIL() << "the records of 20 sizes need fewer allocations than that";
+}
+
+TEST(reuse_cache_orders, threads_lose_nothing) {
+  reuse_cache cache{{.max_cached_bytes = std::size_t{10} * 24,
+                     .reuse = reuse_order::oldest,
+                     .eviction = eviction_order::largest}};
+  EXPECT_EQ(test::storm(cache), 0u);
+  EXPECT_EQ(cache.stats().used_bytes, 0u);
+  EXPECT_LE(cache.stats().peak_cached_bytes, 10 * 24u);
+  cache.check_invariants();
+}
+
+// ---- what makes room --------------------------------------------------------------------------------------
+
+struct relieved_by {
+  reuse_cache* cache = nullptr;
+  int calls = 0;
+  bool of_use = true;
+
+  reuse_relief relief() {
+    return {.call =
+                [](void* context) noexcept {
+                  auto& self = *static_cast<relieved_by*>(context);
+                  ++self.calls;
+                  (void)self.cache->collect(true);
+                  return self.of_use;
+                },
+            .context = this};
+  }
+};
+
+TEST_F(reuse_cache_order, relief_replaces_the_two_collections_and_the_upstream_is_tried_once_more) {
+  limit_resource budget{1000, &upstream};
+  event done;
+  relieved_by room;
+  reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
+  room.cache = &cache;
+  give(cache, take(cache, 6, 100), 100);
+  cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
+  const std::uint64_t refused = budget.stats().refused;
+  void* const block = cache.allocate(600, 256);
+  EXPECT_EQ(room.calls, 1);
+  EXPECT_EQ(budget.stats().refused, refused + 1);
+  EXPECT_EQ(done.waits, 1) << "all was drained before it was asked again";
+  EXPECT_EQ(cache.stats().held_bytes, 600u);
+  cache.deallocate(block, 600, 256);
+}
+
+TEST_F(reuse_cache_order, where_relief_was_not_enough_the_upstream_was_tried_twice_in_all) {
+  limit_resource budget{1000, &upstream};
+  relieved_by room;
+  reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
+  room.cache = &cache;
+  void* const held = cache.allocate(500, 256);
+  EXPECT_THROW((void)cache.allocate(501, 256), out_of_memory);
+  EXPECT_EQ(room.calls, 1);
+  EXPECT_EQ(budget.stats().refused, 2u);
+  EXPECT_EQ(cache.stats().refused, 1u);
+  cache.check_invariants();
+  cache.deallocate(held, 500, 256);
+}
+
+TEST_F(reuse_cache_order, where_relief_says_that_it_is_of_no_use_the_upstream_is_tried_once) {
+  limit_resource budget{1000, &upstream};
+  relieved_by room;
+  room.of_use = false;
+  reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
+  room.cache = &cache;
+  EXPECT_THROW((void)cache.allocate(1001, 256), out_of_memory);
+  EXPECT_EQ(room.calls, 1);
+  EXPECT_EQ(budget.stats().refused, 1u);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a cache over addresses that fault when touched and that compares each block it gets back;
+// events that the test completes by hand, in any order; upstreams that run out, that call back, and that are
+// used by threads.
+#include <tidemark/pool/reuse_cache.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+
+#include "recording_supply.hpp"
+#include "reuse_subjects.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::event;
+using test::recording_resource;
+
+struct reuse : ::testing::Test {
+  test::made_up_device device;
+  recording_resource& upstream = device.memory();
+
+  /// Blocks of one size, all at once.
+  static std::vector<void*> take(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
+    std::vector<void*> taken(blocks);
+    for (void*& block : taken) block = cache.allocate(bytes, 256);
+    return taken;
+  }
+  static void give(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
+    for (void* block : blocks) cache.deallocate(block, bytes, 256);
+    cache.check_invariants();
+  }
+};
+
+// ---- by exact size ----------------------------------------------------------------------------------------
+
+TEST_F(reuse, a_block_comes_back_to_a_request_of_exactly_its_size_and_alignment) {
+  reuse_cache cache{&upstream};
+  void* const block = cache.allocate(1000, 64);
+  cache.deallocate(block, 1000, 64);
+  void* const longer = cache.allocate(1001, 64);
+  void* const shorter = cache.allocate(999, 64);
+  void* const finer = cache.allocate(1000, 32);
+  void* const coarser = cache.allocate(1000, 128);
+  for (void* other : {longer, shorter, finer, coarser}) EXPECT_NE(other, block);
+  EXPECT_EQ(cache.allocate(1000, 64), block);
+  cache.deallocate(longer, 1001, 64);
+  cache.deallocate(shorter, 999, 64);
+  cache.deallocate(finer, 1000, 32);
+  cache.deallocate(coarser, 1000, 128);
+  cache.deallocate(block, 1000, 64);
+}
+
+TEST_F(reuse, reuses_the_last_freed_block_first) {
+  reuse_cache cache{&upstream};
+  const std::vector<void*> blocks = take(cache, 3, 512);
+  give(cache, blocks, 512);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[2]);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
+  give(cache, blocks, 512);
+}
+
+TEST_F(reuse, a_repeated_step_takes_nothing_from_the_upstream) {
+  reuse_cache cache{&upstream};
+  const auto step = [&] {
+    std::array<void*, 100> blocks;
+    for (std::size_t i = 0; i < 100; ++i) blocks[i] = cache.allocate(1000 + i % 10, 256);
+    for (std::size_t i = 0; i < 100; ++i) cache.deallocate(blocks[i], 1000 + i % 10, 256);
+  };
+  step();
+  const std::size_t calls = upstream.calls;
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(upstream.calls, calls);
+  EXPECT_EQ(cache.stats().misses, 100u);
+  EXPECT_EQ(cache.stats().hits, 1000u);
+}
+
+TEST_F(reuse, sizes_of_which_nothing_is_kept_are_forgotten_in_the_end) {
+  recording_resource bookkeeping;
+  reuse_cache cache{{.max_cached_bytes = 1, .upstream = &upstream, .bookkeeping = &bookkeeping}};
+  const auto pass_through = [&](std::size_t first) {
+    for (std::size_t bytes = first; bytes < first + 10'000; ++bytes)
+      cache.deallocate(cache.allocate(bytes, 256), bytes, 256);
+  };
+  pass_through(100);
+  const std::size_t outstanding = bookkeeping.outstanding;
+  for (std::size_t i = 1; i < 10; ++i) pass_through(100 + i * 10'000);
+  EXPECT_LT(bookkeeping.outstanding, 2 * outstanding);
+}
+
+// ---- fences -----------------------------------------------------------------------------------------------
+
+TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
+  event done;
+  reuse_cache cache{&upstream};
+  void* const block = cache.allocate(4096, 256);
+  cache.deallocate_after(block, 4096, 256, done.fence());
+  void* const other = cache.allocate(4096, 256);
+  EXPECT_NE(other, block);
+  done.complete();
+  EXPECT_EQ(cache.allocate(4096, 256), block);
+  EXPECT_EQ(done.waits, 0);
+  give(cache, {block, other}, 4096);
+}
+
+TEST_F(reuse, a_block_whose_fence_is_not_done_does_not_go_to_the_upstream_either) {
+  std::array<event, 3> events;
+  reuse_cache cache{{.max_cached_bytes = 1, .max_blocks_per_size = 1, .upstream = &upstream}};
+  for (event& done : events) cache.deallocate_after(cache.allocate(4096, 256), 4096, 256, done.fence());
+  EXPECT_EQ(cache.collect(), 0u);
+  EXPECT_EQ(upstream.outstanding, 3 * 4096u);
+  EXPECT_EQ(cache.stats().pending_bytes, 3 * 4096u);
+  for (event& done : events) {
+    EXPECT_EQ(done.waits, 0);
+    done.complete();
+  }
+  EXPECT_EQ(cache.collect(), 3 * 4096u);
+}
+
+TEST_F(reuse, a_null_fence_makes_a_block_ready_at_once) {
+  reuse_cache cache{&upstream};
+  void* const block = cache.allocate(64, 256);
+  cache.deallocate_after(block, 64, 256, {});
+  EXPECT_EQ(cache.stats().cached_bytes, 64u);
+  EXPECT_EQ(cache.allocate(64, 256), block);
+  cache.deallocate(block, 64, 256);
+}
+
+TEST_F(reuse, fences_may_become_done_in_any_order) {
+  std::array<event, 4> events;
+  reuse_cache cache{&upstream};
+  const std::vector<void*> blocks = take(cache, 4, 512);
+  for (std::size_t i = 0; i < 4; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+  for (std::size_t i : {2u, 0u, 3u, 1u}) {
+    events[i].complete();
+    EXPECT_EQ(cache.allocate(512, 256), blocks[i]);
+  }
+  give(cache, blocks, 512);
+}
+
+TEST_F(reuse, prefers_a_ready_block_and_then_polls_no_fence) {
+  event done;
+  reuse_cache cache{&upstream};
+  done.complete();
+  const std::vector<void*> blocks = take(cache, 2, 512);
+  cache.deallocate(blocks[0], 512, 256);
+  cache.deallocate_after(blocks[1], 512, 256, done.fence());
+  EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
+  EXPECT_EQ(done.asked, 0);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+  give(cache, blocks, 512);
+}
+
+TEST_F(reuse, a_request_polls_32_fences_at_most_and_soon_each_of_them) {
+  std::vector<event> events(100);
+  reuse_cache cache{&upstream};
+  std::vector<void*> blocks = take(cache, 100, 512);
+  for (std::size_t i = 0; i < 100; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+  events[99].complete();
+  std::size_t requests = 0, asked = 0;
+  void* block = nullptr;
+  do {
+    block = cache.allocate(512, 256);
+    blocks.push_back(block);
+    ++requests;
+    std::size_t asked_now = 0;
+    for (event const& done : events) asked_now += static_cast<std::size_t>(done.asked);
+    EXPECT_LE(asked_now - asked, 32u);
+    asked = asked_now;
+  } while (block != blocks[99] && requests < 100);
+  EXPECT_EQ(requests, 4u);  // 32, 64, 96, 100
+  for (event& done : events) done.complete();
+  (void)cache.collect();
+  give(cache, {blocks.begin() + 100, blocks.end()}, 512);
+}
+
+TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
+  std::array<event, 3> events;
+  {
+    reuse_cache cache{&upstream};
+    const std::vector<void*> blocks = take(cache, 3, 512);
+    for (std::size_t i = 0; i < 3; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+    EXPECT_EQ(events[0].destroyed, 0);
+    events[0].complete();
+    EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
+    EXPECT_EQ(events[0].destroyed, 1);
+    events[1].complete();
+    (void)cache.collect();
+    EXPECT_EQ(events[1].destroyed, 1);
+    EXPECT_EQ(events[2].destroyed, 0);
+    cache.deallocate(blocks[0], 512, 256);
+  }
+  for (event const& done : events) EXPECT_EQ(done.destroyed, 1);
+  EXPECT_EQ(events[2].waits, 1);
+}
+
+TEST_F(reuse, destruction_waits_for_fences_and_gives_everything_back) {
+  event ready, late;
+  {
+    reuse_cache cache{&upstream};
+    ready.complete();
+    cache.deallocate_after(cache.allocate(100, 256), 100, 256, ready.fence());
+    cache.deallocate_after(cache.allocate(200, 256), 200, 256, late.fence());
+    cache.deallocate(cache.allocate(300, 256), 300, 256);
+  }
+  EXPECT_TRUE(late.completed());
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(reuse, a_fence_and_an_upstream_may_call_back) {
+  struct calling_resource final : std::pmr::memory_resource {
+    explicit calling_resource(recording_resource& below) : upstream{below} {}
+    recording_resource& upstream;
+    reuse_cache* cache = nullptr;
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      (void)cache->collect();
+      return upstream.allocate(bytes, align);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      (void)cache->stats();
+      (void)cache->collect();
+      upstream.deallocate(block, bytes, align);
+    }
+    bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+  } calling{upstream};
+  reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &calling}};
+  calling.cache = &cache;
+  std::array<event, 5> events;
+  for (event& done : events) {
+    done.calls_back = &cache;
+    cache.deallocate_after(cache.allocate(600, 256), 600, 256, done.fence());
+  }
+  events[0].complete();
+  void* const block = cache.allocate(600, 256);  // destroys a fence
+  cache.deallocate(block, 600, 256);
+  events[1].complete();
+  events[2].complete();
+  cache.deallocate(cache.allocate(500, 256), 500, 256);  // more than the limit: gives blocks back
+  (void)cache.collect(true);
+  EXPECT_EQ(cache.stats().held_bytes, 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  cache.check_invariants();
+}
+
+// ---- limits -----------------------------------------------------------------------------------------------
+
+TEST_F(reuse, of_8_MiB_given_back_a_limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
+  constexpr std::size_t block_bytes = 48 * KiB;  // which does not divide the limit
+  reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}};
+  const std::vector<void*> blocks = take(cache, 8 * MiB / block_bytes, block_bytes);
+  give(cache, blocks, block_bytes);
+  EXPECT_LE(cache.stats().cached_bytes, 1 * MiB);
+  EXPECT_GT(cache.stats().cached_bytes, 1 * MiB - block_bytes);
+  EXPECT_EQ(upstream.outstanding, cache.stats().cached_bytes);
+}
+
+TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
+  reuse_cache cache{{.max_cached_bytes = 0, .upstream = &upstream}};
+  give(cache, take(cache, 128, 64 * KiB), 64 * KiB);
+  EXPECT_EQ(cache.stats().cached_bytes, 8 * MiB);
+  EXPECT_EQ(upstream.outstanding, 8 * MiB);
+}
+
+TEST_F(reuse, a_limit_may_be_reached_to_the_byte) {
+  reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}};
+  give(cache, take(cache, 128, 64 * KiB), 64 * KiB);
+  EXPECT_EQ(cache.stats().cached_bytes, 1 * MiB);
+  EXPECT_EQ(cache.stats().peak_cached_bytes, 1 * MiB);
+}
+
+TEST_F(reuse, over_the_limit_what_was_ready_first_goes_first) {
+  reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
+  const std::vector<void*> older = take(cache, 2, 300);
+  void* const newer = cache.allocate(400, 256);
+  void* const newest = cache.allocate(500, 256);
+  give(cache, older, 300);
+  cache.deallocate(newer, 400, 256);
+  cache.deallocate(newest, 500, 256);
+  EXPECT_FALSE(upstream.holds(older[0]));
+  EXPECT_FALSE(upstream.holds(older[1]));
+  EXPECT_TRUE(upstream.holds(newer));
+  EXPECT_TRUE(upstream.holds(newest));
+}
+
+TEST_F(reuse, a_block_larger_than_the_limit_goes_itself_and_leaves_the_others) {
+  reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
+  void* const small = cache.allocate(900, 256);
+  void* const large = cache.allocate(1001, 256);
+  cache.deallocate(small, 900, 256);
+  cache.deallocate(large, 1001, 256);
+  EXPECT_TRUE(upstream.holds(small));
+  EXPECT_FALSE(upstream.holds(large));
+}
+
+TEST_F(reuse, a_limit_on_blocks_of_a_size_lets_the_oldest_of_that_size_go) {
+  reuse_cache cache{{.max_blocks_per_size = 2, .upstream = &upstream}};
+  const std::vector<void*> other = take(cache, 2, 100);
+  const std::vector<void*> blocks = take(cache, 4, 512);
+  give(cache, other, 100);
+  give(cache, blocks, 512);
+  EXPECT_FALSE(upstream.holds(blocks[0]));
+  EXPECT_FALSE(upstream.holds(blocks[1]));
+  for (void* kept : {other[0], other[1], blocks[2], blocks[3]}) EXPECT_TRUE(upstream.holds(kept));
+}
+
+TEST_F(reuse, what_a_fence_guards_counts_against_the_limit_when_it_is_seen_to_be_done) {
+  std::array<event, 5> events;
+  reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
+  const std::vector<void*> blocks = take(cache, 5, 400);
+  for (std::size_t i = 0; i < 5; ++i) cache.deallocate_after(blocks[i], 400, 256, events[i].fence());
+  EXPECT_EQ(cache.stats().pending_bytes, 2000u);
+  EXPECT_EQ(cache.stats().cached_bytes, 0u);
+  for (event& done : events) done.complete();
+  // Deallocations of another size look at two fences each.
+  for (std::size_t looks : {2u, 4u, 5u}) {
+    cache.deallocate(cache.allocate(8, 256), 8, 256);
+    EXPECT_EQ(cache.stats().pending_bytes, 2000 - looks * 400);
+    EXPECT_LE(cache.stats().cached_bytes, 1000u);
+    cache.check_invariants();
+  }
+  EXPECT_EQ(cache.stats().cached_bytes, 808u);
+}
+
+TEST_F(reuse, pending_blocks_of_a_cache_with_a_limit_stay_few_in_a_long_run) {
+  std::vector<std::unique_ptr<event>> events;
+  reuse_cache cache{{.max_cached_bytes = 10'000, .upstream = &upstream}};
+  for (std::size_t i = 0; i < 5000; ++i) {
+    // Each block has a size of its own, which is not requested again; the device is 10 blocks behind, and does
+    // not come to the first two at all.
+    events.push_back(std::make_unique<event>());
+    cache.deallocate_after(cache.allocate(1000 + i, 256), 1000 + i, 256, events[i]->fence());
+    if (i >= 12) events[i - 10]->complete();
+  }
+  EXPECT_LT(cache.stats().pending_bytes, 300'000u);
+}
+
+// ---- statistics -------------------------------------------------------------------------------------------
+
+TEST_F(reuse, what_is_cached_is_counted_apart_from_what_is_live) {
+  event done;
+  reuse_cache cache{{.name = "tensors", .upstream = &upstream}};
+  const std::vector<void*> blocks = take(cache, 6, 100);
+  give(cache, {blocks[0], blocks[1]}, 100);
+  cache.deallocate_after(blocks[2], 100, 256, done.fence());
+  const reuse_cache_stats stats = cache.stats();
+  EXPECT_STREQ(stats.name, "tensors");
+  EXPECT_EQ(stats.used_blocks, 3u);
+  EXPECT_EQ(stats.used_bytes, 300u);
+  EXPECT_EQ(stats.cached_bytes, 200u);
+  EXPECT_EQ(stats.pending_bytes, 100u);
+  EXPECT_EQ(stats.held_bytes, 600u);
+  give(cache, {blocks[3], blocks[4], blocks[5]}, 100);
+}
+
+TEST_F(reuse, counts_calls_hits_and_peaks) {
+  reuse_cache cache{&upstream};
+  const std::vector<void*> blocks = take(cache, 3, 100);
+  give(cache, blocks, 100);
+  give(cache, take(cache, 2, 100), 100);
+  const reuse_cache_stats stats = cache.stats();
+  EXPECT_EQ(stats.allocations, 5u);
+  EXPECT_EQ(stats.deallocations, 5u);
+  EXPECT_EQ(stats.hits, 2u);
+  EXPECT_EQ(stats.misses, 3u);
+  EXPECT_EQ(stats.refused, 0u);
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  EXPECT_EQ(stats.peak_blocks, 3u);
+  EXPECT_EQ(stats.peak_bytes, 300u);
+  EXPECT_EQ(stats.peak_cached_bytes, 300u);
+}
+
+// ---- collect and running out ------------------------------------------------------------------------------
+
+TEST_F(reuse, collect_gives_back_what_is_ready_and_with_force_waits_for_the_rest) {
+  std::array<event, 2> events;
+  reuse_cache cache{&upstream};
+  const std::vector<void*> blocks = take(cache, 3, 100);
+  cache.deallocate(blocks[0], 100, 256);
+  cache.deallocate_after(blocks[1], 100, 256, events[0].fence());
+  cache.deallocate_after(blocks[2], 100, 256, events[1].fence());
+  events[1].complete();
+  EXPECT_EQ(cache.collect(), 200u);
+  EXPECT_TRUE(upstream.holds(blocks[1]));
+  EXPECT_EQ(upstream.outstanding, 100u);
+  EXPECT_EQ(events[0].waits, 0);
+  EXPECT_EQ(cache.collect(true), 100u);
+  EXPECT_EQ(events[0].waits, 1);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(cache.collect(true), 0u);
+  cache.check_invariants();
+}
+
+TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
+  limit_resource budget{1000, &upstream};
+  event done;
+  reuse_cache cache{&budget};
+  give(cache, take(cache, 6, 100), 100);
+  cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
+  void* const block = cache.allocate(600, 256);
+  EXPECT_EQ(done.waits, 0) << "nothing is waited for if there is no need";
+  EXPECT_EQ(cache.stats().refused, 0u);
+  EXPECT_EQ(cache.stats().pending_bytes, 400u);
+  cache.deallocate(block, 600, 256);
+}
+
+TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a_wait) {
+  limit_resource budget{1000, &upstream};
+  event done;
+  reuse_cache cache{&budget};
+  give(cache, take(cache, 6, 100), 100);
+  cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
+  void* const block = cache.allocate(601, 256);
+  EXPECT_EQ(done.waits, 1);
+  EXPECT_EQ(cache.stats().held_bytes, 601u);
+  cache.deallocate(block, 601, 256);
+}
+
+TEST_F(reuse, a_request_that_cannot_be_served_at_all_throws_what_the_upstream_threw) {
+  limit_resource budget{1000, &upstream, "device"};
+  event done;
+  reuse_cache cache{&budget};
+  void* const held = cache.allocate(500, 256);
+  cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
+  try {
+    (void)cache.allocate(501, 256);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, "device");
+  }
+  EXPECT_EQ(cache.stats().refused, 1u);
+  EXPECT_EQ(cache.stats().allocations, 2u);
+  EXPECT_EQ(cache.stats().held_bytes, 500u);
+  cache.check_invariants();
+  cache.deallocate(cache.allocate(500, 256), 500, 256);
+  cache.deallocate(held, 500, 256);
+}
+
+TEST_F(reuse, another_exception_of_the_upstream_passes_and_nothing_is_flushed) {
+  struct throwing_resource final : std::pmr::memory_resource {
+    std::pmr::memory_resource* upstream = nullptr;
+    bool broken = false;
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      if (broken) throw std::runtime_error{"device lost"};
+      return upstream->allocate(bytes, align);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      upstream->deallocate(block, bytes, align);
+    }
+    bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+  } throwing;
+  throwing.upstream = &upstream;
+  reuse_cache cache{&throwing};
+  cache.deallocate(cache.allocate(100, 256), 100, 256);
+  throwing.broken = true;
+  EXPECT_THROW((void)cache.allocate(200, 256), std::runtime_error);
+  EXPECT_EQ(cache.stats().refused, 1u);
+  EXPECT_EQ(cache.stats().cached_bytes, 100u);
+}
+
+TEST_F(reuse, a_size_that_nothing_can_have_is_refused_without_a_flush) {
+  reuse_cache cache{&upstream};
+  cache.deallocate(cache.allocate(100, 256), 100, 256);
+  const std::size_t calls = upstream.calls;
+  std::pmr::memory_resource& resource = cache;
+  EXPECT_THROW((void)resource.allocate(std::numeric_limits<std::size_t>::max()), std::bad_alloc);
+  EXPECT_EQ(upstream.calls, calls);
+  EXPECT_EQ(cache.stats().cached_bytes, 100u);
+}
+
+TEST_F(reuse, without_memory_for_a_record_a_block_goes_straight_to_the_upstream_after_its_fence) {
+  recording_resource bookkeeping;
+  event done;
+  reuse_cache cache{{.upstream = &upstream, .bookkeeping = &bookkeeping}};
+  const std::vector<void*> blocks = take(cache, 2, 512);
+  bookkeeping.fail_from = bookkeeping.calls;
+  bookkeeping.fail_count = test::supply::never;
+  cache.deallocate(blocks[0], 512, 256);
+  EXPECT_FALSE(upstream.holds(blocks[0]));
+  cache.deallocate_after(blocks[1], 512, 256, done.fence());
+  EXPECT_FALSE(upstream.holds(blocks[1]));
+  EXPECT_EQ(done.waits, 1);
+  EXPECT_EQ(done.destroyed, 1);
+  EXPECT_EQ(cache.stats().held_bytes, 0u);
+  cache.check_invariants();
+  bookkeeping.fail_from = test::supply::never;
+  give(cache, take(cache, 2, 512), 512);
+  EXPECT_EQ(cache.stats().cached_bytes, 1024u);
+}
+
+// ---- how it is made ---------------------------------------------------------------------------------------
+
+TEST_F(reuse, ignores_null_and_destroys_its_fence) {
+  reuse_cache cache;
+  int destroyed = 0;
+  static constexpr reuse_fence::functions calls{
+      .done = [](void*) noexcept { return false; },
+      .wait = [](void*) noexcept {},
+      .destroy = [](void* count) noexcept { ++*static_cast<int*>(count); }};
+  cache.deallocate(nullptr, 64);
+  cache.deallocate_after(nullptr, 64, 16, reuse_fence{calls, &destroyed});
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_EQ(cache.stats().deallocations, 0u);
+  EXPECT_EQ(cache.stats().pending_bytes, 0u);
+  cache.check_invariants();
+}
+
+TEST_F(reuse, null_stands_for_the_default_resource) {
+  recording_resource by_default;
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&by_default);
+  {
+    reuse_cache plain;
+    reuse_cache of_null{static_cast<std::pmr::memory_resource*>(nullptr)};
+    EXPECT_EQ(plain.upstream_resource(), &by_default);
+    EXPECT_EQ(of_null.upstream_resource(), &by_default);
+    EXPECT_EQ(plain.options().bookkeeping, std::pmr::new_delete_resource());
+    EXPECT_STREQ(plain.name(), "reuse_cache");
+    plain.deallocate(plain.allocate(10), 10);
+    EXPECT_EQ(by_default.outstanding, 10u) << "records come from elsewhere";
+  }
+  std::pmr::set_default_resource(before);
+}
+
+// ---- misuse -----------------------------------------------------------------------------------------------
+
+TEST_F(reuse, level_2_reports_what_may_not_be_given_back_and_does_nothing) {
+  if (check_level < 2) GTEST_SKIP() << "found at level 2";
+  event done;
+  reuse_cache cache{&upstream};
+  void* const block = cache.allocate(512, 256);
+  const test::violation_recorder recorder;
+  cache.deallocate(block, 511, 256);
+  cache.deallocate(static_cast<char*>(block) + 16, 496, 16);
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 2u);
+  EXPECT_EQ(cache.stats().used_blocks, 1u);
+  cache.deallocate(block, 512, 256);
+  cache.deallocate_after(block, 512, 256, done.fence());
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 3u);
+  EXPECT_EQ(done.destroyed, 1);
+  EXPECT_EQ(cache.stats().cached_bytes, 512u);
+}
+
+TEST_F(reuse, level_2_reports_blocks_that_outlive_the_cache) {
+  if (check_level < 2) GTEST_SKIP() << "found at level 2";
+  const test::violation_recorder recorder;
+  void* block = nullptr;
+  {
+    reuse_cache cache{&upstream};
+    block = cache.allocate(512, 256);
+  }
+  EXPECT_EQ(recorder.count(violation_kind::leak), 1u);
+  EXPECT_TRUE(upstream.holds(block));
+  upstream.deallocate(block, 512, 256);
+}
+
+TEST_F(reuse, level_2_refuses_an_alignment_that_is_no_power_of_two) {
+  if (check_level < 2) GTEST_SKIP() << "found at level 2";
+  reuse_cache cache{&upstream};
+  std::size_t odd = 48;  // a variable, for the compiler would find it in a constant
+  EXPECT_THROW((void)cache.allocate(64, odd), std::invalid_argument);
+}
+
+// ---- threads ----------------------------------------------------------------------------------------------
+
+TEST(reuse_cache, others_are_served_while_one_waits) {
+  event late;
+  reuse_cache cache;
+  late.wait_completes = false;
+  cache.deallocate_after(cache.allocate(512, 256), 512, 256, late.fence());
+  std::thread waiting{[&] { EXPECT_EQ(cache.collect(true), 512u); }};
+  while (late.waits == 0) std::this_thread::yield();
+  cache.deallocate(cache.allocate(64, 256), 64, 256);
+  void* const block = cache.allocate(64, 256);
+  EXPECT_EQ(cache.stats().hits, 1u);
+  late.complete();
+  waiting.join();
+  cache.deallocate(block, 64, 256);
+}
+
+TEST(reuse_cache, threads_lose_nothing) {
+  reuse_cache cache{{.max_cached_bytes = std::size_t{10} * 24}};
+  EXPECT_EQ(test::storm(cache), 0u);
+  const reuse_cache_stats stats = cache.stats();
+  EXPECT_EQ(stats.allocations, test::storm_threads * test::storm_rounds);
+  EXPECT_EQ(stats.deallocations, stats.allocations);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  EXPECT_LE(stats.peak_cached_bytes, 10 * 24u);
+  cache.check_invariants();
+}
+
+/// Blocks that a device writes after they were deallocated: threads take and give, and complete each other's work.
+TEST(reuse_cache, threads_never_get_a_block_that_is_still_written) {
+  constexpr std::size_t bytes = 64;
+  struct work {
+    unsigned char* block;
+    std::unique_ptr<event> done;
+  };
+  std::mutex queue_mutex;
+  std::vector<work> queue;
+  std::vector<std::unique_ptr<event>> ended;  // an event may go when its fence was destroyed
+  {
+    reuse_cache cache{{.max_cached_bytes = 100 * bytes}};
+    const auto work_off = [&](std::size_t left) {
+      const std::scoped_lock lock{queue_mutex};
+      while (queue.size() > left) {
+        std::swap(queue[queue.size() / 2], queue.back());  // in no order
+        std::memset(queue.back().block, 0xDE, bytes);
+        queue.back().done->complete();
+        ended.push_back(std::move(queue.back().done));
+        queue.pop_back();
+      }
+    };
+    test::on_threads([&](std::size_t thread) {
+      for (std::size_t i = 0; i < test::storm_rounds / 4; ++i) {
+        auto* const block = static_cast<unsigned char*>(cache.allocate(bytes, 16));
+        std::memset(block, static_cast<int>(thread), bytes);
+        if (i % 64 == 0) (void)cache.collect();
+        EXPECT_TRUE(std::all_of(block, block + bytes, [&](unsigned char byte) { return byte == thread; }));
+        auto done = std::make_unique<event>();
+        done->wait_completes = false;
+        {
+          // Before the block is deallocated: a thread that then sees the work is not ahead of it.
+          const std::scoped_lock lock{queue_mutex};
+          cache.deallocate_after(block, bytes, 16, done->fence());
+          queue.push_back({block, std::move(done)});
+        }
+        work_off(20);
+      }
+    });
+    work_off(0);
+    cache.check_invariants();
+    EXPECT_GT(cache.stats().hits, 0u);
+    EXPECT_GT(cache.stats().misses, 0u);
+  }
+  for (std::unique_ptr<event> const& done : ended) EXPECT_EQ(done->destroyed, 1);
+}
+
+TEST(reuse_cache, threads_may_collect_with_force_while_others_run_out) {
+  limit_resource budget{50};
+  std::atomic<std::size_t> refused{0};
+  reuse_cache cache{&budget};
+  // Five sizes of which two fit at once: even a thread that runs alone needs what it left before.
+  test::on_threads([&](std::size_t thread) {
+    for (std::size_t i = 0; i < 1000; ++i) {
+      const std::size_t bytes = 20 + (thread + i) % 5;
+      try {
+        void* const block = cache.allocate(bytes, 16);
+        cache.deallocate(block, bytes, 16);
+      } catch (std::bad_alloc const&) {
+        refused.fetch_add(1);  // what others have live may be too much
+      }
+      if (i % 100 == 0) (void)cache.collect(true);
+      (void)cache.stats();
+    }
+  });
+  cache.check_invariants();
+  EXPECT_GT(budget.stats().refused, 3 * refused) << "some requests were served when asked again";
+  (void)cache.collect(true);
+  EXPECT_EQ(cache.stats().held_bytes, 0u);
+  EXPECT_EQ(budget.stats().used_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,1101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: threads that allocate and free at once, each writing its mark into its blocks and checking it
+// before it frees them, so that a block allocated twice is seen; then the exact counts, at the quiet point
+// when all have ended. The build with ThreadSanitizer runs the same.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <random>
+#include <semaphore>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/pool/global_pool.hpp>
+#include <tidemark/pool/pool.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+constexpr std::size_t repeats = 1000;
+
+void run_threads(std::size_t count, std::function<void(std::size_t)> const& body) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back(body, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Blocks of one thread, marked with its number: `check` fails if anyone else wrote into one.
+class marked_blocks {
+ public:
+  marked_blocks(synchronized_pool& pool, std::size_t thread) : pool_{pool}, mark_{0x1000 + thread} {}
+  marked_blocks(marked_blocks const&) = delete;
+  marked_blocks& operator=(marked_blocks const&) = delete;
+  ~marked_blocks() { free_all(); }
+
+  void allocate(std::size_t bytes) {
+    auto* const first = static_cast<std::byte*>(pool_.allocate(bytes));
+    std::memcpy(first, &mark_, sizeof mark_);
+    std::memcpy(first + bytes - sizeof mark_, &mark_, sizeof mark_);
+    held_.emplace_back(first, bytes);
+  }
+  void free_all() {
+    for (; !held_.empty(); held_.pop_back()) {
+      auto const& [first, bytes] = held_.back();
+      std::size_t front = 0, back = 0;
+      std::memcpy(&front, first, sizeof front);
+      std::memcpy(&back, first + bytes - sizeof back, sizeof back);
+      EXPECT_TRUE(front == mark_ && back == mark_)
+          << "somebody else has this block of " << bytes << " bytes too";
+      pool_.deallocate(first, bytes);
+    }
+  }
+
+ private:
+  synchronized_pool& pool_;
+  std::size_t mark_;
+  std::vector<std::pair<std::byte*, std::size_t>> held_;
+};
+
+/// `threads` threads that each hold `blocks` blocks at once and free them, `rounds` times; then the exact
+/// counts.
+void run_set(std::size_t threads, std::size_t blocks, std::function<std::size_t(std::size_t)> const& bytes_of,
+             std::size_t rounds = repeats) {
+  recording_resource upstream;
+  {
+    synchronized_pool pool{&upstream};
+    run_threads(threads, [&](std::size_t thread) {
+      marked_blocks mine{pool, thread};
+      for (std::size_t round = 0; round < rounds; ++round) {
+        for (std::size_t i = 0; i < blocks; ++i) mine.allocate(bytes_of(i));
+        mine.free_all();
+      }
+    });
+    const pool_stats stats = pool.stats();
+    EXPECT_EQ(stats.allocations, threads * blocks * rounds);
+    EXPECT_EQ(stats.deallocations, stats.allocations);
+    EXPECT_EQ(stats.hits + stats.misses, stats.allocations);
+    EXPECT_EQ(stats.used_bytes, 0u);
+    EXPECT_EQ(stats.requested_bytes, 0u);
+    EXPECT_EQ(stats.held_bytes, stats.cached_bytes + stats.stranded_bytes);
+    EXPECT_LE(stats.cached_bytes, pool.options().max_cached_bytes);
+    EXPECT_EQ(pool.thread_count(), 0u) << "threads that end give their caches back";
+    pool.check_invariants();
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+std::size_t mixed(std::size_t i) {
+  constexpr std::size_t sizes[] = {16, 100, 700, 64, 3000, 256, 9000, 20'000, 40, 1500};
+  return sizes[i % std::size(sizes)];
+}
+
+// The set of ML Odyssey's tests, each repeated a thousand times.
+TEST(synchronized_pool, eight_threads_of_200_blocks_of_256_bytes) {
+  run_set(8, 200, [](std::size_t) { return 256; });
+}
+TEST(synchronized_pool, four_threads_of_100_blocks_of_2048_bytes) {
+  run_set(4, 100, [](std::size_t) { return 2048; });
+}
+TEST(synchronized_pool, eight_threads_of_300_blocks_of_64_bytes) {
+  run_set(8, 300, [](std::size_t) { return 64; });
+}
+TEST(synchronized_pool, eight_threads_of_100_blocks_of_mixed_sizes) { run_set(8, 100, mixed); }
+TEST(synchronized_pool, four_threads_of_50_blocks_of_32_KiB) {
+  run_set(4, 50, [](std::size_t) { return 32 * KiB; });
+}
+TEST(synchronized_pool, eight_threads_of_150_blocks_stay_consistent) {
+  run_set(8, 150, [](std::size_t i) { return 32 + i * 8; });
+}
+// The same as one life after another, in each of which threads meet a new pool, and end.
+TEST(synchronized_pool, a_thousand_lives_of_pool_and_threads) {
+  for (std::size_t life = 0; life < repeats; ++life) run_set(4, 10, mixed, 1);
+}
+
+TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
+  synchronized_pool pool;
+  constexpr std::size_t threads = 4, blocks = 500;
+  std::vector<std::vector<void*>> held(threads, std::vector<void*>(blocks));
+  std::barrier everyone{static_cast<std::ptrdiff_t>(threads)};
+  run_threads(threads, [&](std::size_t thread) {
+    for (std::size_t round = 0; round < 50; ++round) {
+      for (void*& block : held[thread]) block = pool.allocate(200);
+      everyone.arrive_and_wait();
+      for (void* block : held[(thread + 1) % threads]) pool.deallocate(block, 200);
+      everyone.arrive_and_wait();
+    }
+  });
+  const pool_stats stats = pool.stats();
+  EXPECT_EQ(stats.allocations, threads * blocks * 50);
+  EXPECT_EQ(stats.deallocations, stats.allocations);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  EXPECT_EQ(stats.requested_bytes, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, what_one_thread_frees_serves_another) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  constexpr std::size_t blocks = 20'000, bytes = 64;
+  std::size_t most = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<void*> held;
+    std::thread{[&] {
+      for (std::size_t i = 0; i < blocks; ++i) held.push_back(pool.allocate(bytes));
+    }}.join();
+    std::thread{[&] {
+      for (void* block : held) pool.deallocate(block, bytes);
+    }}.join();
+    if (round == 0) most = upstream.outstanding;
+  }
+  EXPECT_EQ(upstream.outstanding, most) << "a producer and a consumer need the memory of one batch";
+}
+
+TEST(synchronized_pool, a_producer_and_a_consumer_run_on_a_bounded_amount_of_memory) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  constexpr std::size_t messages = 200'000, bytes = 256;
+  std::vector<std::atomic<void*>> ring(256);
+  std::thread producer{[&] {
+    for (std::size_t i = 0; i < messages; ++i) {
+      void* const block = pool.allocate(bytes);
+      std::memcpy(block, &i, sizeof i);
+      auto& place = ring[i % ring.size()];
+      while (place.load(std::memory_order_acquire) != nullptr) std::this_thread::yield();
+      place.store(block, std::memory_order_release);
+    }
+  }};
+  std::thread consumer{[&] {
+    for (std::size_t i = 0; i < messages; ++i) {
+      auto& place = ring[i % ring.size()];
+      void* block = nullptr;
+      while ((block = place.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
+      place.store(nullptr, std::memory_order_release);
+      std::size_t number = 0;
+      std::memcpy(&number, block, sizeof number);
+      EXPECT_EQ(number, i);
+      pool.deallocate(block, bytes);
+    }
+  }};
+  producer.join();
+  consumer.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  EXPECT_LT(pool.stats().held_bytes, 8 * MiB) << "51 MB went through it";
+}
+
+TEST(synchronized_pool, a_thread_that_ends_gives_its_cache_back) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  void* first = nullptr;
+  std::thread{[&] {
+    first = pool.allocate(8000);
+    EXPECT_EQ(pool.thread_count(), 1u);
+    pool.deallocate(first, 8000);
+  }}.join();
+  EXPECT_EQ(pool.thread_count(), 0u);
+  const std::size_t calls = upstream.calls;
+  void* second = nullptr;
+  std::thread{[&] {
+    second = pool.allocate(8000);
+    pool.deallocate(second, 8000);
+  }}.join();
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(upstream.calls, calls);
+}
+
+TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
+  static synchronized_pool* used = nullptr;
+  struct late {
+    ~late() { used->deallocate(used->allocate(100), 100); }
+  };
+  synchronized_pool pool;
+  used = &pool;
+  std::thread{[&] {
+    thread_local late user;
+    (void)&user;
+    pool.deallocate(pool.allocate(100), 100);
+  }}.join();
+  EXPECT_EQ(pool.thread_count(), 0u);
+  EXPECT_EQ(pool.stats().allocations, 2u);
+  EXPECT_EQ(pool.stats().deallocations, 2u);
+}
+
+TEST(synchronized_pool, may_be_destroyed_before_the_threads_that_used_it) {
+  std::barrier both{2};
+  recording_resource upstream;
+  auto pool = std::make_unique<synchronized_pool>(&upstream);
+  std::thread user{[&] {
+    pool->deallocate(pool->allocate(100), 100);
+    both.arrive_and_wait();
+    both.arrive_and_wait();  // the pool is gone
+    synchronized_pool next{&upstream};
+    next.deallocate(next.allocate(100), 100);
+    EXPECT_EQ(next.stats().allocations, 1u) << "the new pool is not taken for the old one";
+  }};
+  both.arrive_and_wait();
+  pool.reset();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  both.arrive_and_wait();
+  user.join();
+}
+
+TEST(synchronized_pool, a_thread_may_use_any_number_of_pools_in_turn) {
+  std::vector<std::unique_ptr<synchronized_pool>> pools;
+  for (int i = 0; i < 50; ++i) pools.push_back(std::make_unique<synchronized_pool>());
+  for (int round = 0; round < 20; ++round) {
+    for (auto const& pool : pools) pool->deallocate(pool->allocate(64), 64);
+  }
+  for (auto const& pool : pools) {
+    EXPECT_EQ(pool->stats().allocations, 20u);
+    EXPECT_EQ(pool->thread_count(), 1u);
+    pool->check_invariants();
+  }
+}
+
+TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
+  synchronized_pool upstream;
+  {
+    synchronized_pool pool{pool_options{.max_cached_bytes = 0}, &upstream};
+    run_threads(4, [&](std::size_t thread) {
+      marked_blocks mine{pool, thread};
+      for (int i = 0; i < 100; ++i) mine.allocate(64);
+    });
+    EXPECT_EQ(pool.stats().held_bytes, 0u);
+  }
+  EXPECT_EQ(upstream.stats().used_blocks, 0u);
+}
+
+TEST(synchronized_pool, threads_within_their_caches_ask_the_upstream_for_nothing) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  std::barrier everyone{4};
+  std::atomic<std::size_t> calls{0};
+  run_threads(4, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    const auto round = [&] {
+      for (std::size_t i = 0; i < 100; ++i) mine.allocate(16 + i * 20 % 4000);  // sizes of all classes
+      mine.free_all();
+    };
+    round();
+    everyone.arrive_and_wait();
+    calls = upstream.calls;
+    everyone.arrive_and_wait();
+    for (int i = 0; i < 100; ++i) round();
+    everyone.arrive_and_wait();
+    EXPECT_EQ(upstream.calls, calls);
+  });
+}
+
+TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
+  synchronized_pool pool;
+  std::atomic<bool> stop{false};
+  std::thread watcher{[&] {
+    while (!stop) {
+      const pool_stats now = pool.stats();
+      EXPECT_EQ(now.hits + now.misses, now.allocations);
+      // A difference that was below 0 would be a huge number.
+      EXPECT_LE(now.hits, now.allocations);
+      EXPECT_LE(now.used_blocks, 4u * 300 * 100);
+      EXPECT_LE(now.used_bytes, 4u * 300 * 100 * 1024);
+      EXPECT_LE(now.requested_bytes, now.used_bytes);
+      EXPECT_LE(now.cached_bytes, 64 * MiB);
+      EXPECT_GE(now.peak_cached_bytes, now.cached_bytes);
+    }
+  }};
+  std::thread resetter{[&] {
+    while (!stop) {
+      pool.reset_stats();
+      std::this_thread::yield();
+    }
+  }};
+  run_threads(4, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 300; ++round) {
+      for (std::size_t i = 0; i < 100; ++i) mine.allocate(i % 3 == 0 ? 1000 : 64);
+      mine.free_all();
+    }
+  });
+  stop = true;
+  watcher.join();
+  resetter.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, trims_amid_allocations_lose_nothing) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 256 * KiB}, &upstream};
+  std::atomic<bool> stop{false};
+  std::thread trimmer{[&] {
+    while (!stop) {
+      (void)pool.trim(10'000);
+      (void)signal_memory_pressure();
+      std::this_thread::yield();
+    }
+  }};
+  run_threads(3, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 200; ++round) {
+      for (std::size_t i = 0; i < 200; ++i) mine.allocate(mixed(i));
+      mine.free_all();
+    }
+  });
+  stop = true;
+  trimmer.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.check_invariants();
+  pool.clear();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, never_caches_more_than_it_may) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 512 * KiB}, &upstream};
+  std::barrier everyone{4};
+  run_threads(4, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    mine.allocate(64);  // all are there, and have their share
+    everyone.arrive_and_wait();
+    for (std::size_t i = 0; i < 4000; ++i) mine.allocate(64 + i % 1000);
+    mine.free_all();
+    everyone.arrive_and_wait();
+    EXPECT_LE(pool.stats().cached_bytes, 512 * KiB) << "all four caches and the depot";
+    everyone.arrive_and_wait();
+  });
+  EXPECT_LE(pool.stats().cached_bytes, 512 * KiB);
+  EXPECT_LT(pool.stats().held_bytes, 2 * MiB);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 4 * MiB}, &upstream};
+  std::vector<void*> live(64 * KiB);
+  for (void*& block : live) block = pool.allocate(1024);
+  std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
+  for (void* block : live) pool.deallocate(block, 1024);
+  EXPECT_LE(pool.stats().held_bytes, 4 * MiB) << "64 MiB were live";
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
+  std::vector<std::unique_ptr<synchronized_pool>> pools;
+  for (std::size_t i = 0; i < 3 * detail::cache_slot_count; ++i) {
+    pools.push_back(std::make_unique<synchronized_pool>());
+    pools.back()->deallocate(pools.back()->allocate(64), 64);
+  }
+  for (auto const& pool : pools) {
+    pool->clear();
+    EXPECT_EQ(pool->stats().cached_bytes, 0u);
+  }
+}
+
+TEST(synchronized_pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}, &upstream};
+  std::vector<void*> held;
+  for (int i = 0; i < 1000; ++i) held.push_back(pool.allocate(64));
+  for (void* block : held) pool.deallocate(block, 64);
+  EXPECT_GT(pool.stats().cached_bytes, 60'000u) << "in this thread's cache";
+  upstream.fail_from = upstream.calls;  // the next call fails, the one after it does not
+  void* block = pool.allocate(8000);
+  EXPECT_LT(pool.stats().cached_bytes, 60'000u);
+  pool.deallocate(block, 8000);
+  pool.check_invariants();
+}
+
+/// Says that memory is short whenever it is asked for some.
+class pressing_resource final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    (void)signal_memory_pressure();
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    (void)signal_memory_pressure();
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
+  pressing_resource upstream;
+  synchronized_pool pool{pool_options{.max_cached_bytes = 64 * KiB}, &upstream};
+  std::atomic<bool> stop{false};
+  std::thread watcher{[&] {
+    while (!stop) (void)pool.stats();
+  }};
+  run_threads(3, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < 100; ++i) mine.allocate(mixed(i));
+      mine.free_all();
+    }
+  });
+  stop = true;
+  watcher.join();
+  pool.release();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, threads_may_end_while_pools_on_pools_come_and_go) {
+  for (int round = 0; round < 100; ++round) {
+    synchronized_pool upstream;
+    auto pool = std::make_unique<synchronized_pool>(pool_options{.max_cached_bytes = 4 * KiB}, &upstream);
+    std::barrier both{3};
+    const auto use = [&](std::size_t thread) {
+      {
+        marked_blocks mine{*pool, thread};
+        for (std::size_t i = 0; i < 50; ++i) mine.allocate(mixed(i));
+      }
+      both.arrive_and_wait();  // the pool may end while this thread does
+    };
+    std::thread one{use, 1}, two{use, 2};
+    both.arrive_and_wait();
+    pool.reset();
+    one.join();
+    two.join();
+    EXPECT_EQ(upstream.stats().used_blocks, 0u);
+  }
+}
+
+TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
+  synchronized_pool pool;
+  std::barrier both{2};
+  std::thread other{[&] {
+    std::vector<void*> held;
+    for (int i = 0; i < 100; ++i) held.push_back(pool.allocate(64));
+    for (void* block : held) pool.deallocate(block, 64);
+    both.arrive_and_wait();
+    both.arrive_and_wait();  // cleared
+    EXPECT_GT(pool.stats().cached_bytes, 0u) << "this thread's cache is its own until its next call";
+    pool.deallocate(pool.allocate(8, 512), 8, 512);  // such a block goes straight back
+    EXPECT_EQ(pool.stats().cached_bytes, 0u);
+    both.arrive_and_wait();
+  }};
+  both.arrive_and_wait();
+  pool.clear();
+  both.arrive_and_wait();
+  both.arrive_and_wait();
+  other.join();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+// ---- one step at a time -----------------------------------------------------------------------------------
+
+/// A thread that does one thing after the other: `run` returns when it is done.
+class stepping_thread {
+ public:
+  stepping_thread() = default;
+  stepping_thread(stepping_thread const&) = delete;
+  stepping_thread& operator=(stepping_thread const&) = delete;
+  ~stepping_thread() {
+    step_ = nullptr;
+    go_.release();
+    thread_.join();
+  }
+  void run(std::function<void()> step) {
+    step_ = std::move(step);
+    go_.release();
+    done_.acquire();
+  }
+
+ private:
+  void work() {
+    for (go_.acquire(); step_; go_.acquire()) {
+      step_();
+      done_.release();
+    }
+  }
+
+  std::function<void()> step_;
+  std::binary_semaphore go_{0}, done_{0};
+  std::thread thread_{[this] { work(); }};
+};
+
+pool_options caching_at_most(std::size_t bytes, std::vector<std::size_t> sizes = {}) {
+  return {.small_block_count = 0,
+          .medium_block_count = 0,
+          .max_cached_bytes = bytes,
+          .size_classes = std::move(sizes)};
+}
+
+std::vector<void*> take(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
+  std::vector<void*> held(blocks);
+  for (void*& block : held) block = pool.allocate(bytes);
+  return held;
+}
+void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
+  for (void* block : held) pool.deallocate(block, bytes);
+}
+/// A call in which a thread sees what was asked of it, and that leaves nothing cached.
+void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(8, 512), 8, 512); }
+
+/// Frees neighbours until so much is cached. What is left stays with the pool.
+void free_until_cached(synchronized_pool& pool, std::size_t cached_bytes) {
+  for (void* block : take(pool, 2 * cached_bytes / 1024, 1024)) {
+    if (pool.stats().cached_bytes >= cached_bytes) return;
+    pool.deallocate(block, 1024);
+  }
+  ADD_FAILURE() << "never were " << cached_bytes << " bytes cached";
+}
+
+TEST(synchronized_pool, what_is_too_much_of_what_a_thread_leaves_goes_down_to_a_quarter_of_the_limit) {
+  synchronized_pool pool{caching_at_most(512 * KiB)};
+  std::thread{[&] { free_until_cached(pool, 300 * KiB); }}.join();
+  EXPECT_LE(pool.stats().cached_bytes, 128 * KiB) << "what no thread caches may be 256 KiB";
+  EXPECT_GT(pool.stats().cached_bytes, 96 * KiB) << "a slab may go back that was needed";
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, threads_that_join_make_the_others_caches_smaller) {
+  synchronized_pool pool{caching_at_most(512 * KiB)};
+  free_until_cached(pool, 320 * KiB);  // 124 KiB of it in the cache of this thread
+  std::vector<stepping_thread> others(7);
+  for (stepping_thread& other : others) other.run([&] { (void)pool.allocate(64); });
+  (void)pool.allocate(1024);  // from its list: only because it was asked to does it look
+  EXPECT_LE(pool.stats().cached_bytes, 256 * KiB + 32 * KiB + 7 * 4 * KiB)
+      << "what no thread caches, this thread's share, and a page for each of the others";
+}
+
+TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = 64; bytes <= 2048; bytes += 64) sizes.push_back(bytes);
+  synchronized_pool pool{caching_at_most(512 * KiB, sizes)};
+  std::vector<void*> live;
+  std::thread{[&] {
+    live = take(pool, 1000, 1024);
+    std::vector<std::vector<void*>> of_class;
+    for (const std::size_t bytes : sizes) of_class.push_back(take(pool, 7 * KiB / bytes, bytes));
+    for (std::size_t i = 0; i < sizes.size(); ++i) give(pool, of_class[i], sizes[i]);
+  }}.join();  // the depot has a chain of each class now
+  stepping_thread other;
+  other.run([&] { call(pool); });
+  for (const std::size_t bytes : sizes) (void)pool.allocate(bytes);
+  other.run([&] {
+    std::size_t most = 0;
+    for (void* block : live) {
+      pool.deallocate(block, 1024);
+      most = std::max(most, pool.stats().cached_bytes);
+    }
+    EXPECT_LE(most, 512 * KiB);
+  });
+}
+
+TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
+  synchronized_pool pool;
+  stepping_thread other;
+  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  pool.clear();
+  (void)pool.trim(1 * MiB);
+  EXPECT_GT(pool.stats().cached_bytes, 60'000u);
+  other.run([&] { call(pool); });
+  EXPECT_EQ(pool.stats().cached_bytes, 0u);
+}
+
+TEST(synchronized_pool, pressure_that_a_thread_has_not_seen_is_not_forgotten_for_its_own_trim) {
+  synchronized_pool pool;
+  give(pool, take(pool, 1000, 64), 64);
+  (void)signal_memory_pressure();
+  (void)pool.trim(1 * MiB);
+  EXPECT_EQ(pool.stats().cached_bytes, 0u);
+}
+
+TEST(synchronized_pool, a_trim_holds_for_threads_that_end_without_another_call) {
+  synchronized_pool pool;
+  {
+    stepping_thread other;
+    other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+    pool.clear();
+    EXPECT_GT(pool.stats().cached_bytes, 60'000u);
+  }
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_next_one) {
+  synchronized_pool pool{caching_at_most(16 * MiB)};
+  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  (void)signal_memory_pressure();
+  EXPECT_GT(pool.stats().cached_bytes, 60'000u);
+  call(pool);
+  EXPECT_EQ(pool.stats().cached_bytes, 0u);
+  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  std::thread{[&] { call(pool); }}.join();
+  EXPECT_GT(pool.stats().cached_bytes, 60'000u) << "that was all";
+}
+
+TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threads_too) {
+  synchronized_pool pool;
+  stepping_thread other;
+  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  (void)pool.trim(200'000);
+  other.run([&] { call(pool); });
+  EXPECT_LE(pool.stats().cached_bytes, 200'000u);
+  EXPECT_GT(pool.stats().cached_bytes, 130'000u) << "and no less, but for a slab";
+}
+
+TEST(synchronized_pool, a_trim_does_not_concern_threads_that_begin_later) {
+  synchronized_pool pool{caching_at_most(512 * KiB)};
+  pool.clear();
+  stepping_thread later, another;
+  later.run([&] { give(pool, take(pool, 100, 64), 64); });
+  const std::size_t cached = pool.stats().cached_bytes;
+  another.run([&] { call(pool); });  // shares are smaller: the other thread looks
+  later.run([&] { call(pool); });
+  EXPECT_EQ(pool.stats().cached_bytes, cached);
+}
+
+TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them_is_freed) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  (void)pool.allocate(64);  // of several threads none looks at every free
+  stepping_thread other;
+  other.run([&] {
+    std::vector<void*> live = take(pool, 32 * KiB, 1024);
+    std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
+    give(pool, live, 1024);
+  });
+  EXPECT_LE(pool.stats().held_bytes, 1 * MiB) << "32 MiB were live";
+}
+
+TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  std::vector<void*> live;
+  {
+    stepping_thread other;
+    other.run([&] {
+      std::vector<void*> rest;
+      for (std::size_t i = 0; i < 16 * KiB; ++i) {
+        void* const block = pool.allocate(1024);
+        (i % 64 == 0 ? live : rest).push_back(block);
+      }
+      give(pool, rest, 1024);
+      pool.clear();
+    });
+    EXPECT_GT(pool.stats().held_bytes, 15 * MiB) << "each live block holds a slab";
+    // Half of them, but no thread alone has freed so much that it would look.
+    other.run([&] { give(pool, {live.begin(), live.begin() + 118}, 1024); });
+    give(pool, {live.begin() + 118, live.begin() + 128}, 1024);
+    EXPECT_GT(pool.stats().held_bytes, 15 * MiB);
+  }
+  EXPECT_LT(pool.stats().held_bytes, 9 * MiB);
+}
+
+TEST(synchronized_pool, other_threads_are_not_made_to_trim_repeatedly_once_nothing_is_live) {
+  synchronized_pool pool;
+  const std::vector<void*> live = take(pool, 1000, 64);
+  std::vector<void*> odd, even;
+  for (std::size_t i = 0; i < live.size(); ++i) (i % 2 == 0 ? even : odd).push_back(live[i]);
+  give(pool, even, 64);
+  pool.clear();
+  give(pool, odd, 64);  // as half of them is gone, and half of that, slabs are looked for
+  EXPECT_GT(pool.stats().stranded_bytes, 0u) << "too little to be worth going back";
+  stepping_thread other;
+  std::set<void*> of_other;
+  other.run([&] {
+    const std::vector<void*> held = take(pool, 100, 64);
+    of_other = {held.begin(), held.end()};
+    give(pool, held, 64);
+  });
+  for (int i = 0; i < 50; ++i) give(pool, take(pool, 100, 1024), 1024);
+  other.run([&] { call(pool); });  // were it asked to trim, it would leave its blocks to others here
+  for (void* block : take(pool, 5000, 64)) EXPECT_FALSE(of_other.contains(block));
+}
+
+TEST(synchronized_pool, is_there_for_what_runs_after_a_threads_cache_has_ended) {
+  struct late {
+    synchronized_pool& pool;
+    void* block;
+    pthread_key_t key;
+    int rounds;
+  };
+  synchronized_pool pool;
+  void* const last = pool.allocate(100);
+  late user{pool, last, 0, 0};
+  // Destructors of keys run in rounds, and the cache ends in the first.
+  const auto destructor = [](void* argument) {
+    auto& me = *static_cast<late*>(argument);
+    if (++me.rounds < 2) pthread_setspecific(me.key, argument);
+    else me.pool.deallocate(me.block, 100);
+  };
+  ASSERT_EQ(pthread_key_create(&user.key, destructor), 0);
+  std::thread{[&] {
+    pool.deallocate(pool.allocate(100), 100);
+    pthread_setspecific(user.key, &user);
+  }}.join();
+  pthread_key_delete(user.key);
+  EXPECT_EQ(user.rounds, 2);
+  EXPECT_EQ(pool.thread_count(), 1u) << "this one";
+  EXPECT_EQ(pool.stats().deallocations, 2u);
+  EXPECT_EQ(pool.stats().requested_bytes, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, release_forgets_requests_of_ended_threads) {
+  synchronized_pool pool;
+  std::thread{[&] { (void)pool.allocate(5000); }}.join();
+  pool.release();
+  void* const block = pool.allocate(4000);
+  EXPECT_EQ(pool.stats().requested_bytes, 4000u);
+  pool.deallocate(block, 4000);
+}
+
+/// An upstream that calls `on_deallocate` before it takes the first block back.
+class hesitating_resource final : public std::pmr::memory_resource {
+ public:
+  std::function<void()> on_deallocate;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    if (on_deallocate) std::exchange(on_deallocate, nullptr)();
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thread) {
+  hesitating_resource upstream;
+  synchronized_pool pool{caching_at_most(16 * MiB), &upstream};
+  give(pool, take(pool, 1000, 1024), 1024);
+  const std::uint64_t misses = pool.stats().misses;
+  // The trim has all blocks of the class in its hands while it gives some to the upstream. Another thread
+  // finds none, and waits for the trim's lock: after that it looks again.
+  std::binary_semaphore trimming{0};
+  upstream.on_deallocate = [&] {
+    trimming.release();
+    while (pool.thread_count() < 2) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // until it waits, in all likelihood
+  };
+  std::thread user{[&] {
+    trimming.acquire();
+    (void)pool.allocate(1024);
+  }};
+  (void)pool.trim(500 * KiB);
+  user.join();
+  EXPECT_EQ(pool.stats().misses, misses);
+}
+
+// ---- counts -----------------------------------------------------------------------------------------------
+
+TEST(synchronized_pool, peak_is_the_most_that_snapshots_of_one_thread_saw) {
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  std::vector<void*> held;
+  std::size_t highest = 0;
+  const auto check = [&] {
+    highest = std::max(highest, pool.stats().cached_bytes);
+    ASSERT_EQ(pool.stats().peak_cached_bytes, highest);
+  };
+  for (int wave = 1; wave <= 4; ++wave) {
+    for (int i = 0; i < 4000 * wave; ++i) {
+      held.push_back(pool.allocate(100));
+      check();
+    }
+    for (; !held.empty(); held.pop_back()) {
+      pool.deallocate(held.back(), 100);
+      check();
+    }
+  }
+}
+
+// With little to be cached, blocks leave the thread's cache in the very call that reaches a new peak.
+TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_however_little_may_be_cached) {
+  std::mt19937_64 random{9};
+  for (int pools = 0; pools < 60; ++pools) {
+    constexpr std::size_t limits[] = {0, 4 * KiB, 16 * KiB, 32 * KiB};
+    synchronized_pool pool{pool_options{
+        .small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = limits[random() % 4]}};
+    std::vector<std::pair<void*, std::size_t>> held;
+    std::size_t highest = 0;
+    for (int step = 0; step < 300; ++step) {
+      const bool growing = step / 60 % 2 == 0;
+      if (held.empty() || (random() % 8 == 0) != growing) {
+        const std::size_t bytes = 1 + random() % (2 * KiB);
+        held.emplace_back(pool.allocate(bytes), bytes);
+      } else {
+        std::swap(held[random() % held.size()], held.back());
+        pool.deallocate(held.back().first, held.back().second);
+        held.pop_back();
+      }
+      highest = std::max(highest, pool.stats().cached_bytes);
+      ASSERT_GE(pool.stats().peak_cached_bytes, highest) << "pool " << pools << ", step " << step;
+      pool.check_invariants();
+    }
+  }
+}
+
+TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_and_no_more_than_the_limit) {
+  synchronized_pool pool{caching_at_most(1 * MiB)};
+  std::array<std::size_t, 4> seen{};
+  run_threads(seen.size(), [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (int round = 0; round < 100; ++round) {
+      for (std::size_t i = 0; i < 300; ++i) mine.allocate(64 + i);
+      mine.free_all();
+      seen[thread] = std::max(seen[thread], pool.stats().cached_bytes);
+    }
+  });
+  EXPECT_GE(pool.stats().peak_cached_bytes, std::ranges::max(seen));
+  EXPECT_LE(pool.stats().peak_cached_bytes, 1 * MiB + seen.size() * 128 * KiB) << "and a chain on its way";
+}
+
+TEST(synchronized_pool, peak_counts_what_a_thread_leaves_without_a_snapshot) {
+  synchronized_pool pool{caching_at_most(64 * MiB)};
+  std::thread{[&] { give(pool, take(pool, 1000, 1024), 1024); }}.join();
+  give(pool, take(pool, 1, 1 * MiB), 1 * MiB);
+  pool.clear();
+  EXPECT_GE(pool.stats().peak_cached_bytes, 2'000'000u);
+}
+
+TEST(synchronized_pool, peak_never_falls_though_no_thread_looked_meanwhile) {
+  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  std::binary_semaphore used{0}, done{0};
+  std::thread other{[&] {  // so that there are two, and what this one frees may go unnoticed for a while
+    pool.deallocate(pool.allocate(64), 64);
+    used.release();
+    done.acquire();
+  }};
+  used.acquire();
+  std::vector<void*> held(64);
+  std::size_t highest = 0;
+  for (int wave = 0; wave < 2; ++wave) {
+    for (void*& block : held) block = pool.allocate(256);
+    EXPECT_GE(pool.stats().peak_cached_bytes, highest) << "reported before";
+    for (void* block : held) pool.deallocate(block, 256);
+    highest = pool.stats().peak_cached_bytes;
+    EXPECT_GE(highest, pool.stats().cached_bytes);
+  }
+  done.release();
+  other.join();
+}
+
+TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  (void)pool.allocate(64);
+  (void)pool.allocate(1 * MiB);
+  std::thread{[&] { (void)pool.allocate(5000); }}.join();
+  pool.release();
+  EXPECT_EQ(upstream.outstanding, 0u) << "also what describes slabs";
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.deallocate(pool.allocate(64), 64);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, behaves_as_the_pool_does_on_one_thread) {
+  synchronized_pool pool;
+  EXPECT_EQ(pool.stats().cached_bytes, 277'504u);
+  void* first = pool.allocate(64);
+  EXPECT_EQ(pool.stats().hits, 1u);
+  pool.deallocate(first, 64);
+  EXPECT_EQ(pool.allocate(64), first);
+  EXPECT_EQ(pool.stats().hits, 2u);
+  pool.deallocate(first, 64);
+  void* large = pool.allocate(16385);
+  EXPECT_EQ(pool.stats().misses, 1u);
+  pool.deallocate(large, 16385);
+  const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
+  synchronized_pool as_standard{standard};
+  EXPECT_EQ(as_standard.options().size_classes, (std::vector<std::size_t>{64, 128}));
+}
+
+TEST(synchronized_pool, ignores_null) {
+  synchronized_pool pool;
+  for (const std::size_t bytes : {0u, 64u, 1'000'000u}) pool.deallocate(nullptr, bytes);
+  EXPECT_EQ(pool.stats().deallocations, 0u);
+  EXPECT_EQ(pool.thread_count(), 0u) << "not even a cache is made";
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, takes_the_standards_options_and_an_upstream_without_a_cast) {
+  recording_resource upstream;
+  const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
+  const synchronized_pool memory = {standard, &upstream};
+  EXPECT_EQ(memory.upstream_resource(), &upstream);
+}
+
+TEST(synchronized_pool, takes_a_list_in_braces_as_its_own_options) {
+  recording_resource upstream;
+  const synchronized_pool memory{{1, 0}, &upstream};
+  EXPECT_EQ(memory.options().small_block_count, 1u);
+}
+
+// ---- large blocks -----------------------------------------------------------------------------------------
+
+TEST(synchronized_pool, a_large_block_that_one_thread_frees_serves_another) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  void* first = nullptr;
+  std::thread{[&] {
+    first = pool.allocate(100'000);
+    pool.deallocate(first, 100'000);
+  }}.join();
+  EXPECT_EQ(pool.stats().cached_bytes, 277'504u + 100'000u);
+  const std::size_t calls = upstream.calls;
+  void* const second = pool.allocate(90'000);
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(upstream.calls, calls);
+  EXPECT_EQ(pool.stats().used_bytes, 100'000u);
+  EXPECT_EQ(pool.stats().requested_bytes, 90'000u);
+  EXPECT_EQ(pool.stats().hits, 1u);
+  pool.deallocate(second, 90'000);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, returns_large_blocks_at_once_if_configured) {
+  recording_resource upstream;
+  synchronized_pool pool{pool_options{.keep_large_blocks = false}, &upstream};
+  const std::size_t outstanding = upstream.outstanding;
+  pool.deallocate(pool.allocate(16385), 16385);
+  EXPECT_EQ(upstream.outstanding, outstanding);
+  EXPECT_EQ(pool.stats().cached_bytes, 277'504u);
+}
+
+TEST(synchronized_pool, keeps_large_blocks_up_to_half_of_what_it_may_cache) {
+  recording_resource upstream;
+  synchronized_pool pool{caching_at_most(400'000), &upstream};
+  give(pool, take(pool, 10, 50'000), 50'000);
+  EXPECT_EQ(pool.stats().cached_bytes, 200'000u);
+  EXPECT_EQ(pool.stats().peak_cached_bytes, 200'000u);
+  const std::size_t calls = upstream.calls;
+  give(pool, take(pool, 4, 50'000), 50'000);
+  EXPECT_EQ(upstream.calls, calls);
+  pool.deallocate(pool.allocate(200'001), 200'001);
+  EXPECT_EQ(pool.stats().cached_bytes, 200'000u) << "what is more than the limit drives nothing out";
+  EXPECT_EQ(pool.trim(120'000), 100'000u);
+  pool.check_invariants();
+  pool.clear();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, small_blocks_that_find_no_room_drive_large_ones_out_and_no_more_than_that) {
+  synchronized_pool pool{caching_at_most(4 * MiB)};
+  give(pool, take(pool, 19, 105'000), 105'000);
+  EXPECT_GT(pool.stats().cached_bytes, 1'990'000u) << "of 2 MiB";
+  std::thread{[&] { give(pool, take(pool, 3000, 64), 64); }}.join();
+  EXPECT_GT(pool.stats().cached_bytes, 1'800'000u);
+  EXPECT_LE(pool.stats().cached_bytes, 2 * MiB);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, peak_is_the_most_that_snapshots_saw_though_large_blocks_come_and_go) {
+  synchronized_pool pool{caching_at_most(64 * MiB)};
+  std::mt19937_64 random{11};
+  std::vector<std::pair<void*, std::size_t>> live;
+  std::size_t peak = 0, large_hits = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    if (live.empty() || random() % 100 < (i / 1000 % 2 == 0 ? 60u : 40u)) {
+      const std::size_t bytes = random() % 8 == 0 ? 20'000 + random() % 200'000 : random() % 3000;
+      const std::uint64_t hits = pool.stats().hits;
+      live.emplace_back(pool.allocate(bytes), bytes);
+      if (bytes >= 20'000 && pool.stats().hits > hits) ++large_hits;
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      pool.deallocate(live.back().first, live.back().second);
+      live.pop_back();
+    }
+    peak = std::max(peak, pool.stats().cached_bytes);
+    EXPECT_EQ(pool.stats().peak_cached_bytes, peak);
+    if (i % 256 == 0) pool.check_invariants();
+    if (i % 5000 == 4999) (void)pool.trim(100'000);
+  }
+  EXPECT_GT(large_hits, 300u);
+  for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, four_threads_of_large_blocks_that_others_free_stay_consistent) {
+  recording_resource upstream;
+  {
+    synchronized_pool pool{caching_at_most(8 * MiB), &upstream};
+    std::array<std::atomic<void*>, 64> places{};
+    run_threads(4, [&](std::size_t thread) {
+      std::mt19937_64 random{thread};
+      for (int i = 0; i < 3000; ++i) {
+        const std::size_t place = random() % places.size();
+        const std::size_t bytes = 17'000 + place * 3000;
+        void* block = random() % 2 == 0 ? pool.allocate(bytes) : nullptr;
+        if (block != nullptr) std::memset(block, static_cast<int>(thread), bytes);
+        block = places[place].exchange(block);
+        if (block != nullptr) pool.deallocate(block, bytes);
+        pool.deallocate(pool.allocate(100), 100);
+      }
+    });
+    for (std::size_t place = 0; place < places.size(); ++place) {
+      if (void* block = places[place]) pool.deallocate(block, 17'000 + place * 3000);
+    }
+    const pool_stats stats = pool.stats();
+    EXPECT_EQ(stats.allocations, stats.deallocations);
+    EXPECT_EQ(stats.used_bytes, 0u);
+    EXPECT_EQ(stats.requested_bytes, 0u);
+    EXPECT_EQ(stats.held_bytes, stats.cached_bytes + stats.stranded_bytes);
+    EXPECT_LE(stats.cached_bytes, 8 * MiB);
+    pool.check_invariants();
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(synchronized_pool_death, level_2_finds_a_double_free_across_threads) {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look for misuse";
+  synchronized_pool pool;
+  void* block = pool.allocate(64);
+  std::thread{[&] { pool.deallocate(block, 64); }}.join();
+  EXPECT_DEATH(pool.deallocate(block, 64), "synchronized_pool 'pool': double free");
+  EXPECT_DEATH(pool.deallocate(&pool, 64), "foreign pointer");
+  void* live = pool.allocate(64);
+  EXPECT_DEATH(pool.deallocate(live, 60), "wrong size");
+  EXPECT_DEATH(pool.deallocate(static_cast<std::byte*>(live) + 8, 8), "interior pointer");
+  pool.deallocate(live, 64);
+}
+
+// ---- global pool ------------------------------------------------------------------------------------------
+
+TEST(global_pool, is_one_for_all_threads) {
+  synchronized_pool* const here = &global_pool();
+  std::atomic<std::size_t> others{0};
+  run_threads(8, [&](std::size_t) { others += &global_pool() != here ? 1 : 0; });
+  EXPECT_EQ(others, 0u);
+}
+
+TEST(global_pool, pooled_alloc_hits_when_repeated) {
+  const std::uint64_t hits = global_pool().stats().hits;
+  void* first = pooled_alloc(100);
+  pooled_free(first, 100);
+  void* second = pooled_alloc(100);
+  EXPECT_EQ(second, first);
+  pooled_free(second, 100);
+  EXPECT_EQ(global_pool().stats().hits, hits + 2);
+  const std::uint64_t deallocations = global_pool().stats().deallocations;
+  pooled_free(nullptr, 100);
+  EXPECT_EQ(global_pool().stats().deallocations, deallocations);
+}
+
+TEST(global_pool, may_be_the_default_resource) {
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&global_pool());
+  {
+    const std::pmr::vector<int> numbers(1000, 7);
+    EXPECT_EQ(numbers[999], 7);
+    EXPECT_EQ(global_pool().upstream_resource(), std::pmr::new_delete_resource());
+  }
+  std::pmr::set_default_resource(before);
+}
+
+}  // namespace
+}  // namespace tidemark::test

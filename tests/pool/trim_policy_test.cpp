@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trim_policy` alone: from numbers of bytes it says from how many cached ones on a trim is due. What a pool
+// makes of it is tested with pools.
+#include <tidemark/pool/detail/trim_policy.hpp>
+
+#include <cstddef>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using tidemark::detail::trim_policy;
+
+constexpr std::size_t limit = 1600;
+
+/// Times of a pool whose last trim left so much live.
+trim_policy after_trim(std::size_t live_bytes) {
+  trim_policy times{limit};
+  times.trimmed(live_bytes);
+  return times;
+}
+
+TEST(trim_policy, are_those_of_the_limit_while_nothing_is_stranded) {
+  EXPECT_EQ(after_trim(5000).due_at(800, 1000, 0), limit);
+}
+
+TEST(trim_policy, come_when_half_of_what_was_live_is_freed) {
+  const trim_policy times = after_trim(1000);
+  EXPECT_EQ(times.due_at(900, 500, 1000), 899u) << "half is gone";
+  EXPECT_EQ(times.due_at(900, 501, 1000), 900u) << "not quite yet";
+}
+
+TEST(trim_policy, leave_at_least_an_eighth_of_the_limit_to_be_freed_in_between) {
+  const trim_policy times = after_trim(300);
+  EXPECT_EQ(times.due_at(900, 101, 1000), 900u) << "half of what was live is gone, but less than an eighth";
+  EXPECT_EQ(times.due_at(900, 100, 1000), 899u);
+}
+
+TEST(trim_policy, come_when_all_is_freed_however_little_it_was) {
+  const trim_policy times = after_trim(10);
+  EXPECT_EQ(times.due_at(900, 1, 1000), 900u);
+  EXPECT_EQ(times.due_at(900, 0, 1000), 899u);
+}
+
+TEST(trim_policy, are_those_of_the_limit_while_no_more_is_held) {
+  EXPECT_EQ(after_trim(1000).due_at(300, 300, 1000), limit);
+  EXPECT_NE(after_trim(1000).due_at(300, 301, 1000), limit);
+}
+
+TEST(trim_policy, never_come_after_the_limit) { EXPECT_EQ(after_trim(5000).due_at(1600, 4000, 1000), limit); }
+
+}  // namespace

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records reports of the library during its lifetime, in place of its handler.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark::test {
+
+/// One recorder of each kind at a time.
+template <class Report, auto SetHandler>
+class report_recorder {
+ public:
+  using kind_type = decltype(Report::kind);
+
+  report_recorder() : before_{SetHandler(&record)} { reports().clear(); }
+  report_recorder(report_recorder const&) = delete;
+  report_recorder& operator=(report_recorder const&) = delete;
+  ~report_recorder() { SetHandler(before_); }
+
+  struct entry {
+    kind_type kind;
+    std::string resource, message;
+  };
+  /// The reports so far.
+  static std::vector<entry>& reports() {
+    static std::vector<entry> entries;
+    return entries;
+  }
+  /// Number of reports of one kind so far.
+  static std::size_t count(kind_type kind) {
+    return static_cast<std::size_t>(std::ranges::count(reports(), kind, &entry::kind));
+  }
+
+ private:
+  static void record(Report const& report) {
+    reports().push_back({report.kind, report.resource, report.message});
+  }
+
+  void (*before_)(Report const&);
+};
+
+}  // namespace tidemark::test

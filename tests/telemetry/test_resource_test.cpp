@@ -1,0 +1,732 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every misuse once, behind the sanitizers' back, with a handler that returns: it must be reported
+// with the right kind, place and site, and everything must go on. Failing on demand against requests that are
+// counted.
+#include <tidemark/telemetry/test_resource.hpp>
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <list>
+#include <optional>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/allocation_site.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
+
+#include "recording_supply.hpp"
+#include "telemetry_subjects.hpp"
+#include "thread_storm.hpp"
+#include "unseen_write.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::read_unseen;
+using test::recording_resource;
+using test::violation_recorder;
+using test::write_unseen;
+
+bool contains(std::string const& text, std::string const& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A test resource that can be destroyed early, over an upstream that compares what it gets back.
+struct tested : ::testing::Test {
+  violation_recorder recorder;
+  recording_resource upstream;
+  std::optional<test_resource> whole{std::in_place, &upstream, "t"};
+  test_resource& resource = *whole;
+
+  std::string last() const { return recorder.reports().empty() ? "" : recorder.reports().back().message; }
+  std::size_t overruns() const { return violation_recorder::count(violation_kind::overrun); }
+  std::size_t bad_deallocations() const { return violation_recorder::count(violation_kind::bad_deallocate); }
+};
+using test_guards = tested;
+using test_quarantine = tested;
+using test_deallocation = tested;
+using test_leak = tested;
+using test_failing = tested;
+using fail_each = tested;
+
+// ---- right use ----
+
+TEST_F(tested, right_use_is_silent_and_frees_everything) {
+  {
+    std::pmr::list<std::pmr::vector<int>> rows{&resource};
+    for (std::size_t i = 0; i < 100; ++i) rows.emplace_back(i, 1);
+  }
+  EXPECT_EQ(resource.check_guards(), 0u);
+  whole.reset();
+  EXPECT_TRUE(recorder.reports().empty());
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(tested, blocks_are_aligned_with_their_guards_before_them) {
+  for (std::size_t align = 1; align <= 4096; align *= 2) {
+    void* block = resource.allocate(10, align);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u);
+    for (std::ptrdiff_t i = 1; i <= 16; ++i) EXPECT_EQ(read_unseen(block, -i), test_resource::guard_fill);
+    for (std::ptrdiff_t i = 0; i < 16; ++i) EXPECT_EQ(read_unseen(block, 10 + i), test_resource::guard_fill);
+    resource.deallocate(block, 10, align);
+  }
+}
+
+TEST_F(tested, new_memory_holds_a_pattern) {
+  void* block = resource.allocate(100);
+  for (std::ptrdiff_t i = 0; i < 100; ++i) ASSERT_EQ(read_unseen(block, i), test_resource::fresh_fill);
+  resource.deallocate(block, 100);
+}
+
+TEST_F(tested, freed_memory_holds_a_pattern) {
+  void* block = resource.allocate(100);
+  resource.deallocate(block, 100);
+  for (std::ptrdiff_t i = 0; i < 100; ++i) ASSERT_EQ(read_unseen(block, i), 0xDD);
+}
+
+TEST_F(tested, an_alignment_that_is_not_a_power_of_two_is_rejected_with_a_sentence) {
+  std::pmr::memory_resource& as_pmr = resource;
+  for (std::size_t align : {std::size_t{0}, std::size_t{3}, std::size_t{24}}) {
+    try {
+      (void)as_pmr.allocate(8, align);
+      FAIL();
+    } catch (std::invalid_argument const& error) {
+      EXPECT_EQ(error.what(),
+                "test_resource 't': alignment " + std::to_string(align) + " is not a power of two");
+    }
+  }
+  EXPECT_EQ(resource.stats().refused, 3u);
+}
+
+TEST_F(tested, sizes_that_do_not_fit_with_their_guards_are_rejected_before_the_upstream) {
+  std::pmr::memory_resource& as_pmr = resource;
+  constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
+  for (std::size_t bytes : {max_size, max_size - 32, max_size / 2, max_size / 2 - 31}) {
+    EXPECT_THROW((void)as_pmr.allocate(bytes, 16), out_of_memory) << bytes;
+  }
+  std::size_t volatile largest_power = max_size / 2 + 1;  // compilers know that it cannot be served
+  EXPECT_THROW((void)as_pmr.allocate(1, largest_power), out_of_memory);
+  EXPECT_EQ(upstream.calls, 0u);
+}
+
+TEST_F(tested, returns_its_options_and_rejects_too_many_guard_bytes) {
+  EXPECT_EQ(resource.options().guard_bytes, 16u);
+  EXPECT_THROW(test_resource{test_resource_options{.guard_bytes = 4097}}, std::invalid_argument);
+}
+
+TEST_F(tested, without_guards_and_quarantine_blocks_are_the_upstreams) {
+  test_resource bare{{.guard_bytes = 0, .quarantine_bytes = 0}, &upstream};
+  void* block = bare.allocate(100, 8);
+  EXPECT_EQ(upstream.outstanding, 100u);
+  bare.deallocate(block, 100, 8);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+// ---- guards ----
+
+TEST_F(test_guards, a_byte_written_behind_a_block_is_reported_at_its_deallocation) {
+  const unsigned line = std::source_location::current().line() + 1;
+  void* block = resource.allocate(64);
+  write_unseen(block, 66, 1);
+  resource.deallocate(block, 64);
+  ASSERT_EQ(overruns(), 1u);
+  EXPECT_EQ(
+      last().find("test_resource 't': overrun: a byte behind the block was written, at offset 66, now 0x01: "
+                  "64 bytes aligned to 16 at 0x"),
+      0u)
+      << last();
+  EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
+}
+
+TEST_F(test_guards, a_byte_written_before_a_block_is_reported_with_a_negative_offset) {
+  void* block = resource.allocate(64);
+  write_unseen(block, -16, 1);
+  resource.deallocate(block, 64);
+  ASSERT_EQ(overruns(), 1u);
+  EXPECT_TRUE(contains(last(), "a byte before the block was written, at offset -16,")) << last();
+}
+
+TEST_F(test_guards, the_first_and_the_last_guard_byte_are_watched) {
+  for (std::ptrdiff_t offset :
+       {std::ptrdiff_t{-1}, std::ptrdiff_t{-16}, std::ptrdiff_t{5}, std::ptrdiff_t{20}}) {
+    void* block = resource.allocate(5);
+    write_unseen(block, offset, 0);
+    const std::size_t before = overruns();
+    resource.deallocate(block, 5);
+    EXPECT_EQ(overruns(), before + 1) << offset;
+  }
+}
+
+TEST_F(test_guards, both_sides_are_reported) {
+  void* block = resource.allocate(64);
+  write_unseen(block, -1, 1);
+  write_unseen(block, 64, 1);
+  resource.deallocate(block, 64);
+  EXPECT_EQ(overruns(), 2u);
+}
+
+TEST_F(test_guards, are_checked_on_demand_while_blocks_live_and_each_place_is_reported_once) {
+  void* a = resource.allocate(64);
+  void* b = resource.allocate(64);
+  EXPECT_EQ(resource.check_guards(), 0u);
+  write_unseen(a, 64, 1);
+  write_unseen(b, 64, 1);
+  EXPECT_EQ(resource.check_guards(), 2u);
+  EXPECT_EQ(overruns(), 2u);
+  EXPECT_EQ(resource.check_guards(), 0u);
+  resource.deallocate(a, 64);
+  resource.deallocate(b, 64);
+  EXPECT_EQ(overruns(), 2u);
+}
+
+TEST_F(test_guards, are_checked_at_destruction) {
+  void* block = resource.allocate(64);
+  write_unseen(block, 64, 1);
+  whole.reset();
+  EXPECT_EQ(overruns(), 1u);
+  EXPECT_EQ(violation_recorder::count(violation_kind::leak), 1u);
+}
+
+TEST_F(test_guards, checking_leaves_the_blocks_as_they_are) {
+  std::pmr::vector<int> v(100, 7, &resource);
+  EXPECT_EQ(resource.check_guards(), 0u);
+  EXPECT_EQ(v, std::pmr::vector<int>(100, 7));
+}
+
+TEST_F(test_guards, may_be_wider) {
+  test_resource wide{{.guard_bytes = 256}, &upstream};
+  void* block = wide.allocate(64);
+  write_unseen(block, 64 + 255, 1);
+  wide.deallocate(block, 64);
+  EXPECT_EQ(overruns(), 1u);
+}
+
+// ---- quarantine ----
+
+TEST_F(test_quarantine, a_freed_block_does_not_come_back_at_once) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  void* other = resource.allocate(64);
+  EXPECT_NE(other, block);
+  EXPECT_EQ(resource.quarantined_bytes(), 64 + 2 * 16u);
+  EXPECT_EQ(upstream.outstanding, 2 * (64 + 2 * 16u));
+  resource.deallocate(other, 64);
+}
+
+TEST_F(test_quarantine, a_write_after_free_is_reported_on_demand) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  write_unseen(block, 5, 1);
+  EXPECT_EQ(resource.check_guards(), 1u);
+  ASSERT_EQ(overruns(), 1u);
+  EXPECT_TRUE(contains(
+      last(), "test_resource 't': write after free: a byte was written, at offset 5, now 0x01: 64 bytes"))
+      << last();
+  EXPECT_EQ(resource.check_guards(), 0u) << "each place is reported once";
+}
+
+TEST_F(test_quarantine, a_write_after_free_is_reported_when_the_block_leaves) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  write_unseen(block, 63, 1);
+  resource.empty_quarantine();
+  EXPECT_EQ(overruns(), 1u);
+  EXPECT_EQ(resource.quarantined_bytes(), 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(test_quarantine, a_write_after_free_is_reported_at_destruction) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  write_unseen(block, 0, 1);
+  whole.reset();
+  EXPECT_EQ(overruns(), 1u);
+}
+
+TEST_F(test_quarantine, a_guard_written_after_free_is_reported) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  write_unseen(block, 64, 1);
+  resource.empty_quarantine();
+  EXPECT_EQ(overruns(), 1u);
+}
+
+TEST_F(test_quarantine, checking_on_demand_finds_a_guard_written_after_free_and_counts_its_block_once) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  write_unseen(block, 64, 1);
+  EXPECT_EQ(resource.check_guards(), 1u);
+  EXPECT_EQ(overruns(), 1u);
+  write_unseen(block, 5, 1);
+  write_unseen(block, -1, 1);
+  EXPECT_EQ(resource.check_guards(), 1u);
+  EXPECT_EQ(overruns(), 3u);
+  EXPECT_EQ(resource.check_guards(), 0u);
+}
+
+TEST_F(test_quarantine, is_bounded_and_the_oldest_leave_first) {
+  test_resource small{{.guard_bytes = 16, .quarantine_bytes = 200}, &upstream};
+  void* a = small.allocate(32);
+  void* b = small.allocate(32);
+  void* c = small.allocate(64);
+  small.deallocate(a, 32);
+  write_unseen(a, 0, 1);
+  small.deallocate(b, 32);
+  write_unseen(b, 1, 1);
+  EXPECT_EQ(small.quarantined_bytes(), 128u);
+  EXPECT_EQ(overruns(), 0u);
+  small.deallocate(c, 64);
+  EXPECT_EQ(small.quarantined_bytes(), 64 + 96u);
+  ASSERT_EQ(overruns(), 1u);
+  EXPECT_TRUE(contains(last(), "at offset 0,")) << last();
+}
+
+TEST_F(test_quarantine, a_block_of_just_its_size_fits) {
+  test_resource small{{.guard_bytes = 16, .quarantine_bytes = 96}, &upstream};
+  small.deallocate(small.allocate(64), 64);
+  EXPECT_EQ(small.quarantined_bytes(), 96u);
+}
+
+TEST_F(test_quarantine, a_block_too_large_for_it_displaces_no_other) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  resource.deallocate(resource.allocate(64 * KiB), 64 * KiB);
+  EXPECT_EQ(resource.quarantined_bytes(), 96u);
+  EXPECT_EQ(upstream.outstanding, 96u);
+}
+
+TEST_F(test_quarantine, holds_no_block_of_0_bytes) {
+  for (std::size_t quarantine_bytes : {std::size_t{0}, 64 * KiB}) {
+    test_resource bare{{.guard_bytes = 0, .quarantine_bytes = quarantine_bytes}, &upstream};
+    void* const block = bare.allocate(0);
+    bare.deallocate(block, 0);
+    EXPECT_FALSE(upstream.holds(block)) << "with " << quarantine_bytes << " bytes for the quarantine";
+  }
+}
+
+TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
+  limit_resource limited{200, &upstream};
+  test_resource waiting{{.guard_bytes = 0}, &limited};
+  waiting.deallocate(waiting.allocate(150), 150);
+  EXPECT_EQ(waiting.quarantined_bytes(), 150u);
+  waiting.deallocate(waiting.allocate(100), 100);
+  EXPECT_EQ(waiting.quarantined_bytes(), 100u);
+  EXPECT_EQ(waiting.stats().refused, 0u);
+}
+
+// ---- what may not be deallocated ----
+
+TEST_F(test_deallocation, a_double_free_is_reported_and_does_nothing) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  const auto before = test::visible(resource.stats());
+  resource.deallocate(block, 64);
+  EXPECT_EQ(bad_deallocations(), 1u);
+  EXPECT_TRUE(contains(last(), "test_resource 't': double free")) << last();
+  EXPECT_EQ(test::visible(resource.stats()), before);
+}
+
+TEST_F(test_deallocation, a_wrong_size_is_reported_and_the_block_stays_live) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 65);
+  EXPECT_EQ(bad_deallocations(), 1u);
+  EXPECT_TRUE(contains(last(), "wrong size: 65 bytes")) << last();
+  EXPECT_EQ(resource.stats().used_blocks, 1u);
+  resource.deallocate(block, 64);
+  EXPECT_EQ(bad_deallocations(), 1u);
+}
+
+TEST_F(test_deallocation, a_wrong_alignment_is_reported) {
+  void* block = resource.allocate(64, 32);
+  resource.deallocate(block, 64, 16);
+  EXPECT_TRUE(contains(last(), "64 bytes aligned to 16")) << last();
+  resource.deallocate(block, 64, 32);
+  EXPECT_EQ(bad_deallocations(), 1u);
+}
+
+TEST_F(test_deallocation, an_interior_pointer_is_reported) {
+  void* block = resource.allocate(64);
+  resource.deallocate(static_cast<std::byte*>(block) + 16, 48);
+  EXPECT_TRUE(contains(last(), "lies 16 bytes inside a block of 64 bytes")) << last();
+  resource.deallocate(block, 64);
+}
+
+TEST_F(test_deallocation, a_foreign_pointer_is_reported) {
+  int mine = 0;
+  resource.deallocate(&mine, sizeof mine, alignof(int));
+  EXPECT_TRUE(contains(last(), "foreign pointer")) << last();
+  EXPECT_EQ(bad_deallocations(), 1u);
+}
+
+// ---- leaks ----
+
+TEST_F(test_leak, is_reported_at_destruction_with_its_site_and_then_returned_to_the_upstream) {
+  const unsigned line = std::source_location::current().line() + 1;
+  (void)resource.allocate(64);
+  EXPECT_EQ(resource.leaks().size(), 1u);
+  whole.reset();
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
+  EXPECT_EQ(
+      last().find("test_resource 't': leak: 1 block of 64 bytes was not deallocated: 64 bytes aligned to 16"),
+      0u)
+      << last();
+  EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(test_leak, through_std_pmr_carries_the_label_of_the_allocation_site) {
+  {
+    const allocation_site here{"parsing"};
+    (void)static_cast<std::pmr::memory_resource&>(resource).allocate(64);
+  }
+  EXPECT_STREQ(resource.leaks()[0].label, "parsing");
+  whole.reset();
+  EXPECT_TRUE(contains(last(), "(parsing)")) << last();
+}
+
+TEST_F(test_leak, of_over_aligned_blocks_is_returned_whole) {
+  (void)resource.allocate(10, 1024);
+  (void)resource.allocate(0, 1);
+  whole.reset();
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(test_leak, print_leaks_says_a_sentence_on_each) {
+  void* block = resource.allocate(64);
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(resource.print_leaks(file), 1u);
+  std::rewind(file);
+  char line[512];
+  ASSERT_NE(std::fgets(line, sizeof line, file), nullptr);
+  EXPECT_TRUE(contains(line, "test_resource 't': not deallocated: 64 bytes aligned to 16 at 0x")) << line;
+  std::fclose(file);
+  resource.deallocate(block, 64);
+}
+
+// ---- failing on demand ----
+
+TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
+  resource.deallocate(resource.allocate(8), 8);
+  resource.fail_allocation(3);
+  for (int i = 1; i <= 5; ++i) {
+    if (i == 3) EXPECT_THROW((void)resource.allocate(8), out_of_memory);
+    else resource.deallocate(resource.allocate(8), 8);
+  }
+  EXPECT_EQ(resource.injected_failures(), 1u);
+  EXPECT_EQ(resource.stats().refused, 1u);
+  EXPECT_EQ(resource.stats().allocations, 5u);
+}
+
+TEST_F(test_failing, describes_the_failed_request_and_never_calls_the_upstream) {
+  resource.fail_allocation(1);
+  try {
+    (void)resource.allocate(48, 32);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(error.report().resource, "t");
+    EXPECT_EQ(error.report().requested_bytes, 48u);
+    EXPECT_EQ(error.report().alignment, 32u);
+  }
+  EXPECT_EQ(upstream.calls, 0u);
+}
+
+TEST_F(test_failing, says_that_the_failure_was_injected_and_which_request_it_was) {
+  void* const block = resource.allocate(100);
+  resource.fail_allocation(2);
+  resource.deallocate(resource.allocate(8), 8);
+  try {
+    (void)resource.allocate(48, 32);
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "test_resource 't' was configured to fail request 3: 48 bytes aligned to 32 requested, 100 used");
+    EXPECT_EQ(error.report().injected_failure, 3u);
+  }
+  try {
+    (void)resource.allocate(std::numeric_limits<std::size_t>::max());
+    FAIL();
+  } catch (out_of_memory const& error) {
+    EXPECT_EQ(std::string{error.what()}.find("t: out of memory: "), 0u) << error.what();
+    EXPECT_EQ(error.report().injected_failure, 0u);
+  }
+  resource.deallocate(block, 100);
+}
+
+TEST_F(test_failing, from_the_nth_request_on_all_fail_until_stopped) {
+  resource.fail_allocations_from(2);
+  resource.deallocate(resource.allocate(8), 8);
+  for (int i = 0; i < 5; ++i) EXPECT_THROW((void)resource.allocate(8), out_of_memory);
+  EXPECT_EQ(resource.injected_failures(), 5u);
+  resource.stop_failing();
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(test_failing, a_new_call_replaces_the_one_before) {
+  resource.fail_allocations_from(1);
+  resource.fail_allocation(2);
+  resource.deallocate(resource.allocate(8), 8);
+  EXPECT_THROW((void)resource.allocate(8), out_of_memory);
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(test_failing, rejects_0_as_the_number_of_a_request) {
+  EXPECT_THROW(resource.fail_allocation(0), std::invalid_argument);
+  EXPECT_THROW(resource.fail_allocations_from(0), std::invalid_argument);
+  resource.deallocate(resource.allocate(8), 8);
+  resource.fail_allocations_from(std::numeric_limits<std::uint64_t>::max());
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+// ---- fail_each_allocation ----
+
+TEST_F(fail_each, runs_the_body_once_more_than_it_allocates) {
+  int runs = 0, completed = 0;
+  const std::size_t failures = fail_each_allocation(resource, [&] {
+    ++runs;
+    std::pmr::list<int> values{&resource};
+    for (int i = 0; i < 5; ++i) values.push_back(i);
+    ++completed;
+  });
+  EXPECT_EQ(failures, 5u);
+  EXPECT_EQ(runs, 6);
+  EXPECT_EQ(completed, 1);
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(fail_each, a_body_without_allocations_runs_once) {
+  EXPECT_EQ(fail_each_allocation(resource, [] {}), 0u);
+}
+
+TEST_F(fail_each, a_body_may_survive_its_failures) {
+  int survived = 0;
+  const std::size_t failures = fail_each_allocation(resource, [&] {
+    try {
+      resource.deallocate(resource.allocate(8), 8);
+    } catch (std::bad_alloc const&) {
+      ++survived;
+    }
+  });
+  EXPECT_EQ(failures, 1u);
+  EXPECT_EQ(survived, 1);
+}
+
+TEST_F(fail_each, a_leak_in_a_failure_path_is_reported_with_its_run_and_site) {
+  unsigned line = 0;
+  fail_each_allocation(resource, [&] {
+    line = std::source_location::current().line() + 1;
+    void* first = resource.allocate(40);
+    void* second = resource.allocate(50);  // if this fails, `first` is lost
+    resource.deallocate(second, 50);
+    resource.deallocate(first, 40);
+  });
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
+  EXPECT_EQ(
+      last().find(
+          "test_resource 't': fail_each_allocation: run 2, in which that request failed: leak: 1 block of "
+          "40 bytes was not deallocated: 40 bytes"),
+      0u)
+      << last();
+  EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
+}
+
+TEST_F(fail_each, a_leak_in_the_run_without_a_failure_is_reported_too) {
+  fail_each_allocation(resource, [&] { (void)resource.allocate(8); });
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_TRUE(contains(last(), "run 2, in which nothing failed: leak: 1 block")) << last();
+}
+
+TEST_F(fail_each, blocks_that_were_live_before_are_not_a_leak) {
+  std::pmr::vector<int> outside(10, 1, &resource);
+  fail_each_allocation(resource, [&] { const std::pmr::vector<int> inside(10, 1, &resource); });
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(fail_each, a_block_that_takes_the_place_of_another_is_not_a_leak) {
+  std::pmr::vector<int> outside(10, 1, &resource);
+  fail_each_allocation(resource, [&] {
+    outside.clear();
+    outside.shrink_to_fit();
+    outside.assign(10, 1);
+  });
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(fail_each, a_leak_is_reported_once_with_the_blocks_of_its_run_that_are_live) {
+  const std::pmr::vector<int> untouched(10, 1, &resource);
+  std::pmr::vector<int> outside(10, 1, &resource);
+  fail_each_allocation(resource, [&] {
+    outside.clear();
+    outside.shrink_to_fit();
+    outside.assign(10, 1);
+    void* first = resource.allocate(40);
+    void* second = resource.allocate(50);  // if this, the third, fails, `first` is lost
+    resource.deallocate(second, 50);
+    resource.deallocate(first, 40);
+  });
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_TRUE(contains(last(), "run 3, in which that request failed: leak: 2 blocks of 80 bytes")) << last();
+}
+
+TEST_F(fail_each, other_exceptions_pass_with_failing_switched_off) {
+  const auto body = [&] {
+    try {
+      resource.deallocate(resource.allocate(8), 8);
+    } catch (std::bad_alloc const&) {
+      throw std::runtime_error{"translated"};
+    }
+  };
+  EXPECT_THROW(fail_each_allocation(resource, body), std::runtime_error);
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(fail_each, a_leak_of_a_run_that_another_exception_ends_is_reported_before_it_passes_through) {
+  const auto body = [&] {
+    void* first = resource.allocate(40);
+    try {
+      resource.deallocate(resource.allocate(50), 50);
+    } catch (std::bad_alloc const&) {
+      throw std::runtime_error{"translated"};  // and `first` is lost
+    }
+    resource.deallocate(first, 40);
+  };
+  EXPECT_THROW(fail_each_allocation(resource, body), std::runtime_error);
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
+  EXPECT_TRUE(contains(last(),
+                       "run 2, in which that request failed and that an exception ended (translated): leak: "
+                       "1 block of 40 bytes"))
+      << last();
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
+  const auto loses_and_throws = [&](auto thrown) {
+    return [&, thrown] {
+      (void)resource.allocate(8);  // lost in the second run, in which nothing fails
+      throw thrown;
+    };
+  };
+  EXPECT_THROW(fail_each_allocation(resource, loses_and_throws(1)), int);
+  EXPECT_TRUE(contains(last(),
+                       "run 2, in which nothing failed and that an exception ended (of a type without "
+                       "text): leak: 1 block of 8 bytes"))
+      << last();
+  EXPECT_THROW(fail_each_allocation(resource, loses_and_throws(std::bad_alloc{})), std::bad_alloc);
+  EXPECT_TRUE(contains(last(), "(std::bad_alloc): leak: 1 block of 8 bytes")) << last();
+  const std::runtime_error long_text{std::string(5000, 'x')};
+  EXPECT_THROW(fail_each_allocation(resource, loses_and_throws(long_text)), std::runtime_error);
+  EXPECT_TRUE(contains(last(), "xxx): leak: 1 block of 8 bytes was not deallocated: 8 bytes")) << last();
+  EXPECT_EQ(recorder.reports().size(), 3u);
+}
+
+TEST_F(fail_each, a_body_that_changes_which_request_fails_is_rejected_with_a_sentence) {
+  const auto sentence_of = [&](auto meddle) -> std::string {
+    try {
+      fail_each_allocation(resource, [&] {
+        meddle();
+        try {
+          resource.deallocate(resource.allocate(8), 8);
+        } catch (std::bad_alloc const&) {
+        }
+      });
+    } catch (std::logic_error const& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  const std::string sentence =
+      "test_resource 't': fail_each_allocation: in run 1 the body has changed which allocation fails; leave "
+      "that to the loop";
+  EXPECT_EQ(sentence_of([&] { resource.stop_failing(); }), sentence);
+  EXPECT_EQ(sentence_of([&] { resource.fail_allocation(2); }), sentence);
+  EXPECT_EQ(sentence_of([&] { resource.fail_allocations_from(1); }), sentence);
+  EXPECT_EQ(sentence_of([&] { fail_each_allocation(resource, [] {}); }), sentence);
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(fail_each, a_bad_alloc_that_was_not_injected_passes) {
+  EXPECT_THROW(fail_each_allocation(resource, [] { throw std::bad_alloc{}; }), std::bad_alloc);
+}
+
+TEST_F(fail_each, failing_is_switched_off_when_an_exception_leaves_before_the_failure) {
+  EXPECT_THROW(fail_each_allocation(resource, [] { throw 1; }), int);
+  resource.deallocate(resource.allocate(8), 8);
+}
+
+TEST_F(fail_each, the_loop_is_bounded_with_a_clear_error) {
+  int runs = 0;
+  const auto body = [&] {
+    ++runs;
+    for (int i = 0; i < 5; ++i) resource.deallocate(resource.allocate(8), 8);
+  };
+  try {
+    fail_each_allocation(resource, body, 5);
+    FAIL();
+  } catch (std::logic_error const& error) {
+    EXPECT_STREQ(error.what(),
+                 "test_resource 't': fail_each_allocation: an allocation still failed in run 5; pass a "
+                 "larger max_runs "
+                 "if the body allocates that often");
+  }
+  EXPECT_EQ(runs, 5);
+  EXPECT_EQ(fail_each_allocation(resource, body, 6), 5u);
+}
+
+// ---- threads, and the default handler ----
+
+TEST(test_resource, counts_exactly_what_threads_do) {
+  test_resource resource{std::pmr::new_delete_resource()};
+  test::storm(resource);
+  EXPECT_EQ(resource.stats().allocations, test::storm_threads * test::storm_rounds);
+  EXPECT_EQ(resource.stats().used_bytes, 0u);
+  EXPECT_TRUE(resource.leaks().empty());
+  EXPECT_EQ(resource.check_guards(), 0u);
+}
+
+TEST(test_resource, one_request_of_all_threads_fails) {
+  test_resource resource{std::pmr::new_delete_resource()};
+  resource.fail_allocation(test::storm_rounds);
+  EXPECT_EQ(test::storm(resource), 1u);
+}
+
+TEST(test_resource_death, the_default_handler_ends_the_program_at_a_leak) {
+  const auto leak = [] {
+    test_resource resource{std::pmr::new_delete_resource()};
+    (void)resource.allocate(64);
+  };
+  EXPECT_DEATH(leak(),
+               "tidemark: test_resource 'test': leak: 1 block of 64 bytes was not deallocated: "
+               ".*test_resource_test.cpp:");
+}
+
+TEST(test_resource_death, the_default_handler_ends_the_program_at_a_double_free) {
+  test_resource resource{std::pmr::new_delete_resource()};
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  EXPECT_DEATH(resource.deallocate(block, 64), "tidemark: test_resource 'test': double free");
+}
+
+TEST(test_resource_death, the_default_handler_ends_the_program_at_an_overrun) {
+  test_resource resource{std::pmr::new_delete_resource()};
+  void* block = resource.allocate(64);
+  const auto overrun = [&] {
+    write_unseen(block, 64, 1);
+    resource.deallocate(block, 64);
+  };
+  EXPECT_DEATH(
+      overrun(),
+      "tidemark: test_resource 'test': overrun: a byte behind the block was written, at offset 64, now 0x01");
+  resource.deallocate(block, 64);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the life of the files: how they begin and end, and every way in which writing can fail. A disk
+// that fills up is a limit on the size of files.
+#include <tidemark/telemetry/trace_log.hpp>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory_resource>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <tidemark/telemetry/trace_log.hpp>
+#include <tidemark/telemetry/trace_resource.hpp>
+
+#include "trace_files.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::replayed_trace;
+using test::text_of;
+using test::trace_files;
+using test::violation_recorder;
+
+/// As long as it lives, files that this process writes do not grow beyond a size.
+class full_disk {
+ public:
+  explicit full_disk(rlim_t max_bytes) : signal_before_{std::signal(SIGXFSZ, SIG_IGN)} {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{max_bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  full_disk(full_disk const&) = delete;
+  full_disk& operator=(full_disk const&) = delete;
+  ~full_disk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_before_);
+  }
+
+ private:
+  void (*signal_before_)(int);
+  rlimit before_{};
+};
+
+/// The descriptor by which this process holds a file open; -1: it does not.
+int descriptor_of(std::string const& path) {
+  for (int i = 0; i < 1024; ++i) {
+    std::error_code none;
+    if (std::filesystem::equivalent("/proc/self/fd/" + std::to_string(i), path, none)) return i;
+  }
+  return -1;
+}
+
+void use(trace_resource& traced, int times) {
+  for (int i = 0; i < times; ++i) traced.deallocate(traced.allocate(8), 8);
+}
+
+template <class Error>
+std::string sentence_of(trace_log_options options) {
+  try {
+    trace_log log{std::move(options)};
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(trace_log, needs_a_file_and_one_for_each_form) {
+  trace_files files;
+  EXPECT_EQ(sentence_of<std::invalid_argument>({}),
+            "trace_log: neither a CSV file nor a Chrome trace is named");
+  EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = files.csv()}),
+            "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
+}
+
+TEST(trace_log, knows_one_file_under_two_names) {
+  trace_files files;
+  const std::filesystem::path csv{files.csv()};
+  const std::string detour = (csv.parent_path() / "." / csv.filename()).string();
+  EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = detour}),
+            "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
+  EXPECT_NO_THROW((trace_log{{.csv = "/dev/null", .chrome = "/dev/./null"}})) << "a device is no file";
+}
+
+TEST(trace_log, says_which_file_cannot_be_opened_and_why) {
+  trace_files files;
+  EXPECT_EQ(sentence_of<std::system_error>({.csv = "/nowhere/run.csv"}),
+            "trace_log: cannot open /nowhere/run.csv: No such file or directory");
+  EXPECT_EQ(sentence_of<std::system_error>({.csv = files.csv(), .chrome = "/"}),
+            "trace_log: cannot open /: Is a directory");
+}
+
+TEST(trace_log, says_at_once_that_a_disk_is_full) {
+  trace_files files;
+  EXPECT_EQ(sentence_of<std::system_error>({.csv = "/dev/full"}),
+            "trace_log: cannot write /dev/full: No space left on device");
+  EXPECT_EQ(sentence_of<std::system_error>({.csv = files.csv(), .chrome = "/dev/full"}),
+            "trace_log: cannot write /dev/full: No space left on device");
+}
+
+TEST(trace_log, a_disk_that_fills_up_does_not_disturb_the_program_and_close_throws) {
+  trace_files files;
+  const full_disk disk{100'000};
+  trace_log log{{.csv = files.csv()}};
+  trace_resource traced{log};
+  use(traced, 20'000);
+  EXPECT_EQ(traced.stats().deallocations, 20'000u);
+  try {
+    log.close();
+    ADD_FAILURE() << "close said nothing";
+  } catch (std::system_error const& error) {
+    EXPECT_EQ(error.what(), "trace_log: cannot write " + files.csv() + ": File too large");
+    EXPECT_EQ(error.code(), std::errc::file_too_large);
+  }
+  EXPECT_NO_THROW(log.close());
+}
+
+TEST(trace_log, a_disk_that_fills_up_with_the_last_record_is_reported_too) {
+  trace_files files;
+  const full_disk disk{100};
+  trace_log log{{.chrome = files.chrome()}};
+  trace_resource traced{log};
+  EXPECT_FALSE(log.error());  // it is all in the buffer still
+  EXPECT_THROW(log.close(), std::system_error);
+}
+
+TEST(trace_log, an_error_of_close_alone_is_reported) {
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
+  trace_files files;
+  trace_log log{{.csv = files.csv()}};
+  // Its first line is written, and no other will be: what fails is fclose.
+  ASSERT_EQ(close(descriptor_of(files.csv())), 0);
+  EXPECT_FALSE(log.error());
+  try {
+    log.close();
+    ADD_FAILURE() << "close said nothing";
+  } catch (std::system_error const& error) {
+    EXPECT_EQ(error.what(), "trace_log: cannot write " + files.csv() + ": Bad file descriptor");
+    EXPECT_EQ(error.code(), std::errc::bad_file_descriptor);
+  }
+}
+
+TEST(trace_log, child_processes_do_not_inherit_its_files) {
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
+  trace_files files;
+  const trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
+  for (std::string const& path : {files.csv(), files.chrome()}) {
+    EXPECT_EQ(fcntl(descriptor_of(path), F_GETFD), FD_CLOEXEC) << path;
+  }
+}
+
+TEST(trace_log, one_file_that_cannot_be_written_does_not_stop_the_other) {
+  trace_files files;
+  const full_disk disk{1'200'000};
+  trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
+  trace_resource traced{log};
+  use(traced, 20'000);  // 0.4 MB of CSV and 3 MB of Chrome trace
+  EXPECT_THROW(log.close(), std::system_error);
+  EXPECT_EQ(replayed_trace{files.csv()}.deallocations, 20'000u);
+}
+
+TEST(trace_log, its_destructor_reports_an_error_that_was_not_returned) {
+  trace_files files;
+  const violation_recorder reports;
+  {
+    const full_disk disk{100'000};
+    trace_log log{{.csv = files.csv()}};
+    trace_resource traced{log};
+    use(traced, 20'000);
+  }
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::lost_output);
+  EXPECT_EQ(violation_recorder::reports()[0].message,
+            "trace_log: cannot write " + files.csv() + ": File too large; the trace is incomplete");
+}
+
+TEST(trace_log, its_destructor_does_not_report_an_error_that_was_returned) {
+  trace_files files;
+  const violation_recorder reports;
+  {
+    const full_disk disk{100'000};
+    trace_log log{{.csv = files.csv()}};
+    trace_resource traced{log};
+    EXPECT_FALSE(log.error());
+    use(traced, 20'000);
+    EXPECT_EQ(log.error(), std::errc::file_too_large);
+  }
+  EXPECT_TRUE(violation_recorder::reports().empty());
+}
+
+TEST(trace_log, is_complete_when_an_exception_ends_the_program_part) {
+  trace_files files;
+  try {
+    trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
+    trace_resource traced{log};
+    const trace_slice slice{log, "step"};
+    const std::pmr::vector<int> numbers({1, 2, 3}, &traced);
+    throw std::runtime_error("no");
+  } catch (std::runtime_error const&) {
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,12,0\nf,0,0,0\n");
+  const std::string chrome = text_of(files.chrome());
+  EXPECT_TRUE(chrome.ends_with("}\n]\n")) << chrome;
+  EXPECT_EQ(files.events("E").size(), 1u);
+}
+
+TEST(trace_log, its_files_end_with_a_whole_event_at_any_time) {
+  trace_files files;
+  trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
+  trace_resource traced{log};
+  use(traced, 10'000);
+  const std::string csv = text_of(files.csv()), chrome = text_of(files.chrome());
+  EXPECT_GT(csv.size(), 65'000u);
+  EXPECT_TRUE(csv.ends_with(",0\n")) << csv.substr(csv.size() - 20);
+  EXPECT_GT(chrome.size(), 1'000'000u);
+  EXPECT_TRUE(chrome.ends_with("}}")) << chrome.substr(chrome.size() - 20);
+}
+
+TEST(trace_log, takes_a_name_longer_than_its_buffer) {
+  trace_files files;
+  const std::string name(100'000, 'x');
+  {
+    trace_log log{{.chrome = files.chrome()}};
+    const trace_slice slice{log, name};
+  }
+  ASSERT_EQ(files.events("B").size(), 1u);
+  EXPECT_TRUE(files.events("B")[0].ends_with(R"("name":")" + name + "\"},"));
+}
+
+TEST(trace_log, counts_and_does_not_write_after_it_was_closed) {
+  trace_files files;
+  trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
+  trace_resource traced{log};
+  log.close();
+  const std::string csv = text_of(files.csv()), chrome = text_of(files.chrome());
+  use(traced, 10'000);
+  EXPECT_EQ(traced.stats().allocations, 10'000u);
+  EXPECT_NO_THROW(log.close());
+  EXPECT_FALSE(log.error());
+  EXPECT_EQ(text_of(files.csv()), csv);
+  EXPECT_EQ(text_of(files.chrome()), chrome);
+}
+
+TEST(trace_log, empties_the_files_that_it_finds) {
+  trace_files files;
+  std::ofstream{files.csv()} << "something else, and longer than the first line of a trace\n";
+  {
+    trace_log log{{.csv = files.csv()}};
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
+}
+
+}  // namespace
+}  // namespace tidemark

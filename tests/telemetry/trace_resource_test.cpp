@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: one fact of `trace_resource` and `trace_slice` a test, seen in the files that they leave. Threads
+// run on real memory, and what they wrote is replayed.
+#include <tidemark/telemetry/trace_resource.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory_resource>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/telemetry/trace_log.hpp>
+
+#include "recording_supply.hpp"
+#include "trace_files.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_resource;
+using test::replayed_trace;
+using test::text_of;
+using test::trace_files;
+using values = std::vector<std::size_t>;
+
+constexpr std::chrono::hours never_again{1000};  // as an interval of counters
+
+// ---- the CSV ----
+
+TEST(trace_resource, writes_the_recorded_format) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    trace_resource traced{log};
+    void* const first = traced.allocate(100);
+    void* const second = traced.allocate(0);
+    traced.deallocate(first, 100);
+    void* const third = traced.allocate(7, 64);
+    traced.deallocate(third, 7, 64);
+    traced.deallocate(second, 0);
+  }
+  EXPECT_EQ(text_of(files.csv()),
+            "op,id,bytes,thread\na,0,100,0\na,1,0,0\nf,0,0,0\na,2,7,0\nf,2,0,0\nf,1,0,0\n");
+}
+
+TEST(trace_resource, numbers_blocks_over_all_resources_of_a_log) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    trace_resource one{log}, other{log};
+    void* const first = one.allocate(1);
+    void* const second = other.allocate(2);
+    one.deallocate(first, 1);
+    other.deallocate(second, 2);
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,1,0\na,1,2,0\nf,0,0,0\nf,1,0,0\n");
+}
+
+TEST(trace_resource, a_leaked_block_has_no_f_row) {
+  trace_files files;
+  arena step;
+  {
+    trace_log log{{.csv = files.csv()}};
+    trace_resource traced{log, &step};
+    (void)traced.allocate(10);
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,10,0\n");
+}
+
+TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    trace_resource traced{log};
+    std::vector<void*> blocks;
+    // One after the other, so that the system gives their identities to the next.
+    for (int i = 0; i < 3; ++i) std::thread{[&] { blocks.push_back(traced.allocate(8)); }}.join();
+    for (void* block : blocks) traced.deallocate(block, 8);
+  }
+  EXPECT_EQ(text_of(files.csv()),
+            "op,id,bytes,thread\na,0,8,0\na,1,8,1\na,2,8,2\nf,0,0,3\nf,1,0,3\nf,2,0,3\n");
+}
+
+TEST(trace_resource, what_four_threads_do_can_be_replayed) {
+  trace_files files;
+  constexpr std::size_t threads = 4, rounds = 5000;
+  std::size_t left = 0;  // blocks that no working thread gave back
+  resource_stats stats;
+  {
+    trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
+    trace_resource traced{log, std::pmr::new_delete_resource()};
+    struct exchange_place {
+      std::mutex mutex;
+      void* block = nullptr;
+      std::size_t bytes = 0;
+    };
+    std::array<exchange_place, 64> places;  // where one thread leaves a block for the next thread
+    std::vector<std::thread> running;
+    for (std::size_t t = 0; t < threads; ++t) {
+      running.emplace_back([&, t] {
+        std::minstd_rand random{static_cast<unsigned>(t + 1)};
+        trace_slice slice{log, "thread"};
+        for (std::size_t i = 0; i < rounds; ++i) {
+          std::size_t bytes = 1 + random() % 500;
+          void* block = traced.allocate(bytes);
+          exchange_place& place = places[random() % places.size()];
+          {
+            const std::scoped_lock lock{place.mutex};
+            std::swap(place.block, block);
+            std::swap(place.bytes, bytes);
+          }
+          if (block != nullptr) traced.deallocate(block, bytes);
+        }
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+    traced.check_invariants();
+    for (exchange_place& place : places) {
+      if (place.block == nullptr) continue;
+      traced.deallocate(place.block, place.bytes);
+      ++left;
+    }
+    EXPECT_GT(left, 0u);
+    stats = traced.stats();
+  }
+  const replayed_trace trace{files.csv()};
+  EXPECT_EQ(trace.allocations, threads * rounds);
+  EXPECT_EQ(trace.deallocations, threads * rounds);
+  EXPECT_EQ(trace.threads.size(), threads + 1);  // besides them the one that cleaned up
+  EXPECT_EQ(*trace.threads.rbegin(), threads);
+  EXPECT_GE(trace.freed_by_another_thread, left);
+  EXPECT_EQ(trace.live_bytes, 0u);
+  EXPECT_EQ(trace.max_live_bytes, stats.peak_bytes);
+  EXPECT_EQ(trace.max_live_blocks, stats.peak_blocks);
+}
+
+/// One block of memory: whoever holds it holds all there is.
+class one_block_resource final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t, std::size_t) override {
+    if (taken_.exchange(true)) throw std::bad_alloc{};
+    return block_;
+  }
+  void do_deallocate(void*, std::size_t, std::size_t) override { taken_ = false; }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::atomic<bool> taken_{false};
+  alignas(16) std::byte block_[16];
+};
+
+TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
+  trace_files files;
+  constexpr std::size_t rounds = 5000;
+  {
+    trace_log log{{.csv = files.csv()}};
+    one_block_resource upstream;
+    trace_resource traced{log, &upstream};
+    const auto work = [&] {
+      for (std::size_t done = 0; done < rounds;) {
+        try {
+          traced.deallocate(traced.allocate(16), 16);
+          ++done;
+        } catch (std::bad_alloc const&) {
+          std::this_thread::yield();
+        }
+      }
+    };
+    std::thread other{work};
+    work();
+    other.join();
+    EXPECT_EQ(traced.stats().deallocations, 2 * rounds);
+  }
+  const replayed_trace trace{files.csv()};
+  EXPECT_EQ(trace.allocations, 2 * rounds);
+  EXPECT_EQ(trace.max_live_blocks, 1u);
+  EXPECT_EQ(trace.freed_by_another_thread, 0u);  // and so no end was made up when the address came again
+}
+
+// ---- the upstream ----
+
+TEST(trace_resource, an_allocation_that_fails_is_counted_and_not_written) {
+  trace_files files;
+  recording_resource upstream;
+  {
+    trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
+    trace_resource traced{log, &upstream, "heap"};
+    upstream.fail_from = 0;
+    EXPECT_THROW((void)traced.allocate(1), std::bad_alloc);
+    EXPECT_EQ(traced.stats().refused, 1u);
+    EXPECT_EQ(traced.stats().allocations, 0u);
+    traced.deallocate(traced.allocate(2), 2);
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,2,0\nf,0,0,0\n");
+  EXPECT_EQ(files.counter("heap"), (values{0, 2, 0}));
+}
+
+TEST(trace_resource, an_unknown_pointer_is_passed_on_and_not_written) {
+  trace_files files;
+  recording_resource upstream;
+  {
+    trace_log log{{.csv = files.csv()}};
+    trace_resource traced{log, &upstream};
+    traced.deallocate(upstream.allocate(32), 32);
+    EXPECT_EQ(upstream.outstanding, 0u);
+    EXPECT_EQ(traced.stats().deallocations, 0u);
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
+}
+
+TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_reused) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    arena step;
+    trace_resource traced{log, &step};
+    (void)traced.allocate(64);  // 0 stays
+    const arena_mark mark = step.mark();
+    (void)traced.allocate(32);  // 1
+    (void)traced.allocate(32);  // 2
+    (void)traced.allocate(64);  // 3, of which the middle is allocated again
+    step.rewind(mark);
+    (void)traced.allocate(96);  // 4 lies on 1 and 2, and on the first half of 3
+    EXPECT_EQ(traced.stats().used_bytes, 160u);
+    traced.check_invariants();
+    step.rewind(mark);
+    (void)traced.allocate(16);  // 5 lies on the beginning of 4
+    (void)traced.allocate(16);  // 6 lies on nothing that is left
+    traced.check_invariants();
+    log.close();
+  }
+  EXPECT_EQ(text_of(files.csv()),
+            "op,id,bytes,thread\na,0,64,0\na,1,32,0\na,2,32,0\na,3,64,0\n"
+            "f,1,0,0\nf,2,0,0\nf,3,0,0\na,4,96,0\nf,4,0,0\na,5,16,0\na,6,16,0\n");
+}
+
+/// Allocates from a buffer, from its end to its beginning, and records what it gets when a block comes back.
+class descending_resource final : public std::pmr::memory_resource {
+ public:
+  std::function<void()> on_deallocate = [] {};
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override { return buffer_ + (left_ -= bytes); }
+  void do_deallocate(void*, std::size_t, std::size_t) override { on_deallocate(); }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::size_t left_ = 1024;
+  alignas(16) std::byte buffer_[1024];
+};
+
+TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    descending_resource upstream;
+    trace_resource traced{log, &upstream};
+    for (int i = 0; i < 3; ++i) (void)traced.allocate(16);
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
+}
+
+TEST(trace_resource, records_the_end_of_a_block_before_the_upstream_frees_it) {
+  trace_files files;
+  trace_log log{{.csv = files.csv()}};
+  descending_resource upstream;
+  trace_resource traced{log, &upstream};
+  std::size_t known = 0;
+  upstream.on_deallocate = [&] { known = traced.stats().deallocations; };
+  traced.deallocate(traced.allocate(16), 16);
+  EXPECT_EQ(known, 1u);
+}
+
+TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    arena step;
+    trace_resource traced{log, &step};
+    const arena_mark mark = step.mark();
+    (void)traced.allocate(64);
+    step.rewind(mark);
+    (void)step.allocate(32);  // not traced
+    (void)traced.allocate(0);
+    traced.check_invariants();
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,64,0\nf,0,0,0\na,1,0,0\n");
+}
+
+TEST(trace_resource, uses_the_default_resource_by_default_and_never_for_itself) {
+  trace_files files;
+  recording_resource upstream;
+  std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
+  {
+    trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
+    trace_resource traced{log};
+    trace_slice slice{log, "a name so long that it does not fit into the string itself"};
+    EXPECT_EQ(traced.upstream_resource(), &upstream);
+    traced.deallocate(traced.allocate(1), 1);
+  }
+  std::pmr::set_default_resource(before);
+  EXPECT_EQ(upstream.calls, 1u);
+}
+
+// ---- counters of the Chrome trace ----
+
+TEST(trace_resource, draws_every_change_of_live_bytes_with_an_interval_of_0) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome(), .counter_interval = {}}};
+    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+    void* const first = traced.allocate(100);
+    void* const second = traced.allocate(20);
+    traced.deallocate(first, 100);
+    traced.deallocate(second, 20);
+  }
+  EXPECT_EQ(files.counter("heap"), (values{0, 100, 120, 20, 0}));
+}
+
+TEST(trace_resource, keeps_the_peak_and_the_last_of_points_that_it_leaves_out) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome(), .counter_interval = never_again}};
+    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+    for (std::size_t bytes : {100u, 900u, 300u}) traced.deallocate(traced.allocate(bytes), bytes);
+    void* const left = traced.allocate(70);
+    log.close();
+    traced.deallocate(left, 70);
+  }
+  EXPECT_EQ(files.counter("heap"), (values{0, 900, 70}));
+}
+
+TEST(trace_resource, draws_one_point_where_the_last_is_the_highest) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome(), .counter_interval = never_again}};
+    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+    traced.deallocate(traced.allocate(5), 5);
+    void* const left = traced.allocate(70);
+    log.close();
+    traced.deallocate(left, 70);
+  }
+  EXPECT_EQ(files.counter("heap"), (values{0, 70}));
+}
+
+TEST(trace_resource, draws_pending_points_before_the_next_point) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome(), .counter_interval = std::chrono::milliseconds{200}}};
+    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+    traced.deallocate(traced.allocate(900), 900);
+    std::this_thread::sleep_for(std::chrono::milliseconds{250});
+    traced.deallocate(traced.allocate(40), 40);
+  }
+  EXPECT_EQ(files.counter("heap"), (values{0, 900, 0, 40, 0}));
+}
+
+TEST(trace_resource, shares_no_counter_with_another_of_its_name) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome(), .counter_interval = {}}};
+    std::pmr::memory_resource* const heap = std::pmr::new_delete_resource();
+    trace_resource one{log, heap, "heap"};
+    {
+      trace_resource other{log, heap, "heap"}, third{log, heap, "heap"};
+      other.deallocate(other.allocate(20), 20);
+      third.deallocate(third.allocate(30), 30);
+    }
+    trace_resource later{log, heap, "heap"};  // the name is free again
+    later.deallocate(later.allocate(40), 40);
+    one.deallocate(one.allocate(10), 10);
+  }
+  EXPECT_EQ(files.counter("heap"), (values{0, 10, 0}));
+  EXPECT_EQ(files.counter("heap (2)"), (values{0, 20, 0, 0, 40, 0}));
+  EXPECT_EQ(files.counter("heap (3)"), (values{0, 30, 0}));
+}
+
+// ---- slices ----
+
+TEST(trace_slice, begins_and_ends_on_the_track_of_its_thread) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome()}};
+    trace_slice step{log, "step 3"};
+    std::thread{[&] { trace_slice slice{log, "of another thread"}; }}.join();
+    trace_slice inner{log, "forward"};
+  }
+  const std::vector<std::string> begins = files.events("B"), ends = files.events("E");
+  ASSERT_EQ(begins.size(), 3u);
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_NE(begins[0].find(R"("name":"step 3")"), std::string::npos) << begins[0];
+  EXPECT_NE(begins[1].find(R"("name":"of another thread")"), std::string::npos) << begins[1];
+  EXPECT_NE(begins[2].find(R"("name":"forward")"), std::string::npos) << begins[2];
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string thread = i == 1 ? R"("tid":1,)" : R"("tid":0,)";
+    EXPECT_NE(begins[i].find(thread), std::string::npos) << begins[i];
+  }
+  EXPECT_NE(ends[0].find(R"("tid":1,)"), std::string::npos) << ends[0];
+  EXPECT_NE(ends[1].find(R"("tid":0,)"), std::string::npos) << ends[1];
+  EXPECT_EQ(files.events("M").size(), 3u);  // names of the process and of two threads
+}
+
+TEST(trace_slice, ended_by_another_thread_ends_where_it_began) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome()}};
+    std::optional<trace_slice> slice;
+    slice.emplace(log, "handed over");
+    std::thread{[&] {
+      trace_slice own{log, "own"};
+      slice.reset();
+    }}.join();
+  }
+  const std::vector<std::string> ends = files.events("E");
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_NE(ends[0].find(R"("tid":0,)"), std::string::npos) << ends[0];
+  EXPECT_NE(ends[1].find(R"("tid":1,)"), std::string::npos) << ends[1];
+}
+
+TEST(trace_slice, that_is_open_when_the_log_is_closed_ends_there_and_once) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome()}};
+    trace_slice outer{log, "outer"}, inner{log, "inner"};
+    log.close();
+    trace_slice late{log, "late"};
+  }
+  EXPECT_EQ(files.events("B").size(), 2u);
+  EXPECT_EQ(files.events("E").size(), 2u);
+}
+
+TEST(trace_slice, does_nothing_without_a_chrome_trace) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    trace_slice slice{log, "step"};
+  }
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what is on record after each call, where a site comes from, and that each wrong call is reported
+// and harmless.
+#include <tidemark/telemetry/tracking_resource.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/allocation_site.hpp>
+
+#include "recording_supply.hpp"
+#include "telemetry_subjects.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_resource;
+using test::violation_recorder;
+
+struct tracking : ::testing::Test {
+  violation_recorder recorder;
+  recording_resource upstream;
+  tracking_resource resource{&upstream, "weights"};
+
+  std::pmr::memory_resource& as_pmr() { return resource; }
+  std::string last() const { return recorder.reports().empty() ? "" : recorder.reports().back().message; }
+};
+
+bool contains(std::string const& text, std::string const& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string line_number(unsigned line) { return ":" + std::to_string(line); }
+
+// ---- what is on record ----
+
+TEST_F(tracking, a_live_block_is_recorded_until_it_is_deallocated) {
+  void* a = resource.allocate(100, 32);
+  ASSERT_EQ(resource.leaks().size(), 1u);
+  const live_block block = resource.leaks()[0];
+  EXPECT_EQ(block.address, a);
+  EXPECT_EQ(block.bytes, 100u);
+  EXPECT_EQ(block.align, 32u);
+  EXPECT_EQ(block.number, 1u);
+  resource.deallocate(a, 100, 32);
+  EXPECT_TRUE(resource.leaks().empty());
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(tracking, leaks_are_listed_oldest_first) {
+  std::vector<void*> blocks;
+  for (std::size_t i = 0; i < 50; ++i) blocks.push_back(resource.allocate(50 - i));
+  const std::vector<live_block> leaks = resource.leaks();
+  ASSERT_EQ(leaks.size(), 50u);
+  for (std::size_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(leaks[i].address, blocks[i]);
+    EXPECT_EQ(leaks[i].number, i + 1);
+    resource.deallocate(blocks[i], 50 - i);
+  }
+}
+
+TEST_F(tracking, a_failing_upstream_leaves_no_record) {
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)resource.allocate(64), std::bad_alloc);
+  EXPECT_TRUE(resource.leaks().empty());
+}
+
+// ---- sites ----
+
+TEST_F(tracking, a_direct_call_is_its_own_site) {
+  const unsigned line = std::source_location::current().line() + 1;
+  void* block = resource.allocate(64);
+  EXPECT_EQ(resource.leaks()[0].site.line(), line);
+  EXPECT_TRUE(contains(resource.leaks()[0].site.file_name(), "tracking_resource_test.cpp"));
+  EXPECT_STREQ(resource.leaks()[0].label, "");
+  resource.deallocate(block, 64);
+}
+
+TEST_F(tracking, through_std_pmr_the_site_is_unknown) {
+  void* block = as_pmr().allocate(64);
+  EXPECT_EQ(resource.leaks()[0].site.line(), 0u);
+  as_pmr().deallocate(block, 64);
+}
+
+TEST_F(tracking, through_std_pmr_an_allocation_site_names_it) {
+  const unsigned line = std::source_location::current().line() + 1;
+  const allocation_site here{"loading weights"};
+  const std::pmr::vector<float> weights(10, &resource);
+  ASSERT_EQ(resource.leaks().size(), 1u);
+  EXPECT_EQ(resource.leaks()[0].site.line(), line);
+  EXPECT_STREQ(resource.leaks()[0].label, "loading weights");
+}
+
+TEST_F(tracking, a_direct_call_keeps_its_place_and_takes_the_label) {
+  const allocation_site here{"loading weights"};
+  const unsigned line = std::source_location::current().line() + 1;
+  void* block = resource.allocate(64);
+  EXPECT_EQ(resource.leaks()[0].site.line(), line);
+  EXPECT_STREQ(resource.leaks()[0].label, "loading weights");
+  resource.deallocate(block, 64);
+}
+
+TEST_F(tracking, the_innermost_allocation_site_counts_and_the_outer_one_comes_back) {
+  const allocation_site outer{"outer"};
+  {
+    const allocation_site inner{"inner"};
+    EXPECT_EQ(allocation_site::innermost(), &inner);
+  }
+  EXPECT_EQ(allocation_site::innermost(), &outer);
+}
+
+TEST_F(tracking, allocation_sites_may_end_in_any_order) {
+  auto* first = new allocation_site{"first"};
+  auto* second = new allocation_site{"second"};
+  delete first;
+  EXPECT_EQ(allocation_site::innermost(), second);
+  delete second;
+  EXPECT_EQ(allocation_site::innermost(), nullptr);
+}
+
+TEST_F(tracking, an_allocation_site_is_its_threads_own) {
+  const allocation_site here{"this thread"};
+  std::thread{[] { EXPECT_EQ(allocation_site::innermost(), nullptr); }}.join();
+}
+
+// ---- reports ----
+
+TEST_F(tracking, print_leaks_says_a_sentence_on_each) {
+  void* a = resource.allocate(64, 16);
+  void* b = as_pmr().allocate(32, 8);
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(resource.print_leaks(file), 2u);
+  std::rewind(file);
+  char line[512];
+  ASSERT_NE(std::fgets(line, sizeof line, file), nullptr);
+  EXPECT_TRUE(contains(line, "tracking_resource 'weights': not deallocated: 64 bytes aligned to 16 at 0x"))
+      << line;
+  EXPECT_TRUE(contains(line, "request 1, from ")) << line;
+  ASSERT_NE(std::fgets(line, sizeof line, file), nullptr);
+  EXPECT_TRUE(contains(line, "32 bytes aligned to 8 at 0x")) << line;
+  EXPECT_TRUE(contains(line, "request 2, from an unknown place\n")) << line;
+  EXPECT_EQ(std::fgets(line, sizeof line, file), nullptr);
+  std::fclose(file);
+  resource.deallocate(a, 64, 16);
+  as_pmr().deallocate(b, 32, 8);
+}
+
+struct tracking_leak : ::testing::Test {
+  violation_recorder recorder;
+  std::pmr::monotonic_buffer_resource upstream;  // has its memory back in the end, whatever leaks above it
+};
+
+TEST_F(tracking_leak, blocks_are_reported_at_destruction_with_count_bytes_and_sites) {
+  unsigned line = 0;
+  {
+    tracking_resource resource{&upstream, "weights"};
+    line = std::source_location::current().line() + 1;
+    (void)resource.allocate(64);
+    const allocation_site here{"here"};
+    (void)resource.allocate(36);
+  }
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
+  std::string const& message = recorder.reports()[0].message;
+  EXPECT_EQ(
+      message.find("tracking_resource 'weights': leak: 2 blocks of 100 bytes were not deallocated: 64 bytes"),
+      0u)
+      << message;
+  EXPECT_TRUE(contains(message, line_number(line))) << message;
+}
+
+TEST_F(tracking_leak, one_block_is_said_in_the_singular_and_with_its_label) {
+  {
+    tracking_resource resource{&upstream, "w"};
+    const allocation_site here{"here", {}};
+    (void)static_cast<std::pmr::memory_resource&>(resource).allocate(64, 16);
+  }
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  std::string const& message = recorder.reports()[0].message;
+  EXPECT_TRUE(contains(message, "leak: 1 block of 64 bytes was not deallocated: 64 bytes aligned to 16"))
+      << message;
+  EXPECT_TRUE(contains(message, "from an unknown place (here)")) << message;
+}
+
+TEST_F(tracking_leak, of_many_blocks_the_oldest_are_named_and_the_rest_are_counted) {
+  {
+    tracking_resource resource{&upstream, "w"};
+    for (int i = 0; i < 100; ++i) (void)static_cast<std::pmr::memory_resource&>(resource).allocate(8, 8);
+  }
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  std::string const& message = recorder.reports()[0].message;
+  EXPECT_TRUE(contains(message, "leak: 100 blocks of 800 bytes were not deallocated")) << message;
+  EXPECT_LT(message.find("request 1,"), message.find("request 2,")) << message;
+  EXPECT_TRUE(contains(message, "request 4, from an unknown place; and 96 more")) << message;
+}
+
+/// Hands out falling addresses, so that the oldest block is the last by address.
+class falling_resource final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t, std::size_t) override { return last_ -= 16; }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
+
+  alignas(16) std::byte buffer_[16 * 16];
+  std::byte* last_ = buffer_ + sizeof buffer_;
+};
+
+TEST_F(tracking_leak, the_oldest_are_named_wherever_they_lie) {
+  falling_resource falling;
+  {
+    tracking_resource resource{&falling, "w"};
+    for (int i = 0; i < 10; ++i) (void)static_cast<std::pmr::memory_resource&>(resource).allocate(8, 8);
+    EXPECT_EQ(resource.leaks()[0].number, 1u);
+  }
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  std::string const& message = recorder.reports()[0].message;
+  for (char const* named : {"request 1,", "request 2,", "request 3,", "request 4,"}) {
+    EXPECT_TRUE(contains(message, named)) << message;
+  }
+  EXPECT_TRUE(contains(message, "; and 6 more")) << message;
+}
+
+TEST_F(tracking_leak, a_very_long_file_name_does_not_overrun_the_message) {
+  {
+    tracking_resource resource{&upstream, "w"};
+    static const std::string label(2000, 'x');
+    const allocation_site here{label.c_str()};
+    for (int i = 0; i < 3; ++i) (void)resource.allocate(8, 8);
+  }
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_LE(recorder.reports()[0].message.size(), 511u);
+  EXPECT_TRUE(contains(recorder.reports()[0].message, "; and 2 more")) << recorder.reports()[0].message;
+}
+
+TEST_F(tracking_leak, without_live_blocks_nothing_is_reported) {
+  {
+    tracking_resource resource{&upstream};
+    resource.deallocate(resource.allocate(64), 64);
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(tracking, a_double_free_is_reported_and_does_nothing) {
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  const auto before = test::visible(resource.stats());
+  resource.deallocate(block, 64);
+  EXPECT_TRUE(contains(last(), "tracking_resource 'weights': double free")) << last();
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
+  EXPECT_EQ(test::visible(resource.stats()), before);
+}
+
+TEST_F(tracking, a_wrong_size_is_reported_and_the_block_stays_live) {
+  void* block = resource.allocate(64);
+  as_pmr().deallocate(block, 63);
+  EXPECT_TRUE(contains(last(), "wrong size")) << last();
+  EXPECT_EQ(resource.leaks().size(), 1u);
+  EXPECT_EQ(upstream.outstanding, 64u);
+  resource.deallocate(block, 64);
+}
+
+TEST_F(tracking, a_foreign_pointer_is_reported_and_does_nothing) {
+  int mine = 0;
+  resource.deallocate(&mine, sizeof mine);
+  EXPECT_TRUE(contains(last(), "foreign pointer")) << last();
+}
+
+tracking_resource* asked_by_handler = nullptr;
+std::size_t seen_by_handler = 0;
+void look(violation const&) { seen_by_handler = asked_by_handler->leaks().size(); }
+
+TEST(tracking_resource, a_handler_may_read_the_resource) {
+  tracking_resource resource{std::pmr::new_delete_resource()};
+  void* block = resource.allocate(64);
+  asked_by_handler = &resource;
+  const violation_handler before = set_violation_handler(look);
+  resource.deallocate(block, 1);
+  set_violation_handler(before);
+  EXPECT_EQ(seen_by_handler, 1u);
+  resource.deallocate(block, 64);
+}
+
+TEST(tracking_resource, counts_exactly_what_threads_do) {
+  tracking_resource resource{std::pmr::new_delete_resource()};
+  test::storm(resource);
+  EXPECT_EQ(resource.stats().allocations, test::storm_threads * test::storm_rounds);
+  EXPECT_EQ(resource.stats().used_bytes, 0u);
+  EXPECT_TRUE(resource.leaks().empty());
+}
+
+TEST(tracking_resource_death, the_default_handler_ends_the_program_at_a_leak) {
+  const auto leak = [] {
+    tracking_resource resource{std::pmr::new_delete_resource(), "w"};
+    (void)resource.allocate(64);
+  };
+  EXPECT_DEATH(leak(),
+               "tidemark: tracking_resource 'w': leak: 1 block of 64 bytes was not deallocated: "
+               ".*tracking_resource_test.cpp:");
+}
+
+TEST(tracking_resource_death, the_default_handler_ends_the_program_at_a_double_free) {
+  tracking_resource resource{std::pmr::new_delete_resource(), "w"};
+  void* block = resource.allocate(64);
+  resource.deallocate(block, 64);
+  EXPECT_DEATH(resource.deallocate(block, 64), "tidemark: tracking_resource 'w': double free");
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A resource for tests of the adapters: records its requests, and throws if a test sets that.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <new>
+#include <vector>
+
+namespace tidemark::test {
+
+class logging_resource final : public std::pmr::memory_resource {
+ public:
+  /// Thrown by deallocate.
+  struct return_error {};
+  struct request {
+    std::size_t bytes, align;
+    friend bool operator==(request const&, request const&) = default;
+  };
+
+  std::vector<request> allocations, deallocations;
+  bool deallocate_throws = false;  ///< after it has freed the block
+  /// Another resource that is equal to this one, or null.
+  logging_resource const* twin = nullptr;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    allocations.push_back({bytes, align});
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    deallocations.push_back({bytes, align});
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+    if (deallocate_throws) throw return_error{};
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+    return this == &other || (twin != nullptr && twin == &other);
+  }
+};
+
+}  // namespace tidemark::test

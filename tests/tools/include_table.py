@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Headers and sources include only what docs/design.md's table of parts allows, and umbrella headers include all of theirs.
+
+The table is the block under "## Parts": `part: parts it may include`. A part is a folder, `plan/solver` one of its own within
+`plan`; a file that is in none of them is an error, so that a new folder must be placed.
+"""
+import pathlib
+import posixpath
+import re
+import sys
+
+root = pathlib.Path(sys.argv[1])
+section = (root / "docs/design.md").read_text().split("## Parts\n")[1].split("\n## ")[0]
+allowed = {part: set(others.split()) for part, others in
+           re.findall(r"^([\w/]+):((?: +[\w/]+)*) *$", section.split("```")[1], re.M)}
+failures = [f"docs/design.md: {part} may include {other}, which is no part" for part, others in allowed.items()
+            for other in others - allowed.keys()]
+
+
+def part_of(path):
+    """The part of a path below include/tidemark or src, or None."""
+    return next((part for part in sorted(allowed, key=len, reverse=True) if path.startswith(part + "/")), None)
+
+
+headers, sources = {}, {}
+for folder in ("pmr", "thrust_adapters"):
+    base = root / folder / "include/tidemark"
+    headers |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.hpp*")}
+    base = root / folder / "src"
+    sources |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.?pp")}
+headers = {name.removesuffix(".in"): path for name, path in headers.items()}  # config.hpp is made of config.hpp.in
+umbrellas = {name for name in headers if "/" not in name}
+
+for kind, files in (("header", headers), ("source", sources)):
+    for name, path in files.items():
+        if kind == "header" and name in umbrellas:
+            continue
+        part, text = part_of(name), path.read_text()
+        if part is None:
+            failures.append(f"{path}: in no part; docs/design.md lists them under \"Parts\"")
+            continue
+        included = re.findall(r"#include <tidemark/([^>]+)>", text)
+        for quoted in re.findall(r'#include "([^"]+)"', text):
+            included.append(posixpath.normpath(posixpath.join(posixpath.dirname(name), quoted)))
+            if kind == "header":
+                failures.append(f"{path}: includes with quotes; public headers are found by <tidemark/...>")
+        for other in included:
+            if other not in headers and other not in sources:
+                failures.append(f"{path}: includes {other}, which does not exist")
+            elif other in umbrellas:
+                failures.append(f"{path}: includes all of a part, {other}; a header that it uses is enough")
+            elif part_of(other) not in allowed[part] | {part}:
+                failures.append(f"{path}: {part} must not include {other} of {part_of(other)}")
+
+# tidemark.hpp is the host's parts; any other umbrella is the public headers of the folder of its name.
+for umbrella in sorted(umbrellas):
+    included = set(re.findall(r"#include <tidemark/([^>]+)>", headers[umbrella].read_text()))
+    public = {name for name in headers if name.startswith(umbrella.removesuffix(".hpp") + "/") and "/detail/" not in name}
+    if umbrella == "tidemark.hpp":
+        public = {name for name in umbrellas - {umbrella} if headers[name].is_relative_to(root / "pmr")}
+    failures += [f"{umbrella} does not include {name}" for name in sorted(public - included)]
+print(f"{len(headers)} headers and {len(sources)} sources, {len(failures)} failures", *failures, sep="\n")
+sys.exit(1 if failures or len(sources) < 50 or not umbrellas else 0)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/summary says at the end of ./run test, from folders as ctest, CMake and Ninja leave them."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+program, wanted = sys.argv[1:]
+
+CASE = '<testcase name="{name}" time="{time}" status="{status}">{inside}</testcase>'
+PASSED = CASE.format(name="arena.grows", time="1.5", status="run", inside="<system-out>ok</system-out>")
+SKIPPED = CASE.format(name="gpu.runs", time="0.1", status="notrun", inside='<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>'
+                      "gpu_test.hpp:20: Skipped\nthere is no device\n\n[  SKIPPED ] gpu.runs</system-out>")
+NOT_BUILT = CASE.format(name="pool_NOT_BUILT", time="0", status="notrun", inside='<skipped message="Unable to find executable"/>')
+FAILED = CASE.format(name="pool.shrinks", time="0.4", status="fail", inside="<failure/><system-out>no</system-out>")
+NINJA_LOG = "# ninja log v5\n0\t2500\t0\tCMakeFiles/lib.dir/a.cpp.o\t1\n0\t500\t0\tlib.a\t2\n"
+
+
+def summary(*folders, options=()):
+    """Runs it on folders of these names, cases, and lines of what was left out. Returns its exit status and its lines."""
+    with tempfile.TemporaryDirectory() as place:
+        paths = []
+        for name, cases, left_out in folders:
+            paths.append(pathlib.Path(place, name))
+            paths[-1].mkdir()
+            (paths[-1] / ".ninja_log").write_text(NINJA_LOG)
+            (paths[-1] / "left_out.txt").write_text(left_out)
+            if cases is not None:
+                (paths[-1] / "tests.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+        done = subprocess.run([program, *options, *paths], capture_output=True, text=True)
+    return done.returncode, done.stdout.splitlines()
+
+
+def expect(holds, what, seen):
+    if not holds:
+        sys.exit(f"{what}; it was: {seen}")
+
+
+def says_what_was_run_and_what_was_not():
+    status, lines = summary(("dev", [PASSED, PASSED, SKIPPED], "the benchmarks: none\n"),
+                            ("asan", [PASSED], "the benchmarks: none\n"), options=["--left-out", "threads: ./run sanitize"])
+    expect(status == 0, "a run without a failure succeeds", status)
+    expect(lines[1].split() == ["dev", "2", "0", "1", "3"], "each preset has its counts and seconds", lines[1])
+    expect("skipped 1: there is no device" in lines, "a skipped test's reason is given", lines)
+    expect("left out of dev, asan: the benchmarks: none" in lines, "what was left out is named once", lines)
+    expect("left out: threads: ./run sanitize" in lines, "so is what no preset of this run has", lines)
+    expect(lines[-1] == "3 passed, 0 failed, 1 skipped", "the last line counts all", lines[-1])
+
+
+def fails_where_a_test_failed_or_nothing_was_run():
+    status, lines = summary(("dev", [PASSED, FAILED], ""))
+    expect(status == 1 and "FAILED dev: pool.shrinks" in lines, "a failed test is named and makes it fail", (status, lines))
+    status, lines = summary(("dev", [PASSED, NOT_BUILT], ""))
+    expect(status == 1 and "FAILED dev: pool_NOT_BUILT" in lines, "a test that is not there is no skipped one", (status, lines))
+    status, lines = summary(("dev", [PASSED], ""), ("cuda", None, ""))
+    expect(status == 1 and any(line.startswith("cuda: there are no results") for line in lines),
+           "a preset that was not built makes it fail", (status, lines))
+    status, lines = summary(("dev", [SKIPPED], ""))
+    expect(status == 1, "a run in which no test passed fails", (status, lines))
+
+
+def tells_where_the_time_went():
+    status, lines = summary(("dev", [PASSED, FAILED], ""), options=["--times"])
+    expect(status == 0, "times are printed", status)
+    for line in ("| dev | **compiling** | 3 | |", "| dev | **testing** | 2 | |", "| dev | compile `lib` | 2 | 1 |",
+                 "| dev | test `arena` | 2 | 1 |"):
+        expect(line in lines, f"'{line}' is in the table", lines)
+
+
+globals()[wanted]()

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: random operations at every length up to 200, beside a std::vector<bool>, with garbage in the
+// unused bits of the last word all along; N-D bits against an index formula; a generation that rejects shows
+// which members ask it.
+#include <tidemark/workspace/bit_view.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tidemark {
+namespace {
+
+static_assert(noexcept(bit_view<>{}.count()) && noexcept(bit_view<>{}.words()) &&
+              noexcept(bit_view<>{}.all()));
+static_assert(bit_view<3>::rank() == 3);
+
+constexpr std::uint64_t garbage = 0xA5A5'5A5A'C3C3'3C3C;
+
+/// Sets the bits of the last word beyond the view's.
+void spoil_unused_bits(bit_view<> bits, std::uint64_t with) {
+  if (bits.size() % 64 == 0) return;
+  std::uint64_t& last = bits.words().back();
+  const std::uint64_t used = (std::uint64_t{1} << bits.size() % 64) - 1;
+  last = (last & used) | (with & ~used);
+}
+
+/// Bits with memory of their own, all 0, and a word behind it that must not be written.
+struct owned_bits {
+  explicit owned_bits(std::size_t size)
+      : words(bit_view<>::words_for(size) + 1, 0), view{words.data(), {size}} {
+    words.back() = garbage;
+  }
+  [[nodiscard]] bool kept_to_its_words() const { return words.back() == garbage; }
+  std::vector<std::uint64_t> words;
+  bit_view<> view;
+};
+
+void expect_same(bit_view<> bits, std::vector<bool> const& model) {
+  const std::size_t size = model.size();
+  const auto set = static_cast<std::size_t>(std::count(model.begin(), model.end(), true));
+  ASSERT_EQ(bits.size(), size);
+  for (std::size_t i = 0; i != size; ++i) {
+    ASSERT_EQ(bits.test(i), model[i]) << "bit " << i << " of " << size;
+    ASSERT_EQ(static_cast<bool>(bits[i]), model[i]) << "bit " << i << " of " << size;
+  }
+  ASSERT_EQ(bits.count(), set) << "of " << size;
+  ASSERT_EQ(bits.any(), set != 0) << "of " << size;
+  ASSERT_EQ(bits.none(), set == 0) << "of " << size;
+  ASSERT_EQ(bits.all(), set == size) << "of " << size;
+}
+
+TEST(bit_view, agrees_with_a_vector_of_bool_at_every_length) {
+  std::mt19937_64 random{1};
+  for (std::size_t size = 0; size <= 200; ++size) {
+    owned_bits bits{size};
+    std::vector<bool> model(size);
+    for (int step = 0; step != 60; ++step) {
+      const std::size_t i = size == 0 ? 0 : random() % size;
+      const bool value = random() % 2 != 0;
+      switch (size == 0 ? 5 + random() % 2 : random() % 7) {
+        case 0:
+          bits.view.set(i, value), model[i] = value;
+          break;
+        case 1:
+          bits.view.set(i), model[i] = true;
+          break;
+        case 2:
+          bits.view[i] = value, model[i] = value;
+          break;
+        case 3:
+          bits.view.flip(i), model[i] = !model[i];
+          break;
+        case 4:
+          bits.view(i) = bits.view(size - 1 - i), model[i] = model[size - 1 - i];
+          break;
+        case 5:
+          bits.view.flip(), model.flip();
+          break;
+        default:
+          bits.view.fill(value), std::fill(model.begin(), model.end(), value);
+      }
+      spoil_unused_bits(bits.view, random());
+      expect_same(bits.view, model);
+      ASSERT_TRUE(bits.kept_to_its_words()) << size;
+    }
+  }
+}
+
+TEST(bit_view, never_counts_the_unused_bits_of_its_last_word) {
+  for (std::size_t size = 1; size <= 200; ++size) {
+    const owned_bits bits{size};
+    spoil_unused_bits(bits.view, ~std::uint64_t{0});
+    ASSERT_EQ(bits.view.count(), 0u) << size;
+    ASSERT_TRUE(bits.view.none()) << size;
+    bits.view.fill(true);
+    spoil_unused_bits(bits.view, 0);
+    ASSERT_TRUE(bits.view.all()) << size;
+  }
+}
+
+TEST(bit_view, leaves_the_unused_bits_0_when_it_writes_all) {
+  for (std::size_t size = 1; size <= 200; ++size) {
+    const owned_bits bits{size};
+    if (size % 64 == 0) continue;
+    const std::uint64_t used = (std::uint64_t{1} << size % 64) - 1;
+    spoil_unused_bits(bits.view, garbage);
+    bits.view.fill(true);
+    ASSERT_EQ(bits.view.words().back(), used) << size;
+    spoil_unused_bits(bits.view, garbage);
+    bits.view.flip();
+    ASSERT_EQ(bits.view.words().back(), 0u) << size;
+  }
+}
+
+TEST(bit_view, one_clear_bit_anywhere_is_not_all) {
+  const owned_bits bits{130};
+  for (std::size_t i = 0; i != 130; ++i) {
+    bits.view.fill(true);
+    bits.view.set(i, false);
+    EXPECT_FALSE(bits.view.all()) << i;
+    EXPECT_EQ(bits.view.count(), 129u) << i;
+  }
+}
+
+TEST(bit_view, one_set_bit_anywhere_is_any) {
+  const owned_bits bits{130};
+  for (std::size_t i = 0; i != 130; ++i) {
+    bits.view.fill(false);
+    bits.view.set(i);
+    EXPECT_TRUE(bits.view.any()) << i;
+    EXPECT_EQ(bits.view.count(), 1u) << i;
+  }
+}
+
+TEST(bit_view, of_no_bits_is_all_and_none) {
+  const bit_view<> none;
+  EXPECT_TRUE(none.empty());
+  EXPECT_TRUE(none.all());
+  EXPECT_TRUE(none.none());
+  EXPECT_FALSE(none.any());
+  EXPECT_EQ(none.count(), 0u);
+  EXPECT_TRUE(none.words().empty());
+  none.fill(true);
+  none.flip();
+  EXPECT_TRUE(none == bit_view<>{});
+}
+
+TEST(bit_view, of_1000_bits_takes_16_words) {
+  EXPECT_EQ(bit_view<>::words_for(1000), 16u);
+  EXPECT_EQ(bit_view<>::words_for(0), 0u);
+  EXPECT_EQ(bit_view<>::words_for(1), 1u);
+  EXPECT_EQ(bit_view<>::words_for(64), 1u);
+  EXPECT_EQ(bit_view<>::words_for(65), 2u);
+  EXPECT_EQ(bit_view<>::words_for(~std::size_t{0}), std::size_t{1} << 58);
+}
+
+TEST(bit_view, bit_n_is_bit_n_modulo_64_of_word_n_over_64) {
+  const owned_bits bits{200};
+  for (std::size_t i = 0; i != 200; ++i) {
+    bits.view.fill(false);
+    bits.view.set(i);
+    EXPECT_EQ(bits.words[i / 64], std::uint64_t{1} << i % 64) << i;
+  }
+}
+
+TEST(bit_view, knows_its_shape) {
+  std::array<std::uint64_t, 2> words{};
+  const bit_view<3> bits{words.data(), {3, 5, 7}};
+  EXPECT_EQ(bits.size(), 105u);
+  EXPECT_EQ(bits.extent(1), 5u);
+  EXPECT_EQ(bits.extents(), (std::array<std::size_t, 3>{3, 5, 7}));
+  EXPECT_EQ(bits.word_count(), 2u);
+  EXPECT_EQ(bits.words().data(), words.data());
+  EXPECT_EQ(bits.words().size(), 2u);
+}
+
+TEST(bit_view, of_a_higher_rank_has_the_last_index_move_fastest) {
+  std::array<std::uint64_t, 2> words{};
+  const bit_view<3> bits{words.data(), {3, 5, 7}};
+  for (std::size_t i = 0; i != 3; ++i) {
+    for (std::size_t j = 0; j != 5; ++j) {
+      for (std::size_t k = 0; k != 7; ++k) {
+        const std::size_t n = i * 35 + j * 7 + k;
+        bits.fill(false);
+        bits(i, j, k) = true;
+        EXPECT_TRUE(bits.test(i, j, k));
+        EXPECT_TRUE((bits[std::array{i, j, k}]));
+        EXPECT_EQ(words[n / 64], std::uint64_t{1} << n % 64);
+        EXPECT_EQ(bits.count(), 1u);
+      }
+    }
+  }
+}
+
+TEST(bit_view, of_rank_0_is_of_one_bit) {
+  std::uint64_t word = ~std::uint64_t{1};
+  const bit_view<0> bit{&word, {}};
+  EXPECT_EQ(bit.size(), 1u);
+  EXPECT_FALSE(bit());
+  bit() = true;
+  EXPECT_TRUE(bit.all());
+  EXPECT_TRUE(bit_view<0>{}.empty());
+}
+
+TEST(bit_view, a_bit_is_assigned_the_value_of_another_and_stays_itself) {
+  const owned_bits bits{2};
+  bits.view[1] = true;
+  bit_view<>::reference first = bits.view[0];
+  first = bits.view[1];
+  EXPECT_TRUE(bits.view.test(0));
+  first = false;
+  EXPECT_FALSE(bits.view.test(0));
+  EXPECT_TRUE(bits.view.test(1));
+  first.flip();
+  EXPECT_TRUE(bits.view.test(0));
+}
+
+TEST(bit_view, writes_one_bit_and_leaves_its_neighbours) {
+  const owned_bits bits{192};
+  std::fill(bits.view.words().begin(), bits.view.words().end(), garbage);
+  bits.view.set(70, !bits.view.test(70));
+  EXPECT_EQ(bits.words[0], garbage);
+  EXPECT_EQ(bits.words[1], garbage ^ (1u << 6));
+  EXPECT_EQ(bits.words[2], garbage);
+}
+
+TEST(bit_view, equals_one_of_the_same_bits_whatever_is_behind_them) {
+  for (std::size_t size = 1; size <= 200; ++size) {
+    const owned_bits a{size};
+    const owned_bits b{size};
+    a.view.set(size / 2), b.view.set(size / 2);
+    spoil_unused_bits(a.view, garbage);
+    ASSERT_TRUE(a.view == b.view) << size;
+    b.view.flip(size - 1);
+    ASSERT_FALSE(a.view == b.view) << size;
+    b.view.flip(size - 1), b.view.flip(0);
+    ASSERT_TRUE(a.view != b.view) << size;
+  }
+}
+
+TEST(bit_view, does_not_equal_one_of_another_shape) {
+  const owned_bits a{64};
+  const owned_bits b{65};
+  EXPECT_FALSE(a.view == b.view);
+  EXPECT_FALSE(a.view.reshape(8, 8) == a.view.reshape(4, 16));
+}
+
+TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
+  const owned_bits bits{30};
+  const bit_view<2> table = bits.view.reshape(5, 6);
+  table(2, 3) = true;
+  EXPECT_TRUE(bits.view.test(15));
+  EXPECT_EQ(table.reshape(std::array{3, 10}).extents(), (std::array<std::size_t, 2>{3, 10}));
+}
+
+template <class Call>
+std::string refusal_of(Call call) {
+  try {
+    call();
+  } catch (std::invalid_argument const& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(bit_view, refuses_to_reshape_to_another_number_of_bits) {
+  const owned_bits bits{12};
+  EXPECT_EQ(refusal_of([&] { (void)bits.view.reshape(5, 2); }),
+            "reshape: bit[12] has 12 elements, [5, 2] has 10");
+  EXPECT_EQ(refusal_of([&] { (void)bits.view.reshape(12, -1); }), "extent -1 is negative");
+}
+
+/// A generation that ended, and what it was called with.
+struct ended_generation {
+  static constexpr bool checks = true;
+  struct ended : std::logic_error {
+    using std::logic_error::logic_error;
+  };
+  void require_live(char const* element, std::span<std::size_t const> extents) const {
+    if (over) throw ended{detail::shape_text(element, extents)};
+  }
+  bool over = true;
+};
+
+TEST(bit_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
+  std::uint64_t word = 5;
+  const auto count = [](bit_view<> bits) { return bits.count(); };
+  const bit_view<1, ended_generation> live{&word, {3}, {.over = false}};
+  EXPECT_EQ(count(live), 2u);
+  const bit_view<1, ended_generation> stale{&word, {3}, {.over = true}};
+  EXPECT_THROW((void)count(stale), ended_generation::ended);
+}
+
+template <class Access>
+std::string asked_by(Access access) {
+  try {
+    access();
+  } catch (ended_generation::ended const& error) {
+    return error.what();
+  }
+  return "the generation was not called";
+}
+
+TEST(bit_view, checks_its_generation_before_each_access) {
+  std::array<std::uint64_t, 2> words{};
+  const bit_view<1, ended_generation> bits{words.data(), {100}};
+  EXPECT_EQ(asked_by([&] { (void)bits(0); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits[0]; }), "bit[100]");
+  EXPECT_EQ((asked_by([&] { (void)bits[std::array{0}]; })), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.test(0); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { bits.set(0); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { bits.flip(0); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { bits.flip(); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { bits.fill(true); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.words(); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.count(); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.any(); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.none(); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.all(); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)(bits == bits); }), "bit[100]");
+  EXPECT_EQ(asked_by([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");
+  EXPECT_EQ(words, (std::array<std::uint64_t, 2>{})) << "nothing may be written then";
+}
+
+TEST(bit_view, passes_its_generation_on) {
+  std::array<std::uint64_t, 2> words{};
+  const bit_view<1, ended_generation> bits{words.data(), {100}, ended_generation{false}};
+  EXPECT_FALSE(bits.reshape(10, 10).generation().over);
+  EXPECT_EQ(bits.reshape(10, 10).words().data(), words.data());
+}
+
+TEST(bit_view, does_not_check_its_generation_for_its_shape) {
+  std::array<std::uint64_t, 2> words{};
+  const bit_view<1, ended_generation> bits{words.data(), {100}};
+  EXPECT_EQ(bits.size(), 100u);
+  EXPECT_EQ(bits.extent(0), 100u);
+  EXPECT_EQ(bits.extents()[0], 100u);
+  EXPECT_EQ(bits.word_count(), 2u);
+  EXPECT_FALSE(bits.empty());
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the places of all members as DLPack's ABI has them, and the numbers of its specification. They
+// hold whether the structures are DLPack's own or ours: where they are DLPack's, own_dlpack.* is this file
+// with ours.
+#include <tidemark/workspace/extras/dlpack.hpp>
+
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace tidemark {
+namespace {
+
+static_assert(std::is_standard_layout_v<dl_tensor> && std::is_trivially_copyable_v<dl_tensor>);
+static_assert(sizeof(dl_tensor) == 48 && alignof(dl_tensor) == 8);
+static_assert(offsetof(dl_tensor, data) == 0 && sizeof(dl_tensor::data) == 8);
+static_assert(offsetof(dl_tensor, device) == 8 && sizeof(dl_tensor::device) == 8);
+static_assert(offsetof(dl_tensor, ndim) == 16 && sizeof(dl_tensor::ndim) == 4);
+static_assert(offsetof(dl_tensor, dtype) == 20 && sizeof(dl_tensor::dtype) == 4);
+static_assert(offsetof(dl_tensor, shape) == 24 && std::same_as<decltype(dl_tensor::shape), std::int64_t*>);
+static_assert(offsetof(dl_tensor, strides) == 32 &&
+              std::same_as<decltype(dl_tensor::strides), std::int64_t*>);
+static_assert(offsetof(dl_tensor, byte_offset) == 40 && sizeof(dl_tensor::byte_offset) == 8);
+static_assert(offsetof(dl_device, device_type) == 0 && sizeof(dl_device::device_type) == 4);
+static_assert(offsetof(dl_device, device_id) == 4 && sizeof(dl_device::device_id) == 4);
+static_assert(offsetof(dl_data_type, code) == 0 && sizeof(dl_data_type::code) == 1);
+static_assert(offsetof(dl_data_type, bits) == 1 && sizeof(dl_data_type::bits) == 1);
+static_assert(offsetof(dl_data_type, lanes) == 2 && sizeof(dl_data_type::lanes) == 2);
+
+#if TIDEMARK_DLPACK
+static_assert(std::same_as<dl_tensor, ::DLTensor>);
+static_assert(detail::dl_int == kDLInt && detail::dl_uint == kDLUInt && detail::dl_float == kDLFloat &&
+              detail::dl_complex == kDLComplex);
+#endif
+
+template <class T>
+void expect_type(int code, int bits) {
+  EXPECT_EQ(dl_data_type_of<T>.code, code);
+  EXPECT_EQ(dl_data_type_of<T>.bits, bits);
+  EXPECT_EQ(dl_data_type_of<T>.lanes, 1);
+}
+
+TEST(dlpack, signed_integers_have_code_0) {
+  expect_type<std::int8_t>(0, 8);
+  expect_type<std::int16_t>(0, 16);
+  expect_type<std::int32_t>(0, 32);
+  expect_type<std::int64_t>(0, 64);
+  expect_type<long long>(0, 64);
+}
+
+TEST(dlpack, unsigned_integers_have_code_1) {
+  expect_type<std::uint8_t>(1, 8);
+  expect_type<std::uint16_t>(1, 16);
+  expect_type<std::uint32_t>(1, 32);
+  expect_type<std::uint64_t>(1, 64);
+}
+
+TEST(dlpack, floating_point_numbers_have_code_2) {
+  expect_type<float>(2, 32);
+  expect_type<double>(2, 64);
+}
+
+TEST(dlpack, complex_numbers_have_code_5_and_the_bits_of_both_parts) {
+  expect_type<std::complex<float>>(5, 64);
+  expect_type<std::complex<double>>(5, 128);
+}
+
+TEST(dlpack, bool_is_an_unsigned_integer_of_8_bits) { expect_type<bool>(1, 8); }
+
+TEST(dlpack, const_and_volatile_do_not_matter) {
+  expect_type<double const>(2, 64);
+  expect_type<int volatile>(0, 32);
+}
+
+TEST(dlpack, host_memory_is_device_type_1) { EXPECT_EQ(static_cast<int>(dl_cpu), 1); }
+
+TEST(dlpack, a_tensor_takes_what_we_know_of_an_array) {
+  double numbers[6] = {};
+  std::int64_t shape[] = {2, 3};
+  const dl_tensor tensor{.data = numbers,
+                         .device = {dl_cpu, 0},
+                         .ndim = 2,
+                         .dtype = dl_data_type_of<double>,
+                         .shape = shape,
+                         .strides = nullptr,
+                         .byte_offset = 0};
+  EXPECT_EQ(tensor.dtype.bits, 64);
+  EXPECT_EQ(tensor.shape[1], 3);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: elements are compared by address with index formulas written out here, for both layouts; each
+// error's sentence is compared; a generation that rejects shows which members call it.
+#include <tidemark/workspace/tensor_view.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tidemark {
+namespace {
+
+static_assert(std::ranges::contiguous_range<tensor_view<double, 1>>);
+static_assert(std::ranges::sized_range<tensor_view<double, 1> const>);
+static_assert(std::ranges::view<tensor_view<double, 1>>);
+static_assert(std::ranges::borrowed_range<tensor_view<double, 1>>);
+static_assert(!std::ranges::range<tensor_view<double, 2>>,
+              "rows or elements: it would have to be one of them");
+static_assert(!std::is_convertible_v<tensor_view<double, 2>, std::span<double>>);
+static_assert(!std::is_convertible_v<tensor_view<double const, 1>, std::span<double>>);
+static_assert(!std::is_constructible_v<tensor_view<double, 2, column_major>, tensor_view<double, 2>>,
+              "an array does not become its transpose by itself");
+static_assert(!std::is_constructible_v<tensor_view<long, 1>, tensor_view<int, 1>>);
+static_assert(noexcept(tensor_view<double, 2>{}(0, 0)) && noexcept(tensor_view<double, 2>{}.data()) &&
+              noexcept(tensor_view<double, 1>{}.begin()) && noexcept(tensor_view<double, 1>{}.elements()));
+static_assert(std::same_as<tensor_view<double const, 2>::element_type, double const>);
+static_assert(std::same_as<tensor_view<double const, 2>::value_type, double>);
+static_assert(std::same_as<tensor_view<double const, 2>::reference, double const&>);
+static_assert(std::same_as<tensor_view<double, 2>::data_handle_type, double*>);
+static_assert(std::same_as<tensor_view<double, 2, column_major>::layout_type, column_major>);
+static_assert(tensor_view<double, 3>::rank() == 3);
+
+/// What a call throws as an invalid argument; else why there is nothing.
+template <class Call>
+std::string refusal_of(Call call) {
+  try {
+    call();
+  } catch (std::invalid_argument const& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+std::vector<double> numbered(std::size_t size) {
+  std::vector<double> numbers(size);
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  return numbers;
+}
+
+TEST(tensor_view, of_row_major_layout_has_the_last_index_move_fastest) {
+  std::vector<double> numbers = numbered(120);
+  const tensor_view<double, 4> view{numbers.data(), {2, 3, 4, 5}};
+  for (std::size_t i = 0; i != 2; ++i) {
+    for (std::size_t j = 0; j != 3; ++j) {
+      for (std::size_t k = 0; k != 4; ++k) {
+        for (std::size_t l = 0; l != 5; ++l) {
+          EXPECT_EQ(&view(i, j, k, l), &numbers[i * 60 + j * 20 + k * 5 + l]);
+        }
+      }
+    }
+  }
+}
+
+TEST(tensor_view, of_column_major_layout_has_the_first_index_move_fastest) {
+  std::vector<double> numbers = numbered(120);
+  const tensor_view<double, 4, column_major> view{numbers.data(), {2, 3, 4, 5}};
+  for (std::size_t i = 0; i != 2; ++i) {
+    for (std::size_t j = 0; j != 3; ++j) {
+      for (std::size_t k = 0; k != 4; ++k) {
+        for (std::size_t l = 0; l != 5; ++l) {
+          EXPECT_EQ(&view(i, j, k, l), &numbers[i + j * 2 + k * 6 + l * 24]);
+        }
+      }
+    }
+  }
+}
+
+TEST(tensor_view, strides_are_what_an_index_is_multiplied_with) {
+  std::vector<double> numbers(24);
+  const tensor_view<double, 3> rows{numbers.data(), {2, 3, 4}};
+  EXPECT_EQ((std::array{rows.stride(0), rows.stride(1), rows.stride(2)}),
+            (std::array<std::size_t, 3>{12, 4, 1}));
+  const tensor_view<double, 3, column_major> columns{numbers.data(), {2, 3, 4}};
+  EXPECT_EQ((std::array{columns.stride(0), columns.stride(1), columns.stride(2)}),
+            (std::array<std::size_t, 3>{1, 2, 6}));
+}
+
+TEST(tensor_view, knows_its_shape) {
+  std::vector<double> numbers(24);
+  const tensor_view<double, 3> view{numbers.data(), {2, 3, 4}};
+  EXPECT_EQ(view.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
+  EXPECT_EQ(view.extent(1), 3u);
+  EXPECT_EQ(view.size(), 24u);
+  EXPECT_FALSE(view.empty());
+}
+
+TEST(tensor_view, gives_out_the_memory_it_was_made_of) {
+  std::vector<double> numbers(24);
+  const tensor_view<double, 2> view{numbers.data(), {4, 6}};
+  EXPECT_EQ(view.data(), numbers.data());
+  EXPECT_EQ(view.data_handle(), numbers.data());
+}
+
+TEST(tensor_view, takes_indices_of_any_integral_type) {
+  std::vector<double> numbers = numbered(600);
+  const tensor_view<double, 2> view{numbers.data(), {300, 2}};
+  EXPECT_EQ(view(std::int8_t{2}, std::uint64_t{1}), 5.0);
+  EXPECT_EQ(view(std::uint8_t{255}, 1), 511.0);
+  EXPECT_EQ(view(std::int64_t{299}, std::uint16_t{0}), 598.0);
+}
+
+TEST(tensor_view, takes_all_indices_in_one_array_too) {
+  std::vector<double> numbers(12);
+  const tensor_view<double, 2, column_major> view{numbers.data(), {3, 4}};
+  EXPECT_EQ((&view[std::array{2, 3}]), &view(2, 3));
+  EXPECT_EQ((&view[std::array<std::size_t, 2>{1, 2}]), &view(1, 2));
+}
+
+TEST(tensor_view, of_rank_1_takes_its_index_in_brackets) {
+  std::vector<double> numbers(5);
+  const tensor_view<double, 1> view{numbers.data(), {5}};
+  EXPECT_EQ(&view[3], &numbers[3]);
+  EXPECT_EQ(&view[std::uint8_t{4}], &numbers[4]);
+}
+
+TEST(tensor_view, of_rank_0_is_of_one_element) {
+  double number = 1;
+  const tensor_view<double, 0> view{&number, {}};
+  EXPECT_EQ(view.size(), 1u);
+  EXPECT_EQ(&view(), &number);
+  EXPECT_EQ((&view[std::array<std::size_t, 0>{}]), &number);
+  EXPECT_EQ(view.elements().size(), 1u);
+}
+
+TEST(tensor_view, made_without_arguments_is_of_nothing) {
+  EXPECT_EQ((tensor_view<double, 2>{}.extents()), (std::array<std::size_t, 2>{0, 0}));
+  EXPECT_EQ((tensor_view<double, 2>{}.data()), nullptr);
+  EXPECT_TRUE((tensor_view<double, 1>{}.empty()));
+  EXPECT_TRUE((tensor_view<double, 1>{}.elements().empty()));
+}
+
+TEST(tensor_view, made_without_arguments_is_null_and_empty_at_rank_0_too) {
+  EXPECT_EQ((tensor_view<double, 0>{}.data()), nullptr);
+  EXPECT_TRUE((tensor_view<double, 0>{}.empty()));
+  EXPECT_TRUE((tensor_view<double, 0>{}.elements().empty()));
+}
+
+TEST(tensor_view, with_an_extent_of_0_is_empty) {
+  double number = 1;
+  EXPECT_EQ((tensor_view<double, 3>{&number, {3, 0, 5}}.size()), 0u);
+}
+
+TEST(tensor_view, elements_are_in_the_order_of_memory_in_both_layouts) {
+  std::vector<double> numbers = numbered(6);
+  for (const std::span<double> elements :
+       {tensor_view<double, 2>{numbers.data(), {2, 3}}.elements(),
+        tensor_view<double, 2, column_major>{numbers.data(), {2, 3}}.elements()}) {
+    EXPECT_EQ(elements.data(), numbers.data());
+    EXPECT_EQ(elements.size(), 6u);
+  }
+}
+
+TEST(tensor_view, writes_through_a_const_view_as_through_a_const_pointer) {
+  std::vector<double> numbers(4);
+  const tensor_view<double, 2> view{numbers.data(), {2, 2}};
+  view(1, 0) = 7;
+  EXPECT_EQ(numbers[2], 7.0);
+}
+
+TEST(tensor_view, of_elements_to_be_read_only_is_made_of_one_that_may_write) {
+  std::vector<double> numbers(6);
+  const tensor_view<double, 2, column_major> view{numbers.data(), {2, 3}};
+  const tensor_view<double const, 2, column_major> read = view;
+  EXPECT_EQ(&read(1, 2), &view(1, 2));
+  EXPECT_EQ(read.extents(), view.extents());
+}
+
+TEST(tensor_view, of_rank_1_becomes_a_span) {
+  std::vector<double> numbers(5);
+  const tensor_view<double, 1> view{numbers.data(), {5}};
+  const std::span<double> span = view;
+  EXPECT_EQ(span.data(), numbers.data());
+  EXPECT_EQ(span.size(), 5u);
+  const auto sum = [](std::span<double const> terms) {
+    return std::accumulate(terms.begin(), terms.end(), 1.0);
+  };
+  EXPECT_EQ(sum(view), 1.0);
+}
+
+TEST(tensor_view, of_rank_1_is_a_range) {
+  std::vector<int> numbers{3, 1, 2};
+  const tensor_view<int, 1> view{numbers.data(), {3}};
+  std::ranges::sort(view);
+  EXPECT_EQ(numbers, (std::vector{1, 2, 3}));
+  for (int& number : view) number *= 2;
+  EXPECT_EQ(numbers, (std::vector{2, 4, 6}));
+}
+
+TEST(tensor_view, iterators_of_a_temporary_view_outlive_it) {
+  std::vector<int> numbers{3, 1, 2};
+  int* const found = std::ranges::find(tensor_view<int, 1>{numbers.data(), {3}}, 2);
+  EXPECT_EQ(found, numbers.data() + 2);
+}
+
+TEST(tensor_view, can_be_used_in_constant_expressions) {
+  constexpr int sum = [] {
+    std::array<int, 6> numbers{1, 2, 3, 4, 5, 6};
+    const tensor_view<int, 2> view{numbers.data(), {2, 3}};
+    return view(1, 2) + view.reshape(3, 2)(0, 1);
+  }();
+  EXPECT_EQ(sum, 8);
+}
+
+TEST(tensor_view, reshapes_to_any_extents_of_as_many_elements) {
+  std::vector<double> numbers(24);
+  const tensor_view<double, 2> view{numbers.data(), {4, 6}};
+  const tensor_view<double, 3> reshaped = view.reshape(2, std::uint8_t{3}, std::int64_t{4});
+  EXPECT_EQ(reshaped.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
+  EXPECT_EQ(reshaped.data(), view.data());
+  EXPECT_EQ(view.reshape(std::array{3, 8}).extents(), (std::array<std::size_t, 2>{3, 8}));
+}
+
+TEST(tensor_view, keeps_its_layout_when_reshaped) {
+  std::vector<double> numbers(24);
+  const tensor_view<double, 2, column_major> view{numbers.data(), {4, 6}};
+  const tensor_view<double, 2, column_major> reshaped = view.reshape(3, 8);
+  EXPECT_EQ(&reshaped(1, 2), &numbers[7]);
+}
+
+TEST(tensor_view, of_one_element_reshapes_to_rank_0_and_back) {
+  double number = 1;
+  const tensor_view<double, 2> view{&number, {1, 1}};
+  const tensor_view<double, 0> scalar = view.reshape();
+  EXPECT_EQ(&scalar(), &number);
+  EXPECT_EQ(&scalar.reshape(1)[0], &number);
+  EXPECT_EQ(view.reshape(std::array<std::size_t, 0>{}).data(), &number);
+}
+
+TEST(tensor_view, of_no_elements_reshapes_to_other_empty_shapes) {
+  const tensor_view<double, 1> none;
+  constexpr std::size_t max = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(none.reshape(max, max, 0).extents(), (std::array<std::size_t, 3>{max, max, 0}));
+}
+
+TEST(tensor_view, refuses_to_reshape_to_another_number_of_elements) {
+  std::vector<double> numbers(12);
+  const tensor_view<double, 2> view{numbers.data(), {3, 4}};
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(5, 2); }),
+            "reshape: float64[3, 4] has 12 elements, [5, 2] has 10");
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::array{13}); }),
+            "reshape: float64[3, 4] has 12 elements, [13] has 13");
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(); }), "reshape: float64[3, 4] has 12 elements, [] has 1");
+}
+
+TEST(tensor_view, refusal_of_a_reshape_says_1_element_and_not_1_elements) {
+  double number = 1;
+  EXPECT_EQ(refusal_of([&] { (void)tensor_view<double, 0>(&number, {}).reshape(2); }),
+            "reshape: float64[] has 1 element, [2] has 2");
+}
+
+TEST(tensor_view, refuses_to_reshape_to_more_elements_than_can_be_counted) {
+  std::vector<float> numbers(12);
+  const tensor_view<float, 1> view{numbers.data(), {12}};
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::size_t{1} << 32, std::size_t{1} << 32); }),
+            "reshape: float32[12] has 12 elements, [4294967296, 4294967296] has more than can be counted");
+}
+
+TEST(tensor_view, does_not_take_a_product_that_wrapped_around_for_the_right_one) {
+  std::vector<float> numbers(4);
+  const tensor_view<float, 1> view{numbers.data(), {4}};
+  // 4 * (2^62 + 1) is 4 in 64 bits.
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(4, (std::size_t{1} << 62) + 1); }),
+            "reshape: float32[4] has 4 elements, [4, 4611686018427387905] has more than can be counted");
+}
+
+TEST(tensor_view, refuses_negative_extents) {
+  std::vector<double> numbers(12);
+  const tensor_view<double, 2> view{numbers.data(), {3, 4}};
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(-3, -4); }), "extent -3 is negative");
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::array{12, -1}); }), "extent -1 is negative");
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::numeric_limits<std::int64_t>::min()); }),
+            "extent -9223372036854775808 is negative");
+}
+
+TEST(reshape, makes_an_array_of_memory_from_elsewhere) {
+  std::vector<double> numbers(12);
+  const tensor_view<double, 2> view = reshape(std::span{numbers}, 3, 4);
+  EXPECT_EQ(&view(2, 1), &numbers[9]);
+  const tensor_view<double, 2> same = reshape(std::span{numbers}, std::array{3, 4});
+  EXPECT_EQ(&same(2, 1), &numbers[9]);
+}
+
+TEST(reshape, makes_an_array_of_either_layout) {
+  std::vector<double> numbers(12);
+  const tensor_view<double, 2, column_major> view = reshape<column_major>(std::span{numbers}, 3, 4);
+  EXPECT_EQ(&view(2, 1), &numbers[5]);
+}
+
+TEST(reshape, takes_spans_of_fixed_size_and_of_what_is_only_read) {
+  const std::array<int, 4> numbers{1, 2, 3, 4};
+  const tensor_view<int const, 2> view = reshape(std::span{numbers}, 2, 2);
+  EXPECT_EQ(view(1, 0), 3);
+}
+
+TEST(reshape, refuses_another_number_of_elements) {
+  std::vector<std::int32_t> numbers(12);
+  EXPECT_EQ(refusal_of([&] { (void)reshape(std::span{numbers}, 5, 2); }),
+            "reshape: int32[12] has 12 elements, [5, 2] has 10");
+}
+
+/// A generation that ended, and what it was called with.
+struct ended_generation {
+  static constexpr bool checks = true;
+  struct ended : std::logic_error {
+    using std::logic_error::logic_error;
+  };
+  void require_live(char const* element, std::span<std::size_t const> extents) const {
+    if (over) throw ended{detail::shape_text(element, extents)};
+  }
+  bool over = true;
+};
+static_assert(detail::view_generation<ended_generation>);
+static_assert(!noexcept(tensor_view<double, 1, row_major, ended_generation>{}.data()));
+
+template <std::size_t Rank>
+using ended_view = tensor_view<double, Rank, row_major, ended_generation>;
+
+/// The shape that the generation was called with; else why there is none.
+template <class Access>
+std::string asked_by(Access access) {
+  try {
+    access();
+  } catch (ended_generation::ended const& error) {
+    return error.what();
+  }
+  return "the generation was not called";
+}
+
+TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
+  double numbers[12] = {};
+  const ended_view<2> view{numbers, {3, 4}};
+  EXPECT_EQ(asked_by([&] { (void)view(0, 0); }), "float64[3, 4]");
+  EXPECT_EQ((asked_by([&] { (void)view[std::array{0, 0}]; })), "float64[3, 4]");
+  const ended_view<1> line{numbers, {12}};
+  EXPECT_EQ(asked_by([&] { (void)line[0]; }), "float64[12]");
+  const ended_view<0> scalar{numbers, {}};
+  EXPECT_EQ(asked_by([&] { (void)scalar(); }), "float64[]");
+}
+
+TEST(tensor_view, checks_its_generation_before_it_returns_memory) {
+  double numbers[12] = {};
+  const ended_view<1> view{numbers, {12}};
+  EXPECT_EQ(asked_by([&] { (void)view.data(); }), "float64[12]");
+  EXPECT_EQ(asked_by([&] { (void)view.data_handle(); }), "float64[12]");
+  EXPECT_EQ(asked_by([&] { (void)view.elements(); }), "float64[12]");
+  EXPECT_EQ(asked_by([&] { (void)view.begin(); }), "float64[12]");
+  EXPECT_EQ(asked_by([&] { (void)view.end(); }), "float64[12]");
+  EXPECT_EQ(asked_by([&] { (void)std::span<double>{view}; }), "float64[12]");
+}
+
+TEST(tensor_view, does_not_check_its_generation_for_its_shape) {
+  double numbers[12] = {};
+  const ended_view<2> view{numbers, {3, 4}};
+  EXPECT_EQ(view.size(), 12u);
+  EXPECT_FALSE(view.empty());
+  EXPECT_EQ(view.extent(0), 3u);
+  EXPECT_EQ(view.extents()[1], 4u);
+  EXPECT_EQ(view.stride(0), 4u);
+  EXPECT_TRUE(view.generation().over);
+}
+
+TEST(tensor_view, whose_generation_is_live_returns_its_elements) {
+  double numbers[12] = {};
+  const ended_view<2> view{numbers, {3, 4}, ended_generation{false}};
+  EXPECT_EQ(&view(1, 1), &numbers[5]);
+}
+
+TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
+  std::array<double, 2> data{1, 2};
+  const auto sum = [](tensor_view<double const, 1> x) { return x[0] + x[1]; };
+  const tensor_view<double, 1, row_major, ended_generation> live{data.data(), {2}, {.over = false}};
+  EXPECT_EQ(sum(live), 3.0);
+  const tensor_view<double, 1, row_major, ended_generation> stale{data.data(), {2}, {.over = true}};
+  EXPECT_THROW((void)sum(stale), ended_generation::ended);
+}
+
+TEST(tensor_view, passes_its_generation_on) {
+  double numbers[12] = {};
+  const ended_view<2> view{numbers, {3, 4}};
+  EXPECT_EQ(asked_by([&] { (void)view.reshape(12).data(); }), "float64[12]");
+  const tensor_view<double const, 2, row_major, ended_generation> read = view;
+  EXPECT_EQ(asked_by([&] { (void)read(0, 0); }), "float64[3, 4]");
+  const ended_view<2> live{numbers, {3, 4}, ended_generation{false}};
+  EXPECT_EQ(live.reshape(12).data(), numbers);
+  EXPECT_EQ((tensor_view<double const, 2, row_major, ended_generation>{live}.data()), numbers);
+}
+
+struct point {
+  int x, y;
+};
+template <class T>
+struct pair_of {
+  T first, second;
+};
+
+TEST(element_name, is_what_numerical_users_say) {
+  EXPECT_STREQ(detail::element_name<double>, "float64");
+  EXPECT_STREQ(detail::element_name<float>, "float32");
+  EXPECT_STREQ(detail::element_name<std::int64_t>, "int64");
+  EXPECT_STREQ(detail::element_name<std::int32_t>, "int32");
+  EXPECT_STREQ(detail::element_name<std::int16_t>, "int16");
+  EXPECT_STREQ(detail::element_name<std::int8_t>, "int8");
+  EXPECT_STREQ(detail::element_name<std::uint64_t>, "uint64");
+  EXPECT_STREQ(detail::element_name<std::uint32_t>, "uint32");
+  EXPECT_STREQ(detail::element_name<std::uint16_t>, "uint16");
+  EXPECT_STREQ(detail::element_name<std::uint8_t>, "uint8");
+  EXPECT_STREQ(detail::element_name<std::complex<float>>, "complex64");
+  EXPECT_STREQ(detail::element_name<std::complex<double>>, "complex128");
+  EXPECT_STREQ(detail::element_name<bool>, "bool");
+}
+
+TEST(element_name, goes_by_size_where_one_size_has_several_types) {
+  EXPECT_STREQ(detail::element_name<long long>, detail::element_name<long>);
+  EXPECT_STREQ(detail::element_name<unsigned long long>, "uint64");
+}
+
+TEST(element_name, leaves_const_and_volatile_out) {
+  EXPECT_STREQ(detail::element_name<double const>, "float64");
+  EXPECT_STREQ(detail::element_name<double const volatile>, "float64");
+}
+
+TEST(element_name, of_other_types_is_their_cxx_name) {
+  EXPECT_STREQ(detail::element_name<long double>, "long double");
+  EXPECT_STREQ(detail::element_name<std::align_val_t>, "std::align_val_t");
+  EXPECT_TRUE(std::string_view{detail::element_name<point const>}.ends_with("point"));
+  EXPECT_TRUE(std::string_view{detail::element_name<pair_of<int>>}.ends_with("pair_of<int>"));
+}
+
+TEST(extents, count_their_elements) {
+  constexpr std::size_t max = detail::uncountable;
+  constexpr std::size_t half = std::size_t{1} << 32;
+  const auto counted = [](std::vector<std::size_t> const& extents) { return detail::element_count(extents); };
+  EXPECT_EQ(counted({}), 1u);
+  EXPECT_EQ(counted({3, 4}), 12u);
+  EXPECT_EQ(counted({max - 1}), max - 1);
+  EXPECT_EQ(counted({1, max - 1, 1}), max - 1);
+  EXPECT_EQ(counted({half - 1, half}), (half - 1) * half)
+      << "the largest product of two that are nearly equal";
+  EXPECT_EQ(counted({half - 1, half + 1}), max);  // 2^64 - 1, which no memory holds
+  EXPECT_EQ(counted({half, half}), max);
+  EXPECT_EQ(counted({max, 2}), max);
+  EXPECT_EQ(counted({2, max}), max);
+  EXPECT_EQ(counted({half, half, 3}), max) << "though the product wraps to 0 on the way";
+}
+
+TEST(extents, with_a_0_are_of_no_elements_however_large_the_others_are) {
+  constexpr std::size_t max = detail::uncountable;
+  EXPECT_EQ(detail::element_count(std::array{max, max, std::size_t{0}}), 0u);
+  EXPECT_EQ(detail::element_count(std::array{std::size_t{0}, max, max}), 0u);
+}
+
+}  // namespace
+}  // namespace tidemark

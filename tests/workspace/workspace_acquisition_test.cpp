@@ -1,0 +1,634 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: each way to ask for memory, at both check levels: what it returns, which slot it takes, what it
+// writes, and that a request that cannot be served leaves no trace. Memory is used before, so that no zeros
+// are there by chance.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/extras/random.hpp>
+#include <tidemark/workspace/tensor_view.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+#include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+template <class Workspace>
+class acquisitions : public workspace_suite<Workspace> {
+ protected:
+  /// Lets the first slots of these types hold something that no form writes.
+  void spoil(std::size_t n) {
+    typename Workspace::template scope<> before{this->ws};
+    (void)before.template fill<double>(-9, n);
+    (void)before.template fill<float>(-9, n);
+    (void)before.template fill<std::int32_t>(-9, n);
+    auto bits = before.bits(64 * n);
+    std::ranges::fill(bits.words(), 0xA5A5'A5A5'A5A5'A5A5u);
+  }
+};
+TYPED_TEST_SUITE(acquisitions, both_levels, );
+
+constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
+
+template <class View>
+bool all_are(View const& view, auto value) {
+  return std::ranges::all_of(view.elements(), [&](auto const& x) { return x == value; });
+}
+
+// ---- types ----
+
+static_assert(detail::fixed_elements::index<double> == 0 && detail::fixed_elements::index<float> == 1 &&
+                  detail::fixed_elements::index<bool> == 6 && detail::fixed_elements::index<packed_bits> == 7,
+              "these are found at compile time");
+static_assert(detail::fixed_elements::index<std::uint64_t> == detail::fixed_elements::infos.size(),
+              "words are no bits to a workspace");
+
+TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
+  typename TypeParam::template scope<> scope{this->ws};
+  (void)take<double>(scope, 1);
+  (void)take<float>(scope, 1);
+  (void)take<std::int64_t>(scope, 1);
+  (void)take<std::int32_t>(scope, 1);
+  (void)take<std::complex<float>>(scope, 1);
+  (void)take<std::complex<double>>(scope, 1);
+  (void)take<bool>(scope, 1);
+  (void)scope.bits(1);
+  (void)take<std::uint64_t>(scope, 1);
+  (void)take<std::int16_t>(scope, 1);
+  std::vector<std::string> elements;
+  this->ws.for_each_type([&](workspace_type_stats const& one) {
+    elements.emplace_back(one.element);
+    EXPECT_EQ(one.slots, 1u) << one.element;
+  });
+  std::vector<std::string> const fixed{"float64",   "float32",    "int64", "int32",
+                                       "complex64", "complex128", "bool",  "bits"};
+  ASSERT_EQ(elements.size(), 10u);
+  EXPECT_TRUE(std::equal(fixed.begin(), fixed.end(), elements.begin()));
+  std::ranges::sort(elements);
+  EXPECT_TRUE(std::ranges::binary_search(elements, "uint64"));
+  EXPECT_TRUE(std::ranges::binary_search(elements, "int16"));
+}
+
+template <class T>
+struct dual {
+  T value, slope;
+};
+
+TYPED_TEST(acquisitions, serve_structures_and_templates_of_the_users) {
+  typename TypeParam::template scope<> scope{this->ws};
+  auto coarse = scope.fill(dual<float>{1, 2}, 100);
+  auto fine = scope.fill(dual<double>{3, 4}, 100);
+  EXPECT_EQ(this->ws.stats().types, 2u);
+  EXPECT_EQ(this->ws.stats().used_bytes, 100 * (sizeof(dual<float>) + sizeof(dual<double>)));
+  for (dual<float> const& one : coarse) ASSERT_TRUE(one.value == 1 && one.slope == 2);
+  for (dual<double> const& one : fine) ASSERT_TRUE(one.value == 3 && one.slope == 4);
+}
+
+// ---- sizes ----
+
+TYPED_TEST(acquisitions, make_a_new_slot_as_large_as_the_request) {
+  (void)take<double>(this->ws, 100);
+  EXPECT_EQ(this->ws.stats().held_bytes, 100 * sizeof(double));
+  EXPECT_EQ(this->upstream.calls, 1u);
+  (void)take<double>(this->ws, 7);
+  EXPECT_EQ(this->ws.stats().held_bytes, 107 * sizeof(double));
+  EXPECT_EQ(this->upstream.calls, 2u);
+}
+
+TYPED_TEST(acquisitions, grow_a_slot_for_a_larger_request) {
+  (void)take<double>(this->ws, 100);
+  this->ws.reset();
+  auto larger = take<double>(this->ws, 1000);
+  std::ranges::fill(larger, 1);
+  EXPECT_EQ(stats_of(this->ws, "float64").slots, 1u);
+  EXPECT_EQ(stats_of(this->ws, "float64").held_bytes, 1000 * sizeof(double));
+  EXPECT_EQ(this->upstream.outstanding, 1000 * sizeof(double));
+}
+
+TYPED_TEST(acquisitions, grow_a_slot_by_half_at_least) {
+  (void)take<double>(this->ws, 100);
+  this->ws.reset();
+  (void)take<double>(this->ws, 101);
+  EXPECT_EQ(this->ws.stats().held_bytes, 150 * sizeof(double));
+  EXPECT_EQ(this->ws.stats().used_bytes, 101 * sizeof(double));
+}
+
+TYPED_TEST(acquisitions, use_what_a_slot_has_for_smaller_requests_and_never_shrink_it) {
+  void* const first = take<double>(this->ws, 1000).data();
+  for (const int n : {1, 1000, 0, 999, 10}) {
+    this->ws.reset();
+    EXPECT_EQ(take<double>(this->ws, n).data(), first) << n;
+    EXPECT_EQ(this->ws.stats().held_bytes, 1000 * sizeof(double)) << n;
+    EXPECT_EQ(this->ws.stats().elements, static_cast<std::size_t>(n));
+  }
+  EXPECT_EQ(this->upstream.calls, 1u);
+}
+
+TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
+  auto none = take<double>(this->ws, 0);
+  EXPECT_EQ(none.size(), 0u);
+  EXPECT_TRUE(none.empty());
+  EXPECT_TRUE(take<float>(this->ws, 3, 0, 5).empty());
+  EXPECT_TRUE(this->ws.bits(0).empty());
+  EXPECT_TRUE(this->ws.zeros(0).empty());
+  EXPECT_TRUE(this->ws.trues(0, 7).empty());
+  EXPECT_EQ(this->ws.stats().active_slots, 5u);
+  EXPECT_EQ(this->upstream.calls, 0u);
+}
+
+TYPED_TEST(acquisitions, of_nothing_keep_the_order_of_slots) {
+  void *first = nullptr, *last = nullptr;
+  for (const int middle : {0, 0, 5, 0, 500}) {
+    typename TypeParam::template scope<> scope{this->ws};
+    void* const a = take<double>(scope, 10).data();
+    auto b = take<double>(scope, middle);
+    void* const c = take<double>(scope, 10).data();
+    if (first == nullptr) first = a, last = c;
+    EXPECT_EQ(a, first);
+    EXPECT_EQ(b.size(), static_cast<std::size_t>(middle));
+    EXPECT_EQ(c, last);
+    EXPECT_EQ(this->ws.stats().slots, 3u);
+  }
+}
+
+// ---- what cannot be served ----
+
+/// Asks for too much, with some idle memory and some in use around, and sees to it that nothing has changed.
+template <class Workspace, class Ask>
+void expect_refused(Workspace& ws, char const* what, Ask ask) {
+  typename Workspace::template scope<> scope{ws};
+  (void)take<double>(scope, 10);
+  (void)scope.bits(10);
+  const workspace_stats before = ws.stats();
+  try {
+    ask(scope);
+    FAIL() << what << ": was served";
+  } catch (out_of_memory const& thrown) {
+    EXPECT_EQ(thrown.report().requested_bytes, huge) << what;
+    EXPECT_EQ(thrown.report().used_bytes, before.used_bytes) << what;
+    EXPECT_EQ(thrown.report().committed_bytes, before.held_bytes) << what;
+    EXPECT_STREQ(thrown.report().resource, "test") << what;
+  }
+  const workspace_stats after = ws.stats();
+  EXPECT_EQ(after.active_slots, before.active_slots) << what;
+  EXPECT_EQ(after.slots, before.slots) << what;
+  EXPECT_EQ(after.held_bytes, before.held_bytes) << what;
+  ws.check_invariants();
+}
+
+TYPED_TEST(acquisitions, of_more_than_can_be_counted_are_refused_at_every_rank) {
+  auto& ws = this->ws;
+  {
+    typename TypeParam::template scope<> scope{ws};
+    for (int i = 0; i < 3; ++i)
+      (void)take<double>(scope, 10), (void)scope.bits(10), (void)take<float>(scope, 10);
+  }
+  constexpr std::size_t root = std::size_t{1} << 32, third = std::size_t{1} << 22,
+                        fourth = std::size_t{1} << 16;
+  expect_refused(ws, "1", [](auto& s) { (void)take<double>(s, huge); });
+  expect_refused(ws, "1, its bytes", [](auto& s) { (void)take<double>(s, huge / 8 / 2 + 1); });
+  expect_refused(ws, "2", [](auto& s) { (void)take<double>(s, root, root); });
+  expect_refused(ws, "2, by one", [](auto& s) { (void)take<char>(s, huge / 3 + 1, 3); });
+  expect_refused(ws, "2, of signed extents", [](auto& s) { (void)take<float>(s, PTRDIFF_MAX, PTRDIFF_MAX); });
+  expect_refused(ws, "3", [](auto& s) { (void)take<double>(s, third, third, third); });
+  expect_refused(ws, "4", [](auto& s) { (void)take<double>(s, fourth, fourth, fourth, fourth); });
+  expect_refused(ws, "5", [](auto& s) { (void)take<double>(s, 1, root, 1, 2, root); });
+  expect_refused(ws, "array",
+                 [](auto& s) { (void)s.template acquire<float>(std::array<std::size_t, 3>{root, root, 1}); });
+  expect_refused(ws, "zeros", [](auto& s) { (void)s.template zeros<float>(root, root); });
+  expect_refused(ws, "ones", [](auto& s) { (void)s.ones(root, root, 3); });
+  expect_refused(ws, "fill", [](auto& s) { (void)s.fill(1.5F, root, root); });
+  expect_refused(ws, "rand", [](auto& s) {
+    std::mt19937 random{1};
+    (void)acquire_uniform(s, random, root, root);
+    (void)random;
+  });
+  expect_refused(ws, "bits", [](auto& s) { (void)s.bits(root, root); });
+  expect_refused(ws, "trues", [](auto& s) { (void)s.trues(root, root, root); });
+  expect_refused(ws, "tensor", [](auto& s) { (void)acquire_tensor<double>(s, root, root); });
+}
+
+TYPED_TEST(acquisitions, count_no_more_than_nothing_where_one_extent_is_0) {
+  EXPECT_EQ(take<double>(this->ws, huge, huge, 0).size(), 0u);
+  EXPECT_EQ(take<double>(this->ws, 0, huge, huge).size(), 0u);
+  EXPECT_EQ(this->ws.bits(huge, 0, 2).size(), 0u);
+}
+
+template <class Ask>
+std::string refused_text(Ask ask) {
+  try {
+    ask();
+  } catch (std::invalid_argument const& thrown) {
+    return thrown.what();
+  }
+  return "nothing was thrown";
+}
+
+TYPED_TEST(acquisitions, of_negative_extents_are_refused) {
+  typename TypeParam::template scope<> scope{this->ws};
+  EXPECT_EQ(refused_text([&] { (void)take<double>(scope, -1); }), "extent -1 is negative");
+  EXPECT_EQ(refused_text([&] { (void)take<double>(scope, 3, -2); }), "extent -2 is negative");
+  EXPECT_EQ(refused_text([&] { (void)take<double>(scope, 0, 3, INT64_MIN); }),
+            "extent -9223372036854775808 is negative");
+  EXPECT_EQ(refused_text([&] { (void)scope.zeros(-3); }), "extent -3 is negative");
+  EXPECT_EQ(refused_text([&] { (void)scope.bits(8, -4); }), "extent -4 is negative");
+  EXPECT_EQ(refused_text([&] { (void)scope.falses(-5); }), "extent -5 is negative");
+  EXPECT_EQ(refused_text([&] { (void)acquire_tensor<float>(scope, -6); }), "extent -6 is negative");
+  std::mt19937 random{1};
+  EXPECT_EQ(refused_text([&] { (void)acquire_uniform(scope, random, -7); }), "extent -7 is negative");
+  EXPECT_EQ(random, std::mt19937{1});
+  EXPECT_EQ(this->ws.stats().slots, 0u);
+}
+
+TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
+  const warning_recorder warnings;
+  std::vector<std::size_t> warned_at;
+  for (std::size_t n = 1; n <= 3000; ++n) {
+    const std::size_t before = warnings.reports().size();
+    (void)take<float>(this->ws, 1);
+    (void)take<double>(this->ws, 0);
+    if (n < 512) this->ws.template reset<double>();
+    if (warnings.reports().size() != before) warned_at.push_back(n);
+  }
+  EXPECT_EQ(warned_at, (std::vector<std::size_t>{512, 1023, 1024, 1535, 2048, 2559}))
+      << "float32 by itself; float64, which has had one slot so far, is 511 behind";
+  EXPECT_EQ(warnings.count(warning_kind::many_slots), 6u);
+  ASSERT_EQ(warnings.reports().size(), 6u);
+  EXPECT_EQ(warnings.reports()[0].resource, "test");
+  EXPECT_EQ(warnings.reports()[0].message,
+            "workspace 'test': 512 slots of float32; is a scope missing around a loop that acquires them?");
+  EXPECT_EQ(warnings.reports()[1].message,
+            "workspace 'test': 512 slots of float64; is a scope missing around a loop that acquires them?");
+  EXPECT_EQ(warnings.reports()[4].message,
+            "workspace 'test': 2048 slots of float32; is a scope missing around a loop that acquires them?");
+}
+
+TYPED_TEST(acquisitions, do_not_warn_again_of_slots_that_are_there) {
+  for (int i = 0; i < 600; ++i) (void)take<float>(this->ws, 1);
+  this->ws.reset();
+  const warning_recorder warnings;
+  for (int i = 0; i < 600; ++i) (void)take<float>(this->ws, 1);
+  EXPECT_TRUE(warnings.reports().empty());
+}
+
+// ---- forms ----
+
+TYPED_TEST(acquisitions, take_one_extent_and_become_a_span) {
+  auto view = take<double>(this->ws, 12);
+  static_assert(std::is_same_v<typename decltype(view)::layout_type, row_major>);
+  static_assert(view.rank() == 1);
+  const std::span<double> elements = view;
+  EXPECT_EQ(elements.data(), view.data());
+  EXPECT_EQ(elements.size(), 12u);
+}
+
+TYPED_TEST(acquisitions, take_several_extents) {
+  auto table = take<double>(this->ws, 3, 4);
+  EXPECT_EQ(table.extents(), (std::array<std::size_t, 2>{3, 4}));
+  EXPECT_EQ(&table(2, 1), table.data() + 9);
+  auto block = take<float>(this->ws, 2u, std::int8_t{3}, std::size_t{4}, 5L);
+  EXPECT_EQ(block.extents(), (std::array<std::size_t, 4>{2, 3, 4, 5}));
+  EXPECT_EQ(this->ws.stats().elements, 132u);
+}
+
+TYPED_TEST(acquisitions, take_extents_in_an_array) {
+  auto view = this->ws.template acquire<double>(std::array<std::size_t, 3>{2, 3, 4});
+  static_assert(view.rank() == 3);
+  EXPECT_EQ(view.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
+  EXPECT_EQ(this->ws.template zeros<float>(std::array<std::size_t, 2>{5, 6}).size(), 30u);
+  EXPECT_EQ(this->ws.ones(std::array<std::size_t, 1>{7}).size(), 7u);
+  EXPECT_EQ(this->ws.fill(2, std::array<std::size_t, 2>{2, 2}).size(), 4u);
+}
+
+TYPED_TEST(acquisitions, without_extents_are_of_one_element) {
+  auto one = this->ws.template acquire<double>();
+  static_assert(one.rank() == 0);
+  one() = 3;
+  EXPECT_EQ(one.size(), 1u);
+  EXPECT_EQ(this->ws.stats().elements, 1u);
+}
+
+TYPED_TEST(acquisitions, take_a_layout) {
+  auto view = this->ws.template acquire<double, column_major>(3, 4);
+  EXPECT_EQ(&view(2, 1), view.data() + 5);
+  static_assert(
+      std::is_same_v<typename decltype(this->ws.template zeros<float, column_major>(2, 2))::layout_type,
+                     column_major>);
+}
+
+TYPED_TEST(acquisitions, like_a_view_have_its_extents_and_layout) {
+  auto model = this->ws.template acquire<float, column_major>(3, 4);
+  auto view = this->ws.acquire_like(model);
+  static_assert(std::is_same_v<decltype(view), decltype(model)>);
+  EXPECT_EQ(view.extents(), model.extents());
+  EXPECT_NE(view.data(), model.data());
+  const tensor_view<float const, 2> read_only{model.data(), {4, 3}};
+  auto writable = this->ws.acquire_like(read_only);
+  static_assert(std::is_same_v<typename decltype(writable)::element_type, float>);
+  EXPECT_EQ(writable.extents(), read_only.extents());
+}
+
+TYPED_TEST(acquisitions, like_a_range_have_its_length) {
+  auto vector = this->ws.acquire_like(std::vector<float>(7));
+  static_assert(std::is_same_v<typename decltype(vector)::element_type, float> && vector.rank() == 1);
+  EXPECT_EQ(vector.size(), 7u);
+  const std::array<double, 5> numbers{};
+  EXPECT_EQ(this->ws.acquire_like(numbers).size(), 5u);
+  auto span = this->ws.acquire_like(std::span<double const>{numbers}.first(3));
+  static_assert(std::is_same_v<typename decltype(span)::element_type, double>);
+  EXPECT_EQ(span.size(), 3u);
+}
+
+TYPED_TEST(acquisitions, like_something_may_be_of_another_type) {
+  auto mask = this->ws.template acquire_like<bool>(take<double>(this->ws, 3, 4));
+  static_assert(std::is_same_v<typename decltype(mask)::element_type, bool> && mask.rank() == 2);
+  EXPECT_EQ(mask.size(), 12u);
+  auto counts = this->ws.template acquire_like<std::int32_t>(std::vector<double>(9));
+  static_assert(std::is_same_v<typename decltype(counts)::element_type, std::int32_t>);
+  EXPECT_EQ(counts.size(), 9u);
+}
+
+// ---- contents ----
+
+TYPED_TEST(acquisitions, of_zeros_and_ones_are_of_float64_by_default) {
+  static_assert(std::is_same_v<typename decltype(this->ws.zeros(1))::element_type, double>);
+  static_assert(std::is_same_v<typename decltype(this->ws.ones(1, 2))::element_type, double>);
+  static_assert(std::is_same_v<typename decltype(this->ws.fill(1.0F, 2))::element_type, float>);
+}
+
+TYPED_TEST(acquisitions, of_zeros_write_each_element) {
+  this->spoil(60);
+  typename TypeParam::template scope<> scope{this->ws};
+  EXPECT_TRUE(all_are(scope.zeros(60), 0.0));
+  EXPECT_TRUE(all_are(scope.template zeros<float>(3, 4, 5), 0.0F));
+  EXPECT_TRUE(all_are(scope.template zeros<std::int32_t>(std::array<std::size_t, 2>{6, 10}), 0));
+  EXPECT_TRUE(all_are(scope.template zeros<bool>(60), false));
+}
+
+TYPED_TEST(acquisitions, of_ones_write_each_element) {
+  this->spoil(60);
+  typename TypeParam::template scope<> scope{this->ws};
+  EXPECT_TRUE(all_are(scope.ones(60), 1.0));
+  EXPECT_TRUE(all_are(scope.template ones<float>(3, 4, 5), 1.0F));
+  EXPECT_TRUE(all_are(scope.template ones<std::int32_t>(std::array<std::size_t, 2>{6, 10}), 1));
+  EXPECT_TRUE(all_are(scope.template ones<std::complex<double>>(6), std::complex<double>{1, 0}));
+}
+
+TYPED_TEST(acquisitions, filled_with_a_value_write_it_to_each_element) {
+  this->spoil(60);
+  typename TypeParam::template scope<> scope{this->ws};
+  EXPECT_TRUE(all_are(scope.fill(2.5, 60), 2.5));
+  EXPECT_TRUE(all_are(scope.template fill<float>(7, 3, 4, 5), 7.0F));
+  EXPECT_TRUE(all_are(scope.fill(std::int32_t{-3}, std::array<std::size_t, 2>{6, 10}), -3));
+}
+
+template <class T>
+std::vector<T> drawn(auto distribution, std::mt19937_64& random, std::size_t n) {
+  std::vector<T> numbers(n);
+  for (T& x : numbers) x = distribution(random);
+  return numbers;
+}
+
+TYPED_TEST(acquisitions, of_random_numbers_are_those_of_the_plain_distributions) {
+  std::mt19937_64 random{42}, same{42};
+  typename TypeParam::template scope<> scope{this->ws};
+  auto uniform = acquire_uniform(scope, random, 101);
+  EXPECT_TRUE(
+      std::ranges::equal(uniform, drawn<double>(std::uniform_real_distribution<double>{}, same, 101)));
+  auto normal =
+      acquire_normal<float>(scope, random, 101);  // an odd number: a distribution keeps every second
+  EXPECT_TRUE(std::ranges::equal(normal, drawn<float>(std::normal_distribution<float>{}, same, 101)));
+  auto floats = acquire_uniform<float>(scope, random, 5, 7);
+  EXPECT_TRUE(
+      std::ranges::equal(floats.elements(), drawn<float>(std::uniform_real_distribution<float>{}, same, 35)));
+  auto doubles = acquire_normal(scope, random, 3, 5, 7);
+  EXPECT_TRUE(
+      std::ranges::equal(doubles.elements(), drawn<double>(std::normal_distribution<double>{}, same, 105)));
+  EXPECT_EQ(random, same) << "and nothing else was drawn";
+}
+
+TYPED_TEST(acquisitions, draw_no_random_numbers_but_in_rand_and_randn) {
+  std::srand(5);
+  const int expected = std::rand();
+  std::srand(5);
+  {
+    typename TypeParam::template scope<> scope{this->ws};
+    this->spoil(10);
+    this->ws.checkpoint();
+    (void)take<numbered<8>>(this->ws, 100);
+    this->ws.rewind();
+    (void)scope.zeros(10);
+  }
+  this->ws.trim();
+  this->ws.compact();
+  EXPECT_EQ(std::rand(), expected);
+}
+
+// ---- reshape ----
+
+TYPED_TEST(acquisitions, reshaped_share_their_memory_and_take_no_slot) {
+  typename TypeParam::template scope<> scope{this->ws};
+  auto flat = take<double>(scope, 12);
+  auto table = flat.reshape(3, 4);
+  table(2, 1) = 5;
+  EXPECT_EQ(flat[9], 5);
+  EXPECT_EQ(table.data(), flat.data());
+  EXPECT_EQ(this->ws.stats().slots, 1u);
+}
+
+TYPED_TEST(acquisitions, reshaped_to_another_number_of_elements_are_refused) {
+  auto flat = take<double>(this->ws, 12);
+  EXPECT_EQ(refused_text([&] { (void)flat.reshape(5, 2); }),
+            "reshape: float64[12] has 12 elements, [5, 2] has 10");
+  EXPECT_EQ(refused_text([&] { (void)flat.reshape(huge, 2); }),
+            "reshape: float64[12] has 12 elements, [18446744073709551615, 2] has more than can be counted");
+  EXPECT_EQ(refused_text([&] { (void)flat.reshape(-3, -4); }), "extent -3 is negative");
+  EXPECT_EQ(flat.size(), 12u);
+}
+
+TYPED_TEST(acquisitions, reshaped_without_extents_are_of_one_element) {
+  auto one = take<double>(this->ws, 1, 1);
+  auto point = one.reshape();
+  static_assert(point.rank() == 0);
+  point() = 7;
+  EXPECT_EQ(one(0, 0), 7);
+  EXPECT_EQ(refused_text([&] { (void)take<double>(this->ws, 2).reshape(); }),
+            "reshape: float64[2] has 2 elements, [] has 1");
+}
+
+TYPED_TEST(acquisitions, reshaped_from_memory_of_others_take_no_slot) {
+  std::vector<double> numbers(12, 1.0);
+  typename TypeParam::template scope<> scope{this->ws};
+  const tensor_view<double, 2> table = reshape(std::span{numbers}, 3, 4);
+  table(0, 3) = 9;
+  EXPECT_EQ(numbers[3], 9);
+  EXPECT_EQ(this->ws.stats().slots, 0u);
+}
+
+TYPED_TEST(acquisitions, reshaped_end_with_their_scope) {
+  typename TypeParam::template scope<> scope{this->ws};
+  auto table = take<double>(scope, 12).reshape(3, 4);
+  table(0, 0) = 1;
+  scope.end();
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  if constexpr (TypeParam::checked) EXPECT_THROW((void)table(0, 0), stale_view);
+}
+
+// ---- bits ----
+
+TYPED_TEST(acquisitions, of_1000_bits_hold_128_bytes_at_most) {
+  auto bits = this->ws.bits(1000);
+  EXPECT_EQ(bits.size(), 1000u);
+  EXPECT_LE(this->ws.stats().held_bytes, 128u);
+  EXPECT_EQ(this->ws.stats().held_bytes, this->upstream.outstanding);
+}
+
+TYPED_TEST(acquisitions, of_bits_have_other_slots_than_those_of_bool) {
+  (void)take<bool>(this->ws, 100);
+  (void)this->ws.bits(100);
+  EXPECT_EQ(stats_of(this->ws, "bool").active_slots, 1u);
+  EXPECT_EQ(stats_of(this->ws, "bool").used_bytes, 100u);
+  EXPECT_EQ(stats_of(this->ws, "bits").active_slots, 1u);
+  EXPECT_EQ(stats_of(this->ws, "bits").used_bytes, 16u);
+  EXPECT_EQ(stats_of(this->ws, "bits").elements, 128u) << "64 for each word begun";
+}
+
+TYPED_TEST(acquisitions, of_trues_and_falses_write_each_bit) {
+  this->spoil(60);
+  typename TypeParam::template scope<> scope{this->ws};
+  for (const std::size_t n : {1u, 63u, 64u, 65u, 1000u}) {
+    auto trues = scope.trues(n);
+    EXPECT_EQ(trues.count(), n);
+    EXPECT_TRUE(trues.all());
+    auto falses = scope.falses(n);
+    EXPECT_EQ(falses.count(), 0u);
+    EXPECT_FALSE(falses.any());
+  }
+}
+
+TYPED_TEST(acquisitions, of_bits_may_have_several_extents) {
+  auto bits = this->ws.falses(3, 5, 70);
+  EXPECT_EQ(bits.extents(), (std::array<std::size_t, 3>{3, 5, 70}));
+  bits(2, 4, 69) = true;
+  bits(0, 0, 0) = true;
+  bits(1, 2, 3) = true;
+  EXPECT_EQ(bits.count(), 3u);
+  EXPECT_TRUE(bits.reshape(1050)[1049]);
+  EXPECT_TRUE(bits.reshape(1050)[1 * 350 + 2 * 70 + 3]);
+}
+
+TYPED_TEST(acquisitions, of_bits_do_not_count_what_is_behind_the_last) {
+  for (const std::size_t n : {1u, 63u, 65u, 100u, 1000u}) {
+    typename TypeParam::template scope<> scope{this->ws};
+    auto bits = scope.falses(n);
+    bits.words().back() |= ~std::uint64_t{0} << n % 64;  // all that the view does not have
+    EXPECT_EQ(bits.count(), 0u) << n;
+    EXPECT_FALSE(bits.any()) << n;
+    auto full = scope.trues(n);
+    full.words().back() &= ~(~std::uint64_t{0} << n % 64);
+    EXPECT_TRUE(full.all()) << n;
+    EXPECT_EQ(full.count(), n);
+  }
+}
+
+TYPED_TEST(acquisitions, of_bits_come_again_with_the_next_scope) {
+  std::uint64_t* first = nullptr;
+  for (int pass = 0; pass < 3; ++pass) {
+    typename TypeParam::template scope<packed_bits> scope{this->ws};
+    auto bits = scope.bits(1000);
+    if (pass == 0) first = bits.words().data();
+    EXPECT_EQ(bits.words().data(), first);
+    EXPECT_EQ(this->ws.stats().saved_counts, 1u);
+  }
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+}
+
+// ---- texts ----
+
+TYPED_TEST(acquisitions, leave_an_empty_workspace_with_a_line_of_text) {
+  const std::string level = TypeParam::checked ? "1" : "0";
+  const std::string line = "workspace 'test': checks " + level + ", 0 types, 0 slots (0 active), 0 B";
+  EXPECT_EQ(this->ws.describe(), line);
+  EXPECT_EQ(this->ws.report(), line);
+}
+
+TYPED_TEST(acquisitions, are_seen_in_texts) {
+  const std::string level = TypeParam::checked ? "1" : "0";
+  {
+    typename TypeParam::template scope<> scope{this->ws};
+    (void)take<float>(scope, 1024);
+  }
+  (void)take<double>(this->ws, 1);
+  (void)take<double>(this->ws, 3, 64);
+  (void)take<std::uint16_t>(this->ws, 3);
+  const std::string line = "workspace 'test': checks " + level + ", 3 types, 4 slots (3 active), 5.5 KiB";
+  EXPECT_EQ(this->ws.describe(), line);
+  EXPECT_EQ(this->ws.report(), line +
+                                   "\n  float64: 2 slots (2 active), 193 elements in use, 1.5 KiB"
+                                   "\n  float32: 1 slot (0 active), 0 elements in use, 4.0 KiB"
+                                   "\n  uint16: 1 slot (1 active), 3 elements in use, 6 B");
+  std::ostringstream out;
+  out << this->ws;
+  EXPECT_EQ(out.str(), line);
+}
+
+TYPED_TEST(acquisitions, are_seen_in_the_text_of_a_workspace_that_keeps_no_memory) {
+  const std::string level = TypeParam::checked ? "1" : "0";
+  TypeParam ws{workspace_options{.pooling = false, .upstream = &this->upstream, .name = "plain"}};
+  EXPECT_EQ(ws.describe(),
+            "workspace 'plain': checks " + level + ", pooling off, 0 types, 0 slots (0 active), 0 B");
+  typename TypeParam::template scope<> scope{ws};
+  (void)scope.ones(1);
+  EXPECT_EQ(ws.report(), "workspace 'plain': checks " + level +
+                             ", pooling off, 1 type, 1 slot (1 active), 8 B"
+                             "\n  float64: 1 slot (1 active), 1 element in use, 8 B");
+}
+
+TYPED_TEST(acquisitions, are_summed_up_in_numbers) {
+  (void)take<double>(this->ws, 10);
+  {
+    typename TypeParam::template scope<> scope{this->ws};
+    (void)take<double>(scope, 20);
+    (void)take<float>(scope, 5);
+    (void)scope.bits(65);
+    const workspace_stats now = this->ws.stats();
+    EXPECT_STREQ(now.name, "test");
+    EXPECT_EQ(now.types, 3u);
+    EXPECT_EQ(now.slots, 4u);
+    EXPECT_EQ(now.active_slots, 4u);
+    EXPECT_EQ(now.elements, 10u + 20 + 5 + 128);
+    EXPECT_EQ(now.used_bytes, 80u + 160 + 20 + 16);
+    EXPECT_EQ(now.held_bytes, now.used_bytes);
+    EXPECT_EQ(now.depth, 1u);
+    EXPECT_EQ(now.saved_counts, 3u);
+  }
+  const workspace_type_stats doubles = stats_of(this->ws, "float64");
+  EXPECT_EQ(doubles.slots, 2u);
+  EXPECT_EQ(doubles.active_slots, 1u);
+  EXPECT_EQ(doubles.elements, 10u);
+  EXPECT_EQ(doubles.used_bytes, 80u);
+  EXPECT_EQ(doubles.held_bytes, 240u);
+  EXPECT_EQ(this->ws.stats().held_bytes, 240u + 20 + 16);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a device whose addresses cannot be touched, so that a workspace that reads or writes one byte of
+// its memory crashes; what it asks of the device to write is recorded instead. Work that a device still has
+// to do is a flag, which is lowered by whoever waits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <memory_resource>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/extras/random.hpp>
+#include <tidemark/workspace/extras/this_thread_workspace.hpp>
+#include <tidemark/workspace/extras/workspace_sweeps.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using device_checked_workspace = checked_workspace;
+
+/// Work on a stream that is not done before somebody waits for it, or says that it is.
+struct work {
+  bool is_done = false;
+  int waits = 0, fences = 0, destroyed = 0;
+
+  reuse_fence fence();
+  ~work() { EXPECT_EQ(destroyed, fences); }
+};
+work& work_of(void* state) noexcept { return *static_cast<work*>(state); }
+constexpr reuse_fence::functions work_functions{
+    .done = [](void* state) noexcept { return work_of(state).is_done; },
+    .wait =
+        [](void* state) noexcept {
+          ++work_of(state).waits;
+          work_of(state).is_done = true;
+        },
+    .destroy = [](void* state) noexcept { ++work_of(state).destroyed; }};
+reuse_fence work::fence() {
+  ++fences;
+  return {work_functions, this};
+}
+
+/// What a device was asked to write.
+struct written {
+  void const* first;
+  std::size_t n;
+  std::vector<std::byte> element;
+  bool operator==(written const&) const = default;
+};
+template <class T>
+written copies_of(T value, void const* first, std::size_t n) {
+  written w{first, n, std::vector<std::byte>(sizeof value)};
+  std::memcpy(w.element.data(), &value, sizeof value);
+  return w;
+}
+
+class device {
+ public:
+  explicit device(unsigned char number) : number_{number}, memory_{number} {}
+
+  recording_resource upstream{&gate_};
+  std::vector<written> fills;
+  bool fill_fails = false;
+  std::vector<work const*> work_on_memory;  ///< no memory may go back before it is done
+
+  workspace_options options(std::pmr::memory_resource* bookkeeping = nullptr) {
+    return {.host_memory = false,
+            .fill = {.call = &write, .context = this},
+            .device_type = 2,  // CUDA
+            .device_id = number_,
+            .bookkeeping = bookkeeping,
+            .upstream = &upstream,
+            .name = "device"};
+  }
+
+ private:
+  static void write(void* context, void* first, std::size_t n, void const* element,
+                    std::size_t element_bytes) {
+    auto& self = *static_cast<device*>(context);
+    if (self.fill_fails) throw std::runtime_error{"the device is lost"};
+    auto const* const bytes = static_cast<std::byte const*>(element);
+    self.fills.push_back({first, n, {bytes, bytes + element_bytes}});
+  }
+
+  /// Where memory goes back.
+  class gate final : public std::pmr::memory_resource {
+   public:
+    explicit gate(device& of) : device_{&of} {}
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      return device_->memory_.allocate(bytes, align);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      for (work const* one : device_->work_on_memory)
+        EXPECT_TRUE(one->is_done) << "memory went back too early";
+      device_->memory_.deallocate(block, bytes, align);
+    }
+    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+      return this == &other;
+    }
+    device* device_;
+  };
+
+  int number_;
+  made_up_memory memory_;
+  gate gate_{*this};
+};
+
+template <class Workspace>
+class device_workspace : public testing::Test {
+ protected:
+  using scope = typename Workspace::template scope<>;
+
+  /// The addresses of `arrays` arrays of 100 doubles, in one scope.
+  std::vector<double*> use(std::size_t arrays) {
+    scope all{ws};
+    std::vector<double*> first;
+    for (std::size_t i = 0; i < arrays; ++i) first.push_back(all.template acquire<double>(100).data());
+    return first;
+  }
+  /// Work that begins with the memory of a scope, and goes on after its end.
+  work& launch_on(std::size_t arrays) {
+    scope all{ws};
+    for (std::size_t i = 0; i < arrays; ++i) (void)all.template acquire<double>(100);
+    work& launched = works.emplace_back();
+    gpu.work_on_memory.push_back(&launched);
+    all.end_after(launched.fence());
+    return launched;
+  }
+
+  device gpu{3};
+  recording_resource bookkeeping;
+  std::deque<work> works;
+  Workspace ws{gpu.options(&bookkeeping)};
+};
+
+using levels = testing::Types<unchecked_workspace, device_checked_workspace>;
+TYPED_TEST_SUITE(device_workspace, levels, );
+
+// One for each device.
+
+TYPED_TEST(device_workspace, never_returns_memory_of_another_device) {
+  device other{4};
+  TypeParam others{other.options()};
+  for (std::size_t round = 1; round <= 20; ++round) {
+    typename TestFixture::scope mine{this->ws};
+    typename TestFixture::scope theirs{others};
+    for (std::size_t i = 0; i < 5; ++i) {
+      void const* const here = mine.template acquire<double>(round * i + 1).data();
+      void const* const there = theirs.template acquire<double>(round * i + 1).data();
+      EXPECT_TRUE(made_up_memory::is_made_up(here));
+      EXPECT_NE(reinterpret_cast<std::uintptr_t>(here) >> 48, reinterpret_cast<std::uintptr_t>(there) >> 48);
+    }
+  }
+}
+
+TEST(workspaces_of_devices, change_with_the_binding) {
+  device first{1}, second{2};
+  workspace of_first{first.options()}, of_second{second.options()};
+  const auto device_of_a_tensor = [] {
+    workspace::scope scope{this_thread_workspace()};
+    return acquire_tensor<float>(scope, 8)->device.device_id;
+  };
+  workspace_binding outer{of_first};
+  EXPECT_EQ(device_of_a_tensor(), 1);
+  {
+    workspace_binding inner{of_second};
+    EXPECT_EQ(device_of_a_tensor(), 2);
+  }
+  EXPECT_EQ(device_of_a_tensor(), 1);
+  EXPECT_EQ(first.upstream.calls, 1u);
+  EXPECT_EQ(second.upstream.calls, 1u);
+}
+
+// Warm.
+
+TYPED_TEST(device_workspace, requests_no_memory_once_it_is_warm) {
+  const std::vector<double*> first = this->use(5);
+  const std::size_t warm = this->gpu.upstream.calls, records = this->bookkeeping.calls;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(this->use(5), first);
+  EXPECT_EQ(this->gpu.upstream.calls, warm);
+  EXPECT_EQ(this->bookkeeping.calls, records);
+}
+
+TYPED_TEST(device_workspace, grows_back_within_its_capacity_without_asking) {
+  const auto at = [&](std::size_t n) {
+    typename TestFixture::scope scope{this->ws};
+    return scope.template acquire<float>(n).data();
+  };
+  float* const memory = at(1000);
+  const std::size_t warm = this->gpu.upstream.calls;
+  for (const std::size_t n : {10u, 1000u, 1u, 500u, 999u, 1000u}) EXPECT_EQ(at(n), memory);
+  EXPECT_EQ(this->gpu.upstream.calls, warm);
+}
+
+TYPED_TEST(device_workspace, keeps_the_memory_of_a_slot_requested_with_no_element) {
+  const auto at = [&](std::size_t n) {
+    typename TestFixture::scope scope{this->ws};
+    return scope.template acquire<float>(n).data();
+  };
+  float* const memory = at(1000);
+  EXPECT_EQ(at(0), memory);
+  EXPECT_EQ(at(1000), memory);
+  EXPECT_EQ(this->gpu.upstream.calls, 1u);
+}
+
+// Writing.
+
+TYPED_TEST(device_workspace, has_zeros_and_ones_and_others_written_by_the_device) {
+  typename TestFixture::scope scope{this->ws};
+  auto zeros = scope.zeros(10, 20);
+  auto ones = scope.template ones<float>(7);
+  auto many = scope.fill(std::complex<double>{1, -2}, 3);
+  auto yes = scope.trues(100);
+  auto no = scope.falses(64);
+  auto empty = scope.zeros(0);
+  const std::vector<written> expected{copies_of(0.0, zeros.data(), 200), copies_of(1.0F, ones.data(), 7),
+                                      copies_of(std::complex<double>{1, -2}, many.data(), 3),
+                                      copies_of(~std::uint64_t{0}, yes.words().data(), 2),
+                                      copies_of(std::uint64_t{0}, no.words().data(), 1)};
+  EXPECT_EQ(this->gpu.fills, expected);
+  EXPECT_EQ(empty.size(), 0u);
+}
+
+TYPED_TEST(device_workspace, returns_nothing_that_the_device_could_not_write) {
+  typename TestFixture::scope scope{this->ws};
+  (void)scope.template acquire<double>(1);
+  this->gpu.fill_fails = true;
+  EXPECT_THROW((void)scope.zeros(10), std::runtime_error);
+  EXPECT_THROW((void)scope.trues(10), std::runtime_error);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  this->gpu.fill_fails = false;
+  auto next = scope.zeros(10);
+  EXPECT_EQ(this->ws.stats().active_slots, 2u);
+  EXPECT_EQ(this->gpu.fills.back(), copies_of(0.0, next.data(), 10));
+  this->ws.check_invariants();
+}
+
+TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
+  workspace_options options = this->gpu.options();
+  options.fill = {};
+  TypeParam cannot_fill{options};
+  std::minstd_rand generator;
+  const auto text = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (std::logic_error const& refused) {
+      return refused.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(text([&] { (void)cannot_fill.zeros(3); }),
+            "workspace 'device': zeros needs workspace_options::fill, because its memory is not the host's");
+  EXPECT_EQ(text([&] { (void)cannot_fill.trues(3); }),
+            "workspace 'device': trues needs workspace_options::fill, because its memory is not the host's");
+  EXPECT_EQ(
+      text([&] { (void)acquire_uniform(this->ws, generator, 3); }),
+      "workspace 'device': acquire_uniform writes element by element, and its memory is not the host's");
+  EXPECT_EQ(text([&] { (void)acquire_normal(this->ws, generator, 3); }),
+            "workspace 'device': acquire_normal writes element by element, and its memory is not the host's");
+  EXPECT_EQ(cannot_fill.stats().slots + this->ws.stats().slots, 0u);
+  EXPECT_EQ(generator, std::minstd_rand{});
+}
+
+TYPED_TEST(device_workspace, says_in_tensor_headers_where_their_memory_is) {
+  typename TestFixture::scope scope{this->ws};
+  auto const* const tensor = acquire_tensor<float>(scope, 4, 5);
+  EXPECT_EQ(static_cast<int>(tensor->device.device_type), 2);
+  EXPECT_EQ(tensor->device.device_id, 3);
+  EXPECT_TRUE(this->gpu.upstream.holds(tensor->data));
+  EXPECT_EQ(tensor->ndim, 2);
+  EXPECT_EQ(tensor->shape[0] * 100 + tensor->shape[1], 405);
+  EXPECT_EQ(tensor->strides[0] * 100 + tensor->strides[1], 501);
+}
+
+TEST(device_poison, is_written_by_the_device_when_a_scope_ends_and_the_memory_is_kept) {
+  struct pair {
+    std::int32_t a;
+    float b;
+  };
+  device gpu{0};
+  checked_workspace ws{gpu.options()};
+  std::vector<written> expected;
+  {
+    checked_workspace::scope scope{ws};
+    const auto acquire = [&]<class T>(T poison, std::size_t n) {
+      expected.push_back(copies_of(poison, scope.acquire<T>(n).data(), n));
+    };
+    const auto nan = std::numeric_limits<double>::quiet_NaN();
+    const auto nan_f = std::numeric_limits<float>::quiet_NaN();
+    acquire(nan, 100);
+    acquire(nan, 30);
+    acquire(nan_f, 7);
+    acquire(std::numeric_limits<std::int64_t>::max(), 3);
+    acquire(std::numeric_limits<std::int32_t>::max(), 4);
+    acquire(std::complex<double>{nan, nan}, 5);
+    acquire(std::complex<float>{nan_f, nan_f}, 6);
+    acquire(true, 9);
+    expected.push_back(copies_of(~std::uint64_t{0}, scope.bits(65).words().data(), 2));
+    // Of a type whose values are not known: bytes.
+    expected.push_back(copies_of(std::byte{0xDD}, scope.acquire<pair>(11).data(), 11 * sizeof(pair)));
+    (void)scope.acquire<double>(0);
+    EXPECT_TRUE(gpu.fills.empty());
+  }
+  EXPECT_EQ(gpu.fills.size(), expected.size());
+  for (written const& one : expected) {
+    EXPECT_EQ(std::ranges::count(gpu.fills, one), 1)
+        << one.n << " elements of " << one.element.size() << " bytes";
+  }
+  const std::size_t held = gpu.upstream.outstanding;
+  EXPECT_GT(held, 0u);
+  EXPECT_EQ(ws.trim().bytes, held);
+  EXPECT_EQ(gpu.upstream.outstanding, 0u);
+}
+
+TEST(device_poison, is_not_written_by_workspaces_without_checks) {
+  device gpu{0};
+  unchecked_workspace ws{gpu.options()};
+  {
+    unchecked_workspace::scope scope{ws};
+    (void)scope.acquire<double>(100);
+  }
+  EXPECT_TRUE(gpu.fills.empty());
+}
+
+TEST(device_poison, that_cannot_be_written_is_left_out) {
+  device gpu{0};
+  checked_workspace ws{gpu.options()};
+  const auto use = [](checked_workspace& on) {
+    checked_workspace::scope scope{on};
+    return scope.acquire<double>(100).data();
+  };
+  double* const memory = use(ws);
+  gpu.fill_fails = true;
+  EXPECT_EQ(use(ws), memory);
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+  workspace_options options = gpu.options();
+  options.fill = {};
+  checked_workspace cannot_fill{options};
+  EXPECT_EQ(use(cannot_fill), use(cannot_fill));
+}
+
+// Work that goes on after a scope.
+
+TYPED_TEST(device_workspace, waits_for_work_on_a_slot_when_that_is_needed_again_and_not_before) {
+  const std::vector<double*> first = this->use(2);
+  work& launched = this->launch_on(1);
+  EXPECT_EQ(launched.waits, 0);
+  typename TestFixture::scope scope{this->ws};
+  (void)scope.template acquire<float>(100);  // of another type
+  this->ws.check_invariants();
+  EXPECT_EQ(launched.waits, 0);
+  EXPECT_EQ(scope.template acquire<double>(100).data(), first[0]);
+  EXPECT_EQ(launched.waits, 1);
+  EXPECT_EQ(launched.destroyed, 1);
+  EXPECT_EQ(scope.template acquire<double>(100).data(), first[1]);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_in_scopes_that_have_named_the_type_too) {
+  work& launched = this->launch_on(1);
+  typename TypeParam::template scope<double> typed{this->ws};
+  EXPECT_EQ(launched.waits, 0);
+  (void)typed.template acquire<double>(1);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_for_a_slot_requested_with_no_element) {
+  work& launched = this->launch_on(1);
+  typename TestFixture::scope scope{this->ws};
+  (void)scope.template acquire<double>(0);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, returns_slots_in_front_of_one_that_is_worked_on) {
+  const std::vector<double*> first = this->use(2);
+  work& launched = this->works.emplace_back();
+  {
+    typename TestFixture::scope outer{this->ws};
+    (void)outer.template acquire<double>(100);
+    typename TestFixture::scope inner{this->ws};
+    (void)inner.template acquire<double>(100);
+    inner.end_after(launched.fence());
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(this->use(1)[0], first[0]);
+  EXPECT_EQ(launched.waits, 0);
+  EXPECT_EQ(this->use(2)[1], first[1]);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_for_the_work_on_each_slot_apart) {
+  work& on_first = this->works.emplace_back();
+  work& on_second = this->works.emplace_back();
+  {
+    typename TestFixture::scope outer{this->ws};
+    (void)outer.template acquire<double>(100);
+    typename TestFixture::scope inner{this->ws};
+    (void)inner.template acquire<double>(100);
+    inner.end_after(on_second.fence());
+    outer.end_after(on_first.fence());
+  }
+  typename TestFixture::scope scope{this->ws};
+  (void)scope.template acquire<double>(1);
+  EXPECT_EQ(on_first.waits, 1);
+  EXPECT_EQ(on_second.waits, 0);
+  (void)scope.template acquire<double>(1);
+  EXPECT_EQ(on_second.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_once_for_work_on_many_slots) {
+  work& launched = this->launch_on(5);
+  (void)this->use(5);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, can_launch_work_on_the_same_slot_again_and_again) {
+  for (int i = 0; i < 10; ++i) {
+    work& launched = this->launch_on(1);
+    if (i > 0) EXPECT_EQ(this->works[this->works.size() - 2].waits, 1) << "when the slot was taken";
+    EXPECT_EQ(launched.waits, 0);
+  }
+}
+
+TYPED_TEST(device_workspace, forgets_work_that_has_been_done_since) {
+  work& launched = this->launch_on(1);
+  launched.is_done = true;
+  (void)this->use(1);
+  EXPECT_EQ(launched.destroyed, 1);
+}
+
+TYPED_TEST(device_workspace, keeps_no_fence_of_work_that_is_done_already) {
+  (void)this->use(1);
+  const std::size_t records = this->bookkeeping.calls;
+  work& launched = this->works.emplace_back();
+  launched.is_done = true;
+  {
+    typename TestFixture::scope scope{this->ws};
+    (void)scope.template acquire<double>(100);
+    scope.end_after(launched.fence());
+    EXPECT_FALSE(scope);
+  }
+  EXPECT_EQ(launched.destroyed, 1);
+  (void)this->use(1);
+  EXPECT_EQ(launched.waits, 0);
+  EXPECT_EQ(this->bookkeeping.calls, records);
+}
+
+TYPED_TEST(device_workspace, waits_at_once_where_there_is_no_memory_to_remember_the_fence) {
+  (void)this->use(1);
+  this->bookkeeping.fail_from = this->bookkeeping.calls;
+  work& launched = this->launch_on(1);
+  EXPECT_EQ(this->bookkeeping.calls, this->bookkeeping.fail_from + 1) << "it was asked, and refused";
+  EXPECT_EQ(launched.waits, 1);
+  EXPECT_EQ(launched.destroyed, 1);
+}
+
+TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
+  const auto waits_in = [&](char const* name, auto call) {
+    work& launched = this->launch_on(2);
+    EXPECT_EQ(launched.waits, 0) << name;
+    call();  // the device looks whether the work is done where memory goes back
+    EXPECT_EQ(launched.waits, 1) << name;
+    this->ws.release();
+  };
+  waits_in("trim", [&] { EXPECT_EQ(this->ws.trim().slots, 2u); });
+  waits_in("trim of a type", [&] { EXPECT_EQ(this->ws.template trim<double>().slots, 2u); });
+  waits_in("release", [&] { this->ws.release(); });
+  waits_in("growth", [&] { (void)this->ws.template acquire<double>(1000); });
+}
+
+TYPED_TEST(device_workspace, waits_before_a_slot_shrinks) {
+  {
+    typename TestFixture::scope scope{this->ws};
+    (void)scope.template acquire<double>(1'000'000);
+  }
+  work& launched = this->launch_on(1);
+  EXPECT_EQ(this->ws.compact().slots, 1u);
+  EXPECT_EQ(launched.waits, 1);
+  (void)this->use(1);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_when_it_is_destroyed) {
+  work launched;
+  {
+    TypeParam short_lived{this->gpu.options()};
+    typename TestFixture::scope scope{short_lived};
+    (void)scope.template acquire<double>(100);
+    this->gpu.work_on_memory = {&launched};
+    scope.end_after(launched.fence());
+    EXPECT_EQ(launched.waits, 0);
+  }
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_at_the_end_of_the_scope_where_memory_is_not_kept) {
+  workspace_options options = this->gpu.options();
+  options.pooling = false;
+  work launched;
+  TypeParam unpooled{options};
+  typename TestFixture::scope scope{unpooled};
+  (void)scope.template acquire<double>(100);
+  this->gpu.work_on_memory = {&launched};
+  scope.end_after(launched.fence());
+  EXPECT_EQ(launched.waits, 1);
+  EXPECT_EQ(this->gpu.upstream.outstanding, 0u);
+}
+
+TYPED_TEST(device_workspace, leaves_slots_alone_that_the_scope_did_not_acquire) {
+  work& launched = this->works.emplace_back();
+  {
+    typename TestFixture::scope outer{this->ws};
+    (void)outer.template acquire<double>(100);
+    typename TestFixture::scope inner{this->ws};
+    (void)inner.template acquire<float>(100);
+    inner.end_after(launched.fence());
+  }
+  (void)this->use(1);
+  EXPECT_EQ(launched.waits, 0);
+  typename TestFixture::scope scope{this->ws};
+  (void)scope.template acquire<float>(1);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, puts_slots_of_scopes_inside_behind_the_fence_too) {
+  work& launched = this->works.emplace_back();
+  typename TestFixture::scope outer{this->ws};
+  this->ws.checkpoint();  // not rewound: it ends with the scope
+  (void)this->ws.template acquire<double>(100);
+  outer.end_after(launched.fence());
+  (void)this->use(1);
+  EXPECT_EQ(launched.waits, 1);
+}
+
+TYPED_TEST(device_workspace, waits_at_once_for_a_scope_that_was_ended_by_one_around_it) {
+  std::optional<typename TestFixture::scope> outer, inner, next;
+  outer.emplace(this->ws);
+  inner.emplace(this->ws);
+  (void)inner->template acquire<double>(100);
+  outer.reset();  // ends both
+  work& launched = this->works.emplace_back();
+  inner->end_after(launched.fence());
+  EXPECT_EQ(launched.waits, 1);
+
+  work& another = this->works.emplace_back();
+  outer.emplace(this->ws);
+  inner.emplace(this->ws);
+  outer.reset();
+  next.emplace(this->ws);  // where the other was
+  (void)next->template acquire<double>(100);
+  inner->end_after(another.fence());
+  EXPECT_EQ(another.waits, 1);
+  next.reset();
+  this->ws.check_invariants();
+}
+
+TEST(device_poison, is_not_written_over_memory_that_is_worked_on) {
+  device gpu{0};
+  work launched;
+  checked_workspace ws{gpu.options()};
+  checked_workspace::scope first{ws};
+  auto x = first.acquire<double>(100);
+  double* const memory = x.data();
+  first.end_after(launched.fence());
+  EXPECT_TRUE(gpu.fills.empty());
+  EXPECT_THROW((void)x.data(), stale_view) << "the view ends all the same";
+  {
+    checked_workspace::scope second{ws};
+    (void)second.acquire<double>(100);
+    EXPECT_EQ(launched.waits, 1);
+  }
+  EXPECT_EQ(gpu.fills,
+            std::vector<written>{copies_of(std::numeric_limits<double>::quiet_NaN(), memory, 100)});
+}
+
+TEST(device_poison, is_written_where_the_work_is_done_already) {
+  device gpu{0};
+  work launched;
+  launched.is_done = true;
+  checked_workspace ws{gpu.options()};
+  checked_workspace::scope scope{ws};
+  (void)scope.acquire<double>(100);
+  scope.end_after(launched.fence());
+  EXPECT_EQ(gpu.fills.size(), 1u);
+}
+
+// Beside the host's.
+
+TYPED_TEST(device_workspace, and_the_hosts_nest_without_regard_to_each_other) {
+  recording_resource memory;
+  TypeParam host{&memory};
+  typename TestFixture::scope on_device{this->ws};
+  (void)on_device.template acquire<double>(10);
+  {
+    typename TestFixture::scope on_host{host};
+    auto x = on_host.ones(10);
+    {
+      typename TestFixture::scope inner{this->ws};
+      (void)inner.template acquire<double>(10);
+      (void)on_host.template acquire<double>(
+          10);  // of the host's innermost, which is not the innermost of all
+      EXPECT_EQ(this->ws.stats().active_slots, 2u);
+    }
+    EXPECT_EQ(this->ws.stats().active_slots, 1u);
+    EXPECT_EQ(host.stats().active_slots, 2u);
+    EXPECT_EQ(x(9), 1);
+  }
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  EXPECT_EQ(host.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.depth(), 1u);
+}
+
+TYPED_TEST(device_workspace, one_tick_checks_the_hosts_too) {
+  enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
+  recording_resource memory;
+  TypeParam host{&memory};
+  {
+    typename TestFixture::scope on_host{host};
+    (void)on_host.template acquire<double>(10);
+  }
+  (void)this->use(1);
+  for (int i = 0; i < 2; ++i) {
+    tick_workspace_sweeps();
+    EXPECT_EQ(host.stats().slots + this->ws.stats().slots, 2u);
+    typename TestFixture::scope on_host{host};
+    typename TestFixture::scope on_device{this->ws};
+  }
+  EXPECT_EQ(host.stats().slots, 0u);
+  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(this->gpu.upstream.outstanding, 0u);
+  disable_workspace_sweeps();
+}
+
+}  // namespace
+}  // namespace tidemark::test

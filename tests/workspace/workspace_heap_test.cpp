@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: whatever a program does with a workspace it does once, and then again and again while four things
+// are counted: operator new, malloc, the upstream and the resource for records. None of them may be called.
+// Each is at both levels of checking; the first tests see to it that each of the four does count.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <ostream>
+#include <random>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/extras/random.hpp>
+#include <tidemark/workspace/extras/this_thread_workspace.hpp>
+#include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
+
+#include "counting_new.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::both_levels;
+using test::unchecked_workspace;
+
+/// The heap, whose calls by a workspace are counted.
+class counting_resource final : public std::pmr::memory_resource {
+ public:
+  std::size_t calls = 0;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    ++calls;
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    ++calls;
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+/// Calls so far.
+struct counts {
+  std::size_t news, mallocs, upstream, bookkeeping;
+  friend bool operator==(counts const&, counts const&) = default;
+  friend std::ostream& operator<<(std::ostream& out, counts const& c) {
+    return out << "operator new " << c.news << ", malloc " << c.mallocs << ", upstream " << c.upstream
+               << ", bookkeeping " << c.bookkeeping;
+  }
+};
+
+template <class Workspace>
+class workspace_heap : public testing::Test {
+ protected:
+  using scope = typename Workspace::template scope<>;
+
+  [[nodiscard]] counts now() const { return {test::news, test::mallocs, upstream.calls, bookkeeping.calls}; }
+  /// `step` is done once, which calls the upstream, and then `times` times, which calls nothing.
+  template <class Step>
+  void expect_nothing_once_warm(Step step, int times = 100) {
+    step();
+    const counts warm = now();
+    for (int i = 0; i < times; ++i) step();
+    EXPECT_EQ(now(), warm);
+    EXPECT_GT(warm.upstream, 0u) << "nothing was acquired";
+    ws.check_invariants();
+    EXPECT_EQ(ws.depth(), 0u);
+    EXPECT_EQ(ws.stats().active_slots, 0u);
+  }
+  [[nodiscard]] workspace_options options(unsigned cache_ways = 4) {
+    return {.cache_ways = cache_ways, .bookkeeping = &bookkeeping, .upstream = &upstream};
+  }
+
+  counting_resource upstream, bookkeeping;
+  Workspace ws{options()};
+};
+TYPED_TEST_SUITE(workspace_heap, both_levels, );
+
+// ---- the counters count -----------------------------------------------------------------------------------
+
+/// The compiler must not leave the allocation away.
+template <class T>
+T* used(T* block) {
+  asm volatile("" : "+r"(block) : : "memory");
+  return block;
+}
+
+TYPED_TEST(workspace_heap, every_form_of_operator_new_is_counted) {
+  const counts before = this->now();
+  delete used(new int);
+  delete[] used(new int[10]);
+  operator delete(used(operator new(8, std::nothrow)), std::nothrow);
+  operator delete[](used(operator new[](8, std::nothrow)), std::nothrow);
+  operator delete(used(operator new(64, std::align_val_t{64})), std::align_val_t{64});
+  operator delete[](used(operator new[](64, std::align_val_t{64})), std::align_val_t{64});
+  operator delete(used(operator new(64, std::align_val_t{64}, std::nothrow)), std::align_val_t{64});
+  operator delete[](used(operator new[](64, std::align_val_t{64}, std::nothrow)), std::align_val_t{64});
+  EXPECT_EQ(this->now().news, before.news + 8);
+}
+
+TYPED_TEST(workspace_heap, the_allocation_of_a_vector_is_counted) {
+  const counts before = this->now();
+  const std::vector<double> numbers(100);
+  used(numbers.data());
+  EXPECT_EQ(this->now().news, before.news + 1);
+}
+
+TYPED_TEST(workspace_heap, every_form_of_malloc_is_counted) {
+  if (!test::counts_malloc) GTEST_SKIP() << "this program's malloc is a sanitizer's, and not counted";
+  const counts before = this->now();
+  std::free(used(std::malloc(100)));
+  std::free(used(std::calloc(10, 10)));
+  std::free(used(std::realloc(nullptr, 10)));
+  std::free(used(std::aligned_alloc(64, 64)));
+  void* block = nullptr;
+  ASSERT_EQ(posix_memalign(&block, 64, 64), 0);
+  std::free(used(block));
+  EXPECT_EQ(this->now().mallocs, before.mallocs + 5);
+  EXPECT_EQ(this->now().news, before.news);
+}
+
+TYPED_TEST(workspace_heap, the_first_acquisition_is_counted_at_every_place) {
+  const counts before = this->now();
+  typename TestFixture::scope scope{this->ws};
+  (void)scope.template acquire<double>(100);
+  EXPECT_EQ(this->now().upstream, before.upstream + 1);
+  EXPECT_GT(this->now().bookkeeping, before.bookkeeping);
+  EXPECT_GE(this->now().news, before.news + 2);
+  if (test::counts_malloc) EXPECT_GE(this->now().mallocs, before.mallocs + 2);
+}
+
+// ---- views ------------------------------------------------------------------------------------------------
+
+struct particle {
+  std::array<double, 3> position;
+  int kind;
+};
+
+TYPED_TEST(workspace_heap, a_scope_allocates_nothing_after_the_first_like_it) {
+  std::mt19937 generator{1};
+  this->expect_nothing_once_warm([&] {
+    typename TestFixture::scope scope{this->ws};
+    (void)scope.template acquire<double>(1000);
+    (void)scope.template zeros<float>(10, 20);
+    (void)scope.template ones<std::int64_t>(7);
+    (void)scope.template fill<std::int32_t>(3, 4, 5, 6);
+    (void)scope.template acquire<std::complex<float>>(9);
+    (void)scope.template acquire<std::complex<double>>();
+    (void)scope.template acquire<bool>(100);
+    (void)scope.template acquire<particle>(50);
+    (void)scope.trues(1000).count();
+    (void)scope.bits(3, 4, 5);
+    (void)acquire_normal(scope, generator, 10);
+  });
+}
+
+TYPED_TEST(workspace_heap, no_view_allocates_whatever_its_shape) {
+  // The first turn requests the largest; each later one for other shapes, of which a view keeps no record.
+  std::size_t turn = 0;
+  this->expect_nothing_once_warm([&] {
+    const std::size_t n = 200 - turn++;
+    typename TestFixture::scope scope{this->ws};
+    const auto a = scope.template acquire<double>(n);
+    const auto b = scope.template acquire<double, column_major>(n, n);
+    const auto c = scope.template acquire<double>(n, 2, n / 2);
+    (void)b.reshape(n * n);
+    const std::span<double> elements = a;
+    (void)scope.acquire_like(c);
+    (void)scope.acquire_like(elements);
+    (void)tidemark::reshape(elements, n, 1);
+  });
+}
+
+TYPED_TEST(workspace_heap, shapes_that_take_turns_allocate_nothing_as_views) {
+  for (const std::size_t shapes : {3u, 5u}) {
+    this->expect_nothing_once_warm([&] {
+      for (std::size_t i = 1; i <= shapes; ++i) {
+        typename TestFixture::scope scope{this->ws};
+        (void)scope.template acquire<double>(10 * i, 20);
+        (void)scope.template acquire<double>(10, 20 * i);
+      }
+    });
+  }
+}
+
+TYPED_TEST(workspace_heap, scopes_of_named_types_allocate_nothing_once_warm) {
+  this->expect_nothing_once_warm([&] {
+    typename TypeParam::template scope<double, particle, packed_bits> scope{this->ws};
+    (void)scope.template acquire<double>(100);
+    (void)scope.template acquire<particle>(10);
+    (void)scope.falses(100);
+    (void)scope.template acquire<float>(100);
+  });
+}
+
+TYPED_TEST(workspace_heap, scopes_that_nest_five_deep_allocate_nothing_once_warm) {
+  const auto nest = [](auto& self, TypeParam& ws, int depth) -> void {
+    typename TypeParam::template scope<> scope{ws};
+    (void)scope.template acquire<double>(100);
+    (void)scope.template acquire<particle>(10);
+    if (depth > 1) self(self, ws, depth - 1);
+    (void)scope.template acquire<float>(10);
+  };
+  this->expect_nothing_once_warm([&] { nest(nest, this->ws, 5); });
+}
+
+TYPED_TEST(workspace_heap, checkpoints_allocate_nothing_once_warm) {
+  this->expect_nothing_once_warm([&] {
+    this->ws.checkpoint();
+    (void)this->ws.template acquire<double>(100);
+    this->ws.template checkpoint<double, float>();
+    (void)this->ws.template acquire<double>(100);
+    (void)this->ws.falses(100);
+    this->ws.rewind();
+    this->ws.rewind();
+  });
+}
+
+TYPED_TEST(workspace_heap, acquisition_without_scope_allocates_nothing_after_a_reset) {
+  this->expect_nothing_once_warm([&] {
+    for (std::size_t i = 0; i < 20; ++i) (void)this->ws.template acquire<double>(100);
+    this->ws.reset();
+  });
+}
+
+template <std::size_t Number>
+struct numbered {
+  float value;
+};
+
+template <class Workspace, std::size_t... Numbers>
+void acquire_each(Workspace& ws, std::index_sequence<Numbers...>) {
+  typename Workspace::template scope<> scope{ws};
+  ((void)scope.template acquire<numbered<Numbers>>(10 + Numbers), ...);
+  (void)scope.template acquire<double>(10);
+  (void)scope.falses(10);
+}
+
+TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_workspace_grow) {
+  const auto step = [&] { acquire_each(this->ws, std::make_index_sequence<100>{}); };
+  step();
+  const workspace_stats first = this->ws.stats();
+  this->expect_nothing_once_warm(step, 500);
+  EXPECT_EQ(this->ws.stats().types, 102u);
+  EXPECT_EQ(this->ws.stats().slots, first.slots);
+  EXPECT_EQ(this->ws.stats().held_bytes, first.held_bytes);
+  EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+}
+
+// The benchmark has the loop with 100 x 100; as often as here that takes minutes without optimisation.
+TYPED_TEST(workspace_heap, ten_thousand_products_of_random_matrices_allocate_nothing) {
+  constexpr std::size_t n = 10;
+  std::mt19937_64 generator{7}, same_generator{7};
+  double sum = 0, expected = 0;
+  const auto multiply = [](auto const& a, auto const& b, auto const& c) {
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        double dot = 0;
+        for (std::size_t k = 0; k < n; ++k) dot += a[i * n + k] * b[k * n + j];
+        c[i * n + j] = dot;
+      }
+    }
+    return std::accumulate(c.begin(), c.end(), 0.0);
+  };
+  this->expect_nothing_once_warm(
+      [&] {
+        typename TestFixture::scope scope{this->ws};
+        const auto a = acquire_uniform(scope, generator, n, n);
+        const auto b = acquire_uniform(scope, generator, n, n);
+        const auto c = scope.template acquire<double>(n, n);
+        sum += multiply(a.elements(), b.elements(), c.elements());
+      },
+      9'999);
+  std::array<double, n * n> a, b, c;
+  for (int i = 0; i < 10'000; ++i) {
+    std::uniform_real_distribution<double> distribution;
+    std::ranges::generate(a, [&] { return distribution(same_generator); });
+    std::ranges::generate(b, [&] { return distribution(same_generator); });
+    expected += multiply(a, b, std::span{c});
+  }
+  EXPECT_EQ(sum, expected);
+}
+
+// ---- tensors ----------------------------------------------------------------------------------------------
+
+TYPED_TEST(workspace_heap, three_and_four_shapes_of_tensors_that_take_turns_allocate_nothing) {
+  for (const std::size_t shapes : {3u, 4u}) {
+    this->expect_nothing_once_warm([&] {
+      for (std::size_t i = 1; i <= shapes; ++i) {
+        typename TestFixture::scope scope{this->ws};
+        (void)acquire_tensor<double>(scope, i, 20);
+      }
+    });
+  }
+}
+
+TYPED_TEST(workspace_heap, more_shapes_than_there_are_ways_allocate_nothing_either) {
+  for (const std::size_t shapes : {5u, 10u, 20u}) {
+    this->expect_nothing_once_warm([&] {
+      for (std::size_t i = 1; i <= shapes; ++i) {
+        typename TestFixture::scope scope{this->ws};
+        (void)acquire_tensor<double>(scope, i, 20);
+      }
+    });
+  }
+  EXPECT_EQ(this->ws.stats().tensor_headers, 4u);
+}
+
+TYPED_TEST(workspace_heap, any_number_of_shapes_without_limit_allocates_nothing_and_keeps_every_header) {
+  for (const std::size_t shapes : {5u, 10u, 20u}) {
+    TypeParam ws{this->options(unlimited_cache_ways)};
+    std::set<dl_tensor*> first_turn;
+    const auto turn = [&](auto&& see) {
+      for (std::size_t i = 1; i <= shapes; ++i) {
+        typename TestFixture::scope scope{ws};
+        see(acquire_tensor<double>(scope, i, 20));
+      }
+    };
+    turn([&](dl_tensor* tensor) { first_turn.insert(tensor); });
+    const counts warm = this->now();
+    std::size_t others = 0;
+    for (int i = 0; i < 100; ++i) turn([&](dl_tensor* tensor) { others += first_turn.count(tensor) ^ 1; });
+    EXPECT_EQ(this->now(), warm);
+    EXPECT_EQ(others, 0u);
+    EXPECT_EQ(first_turn.size(), shapes);
+    EXPECT_EQ(ws.stats().tensor_headers, shapes);
+  }
+}
+
+TYPED_TEST(workspace_heap, tensors_of_several_ranks_in_several_slots_allocate_nothing) {
+  this->expect_nothing_once_warm([&] {
+    for (std::size_t i = 1; i <= 5; ++i) {
+      typename TestFixture::scope scope{this->ws};
+      (void)acquire_tensor<double>(scope, 64 * i);
+      (void)acquire_tensor<double>(scope, 8, 8 * i);
+      (void)acquire_tensor<double, column_major>(scope, 4 * i, 4, 4);
+      (void)acquire_tensor<double>(scope, std::array<std::size_t, 0>{});
+      (void)acquire_tensor<float>(scope, 2, 2, 2, 2 * i);
+      (void)acquire_tensor<std::int32_t>(scope, 1, 1, 1, 1, 1, 1, 1, i);
+    }
+  });
+}
+
+// ---- what comes out of scopes -----------------------------------------------------------------------------
+
+TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {
+  this->expect_nothing_once_warm([&] {
+    const double sum = with_workspace(this->ws, [](auto& scope) {
+      const auto ones = scope.ones(100);
+      return std::accumulate(ones.begin(), ones.end(), 0.0);
+    });
+    const auto [least, most] = with_workspace<double>(
+        this->ws, [](auto& scope) { return std::pair{scope.ones(10)[3], scope.zeros(10)[3]}; });
+    if (sum != 100 || least != 1 || most != 0) FAIL() << sum << ' ' << least << ' ' << most;
+  });
+}
+
+TYPED_TEST(workspace_heap, a_result_that_is_a_vector_costs_its_own_allocation_and_no_other) {
+  const auto numbers = [&] {
+    return with_workspace(this->ws, [](auto& scope) {
+      const auto ones = scope.ones(100);
+      return std::vector<double>(ones.begin(), ones.end());
+    });
+  };
+  (void)numbers();
+  const counts warm = this->now();
+  for (std::size_t i = 1; i <= 100; ++i) {
+    ASSERT_EQ(numbers().back(), 1.0);
+    ASSERT_EQ(this->now(), (counts{warm.news + i, warm.mallocs + (test::counts_malloc ? i : 0), warm.upstream,
+                                   warm.bookkeeping}));
+  }
+}
+
+TYPED_TEST(workspace_heap, looking_for_what_escapes_allocates_nothing) {
+  std::array<double, 4> kept{};
+  const std::vector<std::vector<double>> nested(3, std::vector<double>(5));
+  this->expect_nothing_once_warm([&] {
+    typename TestFixture::scope outer{this->ws};
+    const auto a = outer.template acquire<double>(100);
+    {
+      typename TestFixture::scope inner{this->ws};
+      (void)inner.template acquire<double>(100);
+      (void)inner.returning(a);
+      (void)inner.returning(std::tuple{1, a, std::optional{std::span<double>{a}}, kept.data()});
+      (void)inner.returning(nested);
+    }
+  });
+}
+
+TYPED_TEST(workspace_heap, an_exception_that_leaves_scopes_costs_its_own_allocation_and_no_other) {
+  const auto caught = [](auto&& thrower) {
+    try {
+      thrower();
+    } catch (int) {
+    }
+  };
+  const auto bare = [] { throw 1; };
+  const auto within = [&] {
+    typename TestFixture::scope outer{this->ws};
+    (void)outer.template acquire<double>(100);
+    with_workspace(this->ws, [](auto& scope) {
+      (void)scope.template acquire<double>(100);
+      throw 1;
+    });
+  };
+  caught(bare);
+  caught(within);
+  const counts warm = this->now();
+  for (int i = 0; i < 100; ++i) caught(bare);
+  const counts bare_ones = this->now();
+  for (int i = 0; i < 100; ++i) caught(within);
+  const counts after = this->now();
+  EXPECT_EQ(after.news - bare_ones.news, bare_ones.news - warm.news);
+  EXPECT_EQ(after.mallocs - bare_ones.mallocs, bare_ones.mallocs - warm.mallocs);
+  EXPECT_EQ(after.upstream, warm.upstream);
+  EXPECT_EQ(after.bookkeeping, warm.bookkeeping);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+}
+
+TEST(heap, scopes_on_this_threads_workspace_allocate_nothing_once_warm) {
+  const auto step = [] {
+    workspace::scope scope{this_thread_workspace()};
+    (void)scope.acquire<double>(100);
+    (void)acquire_tensor<float>(scope, 10, 10);
+    with_workspace(this_thread_workspace(), [](auto& inner) { (void)inner.falses(100); });
+  };
+  step();
+  const std::size_t news = test::news, mallocs = test::mallocs;
+  const std::size_t held_bytes = this_thread_workspace().stats().held_bytes;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(test::news, news);
+  EXPECT_EQ(test::mallocs, mallocs);
+  EXPECT_EQ(this_thread_workspace().stats().held_bytes, held_bytes);
+  EXPECT_GT(held_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,765 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: how a workspace gives memory back and what it does when there is none, at both check levels. An
+// upstream that knows each block counts what is taken and sees that each block goes back once; compaction is
+// shown on addresses that crash who touches them; failures are injected one by one into the upstream and into
+// the memory of records.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory_resource>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+#include "made_up_memory.hpp"
+#include "violation_recorder.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+template <class Workspace>
+class workspace_memory : public workspace_suite<Workspace> {};
+TYPED_TEST_SUITE(workspace_memory, both_levels, );
+
+template <class Error, class Call>
+std::string text_of(Call call) {
+  try {
+    call();
+  } catch (Error const& thrown) {
+    return thrown.what();
+  }
+  return "nothing was thrown";
+}
+
+/// Lets the first slot of T have room for `capacity` elements, and `used` as its newest request.
+template <class T, class Workspace>
+void make_wide(Workspace& ws, std::size_t capacity, std::size_t used) {
+  for (const std::size_t n : {capacity, used}) {
+    typename Workspace::template scope<> scope{ws};
+    (void)take<T>(scope, n);
+  }
+}
+
+// ---- reset ----
+
+TYPED_TEST(workspace_memory, is_kept_by_a_reset_and_used_again) {
+  const auto use = [&] {
+    return std::array<void*, 4>{take<double>(this->ws, 10).data(), take<double>(this->ws, 20).data(),
+                                take<numbered<1>>(this->ws, 5).data(), this->ws.bits(100).words().data()};
+  };
+  const auto first = use();
+  const std::size_t calls = this->upstream.calls, held = this->ws.stats().held_bytes;
+  this->ws.reset();
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.stats().held_bytes, held);
+  EXPECT_EQ(use(), first);
+  EXPECT_EQ(this->upstream.calls, calls);
+}
+
+TYPED_TEST(workspace_memory, of_open_checkpoints_is_taken_back_by_a_reset_which_forgets_them) {
+  this->ws.template checkpoint<double>();
+  (void)take<double>(this->ws, 10);
+  this->ws.checkpoint();
+  (void)take<float>(this->ws, 10);
+  this->ws.reset();
+  EXPECT_EQ(this->ws.depth(), 0u);
+  EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+}
+
+TYPED_TEST(workspace_memory, of_one_type_is_taken_back_by_a_reset_of_that_type) {
+  (void)take<double>(this->ws, 10);
+  (void)take<float>(this->ws, 10);
+  (void)take<numbered<2>>(this->ws, 10);
+  this->ws.template reset<float>();
+  EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 2u);
+  this->ws.template reset<numbered<2>>();
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  this->ws.template reset<numbered<3>>();
+  EXPECT_EQ(this->ws.stats().types, 3u) << "no list is made of a type that was never used";
+}
+
+TYPED_TEST(workspace_memory, under_an_open_scope_is_not_reset) {
+  auto outside = this->ws.fill(1.5, 10);
+  typename TypeParam::template scope<> scope{this->ws};
+  auto inside = scope.fill(2.5, 10);
+  EXPECT_EQ(text_of<std::logic_error>([&] { this->ws.reset(); }),
+            "workspace 'test': reset while a scope is open would take its memory; end the scope first");
+  EXPECT_EQ(text_of<std::logic_error>([&] { this->ws.release(); }),
+            "workspace 'test': release while a scope is open would take its memory; end the scope first");
+  EXPECT_EQ(
+      text_of<std::logic_error>([&] { this->ws.template reset<double>(); }),
+      "workspace 'test': reset of float64 while a scope or checkpoint is open, which would restore it; end "
+      "that first");
+  EXPECT_EQ(this->ws.stats().active_slots, 2u);
+  EXPECT_EQ(this->ws.stats().saved_counts, 1u);
+  EXPECT_EQ(this->ws.depth(), 1u);
+  EXPECT_EQ(outside[9], 1.5);
+  EXPECT_EQ(inside[9], 2.5);
+}
+
+TYPED_TEST(workspace_memory, of_one_type_is_not_reset_under_an_open_checkpoint) {
+  this->ws.checkpoint();
+  (void)take<double>(this->ws, 10);
+  EXPECT_THROW(this->ws.template reset<double>(), std::logic_error);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  this->ws.rewind();
+  EXPECT_NO_THROW(this->ws.template reset<double>());
+}
+
+// ---- release ----
+
+TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
+  recording_resource records;
+  TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
+  for (int pass = 0; pass < 2; ++pass) {
+    (void)take<double>(ws, 10);
+    (void)take<numbered<3>>(ws, 10);
+    (void)ws.bits(100);
+    (void)acquire_tensor<float>(ws, 3, 4);
+    ws.checkpoint();
+    EXPECT_GT(this->upstream.outstanding, 0u);
+    EXPECT_GT(records.outstanding, 0u);
+    ws.release();
+    EXPECT_EQ(this->upstream.outstanding, 0u);
+    EXPECT_EQ(records.outstanding, 0u);
+    const workspace_stats now = ws.stats();
+    EXPECT_EQ(now.types + now.slots + now.held_bytes + now.tensor_headers + now.depth + now.saved_counts, 0u);
+    ws.check_invariants();
+  }
+}
+
+TYPED_TEST(workspace_memory, that_was_released_is_known_to_views_at_level_1) {
+  if constexpr (TypeParam::checked) {
+    auto view = this->ws.ones(10);
+    auto bits = this->ws.trues(10);
+    this->ws.release();
+    EXPECT_THROW((void)view[0], stale_view);
+    EXPECT_THROW((void)bits.count(), stale_view);
+  }
+}
+
+TYPED_TEST(workspace_memory, of_types_without_place_is_found_anew_after_a_release) {
+  for (int pass = 0; pass < 3; ++pass) {
+    {
+      typename TypeParam::template scope<numbered<4>> scope{this->ws};
+      auto one = take<numbered<4>>(scope, 10);
+      auto other = take<numbered<5>>(scope, 10);
+      one[9].values[0] = 1;
+      other[9].values[0] = 2;
+      EXPECT_EQ(one[9].values[0], 1);
+      EXPECT_EQ(this->ws.stats().types, 2u);
+    }
+    this->ws.release();
+    EXPECT_EQ(this->ws.stats().types, 0u);
+    EXPECT_EQ(this->upstream.outstanding, 0u);
+  }
+}
+
+TYPED_TEST(workspace_memory, of_types_without_place_is_each_workspaces_own) {
+  TypeParam other{workspace_options{.upstream = &this->upstream, .name = "other"}};
+  (void)take<numbered<6>>(this->ws, 10);
+  (void)take<numbered<6>>(other, 20);
+  this->ws.release();
+  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(other.stats().elements, 20u);
+  (void)take<numbered<6>>(this->ws, 30);
+  EXPECT_EQ(other.stats().elements, 20u);
+}
+
+// ---- trim ----
+
+TYPED_TEST(workspace_memory, that_is_not_in_use_is_freed_by_a_trim) {
+  auto kept = this->ws.fill(4.5, 10);
+  double* const address = kept.data();
+  {
+    typename TypeParam::template scope<> scope{this->ws};
+    (void)take<double>(scope, 20);
+    (void)take<double>(scope, 30);
+    (void)take<numbered<1>>(scope, 5);
+    (void)scope.bits(128);
+    (void)take<float>(scope, 0);
+  }
+  const trim_summary summary = this->ws.trim();
+  EXPECT_EQ(summary.slots, 5u);
+  EXPECT_EQ(summary.bytes, 50 * sizeof(double) + 5 * sizeof(numbered<1>) + 16);
+  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->upstream.outstanding, 10 * sizeof(double));
+  EXPECT_EQ(kept.data(), address);
+  EXPECT_EQ(kept[9], 4.5);
+  const trim_summary again = this->ws.trim();
+  EXPECT_EQ(again.slots, 0u);
+  EXPECT_EQ(again.bytes, 0u);
+}
+
+TYPED_TEST(workspace_memory, of_one_type_is_freed_by_a_trim_of_that_type) {
+  {
+    typename TypeParam::template scope<> scope{this->ws};
+    (void)take<double>(scope, 20);
+    (void)take<numbered<1>>(scope, 5);
+    (void)take<numbered<2>>(scope, 6);
+    (void)scope.bits(64);
+  }
+  EXPECT_EQ(this->ws.template trim<numbered<1>>().bytes, 5 * sizeof(numbered<1>));
+  EXPECT_EQ(this->ws.template trim<double>().bytes, 160u);
+  EXPECT_EQ(this->ws.template trim<packed_bits>().slots, 1u);
+  EXPECT_EQ(this->ws.stats().held_bytes, 6 * sizeof(numbered<2>));
+}
+
+TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_never_used) {
+  recording_resource records;
+  TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
+  EXPECT_EQ(ws.template trim<numbered<70>>().slots, 0u);
+  EXPECT_EQ(ws.template trim<double>().slots, 0u);
+  EXPECT_EQ(ws.trim().slots, 0u);
+  ws.template reset<numbered<71>>();
+  EXPECT_EQ(records.calls, 0u);
+}
+
+TYPED_TEST(workspace_memory, may_be_trimmed_inside_scopes_which_end_as_ever) {
+  auto& ws = this->ws;
+  {
+    typename TypeParam::template scope<> outer{ws};
+    auto mine = outer.fill(1.5, 10);
+    {
+      typename TypeParam::template scope<> before{ws};
+      for (int i = 0; i < 5; ++i) (void)take<double>(before, 10), (void)take<float>(before, 10);
+    }
+    typename TypeParam::template scope<> inner{ws};
+    auto also_mine = inner.fill(2.5, 10);
+    EXPECT_EQ(ws.trim().slots, 4u + 5);
+    EXPECT_EQ(ws.stats().slots, 2u);
+    EXPECT_EQ(also_mine[9], 2.5);
+    ws.check_invariants();
+    auto fresh = inner.fill(3.5, 40);
+    (void)inner.template fill<float>(1, 10);
+    EXPECT_EQ(fresh[39], 3.5);
+    EXPECT_EQ(ws.stats().active_slots, 4u);
+    EXPECT_EQ(ws.stats().held_bytes, 60 * sizeof(double) + 10 * sizeof(float));
+    inner.end();
+    EXPECT_EQ(ws.stats().active_slots, 1u);
+    EXPECT_EQ(ws.trim().slots, 3u);
+    EXPECT_EQ(mine[9], 1.5);
+  }
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+  EXPECT_EQ(ws.depth(), 0u);
+}
+
+TYPED_TEST(workspace_memory, that_was_trimmed_is_allocated_again_when_it_is_needed) {
+  make_wide<double>(this->ws, 1000, 10);
+  this->ws.trim();
+  const std::size_t calls = this->upstream.calls;
+  (void)take<double>(this->ws, 10);
+  EXPECT_EQ(this->upstream.calls, calls + 1);
+  EXPECT_EQ(this->ws.stats().held_bytes, 10 * sizeof(double)) << "as much as is asked for, and no more";
+}
+
+TYPED_TEST(workspace_memory, beyond_the_recent_peak_is_freed) {
+  auto& ws = this->ws;
+  const auto use = [&](int n) {
+    typename TypeParam::template scope<> scope{ws};
+    for (int i = 0; i < n; ++i) (void)take<double>(scope, 10);
+  };
+  use(5);
+  EXPECT_EQ(ws.trim_to_recent_peak().slots, 0u);
+  use(2), use(3), use(1);
+  EXPECT_EQ(ws.trim_to_recent_peak().slots, 2u);
+  use(1);
+  EXPECT_EQ(ws.trim_to_recent_peak().slots, 2u);
+  EXPECT_EQ(ws.trim_to_recent_peak().bytes, 80u) << "nothing was used since";
+  EXPECT_EQ(ws.stats().slots, 0u);
+}
+
+// ---- compact ----
+
+TYPED_TEST(workspace_memory, of_a_slot_that_is_too_large_shrinks_to_half_more_than_its_newest_request) {
+  for (const std::size_t used : {1u, 2u, 3u, 100u, 101u, 99'999u}) {
+    const std::size_t target = used + (used + 1) / 2;
+    make_wide<double>(this->ws, 2'000'000, used);
+    const compact_summary summary = this->ws.compact();
+    EXPECT_EQ(summary.slots, 1u) << used;
+    EXPECT_EQ(summary.bytes, (2'000'000 - target) * sizeof(double)) << used;
+    EXPECT_EQ(summary.in_use, 0u);
+    EXPECT_EQ(summary.failed, 0u);
+    EXPECT_EQ(this->ws.stats().held_bytes, target * sizeof(double)) << used;
+    EXPECT_EQ(this->upstream.outstanding, target * sizeof(double)) << used;
+    EXPECT_EQ(this->ws.stats().slots, 1u);
+    this->ws.release();
+  }
+}
+
+TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) {
+  struct wide_slot {
+    std::size_t capacity, used;
+    compact_options options;
+    bool shrinks;
+  };
+  constexpr std::size_t mib = 1 << 20;
+  for (wide_slot const& one : {
+           wide_slot{200'000, 20'000, {}, true},   // 10 times, and 1.36 MB go
+           wide_slot{199'999, 20'000, {}, false},  // not quite 10 times
+           wide_slot{200'001, 20'000, {}, true},
+           wide_slot{mib / 8 + 2, 1, {}, true},   // 1 MiB exactly: 2 elements stay
+           wide_slot{mib / 8 + 1, 1, {}, false},  // 8 bytes less
+           wide_slot{100, 25, {.factor = 4, .least_bytes = 0}, true},
+           wide_slot{100, 26, {.factor = 4, .least_bytes = 0}, false},
+           wide_slot{100, 40, {.factor = 2.5, .least_bytes = 40 * 8}, true},
+           wide_slot{100, 40, {.factor = 2.5, .least_bytes = 40 * 8 + 1}, false},
+           wide_slot{100, 90, {.factor = 1, .least_bytes = 1, .headroom = 1}, true},
+           wide_slot{100, 100, {.factor = 1, .least_bytes = 0, .headroom = 1}, false},
+           wide_slot{
+               100, 67, {.factor = 1, .least_bytes = 0}, false},  // one and a half is more than there is
+           wide_slot{100, 66, {.factor = 1, .least_bytes = 8}, true},
+       }) {
+    SCOPED_TRACE(std::to_string(one.capacity) + " for " + std::to_string(one.used));
+    make_wide<double>(this->ws, one.capacity, one.used);
+    const std::size_t before = this->ws.stats().held_bytes, calls = this->upstream.calls;
+    EXPECT_EQ(this->ws.compact(one.options).slots, one.shrinks ? 1u : 0u);
+    if (!one.shrinks) {
+      EXPECT_EQ(this->ws.stats().held_bytes, before);
+      EXPECT_EQ(this->upstream.calls, calls);
+    } else {
+      EXPECT_EQ(static_cast<double>(this->ws.stats().held_bytes),
+                8 * std::ceil(static_cast<double>(one.used) * one.options.headroom));
+    }
+    this->ws.check_invariants();
+    this->ws.release();
+  }
+}
+
+TYPED_TEST(workspace_memory, that_was_compacted_is_not_compacted_again) {
+  make_wide<double>(this->ws, 2'000'000, 1000);
+  make_wide<numbered<1>>(this->ws, 1'000'000, 10);
+  EXPECT_EQ(this->ws.compact().slots, 2u);
+  const std::size_t held = this->ws.stats().held_bytes, calls = this->upstream.calls;
+  for (compact_options const& options : {compact_options{}, compact_options{.factor = 0, .least_bytes = 0},
+                                         compact_options{.least_bytes = 0}}) {
+    const compact_summary again = this->ws.compact(options);
+    EXPECT_EQ(again.slots + again.bytes + again.in_use + again.failed, 0u);
+  }
+  EXPECT_EQ(this->ws.stats().held_bytes, held);
+  EXPECT_EQ(this->upstream.calls, calls);
+}
+
+TYPED_TEST(workspace_memory, that_was_compacted_serves_its_request_again_without_the_upstream) {
+  make_wide<double>(this->ws, 2'000'000, 1000);
+  this->ws.compact();
+  const std::size_t calls = this->upstream.calls;
+  for (const std::size_t n : {1000u, 1500u, 1u}) {
+    typename TypeParam::template scope<> scope{this->ws};
+    (void)scope.ones(n);
+  }
+  EXPECT_EQ(this->upstream.calls, calls);
+  typename TypeParam::template scope<> scope{this->ws};
+  (void)scope.ones(1501);
+  EXPECT_EQ(this->upstream.calls, calls + 1);
+}
+
+TYPED_TEST(workspace_memory, that_was_compacted_counts_for_the_recent_peak_when_it_is_used) {
+  const auto use = [&](std::size_t n) {
+    typename TypeParam::template scope<> scope{this->ws};
+    for (int i = 0; i < 3; ++i) (void)take<double>(scope, n);
+  };
+  use(1000), use(10);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 0u);
+  EXPECT_EQ(this->ws.compact({.least_bytes = 0}).slots, 3u);
+  use(10);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 0u);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 3u);
+}
+
+TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
+  auto& ws = this->ws;
+  make_wide<double>(ws, 2'000'000, 1000);
+  make_wide<float>(ws, 2'000'000, 1000);
+  typename TypeParam::template scope<> scope{ws};
+  auto view = take<double>(scope, 1000);
+  std::iota(view.begin(), view.end(), 0.0);
+  double* const address = view.data();
+  auto table = view.reshape(25, 40);
+  const compact_summary summary = ws.compact();
+  EXPECT_EQ(summary.slots, 1u) << "that of float32";
+  EXPECT_EQ(summary.in_use, 1u);
+  EXPECT_EQ(stats_of(ws, "float64").held_bytes, 2'000'000 * sizeof(double));
+  EXPECT_EQ(view.data(), address);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(table(i / 40, i % 40), i);
+  scope.end();
+  EXPECT_EQ(ws.compact().slots, 1u);
+  EXPECT_EQ(stats_of(ws, "float64").held_bytes, 1500 * sizeof(double));
+}
+
+TYPED_TEST(workspace_memory, keeps_its_slot_where_the_upstream_has_no_memory_for_a_smaller_one) {
+  make_wide<double>(this->ws, 2'000'000, 1000);
+  make_wide<float>(this->ws, 2'000'000, 1000);
+  const std::size_t held = this->ws.stats().held_bytes;
+  this->upstream.fail_from = this->upstream.calls;  // the next call
+  const compact_summary summary = this->ws.compact();
+  EXPECT_EQ(summary.slots, 1u);
+  EXPECT_EQ(summary.failed, 1u);
+  EXPECT_EQ(this->ws.stats().held_bytes, held - summary.bytes);
+  EXPECT_EQ(stats_of(this->ws, "float64").held_bytes, 2'000'000 * sizeof(double));
+  const std::size_t calls = this->upstream.calls;
+  (void)this->ws.ones(2'000'000);
+  EXPECT_EQ(this->upstream.calls, calls);
+}
+
+TYPED_TEST(workspace_memory, survives_compaction_by_any_numbers) {
+  constexpr double inf = std::numeric_limits<double>::infinity(),
+                   nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr std::array factors{0.0, -0.0, -1.0, 1e-300, 0.5, 1.0, 10.0, 1e6, 1e300, -1e300, inf, -inf, nan};
+  auto& ws = this->ws;
+  for (const double factor : factors) {
+    for (const double headroom : factors) {
+      for (const std::size_t least_bytes : {std::size_t{0}, std::size_t{1}, SIZE_MAX}) {
+        for (const std::size_t used : {0u, 1u, 100u, 1000u}) {
+          make_wide<double>(ws, 1000, used);
+          typename TypeParam::template scope<> scope{ws};
+          (void)take<float>(scope, used);
+          const std::size_t before = ws.stats().held_bytes;
+          const compact_summary summary =
+              ws.compact({.factor = factor, .least_bytes = least_bytes, .headroom = headroom});
+          ws.check_invariants();
+          const std::size_t capacity = stats_of(ws, "float64").held_bytes / sizeof(double);
+          SCOPED_TRACE(std::to_string(factor) + ", " + std::to_string(least_bytes) + ", " +
+                       std::to_string(headroom) + " for " + std::to_string(used));
+          EXPECT_GE(capacity, used);
+          EXPECT_EQ(ws.stats().held_bytes + summary.bytes, before);
+          if (least_bytes == SIZE_MAX || factor >= 1e6 || std::isnan(factor) || std::isnan(headroom) ||
+              headroom >= 1e6) {
+            // So much is never saved or never too large; but nothing at all is what was asked of a slot of 0.
+            if (used > 0 || least_bytes == SIZE_MAX) EXPECT_EQ(summary.bytes, 0u);
+          }
+          (void)take<double>(scope, 1000);
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(workspace_memory, is_neither_read_nor_written_by_compaction) {
+  made_up_memory device;  // who touches it crashes
+  recording_resource upstream{&device};
+  TypeParam ws{workspace_options{.host_memory = false, .upstream = &upstream}};
+  make_wide<double>(ws, 2'000'000, 1000);
+  make_wide<numbered<3>>(ws, 2'000'000, 1000);
+  for (const std::size_t n : {2'000'000u, 1000u}) {
+    typename TypeParam::template scope<> scope{ws};
+    (void)scope.bits(n * 64);
+    ASSERT_TRUE(made_up_memory::is_made_up(take<float>(scope, n).data()));
+  }
+  EXPECT_EQ(ws.compact().slots, 4u);
+  EXPECT_EQ(ws.trim().slots, 4u);
+}
+
+// ---- nothing grows ----
+
+template <class Source, int... Numbers>
+void use_many(Source& source, std::size_t n, std::integer_sequence<int, Numbers...>) {
+  ((void)take<numbered<Numbers>>(source, n + static_cast<std::size_t>(Numbers)), ...);
+}
+
+TYPED_TEST(workspace_memory, is_the_same_after_500_rounds_of_many_types) {
+  recording_resource records;
+  TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
+  const auto round = [&](std::size_t n) {
+    typename TypeParam::template scope<double> outer{ws};
+    (void)outer.zeros(n);
+    use_many(outer, n, std::make_integer_sequence<int, 30>{});
+    for (int i = 0; i < 3; ++i) {
+      typename TypeParam::template scope<numbered<2>, bool> inner{ws};
+      (void)inner.trues(100 * n);
+      use_many(ws, n, std::make_integer_sequence<int, 10>{});
+      ws.template checkpoint<float>();
+      (void)take<float>(ws, n);
+      (void)acquire_tensor<std::int64_t>(ws, n, 3);
+      ws.rewind();
+      (void)take<std::int32_t>(inner, 2, n);
+    }
+  };
+  round(20);
+  const workspace_stats first = ws.stats();
+  const std::size_t calls = this->upstream.calls, record_calls = records.calls;
+  for (std::size_t i = 2; i <= 500; ++i) round(1 + i % 20);
+  const workspace_stats last = ws.stats();
+  EXPECT_EQ(last.types, first.types);
+  EXPECT_EQ(last.slots, first.slots);
+  EXPECT_EQ(last.active_slots, 0u);
+  EXPECT_EQ(last.depth, 0u);
+  EXPECT_EQ(last.saved_counts, 0u);
+  EXPECT_EQ(last.held_bytes, first.held_bytes);
+  EXPECT_EQ(this->upstream.calls, calls);
+  EXPECT_EQ(records.calls, record_calls);
+  ws.check_invariants();
+}
+
+TYPED_TEST(workspace_memory, for_requests_that_grow_by_one_is_taken_in_few_calls) {
+  statistics_resource counted{&this->upstream};
+  TypeParam ws{workspace_options{.upstream = &counted}};
+  constexpr std::size_t n_max = 100'000;
+  for (std::size_t n = 1; n <= n_max; ++n) {
+    typename TypeParam::template scope<> scope{ws};
+    (void)take<std::int32_t>(scope, n);
+  }
+  const auto doublings = static_cast<std::uint64_t>(std::log2(n_max));
+  EXPECT_LE(counted.stats().allocations, 2 * doublings) << "log to the base of one and a half, at most";
+  EXPECT_LE(counted.stats().total_bytes, 4 * ws.stats().held_bytes);
+  EXPECT_LE(ws.stats().held_bytes, n_max * sizeof(std::int32_t) * 3 / 2);
+  EXPECT_EQ(ws.stats().slots, 1u);
+}
+
+// ---- alignment ----
+
+struct alignas(256) over_aligned {
+  char bytes[256];
+};
+
+TYPED_TEST(workspace_memory, is_aligned_as_the_options_say) {
+  for (std::size_t align = 64; align <= 4096; align *= 2) {
+    TypeParam ws{workspace_options{.alignment = align, .upstream = &this->upstream}};
+    for (int i = 0; i < 3; ++i) {
+      for (void* each :
+           {static_cast<void*>(take<double>(ws, 3).data()), static_cast<void*>(take<bool>(ws, 1).data()),
+            static_cast<void*>(ws.bits(3).words().data()),
+            static_cast<void*>(take<numbered<0>>(ws, 5).data()),
+            static_cast<void*>(take<over_aligned>(ws, 2).data())}) {
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(each) % align, 0u) << align;
+      }
+    }
+  }
+}
+
+TYPED_TEST(workspace_memory, is_aligned_as_its_elements_want_where_the_options_say_less) {
+  TypeParam ws{workspace_options{.alignment = 8, .upstream = &this->upstream}};
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(take<over_aligned>(ws, i).data()) % alignof(over_aligned), 0u);
+  }
+}
+
+TYPED_TEST(workspace_memory, is_not_aligned_to_what_is_no_power_of_two) {
+  EXPECT_THROW((TypeParam{workspace_options{.alignment = 48}}), std::invalid_argument);
+  EXPECT_THROW((TypeParam{workspace_options{.alignment = 0}}), std::invalid_argument);
+}
+
+// ---- a limit ----
+
+TYPED_TEST(workspace_memory, that_is_idle_goes_first_where_a_limit_is_reached) {
+  TypeParam ws{workspace_options{.max_held_bytes = 10'000, .upstream = &this->upstream, .name = "small"}};
+  make_wide<float>(ws, 1000, 1000);  // 4000 bytes, idle from here on
+  auto kept = ws.fill(1.5, 500);     // 4000 more
+  auto fits = ws.fill(2.5, 500);
+  EXPECT_EQ(stats_of(ws, "float32").slots, 0u);
+  EXPECT_EQ(ws.stats().held_bytes, 8000u);
+  EXPECT_EQ(kept[499], 1.5);
+  EXPECT_EQ(fits[499], 2.5);
+  ws.check_invariants();
+}
+
+TYPED_TEST(workspace_memory, beyond_a_limit_is_refused_with_the_numbers) {
+  TypeParam ws{workspace_options{.max_held_bytes = 10'000, .upstream = &this->upstream, .name = "small"}};
+  make_wide<float>(ws, 1000, 1000);
+  auto kept = ws.fill(1.5, 500);
+  EXPECT_EQ(text_of<out_of_memory>([&] { (void)ws.ones(751); }),
+            "small: out of memory: 6008 bytes aligned to 64 requested, 4000 used of 4000 committed and 10000 "
+            "reserved; the largest that would fit is 6000 bytes");
+  EXPECT_EQ(ws.stats().active_slots, 1u);
+  EXPECT_EQ(ws.stats().held_bytes, 4000u) << "what was idle has gone";
+  EXPECT_EQ(kept[499], 1.5);
+  (void)ws.ones(750);
+  EXPECT_EQ(ws.stats().held_bytes, 10'000u);
+  ws.check_invariants();
+}
+
+TYPED_TEST(workspace_memory, of_one_slot_may_grow_to_the_limit) {
+  TypeParam ws{workspace_options{.max_held_bytes = 8000, .upstream = &this->upstream}};
+  for (const std::size_t n : {600u, 601u, 950u, 1000u}) {  // half as much again would be too much
+    typename TypeParam::template scope<> scope{ws};
+    (void)scope.ones(n);
+    EXPECT_LE(ws.stats().held_bytes, 8000u);
+  }
+  typename TypeParam::template scope<> scope{ws};
+  EXPECT_THROW((void)scope.ones(1001), out_of_memory);
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+  ws.check_invariants();
+}
+
+// ---- failures ----
+
+/// Something of everything, in which each step may fail, leaves no trace then, and succeeds at once
+/// thereafter.
+template <class Workspace>
+class fallible_run {
+ public:
+  /// @param goes_on the resource that fails until it is made to stop; null: each fails once
+  fallible_run(std::pmr::memory_resource& records, test_resource& upstream, test_resource* goes_on = nullptr)
+      : upstream_{upstream},
+        goes_on_{goes_on},
+        ws_{workspace_options{.bookkeeping = &records, .upstream = &upstream, .name = "run"}} {}
+
+  void run() {
+    for (int pass = 0; pass < 3; ++pass) {
+      nest(0, pass);
+      ws_.check_invariants();
+      EXPECT_EQ(ws_.depth(), 0u);
+      EXPECT_EQ(ws_.stats().active_slots, 0u);
+      if (pass == 0) ws_.trim();
+      if (pass == 1) ws_.compact({.factor = 1, .least_bytes = 0});
+      EXPECT_EQ(ws_.stats().held_bytes, upstream_.stats().used_bytes);
+    }
+    outside();
+  }
+  std::size_t failures = 0;
+
+ private:
+  static constexpr int deepest = 20;  // the log grows on the way
+
+  template <class Step>
+  void attempt(Step step) {
+    const workspace_stats before = ws_.stats();
+    try {
+      step();
+    } catch (std::bad_alloc const&) {
+      ++failures;
+      if (goes_on_ != nullptr) goes_on_->stop_failing();
+      const workspace_stats after = ws_.stats();
+      EXPECT_EQ(after.active_slots, before.active_slots);
+      EXPECT_EQ(after.elements, before.elements);
+      EXPECT_EQ(after.used_bytes, before.used_bytes);
+      EXPECT_EQ(after.depth, before.depth);
+      EXPECT_LE(after.saved_counts, before.saved_counts + 1) << "of the type that was asked for";
+      EXPECT_EQ(after.held_bytes, upstream_.stats().used_bytes);
+      ws_.check_invariants();
+      step();
+    }
+  }
+
+  void nest(int level, int pass) {
+    if (level == deepest) return;
+    const auto n = static_cast<std::size_t>(10 + level + 3 * pass);
+    std::optional<typename Workspace::template scope<double, numbered<3>>> scope;
+    attempt([&] { scope.emplace(ws_); });
+    std::optional<decltype(scope->zeros(n))> mine;
+    attempt([&] { mine.emplace(scope->fill(static_cast<double>(level), n)); });
+    attempt([&] { (void)take<float>(*scope, n); });
+    attempt([&] { (void)scope->trues(64 * n); });
+    attempt([&] { (void)take<numbered<3>>(ws_, n); });
+    attempt([&] { (void)acquire_tensor<std::int32_t>(*scope, n, 2); });
+    attempt([&] { ws_.template checkpoint<std::int64_t, numbered<4>>(); });
+    attempt([&] { (void)take<std::int64_t>(ws_, n); });
+    ws_.rewind();
+    nest(level + 1, pass);
+    for (const double x : *mine) ASSERT_EQ(x, level);
+  }
+
+  void outside() {
+    for (int i = 0; i < 20; ++i) attempt([&] { (void)take<numbered<5>>(ws_, i); });
+    EXPECT_EQ(ws_.stats().active_slots, 20u);
+    workspace_options options = ws_.options();
+    options.pooling = false;
+    Workspace unpooled{options};
+    attempt([&] { unpooled.checkpoint(); });
+    attempt([&] { (void)take<double>(unpooled, 3); });
+    EXPECT_EQ(unpooled.stats().active_slots, 1u);
+    unpooled.rewind();
+    ws_.reset();
+    ws_.release();
+    EXPECT_EQ(upstream_.stats().used_bytes, 0u);
+    attempt([&] { (void)ws_.ones(10); });
+  }
+
+  test_resource& upstream_;
+  test_resource* goes_on_;
+  Workspace ws_;
+};
+
+TYPED_TEST(workspace_memory, that_is_refused_once_leaves_no_trace_whichever_request_it_is) {
+  const violation_recorder violations;
+  test_resource upstream, records;
+  for (test_resource* failing : {&upstream, &records}) {
+    std::size_t thrown = 0;
+    const std::size_t failed = fail_each_allocation(*failing, [&] {
+      fallible_run<TypeParam> one{records, upstream};
+      one.run();
+      thrown += one.failures;
+    });
+    EXPECT_GT(failed, 40u);
+    EXPECT_GT(thrown, 10u) << "the others were made good by giving back what was idle";
+  }
+  EXPECT_TRUE(violations.reports().empty());
+}
+
+TYPED_TEST(workspace_memory, that_is_refused_for_a_while_leaves_no_trace_whichever_request_is_the_first) {
+  const violation_recorder violations;
+  test_resource upstream, records;
+  for (test_resource* failing : {&upstream, &records}) {
+    std::size_t n = 0, thrown = 0;
+    for (bool fails = true; fails;) {
+      const std::uint64_t before = failing->injected_failures();
+      failing->fail_allocations_from(++n);
+      fallible_run<TypeParam> one{records, upstream, failing};
+      one.run();
+      thrown += one.failures;
+      fails = failing->injected_failures() != before;
+      failing->stop_failing();
+    }
+    EXPECT_GT(n, 40u);
+    EXPECT_GT(thrown, 40u);
+  }
+  EXPECT_EQ(upstream.stats().used_blocks, 0u);
+  EXPECT_EQ(records.stats().used_blocks, 0u);
+  EXPECT_TRUE(violations.reports().empty());
+}
+
+TYPED_TEST(workspace_memory, of_a_tensor_whose_header_is_refused_is_put_back) {
+  recording_resource records;
+  TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
+  for (int i = 0; i < 2; ++i) (void)take<float>(ws, 100);
+  ws.reset();
+  (void)take<float>(ws, 100);
+  records.fail_from = records.calls;
+  EXPECT_THROW((void)acquire_tensor<float>(ws, 3, 4), std::bad_alloc);
+  EXPECT_EQ(ws.stats().active_slots, 1u);
+  EXPECT_EQ(ws.stats().tensor_headers, 0u);
+  EXPECT_EQ(ws.stats().slots, 2u);
+  EXPECT_NE(acquire_tensor<float>(ws, 3, 4), nullptr);
+  EXPECT_EQ(ws.stats().active_slots, 2u);
+}
+
+// ---- a scope that another has ended ----
+
+TYPED_TEST(workspace_memory, of_a_scope_that_another_has_ended_waits_for_its_fence_at_once) {
+  static int waits;
+  waits = 0;
+  static constexpr reuse_fence::functions functions{.done = [](void*) noexcept { return waits > 0; },
+                                                    .wait = [](void*) noexcept { ++waits; },
+                                                    .destroy = nullptr};
+  typename TypeParam::template scope<> outer{this->ws};
+  typename TypeParam::template scope<> inner{this->ws};
+  (void)inner.ones(10);
+  outer.end();
+  inner.end_after(reuse_fence{functions, nullptr});
+  EXPECT_EQ(waits, 1);
+  (void)this->ws.ones(10);
+  EXPECT_EQ(waits, 1);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,1058 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what the two levels of a workspace promise to those who misuse it. Each misuse is committed on
+// purpose, and what is looked at is the exact text of its report and that nothing else happened; beside each
+// stands the right use that looks most like it, which must pass. Level 0 and level 1 are named, so that every
+// build has both.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <source_location>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+#include "unseen_write.hpp"
+#include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using checked_scope = checked_workspace::scope<>;
+using unchecked_scope = unchecked_workspace::scope<>;
+
+struct particle {
+  std::int64_t id;
+  std::int32_t charge;
+};
+
+/// The text of the `Error` that `body` throws; empty if it throws none.
+template <class Error, class Body>
+std::string thrown_by(Body&& body) {
+  try {
+    body();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string place(unsigned line) {
+  return std::string{std::source_location::current().file_name()} + ":" + std::to_string(line);
+}
+
+/// An element of memory that was freed, which sanitizers forbid to read in any other way.
+template <class T>
+T read_late(T const* first, std::size_t i) {
+  std::array<unsigned char, sizeof(T)> bytes{};
+  for (std::size_t b = 0; b < sizeof(T); ++b) {
+    bytes[b] = read_unseen(first + i, static_cast<std::ptrdiff_t>(b));
+  }
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
+
+workspace_options named(char const* name) {
+  workspace_options options;
+  options.name = name;
+  return options;
+}
+
+void on_another_thread(std::function<void()> const& body) { std::thread{body}.join(); }
+
+// What level 0 is.
+
+static_assert(!unchecked_workspace::checked && checked_workspace::checked);
+static_assert(!std::is_same_v<unchecked_workspace, checked_workspace>, "the level is part of the type");
+static_assert(std::is_same_v<unchecked_workspace::view<double, 3>, tensor_view<double, 3>>,
+              "at level 0 a view is the one that anybody can make");
+static_assert(sizeof(unchecked_workspace::view<double, 3>) == sizeof(double*) + 3 * sizeof(std::size_t));
+static_assert(sizeof(unchecked_workspace::bits_view<2>) == sizeof(void*) + 2 * sizeof(std::size_t));
+static_assert(sizeof(checked_workspace::view<double>) > sizeof(unchecked_workspace::view<double>));
+static_assert(sizeof(unchecked_scope) == 2 * sizeof(void*), "a scope does not know where it was opened");
+static_assert(noexcept(std::declval<unchecked_workspace::view<double>>()[0]));
+static_assert(!noexcept(std::declval<checked_workspace::view<double>>()[0]));
+
+TEST(workspace_level_0, leaves_memory_as_it_was_when_it_takes_it_back) {
+  unchecked_workspace ws;
+  double const* late = nullptr;
+  {
+    unchecked_scope scope{ws};
+    late = scope.fill(7.0, 3).data();
+  }
+  EXPECT_EQ(read_late(late, 2), 7.0);
+}
+
+TEST(workspace_level_0, does_not_look_at_results) {
+  unchecked_workspace ws;
+  std::span<double> late;
+  EXPECT_NO_THROW(late = with_workspace(ws, [](unchecked_scope& scope) {
+                    return std::span<double>{scope.acquire<double>(3)};
+                  }));
+  EXPECT_EQ(late.size(), 3u);
+  unchecked_scope scope{ws};
+  EXPECT_NO_THROW((void)scope.returning(scope.acquire<double>(3).data()));
+}
+
+TEST(workspace_level_0, does_not_watch_views) {
+  unchecked_workspace ws;
+  const auto late = with_workspace(ws, [](unchecked_scope& scope) { return scope.acquire<double>(3); });
+  EXPECT_NE(late.data(), nullptr);
+}
+
+TEST(workspace_level_0, leaves_the_data_of_headers) {
+  unchecked_workspace ws;
+  const auto* late =
+      with_workspace(ws, [](unchecked_scope& scope) { return acquire_tensor<double>(scope, 3); });
+  EXPECT_NE(late->data, nullptr);
+}
+
+TEST(workspace_level_0, acquires_through_outer_scopes_and_other_threads_without_a_word) {
+  const violation_recorder recorder;
+  unchecked_workspace ws;
+  unchecked_scope outer{ws};
+  {
+    const unchecked_scope inner{ws};
+    (void)outer.acquire<double>(3);
+  }
+  on_another_thread([&] { (void)outer.acquire<double>(3); });
+  EXPECT_TRUE(violation_recorder::reports().empty());
+}
+
+// What memory reads as at level 1.
+
+template <class T>
+class workspace_poison : public testing::Test {};
+using poisoned_types =
+    testing::Types<double, float, std::int64_t, std::int32_t, std::complex<double>, std::complex<float>, bool,
+                   std::uint8_t, std::int16_t, std::uint64_t, long double>;
+TYPED_TEST_SUITE(workspace_poison, poisoned_types, );
+
+template <class T>
+bool is_poison(T value) {
+  return std::is_floating_point_v<T> ? value != value : value == std::numeric_limits<T>::max();
+}
+template <class T>
+bool is_poison(std::complex<T> value) {
+  return is_poison(value.real()) && is_poison(value.imag());
+}
+
+TYPED_TEST(workspace_poison, is_what_every_element_reads_as_after_its_scope) {
+  checked_workspace ws;
+  TypeParam const* late = nullptr;
+  {
+    checked_scope scope{ws};
+    late = scope.zeros<TypeParam>(5, 7).data();
+    ASSERT_FALSE(is_poison(read_late(late, 34)));
+  }
+  for (std::size_t i = 0; i < 35; ++i) EXPECT_TRUE(is_poison(read_late(late, i))) << i;
+}
+
+TEST(workspace_poison_of, bits_is_that_all_are_set) {
+  checked_workspace ws;
+  std::uint64_t const* late = nullptr;
+  {
+    checked_scope scope{ws};
+    late = scope.falses(100).words().data();
+  }
+  EXPECT_EQ(read_late(late, 0), ~std::uint64_t{0});
+  EXPECT_EQ(read_late(late, 1), ~std::uint64_t{0});
+}
+
+TEST(workspace_poison_of, a_struct_is_the_byte_of_rewound_memory) {
+  checked_workspace ws;
+  particle const* late = nullptr;
+  {
+    checked_scope scope{ws};
+    late = scope.fill(particle{1, 2}, 3).data();
+  }
+  auto const* bytes = reinterpret_cast<unsigned char const*>(late);
+  for (std::size_t i = 0; i < 3 * sizeof(particle); ++i) {
+    EXPECT_EQ(read_unseen(bytes, static_cast<std::ptrdiff_t>(i)), detail::freed_fill) << i;
+  }
+}
+
+TEST(workspace_poison_of, a_slot_reaches_as_far_as_its_newest_request) {
+  checked_workspace ws;
+  particle const* late = nullptr;
+  with_workspace(ws, [&](checked_scope& scope) { late = scope.acquire<particle>(100).data(); });
+  auto* bytes = reinterpret_cast<unsigned char*>(const_cast<particle*>(late));
+  constexpr auto beyond = static_cast<std::ptrdiff_t>(10 * sizeof(particle));
+  write_unseen(bytes, beyond - 1, 1);
+  write_unseen(bytes, beyond, 1);
+  with_workspace(ws, [&](checked_scope& scope) { ASSERT_EQ(scope.acquire<particle>(10).data(), late); });
+  EXPECT_EQ(read_unseen(bytes, beyond - 1), detail::freed_fill);
+  EXPECT_EQ(read_unseen(bytes, beyond), 1) << "that was not allocated since";
+}
+
+TEST(workspace_poison_of, an_outer_scope_waits_for_its_own_end) {
+  checked_workspace ws;
+  double const* late = nullptr;
+  {
+    checked_scope outer{ws};
+    const auto kept = outer.fill(7.0, 3);
+    late = kept.data();
+    with_workspace(ws, [](checked_scope& inner) { (void)inner.acquire<double>(3); });
+    EXPECT_EQ(kept[2], 7.0);
+  }
+  EXPECT_TRUE(is_poison(read_late(late, 2)));
+}
+
+TEST(workspace_poison_of, checkpoints_and_resets_is_the_same) {
+  checked_workspace ws;
+  ws.checkpoint();
+  double const* first = ws.fill(7.0, 3).data();
+  ws.rewind();
+  EXPECT_TRUE(is_poison(read_late(first, 2)));
+  double const* second = ws.fill(7.0, 3).data();
+  ws.reset();
+  EXPECT_TRUE(is_poison(read_late(second, 2)));
+}
+
+struct recorded_fill {
+  struct call {
+    void* first;
+    std::size_t n, element_bytes;
+    unsigned char byte;
+  };
+  std::vector<call> calls;
+  bool throws = false;
+
+  static void run(void* context, void* first, std::size_t n, void const* element, std::size_t element_bytes) {
+    auto& self = *static_cast<recorded_fill*>(context);
+    if (self.throws) throw std::runtime_error{"the device is gone"};
+    self.calls.push_back({first, n, element_bytes, *static_cast<unsigned char const*>(element)});
+  }
+  [[nodiscard]] workspace_options options() {
+    workspace_options options;
+    options.host_memory = false;
+    options.fill = {&run, this};
+    return options;
+  }
+};
+
+TEST(workspace_poison_of, memory_that_is_not_the_hosts_is_written_by_its_fill) {
+  recorded_fill fill;
+  checked_workspace ws{fill.options()};
+  void* first = nullptr;
+  with_workspace(ws, [&](checked_scope& scope) { first = scope.acquire<std::int32_t>(5).data(); });
+  ASSERT_EQ(fill.calls.size(), 1u);
+  EXPECT_EQ(fill.calls[0].first, first);
+  EXPECT_EQ(fill.calls[0].n, 5u);
+  EXPECT_EQ(fill.calls[0].element_bytes, 4u);
+  EXPECT_EQ(fill.calls[0].byte, 0xFF) << "the lowest byte of the largest int32";
+}
+
+TEST(workspace_poison_of, a_struct_that_is_not_the_hosts_is_written_byte_by_byte) {
+  recorded_fill fill;
+  checked_workspace ws{fill.options()};
+  with_workspace(ws, [](checked_scope& scope) { (void)scope.acquire<particle>(5); });
+  ASSERT_EQ(fill.calls.size(), 1u);
+  EXPECT_EQ(fill.calls[0].n, 5 * sizeof(particle));
+  EXPECT_EQ(fill.calls[0].element_bytes, 1u);
+  EXPECT_EQ(fill.calls[0].byte, detail::freed_fill);
+}
+
+TEST(workspace_poison_of, a_device_that_cannot_be_filled_is_left_out_and_the_scope_ends) {
+  recorded_fill fill;
+  checked_workspace ws{fill.options()};
+  fill.throws = true;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(5); });
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+  EXPECT_THROW((void)late.data(), stale_view);
+}
+
+TEST(workspace_poison_of, a_device_without_a_fill_is_left_out) {
+  workspace_options options;
+  options.host_memory = false;
+  checked_workspace ws{options};
+  double* late = nullptr;
+  with_workspace(ws, [&](checked_scope& scope) {
+    late = scope.acquire<double>(5).data();
+    *late = 7;  // it is the host's after all
+  });
+  EXPECT_EQ(*late, 7.0);
+}
+
+// Views that outlive their memory.
+
+std::string stale_text(std::string const& what, unsigned acquired, unsigned ended) {
+  return "workspace 'steps': " + what + " acquired at " + place(acquired) +
+         " is used after its memory was freed by the end of the scope at " + place(ended) +
+         "; copy what is to outlive the scope, or acquire it from the scope around it";
+}
+
+TEST(workspace_stale_view, says_what_was_acquired_where_and_which_scope_has_ended) {
+  checked_workspace ws{named("steps")};
+  checked_workspace::view<float, 2> late;
+  unsigned opened = 0;
+  unsigned acquired = 0;
+  {
+    opened = __LINE__ + 1;
+    checked_scope scope{ws};
+    acquired = __LINE__ + 1;
+    late = scope.acquire<float>(3, 4);
+  }
+  EXPECT_EQ(thrown_by<stale_view>([&] { late(0, 0) = 1; }), stale_text("float32[3, 4]", acquired, opened));
+}
+
+TEST(workspace_stale_view, of_bits_says_the_same) {
+  checked_workspace ws{named("steps")};
+  checked_workspace::bits_view<> late;
+  unsigned opened = 0;
+  unsigned acquired = 0;
+  {
+    opened = __LINE__ + 1;
+    checked_scope scope{ws};
+    acquired = __LINE__ + 1;
+    late = scope.trues(70);
+  }
+  EXPECT_EQ(thrown_by<stale_view>([&] { (void)late.count(); }), stale_text("bit[70]", acquired, opened));
+}
+
+TEST(workspace_stale_view, names_the_types_of_users_as_the_compiler_does) {
+  checked_workspace ws{named("steps")};
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<particle>(2); });
+  EXPECT_NE(thrown_by<stale_view>([&] { (void)late.data(); }).find("particle[2] acquired at "),
+            std::string::npos);
+}
+
+TEST(workspace_stale_view, is_thrown_by_every_access_of_an_array) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  EXPECT_THROW((void)late.data(), stale_view);
+  EXPECT_THROW((void)late.data_handle(), stale_view);
+  EXPECT_THROW((void)late.elements(), stale_view);
+  EXPECT_THROW((void)late(0), stale_view);
+  EXPECT_THROW((void)late[0], stale_view);
+  EXPECT_THROW((void)late[std::array{0}], stale_view);
+  EXPECT_THROW((void)late.begin(), stale_view);
+  EXPECT_THROW((void)late.end(), stale_view);
+  EXPECT_THROW((void)std::span<double>{late}, stale_view);
+  EXPECT_THROW((void)late.reshape(2, 3)(0, 0), stale_view);
+  const checked_workspace::view<double const> to_read = late;
+  EXPECT_THROW((void)to_read[0], stale_view);
+}
+
+TEST(workspace_stale_view, is_thrown_by_every_access_of_bits) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.falses(70); });
+  EXPECT_THROW((void)late.words(), stale_view);
+  EXPECT_THROW((void)late(0), stale_view);
+  EXPECT_THROW((void)late[0], stale_view);
+  EXPECT_THROW((void)late[std::array{0}], stale_view);
+  EXPECT_THROW((void)late.test(0), stale_view);
+  EXPECT_THROW(late.set(0), stale_view);
+  EXPECT_THROW(late.flip(0), stale_view);
+  EXPECT_THROW(late.flip(), stale_view);
+  EXPECT_THROW(late.fill(true), stale_view);
+  EXPECT_THROW((void)late.count(), stale_view);
+  EXPECT_THROW((void)late.any(), stale_view);
+  EXPECT_THROW((void)late.none(), stale_view);
+  EXPECT_THROW((void)late.all(), stale_view);
+  EXPECT_THROW((void)(late == late), stale_view);
+  EXPECT_THROW((void)late.reshape(7, 10)(0, 0), stale_view);
+}
+
+TEST(workspace_stale_view, still_answers_questions_about_its_shape) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
+  EXPECT_EQ(late.size(), 6u);
+  EXPECT_EQ(late.extent(1), 3u);
+  EXPECT_FALSE(late.empty());
+  EXPECT_FALSE(late.generation().live());
+}
+
+TEST(workspace_stale_view, stays_stale_when_others_have_its_slot) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  checked_scope scope{ws};
+  const auto other = scope.zeros<double>(6);
+  EXPECT_THROW(late[0] = 1, stale_view);
+  EXPECT_EQ(other[0], 0.0);
+}
+
+TEST(workspace_stale_view, comes_from_trim_release_and_the_end_of_the_workspace_too) {
+  auto ws = std::make_unique<checked_workspace>(named("steps"));
+  const auto trimmed = with_workspace(*ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  (void)ws->trim();
+  EXPECT_THROW((void)trimmed[0], stale_view);
+  const auto released = ws->acquire<double>(6);
+  ws->release();
+  EXPECT_THROW((void)released[0], stale_view);
+  const auto orphan = ws->acquire<double>(6);
+  ws.reset();
+  EXPECT_NE(thrown_by<stale_view>([&] { (void)orphan[0]; }).find("workspace 'steps': float64[6]"),
+            std::string::npos);
+}
+
+TEST(workspace_stale_view, does_not_name_the_workspace_that_has_its_record_now) {
+  auto ws = std::make_unique<checked_workspace>(named("steps"));
+  const auto orphan = ws->acquire<double>(6);
+  ws.reset();
+  checked_workspace another{named("another")};
+  (void)another.acquire<double>(6);
+  const std::string text = thrown_by<stale_view>([&] { (void)orphan[0]; });
+  EXPECT_EQ(text.find("another"), std::string::npos) << text;
+  EXPECT_EQ(text.find("workspace: float64[6] acquired at"), 0u) << text;
+}
+
+TEST(workspace_stale_view, leaves_the_memory_to_the_workspace) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  EXPECT_THROW((void)late[0], stale_view);
+  EXPECT_EQ(ws.stats().held_bytes, 6 * sizeof(double));
+}
+
+TEST(workspace_stale_view, is_not_a_result_acquired_outside_the_scope_that_ended) {
+  checked_workspace ws;
+  const auto kept = ws.fill(7.0, 3);
+  with_workspace(ws, [](checked_scope& scope) { (void)scope.acquire<double>(3); });
+  EXPECT_EQ(kept[2], 7.0);
+}
+
+TEST(workspace_stale_view, has_a_counterpart_in_headers_whose_data_is_null) {
+  checked_workspace ws;
+  dl_tensor* late = nullptr;
+  {
+    checked_scope scope{ws};
+    late = acquire_tensor<double>(scope, 2, 3);
+    EXPECT_NE(late->data, nullptr);
+  }
+  EXPECT_EQ(late->data, nullptr);
+  checked_scope scope{ws};
+  EXPECT_EQ(acquire_tensor<double>(scope, 2, 3), late);
+  EXPECT_NE(late->data, nullptr);
+}
+
+// A view that is itself the result.
+
+TEST(workspace_result, that_is_a_view_and_discarded_is_no_error) {
+  checked_workspace ws;
+  EXPECT_NO_THROW((void)with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); }));
+  EXPECT_NO_THROW((void)with_workspace(ws, [](checked_scope& scope) { return scope.trues(6); }));
+}
+
+TEST(workspace_result, that_is_a_view_says_at_its_first_use_what_it_was) {
+  checked_workspace ws{named("steps")};
+  const unsigned line = __LINE__ + 1;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
+  EXPECT_EQ(thrown_by<stale_view>([&] { (void)late(1, 1); }), stale_text("float64[2, 3]", line, line));
+}
+
+TEST(workspace_result, that_is_a_view_can_be_copied_and_the_copy_knows_the_same) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
+  std::optional<std::remove_cv_t<decltype(late)>> copy;
+  EXPECT_NO_THROW(copy = late);
+  EXPECT_EQ(thrown_by<stale_view>([&] { (void)copy->data(); }),
+            thrown_by<stale_view>([&] { (void)late.data(); }));
+}
+
+TEST(workspace_result, that_is_a_view_without_a_guard_is_an_escape) {
+  checked_workspace ws;
+  const auto unguarded = [](checked_scope& scope) -> tensor_view<double, 1> {
+    return scope.acquire<double>(6);
+  };
+  EXPECT_THROW((void)with_workspace(ws, unguarded), workspace_escape);
+  const auto unguarded_bits = [](checked_scope& scope) {
+    return bit_view<>{scope.bits(6).words().data(), {6}};
+  };
+  EXPECT_THROW((void)with_workspace(ws, unguarded_bits), workspace_escape);
+}
+
+TEST(workspace_result, that_is_a_view_keeps_no_memory) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+  EXPECT_EQ(ws.trim().slots, 1u);
+  EXPECT_EQ(ws.stats().held_bytes, 0u);
+  EXPECT_EQ(late.size(), 6u);
+}
+
+// What escapes.
+
+template <class Body>
+void expect_escape(Body body) {
+  checked_workspace ws;
+  EXPECT_THROW((void)with_workspace(ws, body), workspace_escape);
+  EXPECT_EQ(ws.stats().active_slots, 0u) << "the scope has ended all the same";
+  checked_scope scope{ws};
+  EXPECT_THROW((void)scope.returning(body(scope)), workspace_escape);
+}
+
+template <class Body>
+void expect_no_escape(Body body) {
+  checked_workspace ws;
+  EXPECT_NO_THROW((void)with_workspace(ws, body));
+  checked_scope scope{ws};
+  EXPECT_NO_THROW((void)scope.returning(body(scope)));
+}
+
+std::span<double> acquired(checked_scope& scope) { return scope.acquire<double>(8); }
+
+struct opaque;  // the type of somebody's handle
+
+TEST(workspace_escapes, are_pointers_of_all_kinds) {
+  expect_escape([](checked_scope& scope) { return acquired(scope).data(); });
+  expect_escape([](checked_scope& scope) -> double const* { return acquired(scope).data(); });
+  expect_escape([](checked_scope & scope)->double volatile* { return acquired(scope).data(); });
+  expect_escape([](checked_scope& scope) -> void* { return acquired(scope).data(); });
+  expect_escape([](checked_scope& scope) -> void const* { return acquired(scope).data(); });
+  expect_escape([](checked_scope& scope) { return reinterpret_cast<opaque*>(acquired(scope).data()); });
+  expect_escape(
+      [](checked_scope& scope) { return reinterpret_cast<std::byte*>(acquired(scope).data()) + 63; });
+}
+
+TEST(workspace_escapes, are_pointers_to_the_inside_and_not_beyond_the_end) {
+  expect_escape([](checked_scope& scope) { return acquired(scope).data() + 7; });
+  expect_no_escape([](checked_scope& scope) { return acquired(scope).data() + 8; });
+}
+
+TEST(workspace_escapes, are_iterators_into_the_memory) {
+  expect_escape([](checked_scope& scope) { return acquired(scope).begin() + 3; });
+}
+
+TEST(workspace_escapes, are_references_to_elements) {
+  checked_workspace ws;
+  EXPECT_THROW((void)with_workspace(ws, [](checked_scope& scope) -> double& { return acquired(scope)[3]; }),
+               workspace_escape);
+  double outside = 7;
+  double& same = with_workspace(ws, [&](checked_scope&) -> double& { return outside; });
+  EXPECT_EQ(&same, &outside);
+}
+
+TEST(workspace_escapes, are_spans) {
+  expect_escape([](checked_scope& scope) { return acquired(scope); });
+  expect_escape([](checked_scope& scope) { return std::span<double const>{acquired(scope)}; });
+  expect_escape([](checked_scope& scope) { return std::span<double, 8>{acquired(scope)}; });
+  expect_escape([](checked_scope& scope) { return acquired(scope).subspan(7, 1); });
+  expect_escape([](checked_scope& scope) { return std::as_bytes(acquired(scope)); });
+}
+
+TEST(workspace_escapes, are_views_in_other_values) {
+  expect_escape([](checked_scope& scope) { return std::tuple{1, scope.acquire<double>(2, 3)}; });
+  expect_escape([](checked_scope& scope) { return std::pair{scope.acquire<double>(3), 1}; });
+  expect_escape([](checked_scope& scope) {
+    return std::array{scope.acquire<double>(3), checked_workspace::view<double>{}};
+  });
+  expect_escape([](checked_scope& scope) { return std::vector{scope.acquire<double>(3)}; });
+  expect_escape([](checked_scope& scope) { return std::optional{scope.acquire<double>(3)}; });
+  expect_escape([](checked_scope& scope) { return std::pair{1, scope.acquire<double>(6).reshape(2, 3)}; });
+}
+
+TEST(workspace_escapes, are_views_that_are_returned_by_hand) {
+  checked_workspace ws;
+  checked_scope scope{ws};
+  EXPECT_THROW((void)scope.returning(scope.acquire<double>(3)), workspace_escape);
+  EXPECT_THROW((void)scope.returning(scope.acquire<double>(6).reshape(2, 3)), workspace_escape);
+  EXPECT_THROW((void)scope.returning(scope.bits(3)), workspace_escape);
+}
+
+TEST(workspace_escapes, are_ranges_of_what_escapes) {
+  expect_escape([](checked_scope& scope) { return std::map<int, std::span<double>>{{1, acquired(scope)}}; });
+  expect_escape([](checked_scope& scope) { return std::map<double*, int>{{acquired(scope).data(), 1}}; });
+  expect_escape([](checked_scope& scope) { return std::set<double const*>{acquired(scope).data()}; });
+  expect_escape([](checked_scope& scope) {
+    return std::vector{std::span<double>{}, acquired(scope)};  // the last one of several
+  });
+}
+
+TEST(workspace_escapes, are_looked_for_behind_what_may_be_there) {
+  using choice = std::variant<int, std::span<double>>;
+  expect_escape([](checked_scope& scope) { return std::optional{acquired(scope)}; });
+  expect_escape([](checked_scope& scope) { return choice{acquired(scope)}; });
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), choice{1}; });
+  expect_escape([](checked_scope& scope) { return std::make_unique<std::span<double>>(acquired(scope)); });
+  expect_escape([](checked_scope& scope) { return std::make_shared<std::span<double>>(acquired(scope)); });
+  expect_escape([](checked_scope& scope) { return std::ref(acquired(scope)[3]); });
+  expect_escape([](checked_scope& scope) {
+    return std::optional{std::tuple{1, std::vector{std::pair{2, acquired(scope)}}}};
+  });
+}
+
+TEST(workspace_escapes, are_owners_that_do_not_free) {
+  expect_escape(
+      [](checked_scope& scope) { return std::shared_ptr<double>{acquired(scope).data(), [](double*) {}}; });
+  expect_escape([](checked_scope& scope) {
+    constexpr auto nothing = [](double*) {};
+    return std::unique_ptr<double[], decltype(nothing)>{acquired(scope).data(), nothing};
+  });
+}
+
+TEST(workspace_escapes, are_bits_their_words_and_references_to_one) {
+  expect_escape([](checked_scope& scope) { return scope.bits(100).words(); });
+  expect_escape([](checked_scope& scope) { return std::pair{1, scope.bits(100)}; });
+  expect_escape([](checked_scope& scope) { return std::pair{1, scope.bits(100).reshape(10, 10)}; });
+  expect_escape([](checked_scope& scope) { return scope.trues(100)[70]; });
+  expect_no_escape([](checked_scope& scope) { return static_cast<bool>(scope.trues(100)[70]); });
+}
+
+TEST(workspace_escapes, are_headers) {
+  expect_escape([](checked_scope& scope) { return acquire_tensor<double>(scope, 2, 3); });
+  expect_escape([](checked_scope& scope) { return *acquire_tensor<double>(scope, 2, 3); });
+  expect_escape([](checked_scope& scope) { return std::vector{acquire_tensor<double>(scope, 2, 3)}; });
+}
+
+struct fit {
+  double error;
+  std::span<double> slopes;
+};
+template <class Visit>
+void visit_memory(fit const& one, Visit&& visit) {
+  visit(one.slopes);
+}
+
+TEST(workspace_escapes, are_found_in_a_users_struct_that_shows_its_memory) {
+  expect_escape([](checked_scope& scope) { return fit{0.5, acquired(scope)}; });
+  expect_escape([](checked_scope& scope) { return std::vector{fit{0.5, acquired(scope)}}; });
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), fit{0.5, {}}; });
+}
+
+/// As std::mdspan is, which standard libraries of C++20 do not have.
+struct strided {
+  struct map {
+    [[nodiscard]] std::size_t required_span_size() const { return 4; }
+  };
+  double* first;
+  [[nodiscard]] double* data_handle() const { return first; }
+  [[nodiscard]] map mapping() const { return {}; }
+};
+
+TEST(workspace_escapes, are_found_in_arrays_like_those_of_the_standard) {
+  expect_escape([](checked_scope& scope) { return strided{acquired(scope).data()}; });
+  expect_escape([](checked_scope& scope) { return strided{acquired(scope).data() - 3}; });
+  expect_no_escape([](checked_scope& scope) { return strided{acquired(scope).data() - 4}; });
+}
+
+TEST(workspace_escapes, are_not_copies_scalars_and_texts) {
+  expect_no_escape([](checked_scope& scope) {
+    const auto all = acquired(scope);
+    return std::vector<double>(all.begin(), all.end());
+  });
+  expect_no_escape([](checked_scope& scope) { return scope.fill(7.0, 3)[2]; });
+  expect_no_escape([](checked_scope& scope) { return std::pair{scope.fill(7.0, 3)[2], std::string{"sum"}}; });
+  expect_no_escape([](checked_scope& scope) { return std::make_unique<double>(scope.fill(7.0, 3)[2]); });
+}
+
+TEST(workspace_escapes, are_not_pointers_and_spans_to_nothing) {
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), static_cast<double*>(nullptr); });
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), nullptr; });
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span<double>{}; });
+  expect_no_escape([](checked_scope& scope) { return acquired(scope).subspan(3, 0); });
+  expect_no_escape(
+      [](checked_scope& scope) { return (void)acquired(scope), std::optional<std::span<double>>{}; });
+  expect_no_escape(
+      [](checked_scope& scope) { return (void)acquired(scope), std::unique_ptr<std::span<double>>{}; });
+}
+
+TEST(workspace_escapes, are_not_memory_of_others) {
+  static std::array<double, 3> elsewhere{};
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span{elsewhere}; });
+  expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), elsewhere.data(); });
+  checked_workspace another;
+  const auto others = another.acquire<double>(8);
+  expect_no_escape([&](checked_scope& scope) { return (void)acquired(scope), std::pair{1, others}; });
+}
+
+TEST(workspace_escapes, are_not_views_that_are_stale_already) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(8); });
+  checked_scope scope{ws};
+  (void)scope.acquire<double>(8);
+  EXPECT_NO_THROW((void)scope.returning(std::pair{1, late}));
+}
+
+TEST(workspace_escapes, are_reported_with_elements_both_places_and_the_remedy) {
+  checked_workspace ws{named("steps")};
+  checked_scope scope{ws};
+  const unsigned acquired_at = __LINE__ + 1;
+  std::span<float> values = scope.acquire<float>(42);
+  const unsigned left_at = __LINE__ + 1;
+  const auto leave = [&] { (void)scope.returning(values); };
+  EXPECT_EQ(thrown_by<workspace_escape>(leave),
+            "workspace 'steps': float32[42] acquired at " + place(acquired_at) +
+                " would leave its scope at " + place(left_at) +
+                "; return a copy, or acquire it from the scope around this one");
+}
+
+TEST(workspace_escapes, are_reported_with_the_place_of_the_call_of_with_workspace) {
+  checked_workspace ws{named("steps")};
+  const auto body = [](checked_scope& scope) { return acquired(scope); };
+  const unsigned left_at = __LINE__ + 1;
+  const std::string text = thrown_by<workspace_escape>([&] { (void)with_workspace(ws, body); });
+  EXPECT_NE(text.find("float64[8] acquired at "), std::string::npos) << text;
+  EXPECT_NE(text.find("would leave its scope at " + place(left_at)), std::string::npos) << text;
+}
+
+TEST(workspace_escapes, return_the_result_unchanged_where_there_is_none) {
+  checked_workspace ws;
+  auto owned = with_workspace(ws, [](checked_scope& scope) {
+    return scope.returning(std::make_unique<double>(scope.fill(7.0, 3)[2]));
+  });
+  EXPECT_EQ(*owned, 7.0);
+}
+
+// Whose memory it is.
+
+TEST(workspace_outer_memory, may_leave_an_inner_scope_and_not_its_own) {
+  checked_workspace ws;
+  checked_scope outer{ws};
+  const auto kept = outer.fill(7.0, 3);
+  {
+    checked_scope inner{ws};
+    const auto brief = inner.fill(8.0, 3);
+    EXPECT_NO_THROW((void)inner.returning(kept));
+    EXPECT_NO_THROW((void)inner.returning(std::pair{kept.data() + 1, brief[0]}));
+    EXPECT_THROW((void)inner.returning(brief), workspace_escape);
+    EXPECT_THROW((void)inner.returning(std::pair{kept, brief}), workspace_escape);
+  }
+  EXPECT_EQ(kept[2], 7.0);
+  EXPECT_THROW((void)outer.returning(kept), workspace_escape);
+}
+
+TEST(workspace_outer_memory, is_distinguished_over_three_levels) {
+  checked_workspace ws;
+  checked_scope first{ws};
+  const auto a = first.acquire<double>(3);
+  checked_scope second{ws};
+  const auto b = second.acquire<double>(3);
+  checked_scope third{ws};
+  const auto c = third.acquire<double>(3);
+  EXPECT_NO_THROW((void)third.returning(std::tuple{a, b}));
+  EXPECT_THROW((void)third.returning(c), workspace_escape);
+  third.end();
+  EXPECT_NO_THROW((void)second.returning(a));
+  EXPECT_THROW((void)second.returning(b), workspace_escape);
+  second.end();
+  EXPECT_THROW((void)first.returning(a), workspace_escape);
+}
+
+TEST(workspace_outer_memory, is_distinguished_for_types_of_users_and_for_bits) {
+  checked_workspace ws;
+  checked_scope outer{ws};
+  const auto kept = outer.acquire<particle>(3);
+  const auto kept_bits = outer.trues(3);
+  checked_scope inner{ws};
+  EXPECT_NO_THROW((void)inner.returning(std::pair{kept, kept_bits}));
+  EXPECT_THROW((void)inner.returning(inner.acquire<particle>(3)), workspace_escape);
+  EXPECT_THROW((void)inner.returning(inner.trues(3)), workspace_escape);
+}
+
+TEST(workspace_outer_memory, is_distinguished_where_the_inner_scope_has_named_its_types) {
+  checked_workspace ws;
+  checked_scope outer{ws};
+  const auto kept = outer.acquire<double>(3);
+  checked_workspace::scope<double, particle> inner{ws};
+  EXPECT_NO_THROW((void)inner.returning(kept));
+  EXPECT_THROW((void)inner.returning(inner.acquire<double>(3)), workspace_escape);
+}
+
+TEST(workspace_outer_memory, is_distinguished_after_a_checkpoint_was_left_without_its_end) {
+  checked_workspace ws;
+  checked_scope outer{ws};
+  const auto kept = outer.acquire<double>(3);
+  checked_scope inner{ws};
+  const auto brief = inner.acquire<double>(3);
+  ws.checkpoint();
+  const auto left_behind = ws.acquire<double>(3);
+  EXPECT_NO_THROW((void)inner.returning(kept));
+  EXPECT_THROW((void)inner.returning(brief), workspace_escape);
+  EXPECT_THROW((void)inner.returning(left_behind), workspace_escape);
+  const warning_recorder recorder;
+  inner.end();
+  EXPECT_EQ(warning_recorder::count(warning_kind::skipped_rewind), 1u);
+  EXPECT_THROW((void)outer.returning(kept), workspace_escape);
+}
+
+TEST(workspace_outer_memory, is_what_was_acquired_through_the_workspace_before_the_scope) {
+  checked_workspace ws;
+  const auto kept = ws.acquire<double>(3);
+  checked_scope scope{ws};
+  EXPECT_NO_THROW((void)scope.returning(kept));
+  const auto brief = ws.acquire<double>(3);
+  EXPECT_THROW((void)scope.returning(brief), workspace_escape) << "acquired inside, if not through it";
+}
+
+// What types forbid.
+
+template <class View>
+concept can_grow = requires(View view) { view.resize(3); } || requires(View view) { view.push_back(1); } ||
+                   requires(View view) { view.insert(view.begin(), 1); } ||
+                   requires(View view) { view.clear(); } || requires(View view) { view.assign(3, 1); } ||
+                   requires(View view) { view.reserve(3); } || requires(View view) { view.pop_back(); };
+template <class View>
+concept can_be_given_extents =
+    requires(View view) { view.extents() = {3}; } || requires(View view) { view.extents()[0] = 3; } ||
+    requires(View view) { view.extent(0) = 3; } || requires(View view) { view.size() = 3; } ||
+    requires(View view) { view.data() = nullptr; };
+
+static_assert(can_grow<std::vector<int>>, "the test can tell");
+static_assert(can_be_given_extents<dl_tensor> == false);
+template <class View>
+constexpr bool has_fixed_structure =
+    !can_grow<View> && !can_be_given_extents<View> && !std::is_assignable_v<View&, std::size_t>;
+static_assert(has_fixed_structure<unchecked_workspace::view<double>>);
+static_assert(has_fixed_structure<checked_workspace::view<double>>);
+static_assert(has_fixed_structure<checked_workspace::view<double, 3, column_major>>);
+static_assert(has_fixed_structure<unchecked_workspace::bits_view<>>);
+static_assert(has_fixed_structure<checked_workspace::bits_view<2>>);
+
+TEST(workspace_structure, is_out_of_reach_of_who_has_a_view) {
+  checked_workspace ws;
+  checked_scope scope{ws};
+  auto mine = scope.acquire<double>(6);
+  double* const first = mine.data();
+  mine = mine.reshape(2, 3).reshape(6);
+  mine = {};  // another view of nothing; the slot knows nothing of that
+  EXPECT_EQ(mine.size(), 0u);
+  EXPECT_EQ(ws.stats().elements, 6u);
+  scope.end();
+  EXPECT_EQ(ws.acquire<double>(6).data(), first);
+  ws.check_invariants();
+}
+
+// Threads.
+
+TEST(workspace_owner_thread, is_the_first_that_uses_it_and_any_other_is_reported) {
+  const violation_recorder recorder;
+  checked_workspace ws{named("steps")};
+  (void)ws.acquire<double>(3);
+  EXPECT_TRUE(violation_recorder::reports().empty());
+  on_another_thread([&] { (void)ws.acquire<double>(3); });
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::wrong_thread);
+  EXPECT_EQ(violation_recorder::reports()[0].message,
+            "workspace 'steps': acquisition on a thread that does not own the workspace; see "
+            "release_thread_ownership()");
+}
+
+TEST(workspace_owner_thread, is_required_by_every_call_that_changes_something) {
+  const violation_recorder recorder;
+  checked_workspace ws{named("steps")};
+  (void)ws.acquire<double>(3);
+  const auto told = [&](void (*use)(checked_workspace&)) {
+    violation_recorder::reports().clear();
+    on_another_thread([&] { use(ws); });
+    std::string all;
+    for (auto const& report : violation_recorder::reports()) {
+      all += report.message.substr(0, report.message.find(" on a thread")) + ";";
+    }
+    return all;
+  };
+  const std::string name = "workspace 'steps': ";
+  EXPECT_EQ(told([](checked_workspace& one) { const checked_scope scope{one}; }),
+            name + "opening of a scope;" + name + "end of a scope;");
+  EXPECT_EQ(told([](checked_workspace& one) { one.checkpoint(); }), name + "checkpoint;");
+  EXPECT_EQ(told([](checked_workspace& one) { one.rewind(); }), name + "rewind;");
+  EXPECT_EQ(told([](checked_workspace& one) { one.reset(); }), name + "reset;");
+  EXPECT_EQ(told([](checked_workspace& one) { one.reset<double>(); }), name + "reset;");
+  EXPECT_EQ(told([](checked_workspace& one) { (void)one.trim(); }), name + "trim;");
+  EXPECT_EQ(told([](checked_workspace& one) { (void)one.trim<double>(); }), name + "trim;");
+  EXPECT_EQ(told([](checked_workspace& one) { (void)one.trim_to_recent_peak(); }), name + "trim;");
+  EXPECT_EQ(told([](checked_workspace& one) { (void)one.compact(); }), name + "compact;");
+  EXPECT_EQ(told([](checked_workspace& one) { one.release(); }), name + "release;");
+}
+
+TEST(workspace_owner_thread, is_another_after_a_release) {
+  const violation_recorder recorder;
+  checked_workspace ws;
+  (void)ws.acquire<double>(3);
+  ws.release_thread_ownership();
+  on_another_thread([&] { (void)ws.acquire<double>(3); });
+  EXPECT_TRUE(violation_recorder::reports().empty());
+  (void)ws.acquire<double>(3);
+  EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u) << "it is the other's now";
+}
+
+// Scopes that are used, or end, out of turn.
+
+TEST(workspace_scope_misuse, through_an_outer_scope_while_an_inner_is_open_is_reported) {
+  const violation_recorder recorder;
+  checked_workspace ws{named("steps")};
+  checked_scope outer{ws};
+  (void)outer.acquire<double>(3);
+  {
+    const checked_scope inner{ws};
+    (void)outer.acquire<double>(3);
+  }
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::outer_scope_use);
+  EXPECT_EQ(
+      violation_recorder::reports()[0].message,
+      "workspace 'steps': acquiring through an outer scope while a scope or checkpoint inside it is open; "
+      "the inner one's end would take the memory back");
+  (void)outer.acquire<double>(3);
+  EXPECT_EQ(violation_recorder::reports().size(), 1u) << "the inner one has ended";
+}
+
+TEST(workspace_scope_misuse, through_an_outer_scope_while_a_checkpoint_is_open_is_reported) {
+  const violation_recorder recorder;
+  checked_workspace ws;
+  checked_scope outer{ws};
+  ws.checkpoint();
+  (void)outer.acquire<double>(3);
+  EXPECT_EQ(violation_recorder::count(violation_kind::outer_scope_use), 1u);
+  ws.rewind();
+  (void)outer.acquire<double>(3);
+  EXPECT_EQ(violation_recorder::count(violation_kind::outer_scope_use), 1u);
+}
+
+TEST(workspace_scope_misuse, through_one_that_has_ended_throws) {
+  checked_workspace ws;
+  checked_scope scope{ws};
+  scope.end();
+  EXPECT_EQ(thrown_by<std::logic_error>([&] { (void)scope.acquire<double>(3); }),
+            "acquisition through a workspace's scope that has ended");
+  EXPECT_THROW((void)scope.zeros<double>(3), std::logic_error);
+  EXPECT_THROW((void)scope.trues(3), std::logic_error);
+  EXPECT_THROW((void)acquire_tensor<double>(scope, 3), std::logic_error);
+  EXPECT_EQ(ws.stats().slots, 0u);
+}
+
+template <class Workspace>
+class workspace_scope_order : public testing::Test {
+ protected:
+  using scope = typename Workspace::template scope<>;
+  Workspace ws{named("steps")};
+};
+TYPED_TEST_SUITE(workspace_scope_order, both_levels, );
+
+TYPED_TEST(workspace_scope_order, does_not_mind_an_end_before_the_destructor_or_twice) {
+  const warning_recorder recorder;
+  {
+    typename TestFixture::scope outer{this->ws};
+    (void)outer.template acquire<double>(3);
+    {
+      typename TestFixture::scope inner{this->ws};
+      (void)inner.template acquire<double>(3);
+      inner.end();
+      EXPECT_FALSE(inner);
+      EXPECT_EQ(this->ws.stats().active_slots, 1u);
+      inner.end();
+    }
+    EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  }
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_TRUE(warning_recorder::reports().empty());
+}
+
+TYPED_TEST(workspace_scope_order, an_outer_end_takes_the_inner_ones_along_with_a_warning) {
+  const warning_recorder recorder;
+  auto outer = std::make_unique<typename TestFixture::scope>(this->ws);
+  (void)outer->template acquire<double>(3);
+  auto inner = std::make_unique<typename TestFixture::scope>(this->ws);
+  (void)inner->template acquire<double>(3);
+  outer.reset();
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.depth(), 0u);
+  ASSERT_EQ(warning_recorder::reports().size(), 1u);
+  EXPECT_EQ(warning_recorder::reports()[0].kind, warning_kind::skipped_rewind);
+  std::string const& text = warning_recorder::reports()[0].message;
+  EXPECT_EQ(
+      text.find(TypeParam::checked ? "workspace 'steps': the scope at " : "workspace 'steps': a scope ended"),
+      0u)
+      << text;
+  EXPECT_NE(text.find(" ended while 1 scopes or checkpoints inside it were open; they ended with it"),
+            std::string::npos)
+      << text;
+  inner.reset();
+  EXPECT_EQ(warning_recorder::reports().size(), 1u) << "the inner one's own end is none any more";
+  this->ws.check_invariants();
+}
+
+TYPED_TEST(workspace_scope_order, a_late_inner_end_leaves_a_new_scope_alone) {
+  const warning_recorder recorder;
+  auto outer = std::make_unique<typename TestFixture::scope>(this->ws);
+  auto inner = std::make_unique<typename TestFixture::scope>(this->ws);
+  outer.reset();
+  typename TestFixture::scope first{this->ws};
+  typename TestFixture::scope second{this->ws};  // as deep as the inner one was
+  const auto kept = second.template fill<double>(7.0, 3);
+  inner.reset();
+  EXPECT_EQ(kept[2], 7.0);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  EXPECT_EQ(this->ws.depth(), 2u);
+  EXPECT_EQ(warning_recorder::reports().size(), 1u);
+  this->ws.check_invariants();
+}
+
+TYPED_TEST(workspace_scope_order, a_late_inner_end_finds_counts_where_its_scope_was) {
+  auto outer = std::make_unique<typename TestFixture::scope>(this->ws);
+  auto inner = std::make_unique<typename TestFixture::scope>(this->ws);
+  outer.reset();
+  typename TestFixture::scope first{this->ws};
+  const auto kept = first.template fill<double>(7.0, 3);  // its count is saved there
+  inner.reset();
+  EXPECT_EQ(kept[2], 7.0);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+}
+
+TYPED_TEST(workspace_scope_order, a_workspace_that_ends_under_a_scope_is_reported) {
+  const violation_recorder recorder;
+  using scope = typename TestFixture::scope;
+  // In memory of the test's, because a scope without its workspace must not even end.
+  alignas(scope) std::array<std::byte, sizeof(scope)> place_of_scope;
+  {
+    TypeParam ws{named("brief")};
+    auto* open = new (place_of_scope.data()) scope{ws};
+    (void)open->template acquire<double>(3);
+  }
+  ASSERT_EQ(violation_recorder::reports().size(), 1u);
+  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
+  EXPECT_EQ(violation_recorder::reports()[0].message,
+            "workspace 'brief': destroyed while a scope on it is open; the scope must not be used any more");
+}
+
+TYPED_TEST(workspace_scope_order, a_workspace_that_ends_with_checkpoints_open_is_fine) {
+  const violation_recorder recorder;
+  {
+    TypeParam ws;
+    ws.checkpoint();
+    (void)ws.template acquire<double>(3);
+  }
+  EXPECT_TRUE(violation_recorder::reports().empty());
+}
+
+TEST(workspace_scope_order_at_level_1, the_warning_says_where_the_outer_scope_was_opened) {
+  const warning_recorder recorder;
+  checked_workspace ws{named("steps")};
+  std::optional<checked_scope> outer;
+  outer.emplace(ws, std::source_location::current());
+  const unsigned line = __LINE__ - 1;
+  ws.checkpoint();
+  ws.checkpoint();
+  outer.reset();
+  ASSERT_EQ(warning_recorder::reports().size(), 1u);
+  EXPECT_EQ(warning_recorder::reports()[0].message,
+            "workspace 'steps': the scope at " + place(line) +
+                " ended while 2 scopes or checkpoints inside it were open; they ended with it");
+}
+
+}  // namespace
+}  // namespace tidemark::test

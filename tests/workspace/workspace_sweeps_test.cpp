@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: ticks are made by hand, so that what each of them requests is known; the sweeper's own thread is
+// started with an interval of an hour, but where a test is about its clock: that one waits until it has
+// struck. Last, a thread ticks while others work, and must not make a difference. The thread sanitizer runs
+// it too.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <memory_resource>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tidemark/workspace/extras/workspace_sweeps.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+#include "recording_supply.hpp"
+#include "thread_storm.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using swept_checked_workspace = checked_workspace;
+
+/// Makes the workspace do what it has been asked to.
+template <class Workspace>
+void open_a_scope(Workspace& ws) {
+  typename Workspace::template scope<> outermost{ws};
+}
+
+template <class Workspace>
+void use(Workspace& ws, std::size_t arrays, std::size_t n = 100) {
+  typename Workspace::template scope<> outermost{ws};
+  for (std::size_t i = 0; i < arrays; ++i) (void)outermost.template acquire<double>(n);
+}
+
+/// Each test begins without requests and leaves none. Its sweeper, if it has one, ticks by hand, and trims at
+/// each tick.
+template <class Workspace>
+class sweeps : public testing::Test {
+ protected:
+  using scope = typename Workspace::template scope<>;
+  static constexpr std::chrono::hours never{1};
+  static constexpr std::size_t wide = 1'000'000;  // doubles: enough to be compacted
+  static constexpr std::size_t wide_bytes = wide * sizeof(double);
+
+  sweeps() { enable_workspace_sweeps({.interval = never, .trim_every = 1}); }
+  ~sweeps() override { disable_workspace_sweeps(); }
+
+  void use(std::size_t arrays, std::size_t n = 100) { test::use(ws, arrays, n); }
+  void open_a_scope() { test::open_a_scope(ws); }
+  [[nodiscard]] std::size_t slots() const { return ws.stats().slots; }
+  [[nodiscard]] std::size_t held_bytes() const { return ws.stats().held_bytes; }
+  /// Takes one tick. The next one compacts a wide slot, of which little was asked in between.
+  void leave_a_slot_to_compact() {
+    use(1, wide);
+    use(1, 1);
+    tick_workspace_sweeps();
+    use(1, 1);
+  }
+
+  recording_resource upstream;
+  Workspace ws{&upstream};
+};
+
+using levels = testing::Types<unchecked_workspace, swept_checked_workspace>;
+TYPED_TEST_SUITE(sweeps, levels, );
+
+TYPED_TEST(sweeps, a_tick_changes_nothing_until_an_outermost_scope_opens) {
+  this->use(3);
+  tick_workspace_sweeps();  // ends the period in which there were 3
+  this->open_a_scope();
+  tick_workspace_sweeps();
+  EXPECT_EQ(this->slots(), 3u);
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 0u);
+}
+
+TYPED_TEST(sweeps, inner_scopes_do_not_act_on_a_tick) {
+  this->use(3);
+  tick_workspace_sweeps();
+  {
+    typename TestFixture::scope outermost{this->ws};  // acts: the peak is 0 from here on
+    tick_workspace_sweeps();
+    for (int i = 0; i < 3; ++i) {
+      typename TestFixture::scope inner{this->ws};
+      (void)inner.template acquire<double>(1);
+    }
+    EXPECT_EQ(this->slots(), 3u);
+  }
+  EXPECT_EQ(this->slots(), 3u) << "the end of a scope does not act either";
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 1u);
+}
+
+TYPED_TEST(sweeps, an_outermost_checkpoint_acts_as_a_scope_does) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  tick_workspace_sweeps();
+  this->ws.checkpoint();
+  EXPECT_EQ(this->slots(), 0u);
+  this->ws.rewind();
+}
+
+TYPED_TEST(sweeps, a_tick_after_a_scope_was_left_by_an_exception_waits_for_the_next_one) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  const auto fails = [&] {
+    typename TestFixture::scope outermost{this->ws};
+    tick_workspace_sweeps();
+    throw std::runtime_error{"the body's"};
+  };
+  EXPECT_THROW(fails(), std::runtime_error);
+  EXPECT_EQ(this->slots(), 3u);
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 0u);
+}
+
+TYPED_TEST(sweeps, a_request_is_done_once) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  this->use(2);
+  this->open_a_scope();  // would begin a new period if the request were still there
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 2u);
+}
+
+TYPED_TEST(sweeps, what_is_acquired_outside_scopes_stays_where_it_is) {
+  const std::span<double> kept = this->ws.template acquire<double>(TestFixture::wide);
+  kept.front() = 1;
+  kept.back() = 2;
+  for (int i = 0; i < 4; ++i) {
+    tick_workspace_sweeps();
+    this->open_a_scope();
+  }
+  EXPECT_EQ(kept.front() + kept.back(), 3);
+  EXPECT_EQ(this->held_bytes(), TestFixture::wide_bytes);
+}
+
+TYPED_TEST(sweeps, trims_at_every_third_tick_if_configured) {
+  enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 3});
+  this->use(3);
+  std::vector<std::size_t> slots;
+  for (int tick = 1; tick <= 6; ++tick) {
+    tick_workspace_sweeps();
+    this->open_a_scope();
+    slots.push_back(this->slots());
+  }
+  EXPECT_EQ(slots, (std::vector<std::size_t>{3, 3, 3, 3, 3, 0}))
+      << "3 were used before the third, none since";
+}
+
+TYPED_TEST(sweeps, each_tick_compacts) {
+  enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 100});
+  for (int i = 0; i < 5; ++i) {
+    this->leave_a_slot_to_compact();
+    ASSERT_EQ(this->held_bytes(), TestFixture::wide_bytes);
+    tick_workspace_sweeps();
+    this->open_a_scope();
+    ASSERT_EQ(this->held_bytes(), 2 * sizeof(double)) << "1.5 times 1, rounded up";
+  }
+}
+
+TYPED_TEST(sweeps, trim_every_0_never_trims) {
+  enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 0});
+  this->use(3);
+  this->leave_a_slot_to_compact();
+  for (int i = 0; i < 50; ++i) {
+    tick_workspace_sweeps();
+    this->open_a_scope();
+  }
+  EXPECT_EQ(this->slots(), 3u);
+  EXPECT_LT(this->held_bytes(), TestFixture::wide) << "and compacts all the same";
+}
+
+TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_counts_ticks_anew) {
+  enable_workspace_sweeps(
+      {.interval = TestFixture::never, .trim_every = 2, .compaction = {.least_bytes = SIZE_MAX}});
+  tick_workspace_sweeps();
+  enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 2});
+  this->use(3);
+  tick_workspace_sweeps();  // the first since then
+  this->open_a_scope();
+  tick_workspace_sweeps();  // trims: 3 were used
+  this->leave_a_slot_to_compact();
+  EXPECT_EQ(this->slots(), 3u);
+  tick_workspace_sweeps();  // trims
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 1u);
+  EXPECT_LT(this->held_bytes(), TestFixture::wide) << "by the default limit";
+}
+
+TYPED_TEST(sweeps, disabling_clears_requests) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  tick_workspace_sweeps();
+  disable_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 3u);
+}
+
+TYPED_TEST(sweeps, a_workspace_without_sweeps_gets_no_requests) {
+  TypeParam left_alone{workspace_options{.sweeps = false, .upstream = &this->upstream}};
+  use(left_alone, 1);
+  for (int i = 0; i < 3; ++i) {
+    tick_workspace_sweeps();
+    open_a_scope(left_alone);
+  }
+  EXPECT_EQ(left_alone.stats().slots, 1u);
+}
+
+TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 3u);
+  for (int i = 0; i < 10; ++i) this->use(1);  // often, and one at a time
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 1u);
+}
+
+TYPED_TEST(sweeps, a_peak_in_the_middle_of_the_period_counts) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->use(1);
+  this->use(2);
+  this->use(1);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 2u);
+}
+
+TYPED_TEST(sweeps, trim_all_of_a_type_that_was_not_used_and_none_of_one_that_was) {
+  struct other {
+    int a, b;
+  };
+  {
+    typename TestFixture::scope scope{this->ws};
+    (void)scope.template acquire<float>(10);
+    (void)scope.template acquire<other>(10);
+    (void)scope.falses(10);
+  }
+  tick_workspace_sweeps();
+  this->use(2);
+  EXPECT_EQ(this->slots(), 5u);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  std::vector<std::string> left;
+  this->ws.for_each_type([&](workspace_type_stats const& type) { left.emplace_back(type.element); });
+  EXPECT_EQ(left, std::vector<std::string>{"float64"});
+}
+
+TYPED_TEST(sweeps, a_period_without_any_use_trims_everything) {
+  this->use(3);
+  tick_workspace_sweeps();
+  this->open_a_scope();  // the peak is 0 from here on
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 0u);
+  EXPECT_EQ(this->upstream.outstanding, 0u);
+}
+
+TYPED_TEST(sweeps, what_is_active_at_a_trim_counts_for_the_next_period) {
+  this->use(3);
+  (void)this->ws.template acquire<double>(1);
+  (void)this->ws.template acquire<double>(1);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  this->ws.reset();
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 2u);
+}
+
+TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newest) {
+  this->use(1, TestFixture::wide);
+  this->use(1, 1);  // the newest is small
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->held_bytes(), TestFixture::wide_bytes);
+  this->use(1, 1);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->held_bytes(), 2 * sizeof(double));
+}
+
+TYPED_TEST(sweeps, an_upstream_that_fails_during_compaction_leaves_the_slot_as_it_was) {
+  this->leave_a_slot_to_compact();
+  this->upstream.fail_from = this->upstream.calls;
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->upstream.calls, this->upstream.fail_from + 1) << "it was asked, and refused";
+  EXPECT_EQ(this->held_bytes(), TestFixture::wide_bytes);
+  this->ws.check_invariants();
+  this->use(1, 1);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  EXPECT_EQ(this->held_bytes(), 2 * sizeof(double)) << "the next tick succeeds";
+}
+
+TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contained) {
+  struct strange_upstream final : std::pmr::memory_resource {
+    bool throws = false;
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      if (throws) throw 42;
+      return std::pmr::new_delete_resource()->allocate(bytes, align);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+    }
+    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+      return this == &other;
+    }
+  } strange;
+  TypeParam on_it{&strange};
+  use(on_it, 1, TestFixture::wide);
+  use(on_it, 1, 1);
+  tick_workspace_sweeps();
+  use(on_it, 1, 1);
+  tick_workspace_sweeps();
+  strange.throws = true;
+  EXPECT_NO_THROW(open_a_scope(on_it));
+  EXPECT_EQ(on_it.stats().held_bytes, TestFixture::wide_bytes);
+}
+
+TYPED_TEST(sweeps, one_workspace_that_fails_does_not_keep_others_from_being_swept) {
+  TypeParam before{&this->upstream}, after{&this->upstream};
+  recording_resource failing;
+  failing.fail_count = supply::never;
+  TypeParam between{&failing};
+  for (TypeParam* ws : {&before, &between, &after}) {
+    use(*ws, 1, TestFixture::wide);
+    use(*ws, 1, 1);
+  }
+  tick_workspace_sweeps();
+  for (TypeParam* ws : {&before, &between, &after}) use(*ws, 1, 1);
+  failing.fail_from = failing.calls;
+  tick_workspace_sweeps();
+  for (TypeParam* ws : {&before, &between, &after}) open_a_scope(*ws);
+  EXPECT_EQ(before.stats().held_bytes, 2 * sizeof(double));
+  EXPECT_EQ(between.stats().held_bytes, TestFixture::wide_bytes);
+  EXPECT_EQ(after.stats().held_bytes, 2 * sizeof(double));
+}
+
+TYPED_TEST(sweeps, destroyed_workspaces_are_not_swept_and_those_around_them_are) {
+  auto first = std::make_unique<TypeParam>(&this->upstream);
+  auto middle = std::make_unique<TypeParam>(&this->upstream);
+  auto last = std::make_unique<TypeParam>(&this->upstream);
+  middle.reset();
+  last.reset();
+  this->use(1);
+  tick_workspace_sweeps();
+  this->open_a_scope();
+  first.reset();
+  tick_workspace_sweeps();  // a sanitizer sees if one of them is touched
+  this->open_a_scope();
+  EXPECT_EQ(this->slots(), 0u);
+}
+
+TYPED_TEST(sweeps, workspaces_come_and_go_while_another_thread_ticks) {
+  std::atomic<bool> done{false};
+  std::atomic<int> ticks{0};
+  std::thread clock{[&] {
+    while (!done.load()) {
+      tick_workspace_sweeps();
+      ++ticks;
+      std::this_thread::yield();
+    }
+  }};
+  on_threads([&](std::size_t thread) {
+    for (std::size_t i = 0; i < 500 || ticks.load() < 100; ++i) {
+      TypeParam own{std::pmr::new_delete_resource()};
+      for (std::size_t n : {std::size_t{7}, std::size_t{1}, thread + 2}) {
+        typename TypeParam::template scope<> scope{own};
+        auto numbers = scope.template acquire<double>(n);
+        numbers[n - 1] = 1;
+        (void)scope.template acquire<int>(n);
+      }
+      own.check_invariants();
+    }
+  });
+  done = true;
+  clock.join();
+}
+
+TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_on) {
+  using namespace std::chrono_literals;
+  workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
+  enable_workspace_sweeps({.interval = 1ms, .trim_every = 1});
+  for (std::chrono::nanoseconds const interval : {0ns, -1ns}) {
+    try {
+      enable_workspace_sweeps({.interval = interval, .trim_every = 0});
+      ADD_FAILURE() << "accepted";
+    } catch (std::invalid_argument const& refused) {
+      EXPECT_EQ(refused.what(), "the interval of workspace sweeps is " + std::to_string(interval.count()) +
+                                    " ns, and must be more than 0");
+    }
+  }
+  EXPECT_TRUE(workspace_sweeps_enabled());
+  use(ws, 1);
+  while (ws.stats().slots !=
+         0) {  // until the clock has struck twice; for ever if it has stopped, or never trims
+    open_a_scope(ws);
+    std::this_thread::yield();
+  }
+  disable_workspace_sweeps();
+}
+
+TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
+  // Added to the time of day it would overflow, which a sanitizer reports, and otherwise the clock would run
+  // wild.
+  enable_workspace_sweeps({.interval = std::chrono::nanoseconds::max(), .trim_every = 1});
+  workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
+  use(ws, 1);
+  for (int i = 0; i < 1000; ++i) {
+    open_a_scope(ws);
+    ASSERT_EQ(ws.stats().slots, 1u) << "after two ticks without use it would be gone";
+    std::this_thread::yield();
+  }
+  disable_workspace_sweeps();
+}
+
+TEST(workspace_sweeps, are_enabled_until_they_are_disabled_and_disabling_twice_is_once) {
+  EXPECT_FALSE(workspace_sweeps_enabled());
+  enable_workspace_sweeps({.interval = std::chrono::hours{1}});
+  EXPECT_TRUE(workspace_sweeps_enabled());
+  enable_workspace_sweeps({.interval = std::chrono::hours{2}});
+  EXPECT_TRUE(workspace_sweeps_enabled());
+  disable_workspace_sweeps();
+  EXPECT_FALSE(workspace_sweeps_enabled());
+  disable_workspace_sweeps();
+  EXPECT_FALSE(workspace_sweeps_enabled());
+}
+
+TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
+  enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
+  disable_workspace_sweeps();
+  workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
+  use(ws, 1);
+  for (int i = 0; i < 2; ++i) {
+    tick_workspace_sweeps();
+    open_a_scope(ws);
+  }
+  EXPECT_EQ(ws.stats().slots, 0u);
+}
+
+/// A sum over temporaries of all widths, that depends on the order of every addition. From step 2000 to 2020
+/// it waits for 3 `ticks` before each step, if there are any.
+template <class Workspace>
+double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
+  std::vector<double> state{0.5, 0.25, 0.125, 0.0625, 0.03125};
+  for (std::size_t step = 0; step < 4000; ++step) {
+    if (ticks != nullptr && 2000 <= step && step < 2020) {
+      for (const std::size_t seen = ticks->load(); ticks->load() < seen + 3;) std::this_thread::yield();
+    }
+    typename Workspace::template scope<> scope{ws};
+    const std::size_t width = 1 + step % 5, n = step % 11 == 0 ? 200'000 : 100, stride = n / 100;
+    for (std::size_t w = 0; w < width; ++w) {
+      auto x = scope.template acquire<double>(n);
+      auto y = scope.template zeros<float>(n % 1000);
+      for (std::size_t i = 0; i < n; i += stride) x(i) = std::fma(static_cast<double>(i), 1e-3, state[w]);
+      for (std::size_t i = 0; i < y.size(); ++i) y(i) += static_cast<float>(x(i));
+      double sum = 0;
+      for (std::size_t i = 0; i < n; i += stride) sum += std::sin(x(i));
+      for (float const one : y) sum += static_cast<double>(one) * 1e-6;
+      state[w] = sum / 100;
+    }
+  }
+  double all = 0;
+  for (double const one : state) all += one;
+  return all;
+}
+
+TYPED_TEST(sweeps, results_are_the_same_to_the_last_bit_with_and_without) {
+  const double alone = simulate(this->ws, nullptr);
+  disable_workspace_sweeps();
+  enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 3});
+  recording_resource swept_upstream;
+  TypeParam swept{&swept_upstream};
+  std::atomic<bool> done{false};
+  std::atomic<std::size_t> ticks{0};
+  std::thread clock{[&] {
+    std::mt19937 random{1};
+    while (!done.load()) {
+      tick_workspace_sweeps();
+      ++ticks;
+      for (auto pause = random() % 64; pause > 0; --pause) std::this_thread::yield();
+    }
+  }};
+  const double with_ticks = simulate(swept, &ticks);
+  done = true;
+  clock.join();
+  EXPECT_EQ(with_ticks, alone);
+  EXPECT_TRUE(std::isfinite(alone));
+  EXPECT_GT(swept_upstream.calls, this->upstream.calls) << "the ticks have done something";
+  swept.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: tensor headers at both levels of checking: which header comes for which shape, in what order one
+// replaces another, and what it says. Whether it says so in C, a program in C tells (tests/workspace/dlpack), where
+// there is DLPack's header.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <new>
+#include <numeric>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
+
+#include "made_up_memory.hpp"
+#include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
+
+#if defined(TIDEMARK_DLPACK_CONSUMER)
+extern "C" {
+double consume_sum(DLManagedTensor* managed);
+std::int64_t consume_offset(DLTensor const* tensor, std::int64_t const* index);
+}
+#endif
+
+namespace tidemark::test {
+namespace {
+
+template <class Workspace>
+class workspace_tensor : public testing::Test {
+ protected:
+  using scope = typename Workspace::template scope<>;
+
+  /// The header for `extents` of doubles, from the first slot.
+  template <std::integral... Extents>
+  static dl_tensor* header(Workspace& ws, Extents... extents) {
+    const scope one{ws};  // of which clang knows that what comes from it must not leave
+    return acquire_tensor<double>(ws, extents...);
+  }
+
+  Workspace ws{workspace_options{.cache_ways = 4}};
+};
+TYPED_TEST_SUITE(workspace_tensor, both_levels, );
+
+template <class Number>
+std::vector<std::int64_t> numbers(Number const* first, int n) {
+  return {first, first + n};
+}
+using extents_list = std::vector<std::int64_t>;
+
+// ---- which header -----------------------------------------------------------------------------------------
+
+TYPED_TEST(workspace_tensor, the_same_shape_of_the_same_slot_has_the_same_header) {
+  dl_tensor* const first = this->header(this->ws, 3, 4);
+  std::int64_t* const shape = first->shape;
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(this->header(this->ws, 3, 4), first);
+    EXPECT_EQ(first->shape, shape);
+  }
+  EXPECT_EQ(this->ws.stats().tensor_headers, 1u);
+}
+
+TYPED_TEST(workspace_tensor, other_shapes_ranks_layouts_types_and_slots_have_headers_of_their_own) {
+  typename TestFixture::scope scope{this->ws};
+  std::set<dl_tensor*> headers{acquire_tensor<double>(scope, 4, 4), acquire_tensor<double>(scope, 4, 4),
+                               acquire_tensor<float>(scope, 4, 4)};
+  scope.end();
+  headers.insert({this->header(this->ws, 16), this->header(this->ws, 4, 2), this->header(this->ws, 4, 4, 1)});
+  EXPECT_EQ(headers.size(), 6u);
+  EXPECT_EQ(this->ws.stats().tensor_headers, 6u);
+  this->ws.template reset<double>();
+  typename TestFixture::scope again{this->ws};
+  EXPECT_EQ(headers.count(acquire_tensor<double, column_major>(again, 4, 4)), 1u)
+      << "the fifth shape of the slot is in the place of the first";
+  EXPECT_EQ(headers.count(acquire_tensor<double, column_major>(again, 4, 4)), 0u);
+}
+
+TYPED_TEST(workspace_tensor, a_header_that_somebody_has_changed_is_right_again_at_its_next_use) {
+  dl_tensor* const changed = this->header(this->ws, 3, 4);
+  changed->strides[0] = 77;
+  changed->strides = nullptr;
+  changed->shape = nullptr;
+  changed->byte_offset = 8;
+  changed->dtype.bits = 1;
+  changed->data = nullptr;
+  typename TestFixture::scope scope{this->ws};
+  dl_tensor const* const again = acquire_tensor<double>(scope, 3, 4);
+  EXPECT_EQ(again, changed);
+  EXPECT_EQ(numbers(again->shape, 2), (extents_list{3, 4}));
+  EXPECT_EQ(numbers(again->strides, 2), (extents_list{4, 1}));
+  EXPECT_EQ(again->byte_offset, 0u);
+  EXPECT_EQ(again->dtype.bits, 64);
+  EXPECT_NE(again->data, nullptr);
+}
+
+TYPED_TEST(workspace_tensor, a_header_is_the_same_type_whether_it_was_kept_or_made) {
+  using scope = typename TestFixture::scope;
+  static_assert(std::is_same_v<decltype(acquire_tensor<double>(std::declval<scope&>(), 1)), dl_tensor*>);
+  static_assert(
+      std::is_same_v<decltype(acquire_tensor<float>(std::declval<TypeParam&>(), 1, 2, 3)), dl_tensor*>);
+  dl_tensor const made = *this->header(this->ws, 3, 4);
+  dl_tensor const kept = *this->header(this->ws, 3, 4);
+  EXPECT_EQ(made.ndim, kept.ndim);
+  EXPECT_EQ(made.data, kept.data);
+}
+
+TYPED_TEST(workspace_tensor, a_kept_header_says_the_address_that_its_slot_has_after_growing) {
+  typename TestFixture::scope first{this->ws};
+  dl_tensor* const tensor = acquire_tensor<double>(first, 10);
+  first.end();
+  typename TestFixture::scope grown{this->ws};
+  dl_tensor* const larger = acquire_tensor<double>(grown, 1'000'000);
+  void* const address = larger->data;
+  grown.end();
+  typename TestFixture::scope again{this->ws};
+  EXPECT_EQ(acquire_tensor<double>(again, 10), tensor);
+  EXPECT_EQ(tensor->data, address);
+  EXPECT_EQ(tensor->shape[0], 10);
+}
+
+TYPED_TEST(workspace_tensor, a_tensor_is_of_the_memory_that_a_view_of_its_slot_has) {
+  double* first = nullptr;
+  {
+    typename TestFixture::scope scope{this->ws};
+    first = scope.template acquire<double>(12).data();
+  }
+  typename TestFixture::scope scope{this->ws};
+  EXPECT_EQ(acquire_tensor<double>(scope, 3, 4)->data, first);
+}
+
+TYPED_TEST(workspace_tensor, the_oldest_header_is_replaced_whichever_was_used_last) {
+  for (unsigned ways = 1; ways <= 16; ++ways) {
+    TypeParam ws{workspace_options{.cache_ways = ways}};
+    std::vector<dl_tensor*> places;
+    for (unsigned shape = 1; shape <= ways; ++shape) places.push_back(this->header(ws, shape));
+    ASSERT_EQ(std::set(places.begin(), places.end()).size(), ways);
+    for (unsigned shape = ways + 1; shape <= 3 * ways; ++shape) {
+      // The oldest is used once more, which does not make it any younger.
+      ASSERT_EQ(this->header(ws, shape - ways), places[(shape - 1) % ways]) << ways << " ways";
+      ASSERT_EQ(this->header(ws, shape), places[(shape - 1) % ways]) << ways << " ways";
+      ASSERT_EQ(places[(shape - 1) % ways]->shape[0], shape);
+    }
+    EXPECT_EQ(ws.stats().tensor_headers, ways);
+  }
+}
+
+TYPED_TEST(workspace_tensor, as_many_shapes_as_there_are_ways_are_kept) {
+  for (unsigned ways = 1; ways <= 16; ++ways) {
+    TypeParam ws{workspace_options{.cache_ways = ways}};
+    std::vector<dl_tensor*> places;
+    for (unsigned shape = 1; shape <= ways; ++shape) places.push_back(this->header(ws, shape, 2));
+    for (int turn = 0; turn < 3; ++turn) {
+      for (unsigned shape = 1; shape <= ways; ++shape)
+        ASSERT_EQ(this->header(ws, shape, 2), places[shape - 1]);
+    }
+  }
+}
+
+TYPED_TEST(workspace_tensor, without_limit_every_shape_is_kept) {
+  TypeParam ws{workspace_options{.cache_ways = unlimited_cache_ways}};
+  std::vector<dl_tensor*> places;
+  for (unsigned shape = 1; shape <= 100; ++shape) places.push_back(this->header(ws, shape, 2));
+  EXPECT_EQ(std::set(places.begin(), places.end()).size(), 100u);
+  for (unsigned shape = 1; shape <= 100; ++shape) ASSERT_EQ(this->header(ws, shape, 2), places[shape - 1]);
+  EXPECT_EQ(ws.stats().tensor_headers, 100u);
+}
+
+TYPED_TEST(workspace_tensor, ways_out_of_range_are_warned_of_and_four_are_kept) {
+  for (const unsigned ways : {0u, 17u}) {
+    const warning_recorder warnings;
+    TypeParam ws{workspace_options{.cache_ways = ways, .name = "tensors"}};
+    ASSERT_EQ(warning_recorder::reports().size(), 1u);
+    EXPECT_EQ(warning_recorder::reports()[0].kind, warning_kind::refused_setting);
+    EXPECT_EQ(warning_recorder::reports()[0].message,
+              "workspace 'tensors': cache_ways is " + std::to_string(ways) +
+                  ", which is neither 1 to 16 nor unlimited; it is 4 instead");
+    EXPECT_EQ(ws.options().cache_ways, 4u);
+    dl_tensor* const first = this->header(ws, 1);
+    for (int shape = 2; shape <= 4; ++shape) EXPECT_NE(this->header(ws, shape), first);
+    EXPECT_EQ(this->header(ws, 1), first);
+    EXPECT_EQ(this->header(ws, 5), first);
+    EXPECT_EQ(ws.stats().tensor_headers, 4u);
+  }
+}
+
+TYPED_TEST(workspace_tensor, ways_in_range_are_not_warned_of) {
+  const warning_recorder warnings;
+  for (const unsigned ways : {1u, 4u, 16u, unlimited_cache_ways}) {
+    const TypeParam ws{workspace_options{.cache_ways = ways}};
+    EXPECT_EQ(ws.options().cache_ways, ways);
+  }
+  EXPECT_EQ(warning_recorder::reports().size(), 0u);
+}
+
+/// The heap, until it is made to have no memory.
+class exhaustible_resource final : public std::pmr::memory_resource {
+ public:
+  bool exhausted = false;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    if (exhausted) throw std::bad_alloc{};
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+TYPED_TEST(workspace_tensor, where_there_is_no_memory_for_a_header_nothing_is_acquired) {
+  exhaustible_resource records;
+  TypeParam ws{workspace_options{.bookkeeping = &records}};
+  typename TestFixture::scope outer{ws};
+  double* const first = outer.template acquire<double>(10).data();
+  outer.end();
+  typename TestFixture::scope scope{ws};
+  records.exhausted = true;
+  EXPECT_THROW((void)acquire_tensor<double>(scope, 2, 5), std::bad_alloc);
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+  records.exhausted = false;
+  EXPECT_EQ(acquire_tensor<double>(scope, 2, 5)->data, first);
+  ws.check_invariants();
+}
+
+TYPED_TEST(workspace_tensor, trimmed_slots_take_their_headers_with_them) {
+  (void)this->header(this->ws, 1);
+  (void)this->header(this->ws, 2);
+  EXPECT_EQ(this->ws.stats().tensor_headers, 2u);
+  (void)this->ws.trim();
+  EXPECT_EQ(this->ws.stats().tensor_headers, 0u);
+}
+
+TEST(workspace_tensor_checked, a_tensor_that_outlives_its_scope_has_no_data) {
+  checked_workspace ws;
+  dl_tensor* tensor = nullptr;
+  {
+    checked_workspace::scope<> scope{ws};
+    tensor = acquire_tensor<double>(scope, 10);
+    EXPECT_NE(tensor->data, nullptr);
+  }
+  EXPECT_EQ(tensor->data, nullptr);
+  checked_workspace::scope<> scope{ws};
+  EXPECT_EQ(acquire_tensor<double>(scope, 10), tensor);
+  EXPECT_NE(tensor->data, nullptr);
+}
+
+// ---- what it says -----------------------------------------------------------------------------------------
+
+TYPED_TEST(workspace_tensor, strides_count_elements_in_the_order_of_the_layout) {
+  typename TestFixture::scope scope{this->ws};
+  dl_tensor const* const rows = acquire_tensor<double>(scope, 2, 3, 4);
+  EXPECT_EQ(numbers(rows->shape, rows->ndim), (extents_list{2, 3, 4}));
+  EXPECT_EQ(numbers(rows->strides, rows->ndim), (extents_list{12, 4, 1}));
+  dl_tensor const* const columns = acquire_tensor<double, column_major>(scope, 2, 3, 4);
+  EXPECT_EQ(numbers(columns->shape, columns->ndim), (extents_list{2, 3, 4}));
+  EXPECT_EQ(numbers(columns->strides, columns->ndim), (extents_list{1, 2, 6}));
+  EXPECT_EQ(rows->byte_offset, 0u);
+  EXPECT_EQ(columns->byte_offset, 0u);
+}
+
+TYPED_TEST(workspace_tensor, strides_are_those_of_a_view_of_the_same_shape_and_layout) {
+  typename TestFixture::scope scope{this->ws};
+  const auto expect_same = [](dl_tensor const* tensor, auto const& view) {
+    for (std::size_t r = 0; r < view.rank(); ++r) {
+      EXPECT_EQ(static_cast<std::size_t>(tensor->shape[r]), view.extent(r));
+      EXPECT_EQ(static_cast<std::size_t>(tensor->strides[r]), view.stride(r));
+    }
+  };
+  expect_same(acquire_tensor<float>(scope, 5, 7), scope.template acquire<float>(5, 7));
+  expect_same(acquire_tensor<float, column_major>(scope, 5, 7, 2, 3),
+              scope.template acquire<float, column_major>(5, 7, 2, 3));
+}
+
+template <std::size_t Rank>
+void expect_rank(auto& scope) {
+  std::array<std::size_t, Rank> extents{};
+  for (std::size_t r = 0; r < Rank; ++r) extents[r] = 1 + r % 3;
+  dl_tensor const* const tensor = acquire_tensor<double>(scope, extents);
+  ASSERT_EQ(tensor->ndim, static_cast<int>(Rank));
+  std::int64_t stride = 1;
+  for (std::size_t r = Rank; r-- > 0;) {
+    EXPECT_EQ(tensor->shape[r], static_cast<std::int64_t>(extents[r])) << "of rank " << Rank;
+    EXPECT_EQ(tensor->strides[r], stride) << "of rank " << Rank;
+    stride *= tensor->shape[r];
+  }
+  auto* const elements = static_cast<double*>(tensor->data);
+  std::fill_n(elements, stride, 1.0);  // a sanitizer sees whether there is memory for all
+  EXPECT_EQ(std::accumulate(elements, elements + stride, 0.0), static_cast<double>(stride));
+}
+
+TYPED_TEST(workspace_tensor, ranks_from_zero_to_eight_have_headers) {
+  typename TestFixture::scope scope{this->ws};
+  [&]<std::size_t... Ranks>(std::index_sequence<Ranks...>) {
+    (expect_rank<Ranks>(scope), ...);
+  }(std::make_index_sequence<9>{});
+}
+
+TYPED_TEST(workspace_tensor, a_tensor_without_elements_has_a_header) {
+  typename TestFixture::scope scope{this->ws};
+  dl_tensor const* const tensor = acquire_tensor<double>(scope, 0, 3);
+  EXPECT_EQ(numbers(tensor->shape, tensor->ndim), (extents_list{0, 3}));
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+}
+
+template <class T>
+void expect_type(auto& scope, int code, int bits) {
+  dl_data_type const type = acquire_tensor<T>(scope, 4)->dtype;
+  EXPECT_EQ(type.code, code) << detail::element_name<T>;
+  EXPECT_EQ(type.bits, bits) << detail::element_name<T>;
+  EXPECT_EQ(type.lanes, 1) << detail::element_name<T>;
+}
+
+TYPED_TEST(workspace_tensor, every_element_type_has_its_code) {
+  typename TestFixture::scope scope{this->ws};
+  constexpr int signed_integer = 0, unsigned_integer = 1, floating = 2, complex = 5;
+  expect_type<std::int8_t>(scope, signed_integer, 8);
+  expect_type<std::int16_t>(scope, signed_integer, 16);
+  expect_type<std::int32_t>(scope, signed_integer, 32);
+  expect_type<std::int64_t>(scope, signed_integer, 64);
+  expect_type<std::uint8_t>(scope, unsigned_integer, 8);
+  expect_type<std::uint16_t>(scope, unsigned_integer, 16);
+  expect_type<std::uint32_t>(scope, unsigned_integer, 32);
+  expect_type<std::uint64_t>(scope, unsigned_integer, 64);
+  expect_type<bool>(scope, unsigned_integer, 8);
+  expect_type<float>(scope, floating, 32);
+  expect_type<double>(scope, floating, 64);
+  expect_type<std::complex<float>>(scope, complex, 64);
+  expect_type<std::complex<double>>(scope, complex, 128);
+}
+
+template <class... Types>
+void expect_alignment(auto& ws, std::size_t alignment) {
+  const auto expect_aligned = [&](char const* element, std::size_t n, dl_tensor const* tensor) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor->data) % alignment, 0u) << n << " of " << element;
+  };
+  for (const std::size_t n : {1u, 2u, 3u, 7u, 8u, 63u, 64u, 65u, 1000u, 100'001u}) {
+    typename std::remove_reference_t<decltype(ws)>::template scope<> scope{ws};
+    (expect_aligned(detail::element_name<Types>, n, acquire_tensor<Types>(scope, n)), ...);
+  }
+}
+
+TYPED_TEST(workspace_tensor, data_begins_at_a_multiple_of_64_bytes_whatever_it_is) {
+  expect_alignment<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t,
+                   std::uint32_t, std::uint64_t, bool, float, double, std::complex<float>,
+                   std::complex<double>>(this->ws, 64);
+}
+
+TYPED_TEST(workspace_tensor, data_is_aligned_as_the_options_say) {
+  TypeParam ws{workspace_options{.alignment = 4096}};
+  expect_alignment<std::int8_t, double>(ws, 4096);
+}
+
+TYPED_TEST(workspace_tensor, a_header_names_the_host_by_default) {
+  dl_tensor const* const tensor = this->header(this->ws, 3);
+  EXPECT_EQ(static_cast<int>(tensor->device.device_type), 1);
+  EXPECT_EQ(tensor->device.device_type, dl_cpu);
+  EXPECT_EQ(tensor->device.device_id, 0);
+}
+
+TYPED_TEST(workspace_tensor, a_header_tells_of_the_device_in_the_options) {
+  made_up_memory device;
+  TypeParam ws{workspace_options{
+      .host_memory = false, .device_type = 2, .device_id = 3, .upstream = &device, .name = "second GPU"}};
+  typename TestFixture::scope scope{ws};
+  dl_tensor const* const tensor = acquire_tensor<float>(scope, 100, 100);
+  EXPECT_EQ(static_cast<int>(tensor->device.device_type), 2);
+  EXPECT_EQ(tensor->device.device_id, 3);
+  EXPECT_TRUE(made_up_memory::is_made_up(tensor->data));
+}
+
+// ---- a consumer in C --------------------------------------------------------------------------------------
+
+#if defined(TIDEMARK_DLPACK_CONSUMER)
+
+/// A tensor as it is handed to a library that says when it is done: then its scope ends.
+template <class Workspace>
+struct exported {
+  explicit exported(Workspace& ws) : scope{ws} { managed.manager_ctx = this; }
+  exported(exported const&) = delete;
+  exported& operator=(exported const&) = delete;
+  ~exported() = default;
+  static void give_back(DLManagedTensor* done) {
+    auto* const self = static_cast<exported*>(done->manager_ctx);
+    self->scope.end();
+    ++self->given_back;
+  }
+
+  typename Workspace::template scope<> scope;
+  DLManagedTensor managed{.dl_tensor = {}, .manager_ctx = nullptr, .deleter = &give_back};
+  int given_back = 0;
+};
+
+template <class T, class Layout>
+void expect_sum_in_c(auto& ws) {
+  exported<std::remove_reference_t<decltype(ws)>> out{ws};
+  dl_tensor* const tensor = acquire_tensor<T, Layout>(out.scope, 5, 6, 7);
+  auto* const elements = static_cast<T*>(tensor->data);
+  for (int i = 0; i < 210; ++i) elements[i] = static_cast<T>(i % 100);
+  const double sum = std::accumulate(elements, elements + 210, 0.0);
+  out.managed.dl_tensor = *tensor;
+  EXPECT_EQ(consume_sum(&out.managed), sum) << detail::element_name<T>;
+  EXPECT_EQ(out.given_back, 1);
+  EXPECT_EQ(ws.stats().active_slots, 0u);
+}
+
+TYPED_TEST(workspace_tensor, a_program_in_c_sums_it_and_gives_it_back) {
+  expect_sum_in_c<double, row_major>(this->ws);
+  expect_sum_in_c<double, column_major>(this->ws);
+  expect_sum_in_c<float, row_major>(this->ws);
+  expect_sum_in_c<std::int32_t, column_major>(this->ws);
+  expect_sum_in_c<std::int64_t, row_major>(this->ws);
+  expect_sum_in_c<std::uint8_t, row_major>(this->ws);
+}
+
+TYPED_TEST(workspace_tensor, a_program_in_c_sums_a_part_of_it_by_offset_shape_and_strides) {
+  exported<TypeParam> out{this->ws};
+  dl_tensor const* const tensor = acquire_tensor<double>(out.scope, 4, 5);
+  std::iota(static_cast<double*>(tensor->data), static_cast<double*>(tensor->data) + 20, 0.0);
+  std::array<std::int64_t, 2> shape{2, 3};  // rows 1 and 2, columns 1 to 3
+  out.managed.dl_tensor = *tensor;
+  out.managed.dl_tensor.shape = shape.data();
+  out.managed.dl_tensor.byte_offset = (1 * 5 + 1) * sizeof(double);
+  EXPECT_EQ(consume_sum(&out.managed), 6 + 7 + 8 + 11 + 12 + 13);
+  EXPECT_EQ(out.given_back, 1);
+}
+
+TYPED_TEST(workspace_tensor, a_program_in_c_finds_an_element_where_a_view_has_it) {
+  typename TestFixture::scope scope{this->ws};
+  const std::array<std::int64_t, 3> index{2, 1, 3};
+  const auto rows = scope.template acquire<double>(3, 4, 5);
+  EXPECT_EQ(rows.data() + consume_offset(acquire_tensor<double>(scope, 3, 4, 5), index.data()),
+            &rows(2, 1, 3));
+  const auto columns = scope.template acquire<double, column_major>(3, 4, 5);
+  EXPECT_EQ(
+      columns.data() + consume_offset(acquire_tensor<double, column_major>(scope, 3, 4, 5), index.data()),
+      &columns(2, 1, 3));
+}
+
+TYPED_TEST(workspace_tensor, shows_a_program_in_c_that_memory_is_not_the_hosts) {
+  made_up_memory device;
+  TypeParam ws{workspace_options{.host_memory = false, .device_type = kDLCUDA, .upstream = &device}};
+  exported<TypeParam> out{ws};
+  out.managed.dl_tensor = *acquire_tensor<double>(out.scope, 10);
+  EXPECT_EQ(consume_sum(&out.managed), -1);
+  EXPECT_EQ(out.given_back, 1);
+}
+
+#endif
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what scopes and checkpoints take back and what they leave, at both check levels, by the counts
+// and addresses before and after; every way to open a scope is run through one computation and must agree.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/workspace/workspace.hpp>
+
+#include "warning_recorder.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+template <class Workspace>
+class workspaces : public workspace_suite<Workspace> {};
+TYPED_TEST_SUITE(workspaces, both_levels, );
+
+/// Slots of several types and sizes, acquired through `source`: where they begin.
+template <class Source>
+std::vector<void*> several(Source& source) {
+  return {take<double>(source, 100).data(),    take<double>(source, 10).data(),
+          take<float>(source, 7).data(),       take<double>(source, 1000).data(),
+          take<numbered<3>>(source, 5).data(), take<float>(source, 70).data()};
+}
+
+TYPED_TEST(workspaces, return_the_same_memory_in_the_same_order_in_each_scope) {
+  std::vector<void*> first;
+  for (int pass = 0; pass < 3; ++pass) {
+    typename TestFixture::template scope<> scope{this->ws};
+    const std::vector<void*> now = several(scope);
+    if (pass == 0) first = now;
+    EXPECT_EQ(now, first) << "in pass " << pass;
+  }
+}
+
+TYPED_TEST(workspaces, return_the_same_memory_in_the_same_order_between_checkpoint_and_rewind) {
+  std::vector<void*> first;
+  for (int pass = 0; pass < 3; ++pass) {
+    this->ws.checkpoint();
+    const std::vector<void*> now = several(this->ws);
+    if (pass == 0) first = now;
+    EXPECT_EQ(now, first) << "in pass " << pass;
+    this->ws.rewind();
+  }
+}
+
+TYPED_TEST(workspaces, restore_the_counts_of_active_slots_that_a_scope_found) {
+  (void)several(this->ws);
+  const workspace_stats before = this->ws.stats();
+  {
+    typename TestFixture::template scope<> scope{this->ws};
+    (void)several(scope);
+    EXPECT_EQ(this->ws.stats().active_slots, 2 * before.active_slots);
+  }
+  EXPECT_EQ(this->ws.stats().active_slots, before.active_slots);
+  EXPECT_EQ(this->ws.stats().used_bytes, before.used_bytes);
+}
+
+TYPED_TEST(workspaces, keep_their_memory_when_a_scope_ends) {
+  {
+    typename TestFixture::template scope<> scope{this->ws};
+    (void)several(scope);
+  }
+  const std::size_t held = this->ws.stats().held_bytes, calls = this->upstream.calls;
+  EXPECT_EQ(held, this->upstream.outstanding);
+  EXPECT_GT(held, 0u);
+  {
+    typename TestFixture::template scope<> scope{this->ws};
+    (void)several(scope);
+  }
+  EXPECT_EQ(this->upstream.calls, calls);
+  EXPECT_EQ(this->ws.stats().held_bytes, held);
+}
+
+template <class Workspace>
+void nest(Workspace& ws, int level) {
+  if (level > 7) return;
+  typename Workspace::template scope<> scope{ws};
+  EXPECT_EQ(ws.depth(), static_cast<std::size_t>(level));
+  auto mine = scope.template fill<double>(level, 100);
+  auto also_mine = scope.template fill<std::int32_t>(-level, 10, 10);
+  nest(ws, level + 1);
+  nest(ws, level + 1);
+  EXPECT_EQ(ws.depth(), static_cast<std::size_t>(level));
+  for (const double x : mine.elements()) ASSERT_EQ(x, level);
+  for (const std::int32_t x : also_mine.elements()) ASSERT_EQ(x, -level);
+}
+
+TYPED_TEST(workspaces, keep_the_contents_of_outer_scopes_while_inner_ones_come_and_go) {
+  nest(this->ws, 1);
+  EXPECT_EQ(this->ws.stats().slots, 14u) << "one of each type at each of 7 levels";
+}
+
+template <class Workspace>
+int leave_by_return(Workspace& ws) {
+  typename Workspace::template scope<> scope{ws};
+  return static_cast<int>(take<double>(scope, 8).size());
+}
+
+TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_return) {
+  EXPECT_EQ(leave_by_return(this->ws), 8);
+  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.depth(), 0u);
+}
+
+TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_break) {
+  for (;;) {
+    typename TestFixture::template scope<> scope{this->ws};
+    (void)take<double>(scope, 8);
+    if (this->ws.stats().active_slots == 1) break;
+  }
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.depth(), 0u);
+}
+
+TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_continue) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    typename TestFixture::template scope<> scope{this->ws};
+    (void)take<double>(scope, 8);
+    if (this->ws.stats().active_slots == 1) continue;
+    FAIL();
+  }
+  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->ws.depth(), 0u);
+}
+
+TYPED_TEST(workspaces, take_back_what_scopes_acquired_when_an_exception_leaves_them) {
+  const auto fail = [&] {
+    typename TestFixture::template scope<> outer{this->ws};
+    (void)take<double>(outer, 8);
+    typename TestFixture::template scope<double> inner{this->ws};
+    (void)take<double>(inner, 8);
+    (void)take<float>(inner, 8);
+    throw std::runtime_error{"as planned"};
+  };
+  EXPECT_THROW(fail(), std::runtime_error);
+  EXPECT_EQ(this->ws.stats().slots, 3u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.depth(), 0u);
+}
+
+TYPED_TEST(workspaces, take_back_nothing_more_when_a_scope_that_was_ended_is_destroyed) {
+  std::optional<typename TestFixture::template scope<>> scope;
+  scope.emplace(this->ws);
+  (void)take<double>(*scope, 8);
+  scope->end();
+  EXPECT_FALSE(*scope);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  (void)take<double>(this->ws, 8);
+  scope.reset();
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+}
+
+// ---- ends that were skipped ----
+
+/// The warning for a scope that ends `inside` others. Where nothing is checked no scope knows its
+/// place.
+template <class Workspace>
+std::string skipped(unsigned line, int inside) {
+  const std::string where =
+      Workspace::checked ? "the scope at " __FILE__ ":" + std::to_string(line) : "a scope";
+  return "workspace 'test': " + where + " ended while " + std::to_string(inside) +
+         " scopes or checkpoints inside it were open; they ended with it";
+}
+
+TYPED_TEST(workspaces, end_checkpoints_that_were_not_rewound_with_the_scope_around_them) {
+  const warning_recorder warnings;
+  const unsigned line = __LINE__ + 2;
+  {
+    typename TestFixture::template scope<> scope{this->ws};
+    (void)take<double>(scope, 8);
+    this->ws.checkpoint();
+    (void)take<double>(this->ws, 8);
+    this->ws.template checkpoint<float>();
+    (void)take<float>(this->ws, 8);
+  }
+  EXPECT_EQ(this->ws.depth(), 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].kind, warning_kind::skipped_rewind);
+  EXPECT_EQ(warnings.reports()[0].resource, "test");
+  EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 2));
+}
+
+TYPED_TEST(workspaces, end_checkpoints_that_an_exception_skipped) {
+  const warning_recorder warnings;
+  const auto fail = [&] {
+    this->ws.checkpoint();
+    (void)take<double>(this->ws, 8);
+    throw std::runtime_error{"as planned"};
+  };
+  {
+    typename TestFixture::template scope<> scope{this->ws};
+    auto mine = scope.template fill<double>(7, 8);
+    EXPECT_THROW(fail(), std::runtime_error);
+    EXPECT_EQ(this->ws.depth(), 2u);
+    EXPECT_EQ(mine[7], 7);
+  }
+  EXPECT_EQ(this->ws.depth(), 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(warnings.count(warning_kind::skipped_rewind), 1u);
+}
+
+TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_nothing_later) {
+  const warning_recorder warnings;
+  const unsigned line = __LINE__ + 1;
+  typename TestFixture::template scope<> outer{this->ws};
+  (void)take<double>(outer, 8);
+  typename TestFixture::template scope<> inner{this->ws};
+  (void)take<double>(inner, 8);
+  (void)take<float>(inner, 8);
+  outer.end();
+  EXPECT_EQ(this->ws.depth(), 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 1));
+  typename TestFixture::template scope<> next{this->ws};  // where the outer one was in the log
+  (void)take<double>(next, 8);
+  inner.end();
+  EXPECT_EQ(this->ws.depth(), 1u);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  EXPECT_EQ(warnings.reports().size(), 1u);
+}
+
+TYPED_TEST(workspaces, ask_nothing_of_a_scope_that_another_has_ended) {
+  const warning_recorder warnings;
+  typename TestFixture::template scope<> outer{this->ws};
+  (void)take<float>(outer, 8);
+  typename TestFixture::template scope<> inner{this->ws};
+  (void)take<double>(inner, 8);
+  outer.end();
+  {
+    typename TestFixture::template scope<double, float, bool> next{
+        this->ws};  // has the log where the inner one was
+    auto view = take<double>(next, 8);
+    (void)take<bool>(next, 8);
+    EXPECT_NO_THROW((void)inner.returning(view.data())) << "which is not the inner one's";
+  }
+  this->ws.release();
+  EXPECT_EQ(inner.returning(5), 5);
+  inner.end();
+  EXPECT_EQ(this->ws.depth(), 0u);
+}
+
+TYPED_TEST(workspaces, say_nothing_when_all_scopes_end_in_order) {
+  const warning_recorder warnings;
+  nest(this->ws, 1);
+  this->ws.checkpoint();
+  this->ws.rewind();
+  EXPECT_TRUE(warnings.reports().empty());
+}
+
+// ---- checkpoints ----
+
+TYPED_TEST(workspaces, restore_by_hand_what_checkpoints_found) {
+  (void)take<double>(this->ws, 8);
+  this->ws.checkpoint();
+  (void)take<double>(this->ws, 8);
+  this->ws.checkpoint();
+  (void)take<double>(this->ws, 8);
+  (void)take<float>(this->ws, 8);
+  EXPECT_EQ(this->ws.depth(), 2u);
+  EXPECT_EQ(this->ws.stats().active_slots, 4u);
+  this->ws.rewind();
+  EXPECT_EQ(this->ws.depth(), 1u);
+  EXPECT_EQ(this->ws.stats().active_slots, 2u);
+  this->ws.rewind();
+  EXPECT_EQ(this->ws.depth(), 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+}
+
+TYPED_TEST(workspaces, take_everything_back_at_a_rewind_without_checkpoint_however_often) {
+  (void)several(this->ws);
+  const workspace_stats before = this->ws.stats();
+  for (int i = 0; i < 2; ++i) {
+    this->ws.rewind();
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    EXPECT_EQ(this->ws.stats().slots, before.slots);
+    EXPECT_EQ(this->ws.stats().held_bytes, before.held_bytes);
+    EXPECT_EQ(this->ws.depth(), 0u);
+  }
+}
+
+TYPED_TEST(workspaces, take_back_what_a_scope_acquired_at_a_rewind_without_checkpoint_in_it) {
+  auto outside = this->ws.template fill<double>(3, 8);
+  typename TestFixture::template scope<> scope{this->ws};
+  void* const first = take<double>(scope, 8).data();
+  for (int i = 0; i < 2; ++i) {
+    this->ws.rewind();
+    EXPECT_EQ(this->ws.depth(), 1u);
+    EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  }
+  EXPECT_EQ(take<double>(scope, 8).data(), first);
+  EXPECT_EQ(outside[7], 3);
+  scope.end();
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
+}
+
+TYPED_TEST(workspaces, end_a_scope_of_named_types_rightly_after_a_rewind_in_it) {
+  typename TestFixture::template scope<double> scope{this->ws};
+  (void)take<double>(scope, 8);
+  this->ws.rewind();
+  (void)take<double>(scope, 8);
+  (void)take<double>(scope, 8);
+  scope.end();
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+}
+
+TYPED_TEST(workspaces, save_the_count_of_a_type_once_in_each_scope) {
+  typename TestFixture::template scope<> scope{this->ws};
+  EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+  for (int i = 0; i < 3; ++i) (void)take<double>(scope, 8);
+  EXPECT_EQ(this->ws.stats().saved_counts, 1u);
+  for (int i = 0; i < 3; ++i) (void)take<double>(this->ws, 8);
+  EXPECT_EQ(this->ws.stats().saved_counts, 1u);
+  typename TestFixture::template scope<> inner{this->ws};
+  (void)take<double>(inner, 8);
+  EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+}
+
+TYPED_TEST(workspaces, save_the_counts_of_the_types_that_a_checkpoint_names_at_once) {
+  this->ws.template checkpoint<double, numbered<0>>();
+  EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+  (void)take<double>(this->ws, 8);
+  (void)take<numbered<0>>(this->ws, 8);
+  EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+  this->ws.rewind();
+  EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+}
+
+TYPED_TEST(workspaces, save_the_count_of_a_type_once_though_it_is_named_twice) {
+  this->ws.template checkpoint<double, float, double>();
+  EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+  typename TestFixture::template scope<float, float, float, std::int32_t> scope{this->ws};
+  EXPECT_EQ(this->ws.stats().saved_counts, 4u);
+  (void)take<float>(scope, 8);
+  scope.end();
+  this->ws.rewind();
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+}
+
+TYPED_TEST(workspaces, end_a_typed_checkpoint_that_was_left_open_in_a_typed_checkpoint) {
+  this->ws.template checkpoint<double>();
+  (void)take<double>(this->ws, 8);
+  this->ws.template checkpoint<double>();
+  (void)take<double>(this->ws, 8);
+  this->ws.rewind();
+  EXPECT_EQ(stats_of(this->ws, "float64").active_slots, 1u);
+  this->ws.rewind();
+  EXPECT_EQ(stats_of(this->ws, "float64").active_slots, 0u);
+}
+
+// ---- types that a scope does not name ----
+
+TYPED_TEST(workspaces, take_back_in_a_scope_of_named_types_what_a_helper_acquires_of_others) {
+  typename TestFixture::template scope<> parent{this->ws};
+  auto floats = parent.template fill<float>(5, 64);
+  const auto helper = [](auto& ws) { (void)ws.template fill<float>(6, 64); };
+  for (int i = 0; i < 5; ++i) {
+    typename TestFixture::template scope<double> scope{this->ws};
+    (void)take<double>(scope, 8);
+    helper(this->ws);
+    EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 2u);
+    scope.end();
+    EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 1u);
+    EXPECT_EQ(stats_of(this->ws, "float32").slots, 2u);
+    EXPECT_EQ(stats_of(this->ws, "float64").active_slots, 0u);
+    for (const float x : floats) ASSERT_EQ(x, 5);
+  }
+}
+
+TYPED_TEST(workspaces, take_back_in_a_scope_that_names_a_type_without_place_each_time) {
+  for (int i = 0; i < 5; ++i) {
+    typename TestFixture::template scope<numbered<1>> scope{this->ws};
+    (void)take<numbered<1>>(scope, 8);
+    (void)take<float>(this->ws, 8);
+    EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+    scope.end();
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+    EXPECT_EQ(this->ws.stats().slots, 2u);
+  }
+}
+
+TYPED_TEST(workspaces, take_back_a_type_that_a_scope_sees_first) {
+  {
+    typename TestFixture::template scope<> outer{this->ws};
+    {
+      typename TestFixture::template scope<> inner{this->ws};
+      (void)take<numbered<2>>(inner, 8);
+      (void)take<numbered<9>>(inner, 8);  // another type, though of as many bytes
+      EXPECT_EQ(this->ws.stats().types, 2u);
+      EXPECT_EQ(this->ws.stats().active_slots, 2u);
+    }
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    (void)take<numbered<2>>(outer, 8);
+    EXPECT_EQ(this->ws.stats().active_slots, 1u);
+  }
+  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(this->ws.stats().slots, 2u);
+}
+
+template <class Source, int... Numbers>
+void take_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
+  ((void)take<numbered<Numbers>>(source, 1), ...);
+}
+
+TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_one_type_of_200) {
+  take_one_of_each(this->ws, std::make_integer_sequence<int, 200>{});
+  EXPECT_EQ(this->ws.stats().types, 200u);
+  typename TestFixture::template scope<> scope{this->ws};
+  EXPECT_EQ(this->ws.stats().saved_counts, 0u);
+  (void)take<numbered<117>>(scope, 1);
+  EXPECT_EQ(this->ws.stats().saved_counts, 1u);
+  EXPECT_EQ(this->ws.stats().active_slots, 201u);
+  scope.end();
+  EXPECT_EQ(this->ws.stats().active_slots, 200u);
+}
+
+TYPED_TEST(workspaces, keep_what_is_acquired_outside_all_scopes_until_a_reset) {
+  std::vector<void*> first;
+  for (int pass = 0; pass < 3; ++pass) {
+    std::vector<void*> now;
+    for (std::size_t i = 1; i <= 20; ++i) {
+      now.push_back(take<double>(this->ws, 16).data());
+      EXPECT_EQ(this->ws.stats().active_slots, i);
+    }
+    if (pass == 0) first = now;
+    EXPECT_EQ(now, first);
+    EXPECT_EQ(this->ws.stats().slots, 20u);
+    this->ws.reset();
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  }
+}
+
+// ---- three levels, by a table ----
+
+/// What is active and what the log holds at one place of the example below.
+struct counts {
+  std::size_t f64, i64, f32, bools, depth, saved;
+  bool operator==(counts const&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, counts const& c) {
+  return out << "f64 " << c.f64 << ", i64 " << c.i64 << ", f32 " << c.f32 << ", bool " << c.bools
+             << ", depth " << c.depth << ", saved " << c.saved;
+}
+template <class Workspace>
+counts counts_of(Workspace const& ws) {
+  return {stats_of(ws, "float64").active_slots,
+          stats_of(ws, "int64").active_slots,
+          stats_of(ws, "float32").active_slots,
+          stats_of(ws, "bool").active_slots,
+          ws.depth(),
+          ws.stats().saved_counts};
+}
+
+TYPED_TEST(workspaces, count_three_levels_with_a_helper_as_the_table_says) {
+  const auto helper = [](auto& ws) {  // acquires, and opens no scope
+    (void)take<float>(ws, 30);
+    (void)take<double>(ws, 30);
+  };
+  for (int pass = 0; pass < 3; ++pass) {
+    EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 0, 0}));
+    {
+      typename TestFixture::template scope<> first{this->ws};
+      EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 1, 0}));
+      (void)take<double>(first, 10);
+      (void)take<double>(first, 20);
+      EXPECT_EQ(counts_of(this->ws), (counts{2, 0, 0, 0, 1, 1}));
+      {
+        typename TestFixture::template scope<std::int64_t> second{this->ws};
+        EXPECT_EQ(counts_of(this->ws), (counts{2, 0, 0, 0, 2, 2}));
+        (void)take<std::int64_t>(second, 10);
+        EXPECT_EQ(counts_of(this->ws), (counts{2, 1, 0, 0, 2, 2}));
+        helper(this->ws);
+        EXPECT_EQ(counts_of(this->ws), (counts{3, 1, 1, 0, 2, 4}));
+        {
+          typename TestFixture::template scope<> third{this->ws};
+          (void)take<bool>(third, 10);
+          EXPECT_EQ(counts_of(this->ws), (counts{3, 1, 1, 1, 3, 5}));
+          helper(this->ws);
+          EXPECT_EQ(counts_of(this->ws), (counts{4, 1, 2, 1, 3, 7}));
+        }
+        EXPECT_EQ(counts_of(this->ws), (counts{3, 1, 1, 0, 2, 4}));
+      }
+      EXPECT_EQ(counts_of(this->ws), (counts{2, 0, 0, 0, 1, 1}));
+      helper(this->ws);
+      EXPECT_EQ(counts_of(this->ws), (counts{3, 0, 1, 0, 1, 2}));
+    }
+    EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 0, 0}));
+    EXPECT_EQ(this->ws.stats().slots, 8u) << "4 of float64, 1 of int64, 2 of float32, 1 of bool";
+  }
+}
+
+// ---- all ways to open a scope ----
+
+/// A computation with temporaries of named types, and of others in a helper that is given the workspace.
+template <class Workspace, class Source>
+double compute(Workspace& ws, Source& source, std::span<double const> x) {
+  auto squares = source.template acquire<double>(x.size());
+  auto order = source.template acquire<std::int32_t>(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    squares[i] = x[i] * x[i];
+    order[i] = static_cast<std::int32_t>(x.size() - i);
+  }
+  const auto helper = [&](Workspace& given) {
+    auto weights = given.template ones<float>(x.size());
+    auto kept = given.trues(x.size());
+    auto odd = given.template acquire<numbered<4>>(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) odd[i].values[0] = static_cast<int>(i % 2);
+    double sum = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      kept[i] = odd[i].values[0] == 1;
+      if (kept[i]) sum += static_cast<double>(weights[i]) * squares[i] * order[i];
+    }
+    return sum;
+  };
+  return helper(ws);
+}
+
+TYPED_TEST(workspaces, compute_the_same_however_a_scope_is_opened) {
+  std::vector<double> x(100);
+  std::iota(x.begin(), x.end(), 0.5);
+  double expected = 0;
+  for (std::size_t i = 1; i < x.size(); i += 2) expected += x[i] * x[i] * static_cast<double>(x.size() - i);
+
+  auto& ws = this->ws;
+  TypeParam unpooled{workspace_options{.pooling = false}};
+  const auto body = [&](auto& scope) { return compute(scope.workspace(), scope, x); };
+  const auto expect_clean = [&](char const* form, double result) {
+    EXPECT_EQ(result, expected) << form;
+    for (auto* each : {&ws, &unpooled}) {
+      EXPECT_EQ(each->depth(), 0u) << form;
+      EXPECT_EQ(each->stats().active_slots, 0u) << form;
+      EXPECT_EQ(each->stats().saved_counts, 0u) << form;
+      each->check_invariants();
+    }
+    EXPECT_EQ(unpooled.stats().held_bytes, 0u) << form;
+  };
+  for (int pass = 0; pass < 3; ++pass) {
+    {
+      double result = 0;
+      {
+        typename TestFixture::template scope<> scope{ws};
+        result = compute(ws, scope, x);
+      }
+      expect_clean("scope", result);
+      {
+        typename TestFixture::template scope<double, std::int32_t> scope{ws};
+        result = compute(ws, scope, x);
+      }
+      expect_clean("scope of named types", result);
+    }
+    ws.checkpoint();
+    const double by_hand = compute(ws, ws, x);
+    ws.rewind();
+    expect_clean("checkpoint", by_hand);
+    ws.template checkpoint<double, std::int32_t, numbered<4>>();
+    const double by_hand_and_named = compute(ws, ws, x);
+    ws.rewind();
+    expect_clean("checkpoint of named types", by_hand_and_named);
+    expect_clean("with_workspace", with_workspace(ws, body));
+    expect_clean("with_workspace of named types", with_workspace<double, numbered<4>>(ws, body));
+    expect_clean("with_workspace without parameter", with_workspace(ws, [&] { return compute(ws, ws, x); }));
+    expect_clean("with_workspace, pooling off", with_workspace(unpooled, body));
+    expect_clean("with_workspace of named types, pooling off",
+                 with_workspace<double, std::int32_t>(unpooled, body));
+  }
+  EXPECT_EQ(ws.stats().slots, 5u) << "one of each type, whatever opened the scope";
+}
+
+}  // namespace
+}  // namespace tidemark::test

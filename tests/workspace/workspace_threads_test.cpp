@@ -1,0 +1,668 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: first the ways to have a workspace without being given one, step by step; then threads that work
+// at once, and coroutines that take turns on one thread or move between several, each of which looks after
+// its numbers. The thread sanitizer runs it too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/workspace/extras/this_thread_workspace.hpp>
+#include <tidemark/workspace/workspace.hpp>
+
+#include "recording_supply.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+#include "workspace_levels.hpp"
+
+namespace tidemark::test {
+namespace {
+
+/// Runs to its end before the caller goes on.
+template <class Body>
+void on_another_thread(Body body) {
+  std::thread{body}.join();
+}
+
+/// Counts what is out, on any thread.
+class counting_upstream final : public std::pmr::memory_resource {
+ public:
+  std::atomic<std::size_t> calls{0}, outstanding{0};
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    ++calls;
+    outstanding += bytes;
+    return std::pmr::new_delete_resource()->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    outstanding -= bytes;
+    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+/// An upstream that is never destroyed, because leased workspaces wait on it as long as the process lives.
+counting_upstream& new_upstream() {
+  static auto* const all = new std::deque<counting_upstream>;
+  return all->emplace_back();
+}
+
+/// Workspaces that are made without options take all their memory from `upstream`, records too.
+class default_workspaces : public testing::Test {
+ protected:
+  default_workspaces() {
+    workspace_options options = before_;
+    options.upstream = options.bookkeeping = &upstream;
+    set_default_workspace_options(options);
+  }
+  ~default_workspaces() override { set_default_workspace_options(before_); }
+
+  counting_upstream& upstream = new_upstream();
+
+ private:
+  workspace_options before_ = default_workspace_options();
+};
+
+/// A function of a program that is not given a workspace. @return the sum of 0, 1, …, n - 1.
+double sum_of_indices(std::size_t n) {
+  workspace::scope scope{this_thread_workspace()};
+  auto x = scope.acquire<double>(n);
+  std::iota(x.begin(), x.end(), 0.0);
+  return std::accumulate(x.begin(), x.end(), 0.0);
+}
+
+// This thread's own.
+
+using this_threads = default_workspaces;
+
+TEST_F(this_threads, workspace_is_the_same_at_each_call_and_warm) {
+  on_another_thread([&] {
+    workspace const* const first = &this_thread_workspace();
+    EXPECT_EQ(sum_of_indices(100), 4950);
+    const std::size_t warm = upstream.calls;
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(sum_of_indices(100), 4950);
+      EXPECT_EQ(&this_thread_workspace(), first);
+    }
+    EXPECT_EQ(upstream.calls, warm);
+  });
+}
+
+TEST_F(this_threads, workspace_is_made_at_first_need) {
+  on_another_thread([&] { EXPECT_EQ(upstream.calls, 0u); });
+  on_another_thread([&] {
+    (void)this_thread_workspace().acquire<double>(1);
+    EXPECT_GT(upstream.calls, 0u);
+  });
+}
+
+TEST_F(this_threads, memory_is_freed_when_the_thread_ends) {
+  on_another_thread([&] {
+    (void)this_thread_workspace().acquire<double>(1000);  // outside all scopes: it is not freed before
+    EXPECT_GT(upstream.outstanding, 1000 * sizeof(double));
+  });
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(this_threads, workspace_is_not_another_threads) {
+  std::barrier<> together{2};
+  workspace *one = nullptr, *other = nullptr;
+  const auto look = [&](workspace*& mine) {
+    mine = &this_thread_workspace();
+    together.arrive_and_wait();
+  };
+  std::thread thread{[&] { look(one); }};
+  std::thread second{[&] { look(other); }};
+  thread.join();
+  second.join();
+  EXPECT_NE(one, other);
+}
+
+/// Uses the thread's workspace when the thread ends.
+struct late_user {
+  bool* same = nullptr;  // whether it is the one that it was
+  workspace* known = nullptr;
+  ~late_user() {
+    if (same == nullptr) return;
+    *same = (known == nullptr || &this_thread_workspace() == known) && sum_of_indices(1000) == 499'500;
+  }
+};
+late_user& late() {
+  static thread_local late_user user;
+  return user;
+}
+
+TEST_F(this_threads, workspace_outlives_thread_local_objects_made_before_it) {
+  bool same = false;
+  on_another_thread([&] {
+    late().same = &same;
+    late().known = &this_thread_workspace();
+  });
+  EXPECT_TRUE(same);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(this_threads, workspace_outlives_thread_local_objects_made_after_it) {
+  bool same = false;
+  on_another_thread([&] {
+    workspace& own = this_thread_workspace();
+    late().same = &same;
+    late().known = &own;
+  });
+  EXPECT_TRUE(same);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(this_threads, workspace_may_be_made_by_the_destructor_of_a_thread_local_object) {
+  bool worked = false;
+  on_another_thread([&] { late().same = &worked; });
+  EXPECT_TRUE(worked);
+  EXPECT_GT(upstream.calls, 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(this_threads, scopes_at_the_same_time_never_share_memory) {
+  std::vector<std::span<double>> arrays[storm_threads];
+  std::barrier<> all_are_there{storm_threads};
+  on_threads([&](std::size_t thread) {
+    std::mt19937 random{static_cast<unsigned>(thread)};
+    workspace& ws = this_thread_workspace();
+    workspace::scope outermost{ws};
+    for (std::size_t round = 0; round < 200; ++round) {
+      workspace::scope inner{this_thread_workspace()};
+      const std::size_t n = 1 + random() % 1000;
+      auto mine = inner.acquire<double>(n);
+      std::ranges::fill(mine, static_cast<double>(thread));
+      EXPECT_EQ(sum_of_indices(n), static_cast<double>(n * (n - 1) / 2));
+      EXPECT_EQ(std::ranges::count(mine, static_cast<double>(thread)), static_cast<std::ptrdiff_t>(n));
+    }
+    for (std::size_t i = 0; i < 20; ++i) arrays[thread].push_back(outermost.acquire<double>(1 + i * 10));
+    all_are_there.arrive_and_wait();  // none of them has ended yet
+  });
+  std::vector<std::span<double>> all;
+  for (auto const& mine : arrays) all.insert(all.end(), mine.begin(), mine.end());
+  ASSERT_EQ(all.size(), 20 * storm_threads);
+  std::ranges::sort(all, {}, [](std::span<double> array) { return array.data(); });
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    EXPECT_LE(all[i - 1].data() + all[i - 1].size(), all[i].data());
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+// Bindings.
+
+TEST_F(this_threads, workspace_is_the_one_bound_last) {
+  on_another_thread([&] {
+    workspace first, second;
+    workspace const* const own = &this_thread_workspace();
+    {
+      workspace_binding outer{first};
+      EXPECT_EQ(&this_thread_workspace(), &first);
+      {
+        workspace_binding inner{second};
+        EXPECT_EQ(&this_thread_workspace(), &second);
+        (void)sum_of_indices(10);
+      }
+      EXPECT_EQ(&this_thread_workspace(), &first);
+    }
+    EXPECT_EQ(&this_thread_workspace(), own);
+    EXPECT_EQ(first.stats().slots, 0u);
+    EXPECT_EQ(second.stats().slots, 1u);
+  });
+}
+
+TEST_F(this_threads, workspace_is_made_after_a_binding_that_came_first) {
+  on_another_thread([&] {
+    workspace bound;
+    workspace* own = nullptr;
+    {
+      workspace_binding binding{bound};
+      EXPECT_EQ(&this_thread_workspace(), &bound);
+    }
+    own = &this_thread_workspace();
+    EXPECT_NE(own, &bound);
+    EXPECT_EQ(&this_thread_workspace(), own);
+  });
+}
+
+TEST_F(this_threads, binding_transfers_the_workspace_at_both_ends) {
+  const violation_recorder recorder;
+  workspace ws;
+  (void)ws.acquire<double>(1);
+  on_another_thread([&] {
+    workspace_binding bound{ws};
+    (void)this_thread_workspace().acquire<double>(1);
+  });
+  (void)ws.acquire<double>(1);
+  EXPECT_EQ(violation_recorder::reports().size(), 0u);
+}
+
+// Leases.
+
+class leases : public default_workspaces {
+ protected:
+  // None waits: whatever other tests have left is held here meanwhile.
+  leases() {
+    do held_.push_back(lease_workspace());
+    while (held_.back()->upstream_resource() != &upstream);
+  }
+  static bool is_warm(workspace_lease const& lease) { return lease->stats().slots > 0; }
+
+ private:
+  std::vector<workspace_lease> held_;
+};
+
+TEST_F(leases, come_back_warm) {
+  void* memory = nullptr;
+  {
+    workspace_lease lease = lease_workspace();
+    EXPECT_FALSE(is_warm(lease));
+    memory = lease->acquire<double>(1000).data();
+  }
+  const std::size_t warm = upstream.calls;
+  workspace_lease again = lease_workspace();
+  EXPECT_TRUE(is_warm(again));
+  EXPECT_EQ(again->stats().active_slots, 0u) << "and reset";
+  EXPECT_EQ(again->acquire<double>(1000).data(), memory);
+  EXPECT_EQ(upstream.calls, warm);
+}
+
+TEST_F(leases, take_the_workspace_whose_lease_ended_last) {
+  workspace_lease first = lease_workspace(), second = lease_workspace();
+  workspace const* const newest = &*first;
+  workspace const* const older = &*second;
+  EXPECT_NE(newest, older);
+  second = {};
+  first = {};
+  first = lease_workspace();
+  second = lease_workspace();
+  EXPECT_EQ(&*first, newest);
+  EXPECT_EQ(&*second, older);
+}
+
+TEST_F(leases, are_never_the_same_at_once) {
+  workspace_lease one = lease_workspace();
+  workspace_lease other = lease_workspace();
+  EXPECT_NE(&*one, &*other);
+  workspace_lease moved = std::move(one);
+  EXPECT_FALSE(one);
+  EXPECT_TRUE(moved);
+}
+
+TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
+  constexpr std::size_t kept = 64;
+  const std::size_t before = upstream.outstanding;
+  std::vector<workspace_lease> all;
+  for (std::size_t i = 0; i <= kept; ++i) {
+    all.push_back(lease_workspace());
+    EXPECT_FALSE(is_warm(all.back()));
+    (void)all.back()->acquire<double>(1000);
+  }
+  const std::size_t each = (upstream.outstanding - before) / (kept + 1);
+  all.clear();
+  EXPECT_EQ(upstream.outstanding, before + kept * each);
+  for (std::size_t i = 0; i < kept; ++i) {
+    all.push_back(lease_workspace());
+    EXPECT_TRUE(is_warm(all.back())) << i;
+  }
+  EXPECT_FALSE(is_warm(lease_workspace()));
+}
+
+TEST_F(leases, that_end_with_an_open_checkpoint_come_back_without_it) {
+  {
+    workspace_lease lease = lease_workspace();
+    lease->checkpoint<double>();
+    (void)lease->acquire<double>(10);
+  }
+  workspace_lease again = lease_workspace();
+  EXPECT_TRUE(is_warm(again));
+  EXPECT_EQ(again->depth(), 0u);
+  again->check_invariants();
+}
+
+TEST_F(leases, that_end_with_an_open_scope_destroy_the_workspace_and_are_reported) {
+  const violation_recorder recorder;
+  // Never ended, because its workspace is gone: it lies in memory that is deallocated as it is.
+  alignas(workspace::scope<>) std::byte memory[sizeof(workspace::scope<>)];
+  {
+    workspace_lease lease = lease_workspace();
+    (void)lease->acquire<double>(10);
+    new (memory) workspace::scope<>{*lease};
+  }
+  EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
+  EXPECT_FALSE(is_warm(lease_workspace()));
+}
+
+TEST_F(leases, may_be_taken_used_and_ended_on_different_threads) {
+  const violation_recorder recorder;
+  workspace_lease lease;
+  on_another_thread([&] { lease = lease_workspace(); });
+  on_another_thread([&] {
+    workspace_binding bound{*lease};
+    EXPECT_EQ(sum_of_indices(10), 45);
+  });
+  on_another_thread([&] { lease = {}; });
+  on_another_thread([&] {
+    lease = lease_workspace();
+    (void)lease->acquire<double>(10);
+  });
+  EXPECT_TRUE(is_warm(lease));
+  EXPECT_EQ(violation_recorder::reports().size(), 0u);
+}
+
+TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
+  on_threads([&](std::size_t thread) {
+    for (std::size_t i = 0; i < 1000; ++i) {
+      workspace_lease lease = lease_workspace();
+      workspace_binding bound{*lease};
+      workspace::scope scope{*lease};
+      auto mine = scope.acquire<std::size_t>(16);
+      std::ranges::fill(mine, thread);
+      EXPECT_EQ(sum_of_indices(10), 45);
+      EXPECT_EQ(std::ranges::count(mine, thread), 16);
+    }
+  });
+  EXPECT_LE(upstream.calls, 64u * storm_threads) << "as many workspaces as threads, and few calls for each";
+}
+
+// The forms of scopes in which a function does not say what it acquires from.
+
+template <class Workspace>
+class workspace_forms : public testing::Test {
+ protected:
+  recording_resource upstream;
+  Workspace ws{&upstream};
+};
+TYPED_TEST_SUITE(workspace_forms, both_levels, );
+
+template <class Workspace>
+double sum_of_squares(Workspace& ws, std::size_t n) {
+  auto x = ws.template acquire<double>(n);  // whoever calls has a scope
+  auto y = ws.template acquire<float>(n);
+  std::iota(x.begin(), x.end(), 0.0);
+  for (std::size_t i = 0; i < n; ++i) y(i) = static_cast<float>(x(i) * x(i));
+  return std::accumulate(y.begin(), y.end(), 0.0);
+}
+
+TYPED_TEST(workspace_forms, checkpoint_and_rewind_by_hand_take_back_what_functions_acquired) {
+  for (int i = 0; i < 10; ++i) {
+    this->ws.checkpoint();
+    EXPECT_EQ(sum_of_squares(this->ws, 10), 285);
+    this->ws.rewind();
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    EXPECT_EQ(this->ws.stats().slots, 2u);
+    EXPECT_EQ(this->ws.depth(), 0u);
+  }
+}
+
+TYPED_TEST(workspace_forms, scopes_take_back_what_functions_acquired_of_the_workspace_they_were_given) {
+  for (int i = 0; i < 10; ++i) {
+    {
+      typename TypeParam::template scope<> scope{this->ws};
+      EXPECT_EQ(sum_of_squares(scope.workspace(), 10), 285);
+    }
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    EXPECT_EQ(this->ws.stats().slots, 2u);
+  }
+}
+
+TYPED_TEST(workspace_forms, a_body_needs_no_scope_to_be_in_one) {
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(with_workspace(this->ws, [&] { return sum_of_squares(this->ws, 10); }), 285);
+    EXPECT_EQ(this->ws.stats().active_slots, 0u);
+    EXPECT_EQ(this->ws.stats().slots, 2u);
+  }
+}
+
+TEST_F(this_threads, workspace_is_found_by_functions_called_in_a_nameless_scope) {
+  on_another_thread([&] {
+    workspace& ws = this_thread_workspace();
+    std::size_t warm = 0;
+    for (int i = 0; i < 10; ++i) {
+      const double sum = with_workspace(
+          ws, [&] { return sum_of_squares(this_thread_workspace(), 10) + sum_of_indices(10); });
+      EXPECT_EQ(sum, 285 + 45);
+      EXPECT_EQ(ws.stats().active_slots, 0u);
+      if (i == 0) warm = upstream.calls;
+    }
+    EXPECT_EQ(upstream.calls, warm);
+  });
+}
+
+// Owners.
+
+TEST(workspace_owner, is_the_first_thread_to_use_it_until_it_is_released) {
+  const violation_recorder recorder;
+  checked_workspace ws;
+  (void)ws.acquire<double>(1);
+  on_another_thread([&] { (void)ws.acquire<double>(1); });
+  EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u);
+  ws.release_thread_ownership();
+  on_another_thread([&] { (void)ws.acquire<double>(1); });
+  EXPECT_EQ(violation_recorder::reports().size(), 1u);
+}
+
+// Coroutines.
+
+/// A coroutine that stops at each `co_await pause{}` until it is resumed.
+class task {
+ public:
+  struct promise_type {
+    task get_return_object() { return task{handle_type::from_promise(*this)}; }
+    static std::suspend_always initial_suspend() noexcept { return {}; }
+    static std::suspend_always final_suspend() noexcept { return {}; }
+    static void return_void() {}
+    [[noreturn]] static void unhandled_exception() { std::terminate(); }
+  };
+
+  task(task&& other) noexcept : handle_{std::exchange(other.handle_, {})} {}
+  task& operator=(task&&) = delete;
+  ~task() {
+    if (handle_) handle_.destroy();
+  }
+  [[nodiscard]] bool done() const { return handle_.done(); }
+  void resume() { handle_.resume(); }
+
+ private:
+  using handle_type = std::coroutine_handle<promise_type>;
+  explicit task(handle_type handle) : handle_{handle} {}
+
+  handle_type handle_;
+};
+using pause = std::suspend_always;
+
+/// Opens scopes that stay open while others run, and looks after what is in them. @param wrong what it has
+/// found
+task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
+  const auto number = static_cast<double>(id);
+  const auto check = [&](std::span<double const> numbers, double value) {
+    wrong += std::ranges::count(numbers, value) != std::ssize(numbers);
+  };
+  workspace const* const mine = &this_thread_workspace();
+  for (std::size_t round = 0; round < 20; ++round) {
+    workspace::scope outer{this_thread_workspace()};
+    auto first = outer.fill(number, 10 + id);
+    co_await pause{};
+    {
+      workspace::scope<double> inner{this_thread_workspace()};
+      auto second = inner.fill(-number, 5 * (round + 1));
+      wrong += sum_of_indices(id + round + 2) <= 0;
+      co_await pause{};
+      {
+        workspace::scope innermost{this_thread_workspace()};
+        auto third = innermost.fill(0.5, 100);
+        auto bits = innermost.trues(id + 1);
+        co_await pause{};
+        check(third, 0.5);
+        wrong += bits.count() != id + 1;
+      }
+      check(second, -number);
+      co_await pause{};
+    }
+    auto fourth = outer.fill(number + 0.25, round);
+    co_await pause{};
+    check(first, number);
+    check(fourth, number + 0.25);
+    wrong += &this_thread_workspace() != mine;
+    wrong += this_thread_workspace().depth() != 1;
+  }
+}
+
+/// A task and what it works with.
+struct job {
+  workspace_lease memory = lease_workspace();
+  task work;
+
+  job(std::size_t id, std::atomic<int>& wrong) : work{look_after_numbers(id, wrong)} {}
+  /// @return whether there is more to do
+  bool resume() {
+    workspace_binding bound{*memory};
+    work.resume();
+    return !work.done();
+  }
+};
+
+using coroutines = leases;
+
+TEST_F(coroutines, that_take_turns_on_a_thread_keep_their_scopes) {
+  const violation_recorder recorder;
+  std::atomic<int> wrong{0};
+  std::deque<job> jobs;
+  for (std::size_t id = 0; id < 8; ++id) jobs.emplace_back(id, wrong);
+  std::vector<job*> unfinished;
+  for (job& one : jobs) unfinished.push_back(&one);
+  std::mt19937 random{7};
+  std::size_t turns = 0;
+  while (!unfinished.empty()) {
+    const std::size_t next = random() % unfinished.size();
+    if (!unfinished[next]->resume()) {
+      unfinished.erase(unfinished.begin() + static_cast<std::ptrdiff_t>(next));
+    }
+    ++turns;
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(turns, 8u * (20 * 5 + 1));
+  for (job const& one : jobs) {
+    EXPECT_EQ(one.memory->depth(), 0u);
+    EXPECT_EQ(one.memory->stats().active_slots, 0u);
+    one.memory->check_invariants();
+  }
+  EXPECT_EQ(violation_recorder::reports().size(), 0u);
+}
+
+TEST_F(coroutines, that_begin_after_others_have_ended_find_warm_workspaces) {
+  std::atomic<int> wrong{0};
+  {
+    job first{3, wrong};
+    while (first.resume()) continue;
+  }
+  const std::size_t warm = upstream.calls;
+  job second{3, wrong};
+  while (second.resume()) continue;
+  EXPECT_EQ(upstream.calls, warm);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(coroutines, that_are_destroyed_half_way_end_their_scopes) {
+  const violation_recorder recorder;
+  std::atomic<int> wrong{0};
+  workspace const* memory = nullptr;
+  {
+    job abandoned{3, wrong};
+    for (int i = 0; i < 3; ++i) abandoned.resume();
+    EXPECT_EQ(abandoned.memory->depth(), 3u);
+    memory = &*abandoned.memory;
+  }
+  workspace_lease again = lease_workspace();
+  EXPECT_EQ(&*again, memory) << "no scope was open when its lease ended";
+  EXPECT_EQ(violation_recorder::reports().size(), 0u);
+}
+
+TEST_F(coroutines, that_are_resumed_by_one_thread_after_the_other_keep_their_workspace) {
+  const violation_recorder recorder;
+  std::atomic<int> wrong{0};
+  job moving{5, wrong};
+  for (bool more = true; more;) on_another_thread([&] { more = moving.resume(); });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(violation_recorder::reports().size(), 0u);
+}
+
+TEST_F(coroutines, that_wait_in_one_queue_for_several_threads_keep_their_workspaces) {
+  std::atomic<int> wrong{0};
+  std::deque<job> jobs;
+  for (std::size_t id = 0; id < 2 * storm_threads; ++id) jobs.emplace_back(id, wrong);
+  std::mutex mutex;
+  std::deque<job*> queue;
+  for (job& one : jobs) queue.push_back(&one);
+  std::atomic<std::size_t> unfinished{jobs.size()};
+  on_threads([&](std::size_t) {
+    while (unfinished.load() > 0) {
+      job* mine = nullptr;
+      {
+        const std::scoped_lock lock{mutex};
+        if (!queue.empty()) mine = std::exchange(queue.front(), nullptr);
+        if (mine != nullptr) queue.pop_front();
+      }
+      if (mine == nullptr) {
+        std::this_thread::yield();
+      } else if (mine->resume()) {
+        const std::scoped_lock lock{mutex};
+        queue.push_back(mine);
+      } else {
+        --unfinished;
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  for (job const& one : jobs) one.memory->check_invariants();
+}
+
+task work_on(checked_workspace& ws) {
+  checked_workspace::scope scope{ws};
+  auto before = scope.ones(10);
+  co_await pause{};
+  auto after = scope.zeros(10);
+  after(0) = before(9);
+}
+
+TEST(coroutine_migration, without_a_binding_is_reported_where_the_workspace_is_checked) {
+  const violation_recorder recorder;
+  checked_workspace ws;
+  task work = work_on(ws);
+  work.resume();
+  on_another_thread([&] { work.resume(); });
+  EXPECT_TRUE(work.done());
+  EXPECT_GE(violation_recorder::count(violation_kind::wrong_thread), 1u);
+  EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), violation_recorder::reports().size());
+}
+
+TEST(coroutine_migration, after_a_release_is_not_reported) {
+  const violation_recorder recorder;
+  checked_workspace ws;
+  task work = work_on(ws);
+  work.resume();
+  ws.release_thread_ownership();
+  on_another_thread([&] { work.resume(); });
+  EXPECT_TRUE(work.done());
+  EXPECT_EQ(violation_recorder::reports().size(), 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda_error`: the exception of a failed call of the CUDA driver.
+#pragma once
+
+#include <exception>
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark {
+
+/// Thrown for any error of the driver but want of memory, which is `out_of_memory`. The state after it is
+/// in the comment of the throwing function.
+class cuda_error final : public std::exception {
+ public:
+  /// @param call the driver's name of the call, with arguments if they help; cut at 127 characters
+  cuda_error(cuda::driver& driver, char const* call, cuda::status result) noexcept;
+
+  /// One sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due to
+  /// ...)`.
+  [[nodiscard]] char const* what() const noexcept override { return message_; }
+  /// The call.
+  [[nodiscard]] char const* call() const noexcept { return call_; }
+  /// The driver's result.
+  [[nodiscard]] cuda::status status() const noexcept { return status_; }
+  /// Its name, as "CUDA_ERROR_INVALID_VALUE". As long-lived as the driver.
+  [[nodiscard]] char const* name() const noexcept { return name_; }
+  /// Its description by the driver. As long-lived as the driver.
+  [[nodiscard]] char const* string() const noexcept { return string_; }
+
+ private:
+  cuda::status status_;
+  char const* name_;
+  char const* string_;
+  char call_[128];
+  char message_[384];  // inside the object: to throw must not need memory
+};
+
+namespace cuda {
+
+/// Throws `cuda_error` unless `result` is success.
+inline void require(driver& driver, char const* call, status result) {
+  if (result != status::success) [[unlikely]]
+    throw cuda_error{driver, call, result};
+}
+
+}  // namespace cuda
+}  // namespace tidemark

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// State of the driver: the current device, captures, and the end of work. Own nothing.
+#pragma once
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::cuda::detail {
+
+/// Makes a device current for the calling thread during its lifetime. Needed for calls on the default
+/// stream, on free memory and on new blocks, which are those of the current device.
+class on_device {
+ public:
+  on_device(driver& driver, device_number device) noexcept : driver_{&driver} {
+    device_number now = 0;
+    result_ = driver.current_device(now);
+    if (result_ != status::success || now == device) return;
+    result_ = driver.make_current(device);
+    if (result_ == status::success) before_ = now;
+  }
+  on_device(on_device const&) = delete;
+  on_device& operator=(on_device const&) = delete;
+  ~on_device() {
+    if (before_ >= 0) (void)driver_->make_current(before_);
+  }
+
+  /// Success if the device is current, or the driver's error.
+  [[nodiscard]] status result() const noexcept { return result_; }
+
+ private:
+  driver* driver_;
+  status result_;
+  device_number before_ = -1;  // to be made current again; -1: nothing to do
+};
+
+/// Allows the calling thread to free and to wait during its lifetime, even if its own capture, or in mode
+/// `global` another thread's, is active: the driver would reject such calls and invalidate the capture.
+/// Only for what was used before the capture, or not at all.
+class relaxed_mode {
+ public:
+  explicit relaxed_mode(driver& driver) noexcept
+      : driver_{&driver}, exchanged_{driver.exchange_capture_mode(mode_) == status::success} {}
+  relaxed_mode(relaxed_mode const&) = delete;
+  relaxed_mode& operator=(relaxed_mode const&) = delete;
+  ~relaxed_mode() {
+    if (exchanged_) (void)driver_->exchange_capture_mode(mode_);
+  }
+
+ private:
+  driver* driver_;
+  capture_mode mode_ = capture_mode::relaxed;  // once exchanged, the thread's own mode
+  bool exchanged_;
+};
+
+/// The result of the last of several calls, and its name.
+struct outcome {
+  status result = status::success;
+  char const* call = "";
+
+  /// Whether all calls succeeded.
+  [[nodiscard]] bool good() const noexcept { return result == status::success; }
+};
+
+/// Whether a stream is capturing; false if the driver returns an error. @pre its device is current.
+[[nodiscard]] inline bool is_capturing(driver& driver, stream_handle stream) noexcept {
+  bool capturing = false;
+  return driver.is_capturing(stream, capturing) == status::success && capturing;
+}
+
+/// The same, but true if the driver returns an error: for callers that must not disturb a capture.
+[[nodiscard]] inline bool may_be_capturing(driver& driver, stream_handle stream) noexcept {
+  bool capturing = false;
+  return driver.is_capturing(stream, capturing) != status::success || capturing;
+}
+
+/// Whether this result of a query of an event, or of a wait for it, shows that its work has ended. An
+/// error of earlier work shows that too, because the device is lost then and runs nothing. Any other
+/// error, such as that of a capture, shows nothing.
+[[nodiscard]] constexpr bool shows_end_of_work(status result) noexcept {
+  constexpr int uncorrectable_memory = 214, uncorrectable_link = 220, first_of_work = 700,
+                first_of_calls = 800;
+  const int number = static_cast<int>(result);
+  return result == status::success || result == status::deinitialized || number == uncorrectable_memory ||
+         number == uncorrectable_link || (number >= first_of_work && number < first_of_calls);
+}
+
+/// Whether this result of any call shows that no device runs, or ever ran, anything.
+[[nodiscard]] constexpr bool shows_that_nothing_runs(status result) noexcept {
+  return result == status::no_device || result == status::not_initialized;
+}
+
+}  // namespace tidemark::cuda::detail

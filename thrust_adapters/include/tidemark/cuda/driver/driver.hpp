@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::driver`: the calls that tidemark makes to the CUDA driver, in one replaceable table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tidemark/core/byte_range.hpp>
+
+// The driver's own opaque structures: cudaStream_t and CUstream are both CUstream_st*, and so on.
+struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+struct CUmemPoolHandle_st;
+
+// clang-tidy 22 sees only parts of what a module brings, and takes them for all.
+namespace tidemark::cuda {  // NOLINT(modernize-concat-nested-namespaces)
+
+/// A stream, as `cudaStream_t` and `CUstream`; null is the default stream.
+using stream_handle = ::CUstream_st*;
+/// An event, as `cudaEvent_t` and `CUevent`.
+using event_handle = ::CUevent_st*;
+/// A graph that was captured, as `cudaGraph_t`.
+using graph_handle = ::CUgraph_st*;
+/// A graph that can be launched, as `cudaGraphExec_t`.
+using executable_handle = ::CUgraphExec_st*;
+/// A pool of the driver's stream-ordered allocator, as `cudaMemPool_t`.
+using pool_handle = ::CUmemPoolHandle_st*;
+/// Physical memory, as `CUmemGenericAllocationHandle`.
+using physical_handle = unsigned long long;
+/// A device's number, as `cudaSetDevice` takes it.
+using device_number = int;
+
+/// A result of the driver, with the number of `CUresult`. The names are those that tidemark uses; other
+/// numbers of the driver are valid too.
+enum class [[nodiscard]] status : int {
+  success = 0,
+  invalid_value = 1,
+  out_of_memory = 2,
+  not_initialized = 3,
+  deinitialized = 4,
+  stub_library = 34,  ///< a libcuda without a driver behind it
+  no_device = 100,
+  invalid_device = 101,
+  invalid_context = 201,
+  invalid_handle = 400,
+  illegal_state = 401,
+  not_found = 500,
+  not_ready = 600,
+  illegal_address = 700,
+  not_permitted = 800,
+  not_supported = 801,
+  capture_unsupported = 900,
+  capture_invalidated = 901,
+  capture_merge = 902,
+  capture_unmatched = 903,
+  capture_unjoined = 904,
+  capture_isolation = 905,
+  capture_implicit = 906,
+  captured_event = 907,
+  capture_wrong_thread = 908,
+  unknown = 999,
+};
+
+/// What else a capture forbids while it is active, as `cudaStreamCaptureMode`.
+enum class capture_mode : int {
+  global = 0,         ///< unsafe calls of any thread
+  thread_local_ = 1,  ///< unsafe calls of the capturing thread
+  relaxed = 2,        ///< nothing
+};
+
+/// Bytes of a device's memory.
+struct memory_info {
+  std::size_t free_bytes = 0;   ///< not in use
+  std::size_t total_bytes = 0;  ///< of the device
+};
+
+/// The calls of the driver that tidemark uses. Derive from it to count calls, to make the n-th one fail,
+/// or to replace a device; pass it to what takes a `driver&`, or to `set_default_driver` for the whole
+/// process. Its own functions are those of a machine without a device: they return `status::no_device`.
+///
+/// It uses no type of the toolkit, so that the device part is compiled and tested without one. Each
+/// function is the call of the driver named in its comment, on the thread's current device, with its rules
+/// and results. Every function may be called from any thread and throws nothing. A reference parameter is
+/// set only if the function returns `status::success`.
+class driver {
+ public:
+  driver() = default;
+  driver(driver const&) = delete;
+  driver& operator=(driver const&) = delete;
+  virtual ~driver() = default;
+
+  // ---- devices ----
+
+  /// `cuDeviceGetCount`; `status::no_device` or another error if there is no device or no driver.
+  virtual status device_count(int& /*count*/) noexcept { return none; }
+  /// Makes a device's primary context current for the calling thread, as `cudaSetDevice`.
+  virtual status make_current(device_number) noexcept { return none; }
+  /// `cuCtxGetDevice`: the calling thread's current device; 0 before `make_current`.
+  virtual status current_device(device_number&) noexcept { return none; }
+  /// `cuCtxSynchronize`: waits for all work of the current device.
+  virtual status synchronize() noexcept { return none; }
+  /// `cuMemGetInfo`.
+  virtual status memory(memory_info&) noexcept { return none; }
+
+  // ---- addresses and the memory behind them ----
+
+  /// `cuMemGetAllocationGranularity`, the minimum: bytes that physical memory comes in, a power of two.
+  virtual status granularity(device_number, std::size_t& /*bytes*/) noexcept { return none; }
+  /// `cuMemAddressReserve`. @pre `bytes` is a multiple of the granularity, `align` a power of two or 0.
+  virtual status reserve(std::size_t /*bytes*/, std::size_t /*align*/, byte_range&) noexcept { return none; }
+  /// `cuMemAddressFree`. @pre the range is whole, and nothing is mapped in it.
+  virtual status free_reservation(byte_range) noexcept { return none; }
+  /// `cuMemCreate`: pinned memory of `device`. @pre `bytes` is a multiple of the granularity.
+  virtual status create(device_number, std::size_t /*bytes*/, physical_handle&) noexcept { return none; }
+  /// `cuMemRelease`: mapped memory is freed when it is unmapped.
+  virtual status release(physical_handle) noexcept { return none; }
+  /// `cuMemMap`, all of a handle's memory. @pre nothing is mapped in the range.
+  virtual status map(byte_range, physical_handle) noexcept { return none; }
+  /// `cuMemUnmap`. @pre the range is one whole mapping.
+  virtual status unmap(byte_range) noexcept { return none; }
+  /// `cuMemSetAccess`: `device` may read and write the range. @pre all of it is mapped.
+  virtual status allow_access(byte_range, device_number) noexcept { return none; }
+
+  // ---- blocks ----
+
+  /// `cuMemAlloc`.
+  virtual status allocate(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
+  /// `cuMemFree`, also of managed memory: waits for the device.
+  virtual status free(std::uintptr_t /*block*/) noexcept { return none; }
+  /// `cuMemAllocManaged`, attached globally.
+  virtual status allocate_managed(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
+  /// `cuMemHostAlloc`, portable: pinned memory of the host, for asynchronous copies.
+  virtual status allocate_pinned(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
+  /// `cuMemFreeHost`.
+  virtual status free_pinned(std::uintptr_t /*block*/) noexcept { return none; }
+
+  // ---- the driver's stream-ordered allocator ----
+
+  /// `cuMemPoolCreate`, of pinned memory of `device`.
+  virtual status create_pool(device_number, pool_handle&) noexcept { return none; }
+  /// `cuMemPoolDestroy`.
+  virtual status destroy_pool(pool_handle) noexcept { return none; }
+  /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: a synchronisation frees unused memory
+  /// until the pool holds so many bytes, in use or free.
+  virtual status set_release_threshold(pool_handle, std::size_t /*bytes*/) noexcept { return none; }
+  /// `cuMemPoolTrimTo`: frees unused memory until the pool holds `keep_bytes`.
+  virtual status trim_pool(pool_handle, std::size_t /*keep_bytes*/) noexcept { return none; }
+  /// `cuMemAllocFromPoolAsync`.
+  virtual status allocate_async(std::size_t /*bytes*/, pool_handle, stream_handle,
+                                std::uintptr_t& /*block*/) noexcept {
+    return none;
+  }
+  /// `cuMemFreeAsync`.
+  virtual status free_async(std::uintptr_t /*block*/, stream_handle) noexcept { return none; }
+
+  // ---- streams and events ----
+
+  /// `cuStreamCreate`, without waits for the default stream.
+  virtual status create_stream(stream_handle&) noexcept { return none; }
+  /// `cuStreamDestroy`.
+  virtual status destroy_stream(stream_handle) noexcept { return none; }
+  /// `cuStreamSynchronize`. If the stream is capturing, it fails and invalidates the capture.
+  virtual status synchronize(stream_handle) noexcept { return none; }
+  /// `cuStreamWaitEvent`: later work of the stream waits for the event.
+  virtual status wait(stream_handle, event_handle) noexcept { return none; }
+  /// `cuEventCreate`, without timing.
+  virtual status create_event(event_handle&) noexcept { return none; }
+  /// `cuEventDestroy`.
+  virtual status destroy_event(event_handle) noexcept { return none; }
+  /// `cuEventRecord`.
+  virtual status record(event_handle, stream_handle) noexcept { return none; }
+  /// `cuEventQuery`: `status::not_ready` until the work before the record has ended.
+  virtual status query(event_handle) noexcept { return none; }
+  /// `cuEventSynchronize`.
+  virtual status synchronize(event_handle) noexcept { return none; }
+  /// `cuLaunchHostFunc`: the host calls `function(argument)` when the work before has ended; it must make
+  /// no call to the driver.
+  virtual status launch_on_host(stream_handle, void (*)(void*), void*) noexcept { return none; }
+
+  // ---- graphs ----
+
+  /// `cuStreamBeginCapture`.
+  virtual status begin_capture(stream_handle, capture_mode) noexcept { return none; }
+  /// `cuStreamEndCapture`: the graph, which may be empty; an error without a graph if the capture was
+  /// invalidated. The capture has ended in either case.
+  virtual status end_capture(stream_handle, graph_handle&) noexcept { return none; }
+  /// `cuStreamIsCapturing`: whether the stream captures, even if the capture was invalidated.
+  virtual status is_capturing(stream_handle, bool& /*capturing*/) noexcept { return none; }
+  /// `cuThreadExchangeStreamCaptureMode`: swaps `mode` with the calling thread's mode. In `relaxed` no
+  /// capture forbids the thread anything.
+  virtual status exchange_capture_mode(capture_mode&) noexcept { return none; }
+  /// `cuGraphGetNodes`: the number of nodes.
+  virtual status node_count(graph_handle, std::size_t& /*nodes*/) noexcept { return none; }
+  /// `cuGraphInstantiate`.
+  virtual status instantiate(graph_handle, executable_handle&) noexcept { return none; }
+  /// `cuGraphLaunch`.
+  virtual status launch(executable_handle, stream_handle) noexcept { return none; }
+  /// `cuGraphExecDestroy`.
+  virtual status destroy_executable(executable_handle) noexcept { return none; }
+  /// `cuGraphDestroy`.
+  virtual status destroy_graph(graph_handle) noexcept { return none; }
+
+  // ---- errors ----
+
+  /// `cuGetErrorName`, as "CUDA_ERROR_OUT_OF_MEMORY"; never null. Without a driver
+  /// "CUDA_ERROR_UNKNOWN" for those that `status` does not name.
+  [[nodiscard]] virtual char const* error_name(status result) noexcept;
+  /// `cuGetErrorString`, as "out of memory"; never null.
+  [[nodiscard]] virtual char const* error_string(status result) noexcept;
+
+ private:
+  static constexpr status none = status::no_device;
+};
+
+/// The real driver: one object for the process. Its calls are looked up in the installed driver when they
+/// are first needed (`cudaGetDriverEntryPointByVersion`), so that nothing is linked to libcuda: without a
+/// driver, or if tidemark was built without a CUDA toolkit, all its calls return an error. Thread-safe.
+[[nodiscard]] driver& system_driver() noexcept;
+
+/// The default table: `system_driver()` until it is replaced. Thread-safe.
+[[nodiscard]] driver& default_driver() noexcept;
+
+/// Replaces the default table; null means `system_driver()`. The table must outlive all objects that use
+/// it; existing objects keep theirs. Thread-safe. @return the table before.
+driver* set_default_driver(driver* table) noexcept;
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::stream_of` and `cuda::put_behind`: the stream of a resource's memory, and the order of streams. Own
+/// nothing.
+#pragma once
+
+#include <concepts>
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+// clang-tidy 22 sees only parts of what a module brings, and takes them for all.
+namespace tidemark::cuda {  // NOLINT(modernize-concat-nested-namespaces)
+
+/// A resource whose memory is for the work of one stream: `device_arena`, `device_pool`, `device_cache`,
+/// `cuda::async_resource`. Freed memory is reused at once by later work on the same stream.
+template <class R>
+concept stream_bound = requires(R const& resource) {
+  { resource.stream() } -> std::convertible_to<stream_handle>;
+};
+
+/// The stream that a resource's memory is for; null, the default stream, if its type has no stream.
+template <class R>
+[[nodiscard]] stream_handle stream_of(R const& resource) noexcept {
+  if constexpr (stream_bound<R>) {
+    return resource.stream();
+  } else {
+    return nullptr;
+  }
+}
+
+/// Puts future work of stream `later` behind all work that is on stream `earlier` now. Does nothing if they
+/// are the same. If both belong to one capture, the order is captured.
+/// @return success; `status::capture_isolation`, with nothing done, if only one of them is capturing,
+/// because captured work runs at another time; or the driver's error, which ends both captures if each
+/// stream belongs to another one (`status::capture_merge`). No event is left in any case.
+/// @pre the current device is that of both. Thread-safety: any thread. Not for fast paths: six calls to the
+/// driver.
+[[nodiscard]] status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept;
+
+}  // namespace tidemark::cuda

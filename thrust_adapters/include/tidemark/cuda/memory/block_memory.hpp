@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::device_memory`, `cuda::pinned_memory`, `cuda::managed_memory`: one block of the driver as an
+/// arena's memory. Own the block.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::cuda {
+
+/// A kind of memory, by the call that allocates it.
+enum class block_kind {
+  device,   ///< `cuMemAlloc`: of a device; the host must not access it
+  pinned,   ///< `cuMemHostAlloc`: of the host, for asynchronous copies
+  managed,  ///< `cuMemAllocManaged`: moves to the processor that accesses it
+};
+
+/// The alignment of the driver's blocks of every kind.
+inline constexpr std::size_t driver_block_alignment = 256;
+
+/// An `address_space` of one block of the driver, of fixed size: for staging buffers of asynchronous
+/// copies (`pinned_arena`), for data that host and device share (`managed_arena`), and for device memory
+/// that may be allocated at once.
+///
+/// ```cpp
+/// pinned_arena staging{{.reserve = 64 * MiB, .name = "staging"}};
+/// {
+///   pinned_arena::scope scope{staging};
+///   std::span<float> row = scope.push_array<float>(n, uninitialized);
+///   ...                          // fill it, and enqueue a copy to the device
+///   scope.end_after(copied);     // an event behind the copy: waits for it here
+/// }
+/// ```
+/// The block is as large as the arena's `reserve`, and is allocated when the arena is made and after its
+/// `release`. The host reuses memory at once, whatever the device does: before a rewind, and before the
+/// arena ends, work on it must have ended. `scope.end_after(event)` waits for it.
+///
+/// Thread-safety: one thread at a time.
+/// @tparam Kind what kind of memory. Blocks of an arena start at multiples of 256, on pinned memory of 64.
+template <block_kind Kind>
+class basic_block_memory {
+ public:
+  static constexpr block_kind kind = Kind;
+  static constexpr bool host_accessible = Kind != block_kind::device;
+  static constexpr bool device_accessible = true;
+  static constexpr bool fresh_is_zero = false;
+  static constexpr bool commits = false;
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = Kind == block_kind::pinned ? 64 : driver_block_alignment;
+  static constexpr std::size_t chunk_growth = 1;
+
+  /// @param bytes of the block, if an arena's options do not say
+  /// @param driver the calls to use; must outlive this object
+  explicit basic_block_memory(std::size_t bytes = 64 * MiB, driver& driver = default_driver()) noexcept
+      : driver_{&driver}, bytes_{bytes} {}
+  basic_block_memory(basic_block_memory&& other) noexcept
+      : driver_{other.driver_},
+        bytes_{other.bytes_},
+        device_{other.device_},
+        block_{std::exchange(other.block_, {})} {}
+  basic_block_memory& operator=(basic_block_memory&& other) noexcept {
+    if (this == &other) return *this;
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(other));
+  }
+  ~basic_block_memory() {
+    if (!block_.empty()) release(block_);
+  }
+
+  /// A block of the larger size, of the device that was current the first time.
+  /// @return an empty range if the block is in use, or if there is no memory. @throws cuda_error of another
+  /// error.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  /// Frees the block. If the driver returns an error, it is lost until the process ends: a warning.
+  void release(byte_range range) noexcept;
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+
+  /// Waits for `event`, in the calling thread.
+  void wait_before_reuse(event_handle event) noexcept;
+
+ private:
+  driver* driver_;
+  std::size_t bytes_;
+  device_number device_ = -1;  // of the block; -1: not known yet
+  byte_range block_{};         // empty while it is not in use
+};
+
+extern template class basic_block_memory<block_kind::device>;
+extern template class basic_block_memory<block_kind::pinned>;
+extern template class basic_block_memory<block_kind::managed>;
+
+/// A block from `cuMemAlloc`.
+using device_memory = basic_block_memory<block_kind::device>;
+/// A block from `cuMemHostAlloc`.
+using pinned_memory = basic_block_memory<block_kind::pinned>;
+/// A block from `cuMemAllocManaged`.
+using managed_memory = basic_block_memory<block_kind::managed>;
+
+static_assert(address_space<device_memory>);
+static_assert(address_space<pinned_memory>);
+static_assert(address_space<managed_memory>);
+
+}  // namespace tidemark::cuda

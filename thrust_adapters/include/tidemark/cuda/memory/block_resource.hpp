@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::device_resource`, `cuda::pinned_resource`, `cuda::managed_resource`: one block of the driver for
+/// each allocation. Own no memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/memory/block_memory.hpp>
+#include <tidemark/cuda/memory/detail/driver_resource.hpp>
+
+namespace tidemark::cuda {
+
+/// How a `block_resource` is made.
+struct block_resource_options {
+  /// The device; -1: the current device of the thread that makes the resource.
+  device_number device = -1;
+  /// Name in messages and statistics; null: that of the kind. Must outlive the resource and its exceptions.
+  char const* name = nullptr;
+};
+
+/// A `std::pmr::memory_resource` whose blocks are the driver's: the upstream of pools and caches for
+/// devices. A call costs as much as the driver's call, which is much, and freeing waits for the device:
+/// put a pool, a cache or an arena on it where that matters.
+///
+/// ```cpp
+/// cuda::pinned_resource pinned;
+/// std::pmr::vector<float> staged(n, &pinned);           // copies from it are asynchronous
+/// cuda::device_resource memory;
+/// reuse_cache tensors{{.max_cached_bytes = 1 * GiB, .upstream = &memory}};
+/// ```
+/// Memory is uninitialised. The host must not touch device memory: no containers there.
+///
+/// `allocate`, `deallocate`, `stats`, `name` and `device`: `detail::driver_resource`. Each call makes the
+/// device current. From level 1 on, `deallocate` reports wrong deallocations; level 2 reports blocks that
+/// are live at destruction, which can no longer be freed. Thread-safety: any thread.
+/// @tparam Kind what kind of memory.
+template <block_kind Kind>
+class block_resource final : public detail::driver_resource {
+ public:
+  /// @param driver the calls to use; must outlive this object.
+  /// @throws cuda_error or out_of_memory if the driver does not return the current device.
+  explicit block_resource(block_resource_options const& options = {}, driver& driver = default_driver());
+  /// The same with the default options.
+  explicit block_resource(driver& driver) : block_resource{block_resource_options{}, driver} {}
+
+ private:
+  detail::outcome allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept override;
+  detail::outcome free_block(std::uintptr_t block, std::size_t bytes) noexcept override;
+  [[nodiscard]] std::size_t largest_bytes() const noexcept override;
+};
+
+extern template class block_resource<block_kind::device>;
+extern template class block_resource<block_kind::pinned>;
+extern template class block_resource<block_kind::managed>;
+
+/// Blocks from `cuMemAlloc`.
+using device_resource = block_resource<block_kind::device>;
+/// Blocks from `cuMemHostAlloc`.
+using pinned_resource = block_resource<block_kind::pinned>;
+/// Blocks from `cuMemAllocManaged`.
+using managed_resource = block_resource<block_kind::managed>;
+
+}  // namespace tidemark::cuda

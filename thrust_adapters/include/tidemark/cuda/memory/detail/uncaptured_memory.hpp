@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `uncaptured_memory`: stream-ordered memory for caches. Owns the pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/memory/detail/driver_resource.hpp>
+#include <tidemark/cuda/memory/memory_pool.hpp>
+
+namespace tidemark::cuda::detail {
+
+/// As an `async_resource` on a pool of its own, but does not disturb a capture of its stream. During a
+/// capture it allocates nothing, because the memory would be the graph's, and frees nothing: deallocated
+/// blocks are freed with the first call after the capture.
+///
+/// Invariant: `live_ <= waiting_.capacity()`, so that `deallocate` needs no memory. Thread-safety: any
+/// thread.
+class uncaptured_memory final : public driver_resource {
+ public:
+  /// @throws cuda_error; out_of_memory.
+  uncaptured_memory(memory_pool_options const& pool, stream_handle stream, char const* name,
+                    std::pmr::memory_resource* bookkeeping, driver& driver);
+  /// If the stream is capturing, blocks that wait to be freed are lost: a violation (`open_capture`).
+  ~uncaptured_memory() override;
+
+  /// Frees all unused memory of the pool. @pre the stream is not capturing.
+  void trim() noexcept { (void)driver_->trim_pool(pool_, 0); }
+
+  [[nodiscard]] memory_pool const& pool() const noexcept { return pool_; }
+
+ private:
+  struct freed_block {
+    std::uintptr_t block;
+    std::size_t bytes;
+  };
+
+  // @throws out_of_memory, with `because` if the stream is capturing.
+  outcome allocate_block(std::size_t bytes, std::uintptr_t& block) override;
+  outcome free_block(std::uintptr_t block, std::size_t bytes) noexcept override;
+  void free_waiting() noexcept;
+
+  memory_pool pool_;
+  stream_handle stream_;
+  tidemark::detail::fork_safe<> waiting_mutex_;  // for what follows; the driver is not called under it
+  std::pmr::vector<freed_block> waiting_;        // deallocated during a capture
+  std::size_t live_ = 0;                         // blocks that are not freed, waiting ones included
+};
+
+}  // namespace tidemark::cuda::detail

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::memory_pool`: a pool of the driver's stream-ordered allocator. Owns the driver's pool.
+#pragma once
+
+#include <cstddef>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/detail/unique_handle.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::cuda {
+
+/// How a `cuda::memory_pool` is made.
+struct memory_pool_options {
+  /// The device; -1: the current device of the thread that makes the pool.
+  device_number device = -1;
+  /// Each wait for a stream, an event or the device frees unused memory of the pool beyond this many bytes.
+  /// The driver's own default is 0: everything is freed each time, and allocated again.
+  std::size_t release_threshold_bytes = 512 * MiB;
+};
+
+/// A pool for stream-ordered allocations: see `cuda::async_resource`.
+///
+/// Unlike the device's default pool it is not shared with libraries, has its own threshold, and can be
+/// trimmed without effect on others.
+///
+/// ```cpp
+/// cuda::memory_pool pool{{.release_threshold_bytes = 2 * GiB}};
+/// cuda::async_resource memory{pool, stream};
+/// ```
+/// Move-only; a moved-from pool may only be destroyed or assigned to. Thread-safety: any thread, except for
+/// moving and destroying it. Destruction returns at once; the driver keeps blocks that are not freed yet.
+class memory_pool {
+ public:
+  /// An empty pool. @throws out_of_memory; cuda_error of another error, for example if there is no device.
+  explicit memory_pool(memory_pool_options const& options = {}, driver& driver = default_driver());
+
+  /// Frees unused memory until the pool holds `keep_bytes`. A block that was freed on a stream is unused
+  /// when the stream has reached that point. @throws cuda_error, with nothing changed.
+  void trim(std::size_t keep_bytes = 0);
+
+  /// The device whose memory it is.
+  [[nodiscard]] device_number device() const noexcept { return device_; }
+  /// The driver's handle, as `cudaMemPool_t`.
+  [[nodiscard]] pool_handle get() const noexcept { return handle_.get(); }
+  /// The same, implicitly, as a stream.
+  operator pool_handle() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
+
+ private:
+  static void destroy(driver& driver, pool_handle pool) noexcept;
+
+  device_number device_;
+  detail::unique_handle<pool_handle, &memory_pool::destroy> handle_;
+};
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::virtual_memory`: device memory behind reserved addresses, committed in steps. Owns both.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/memory/detail/mapped_range.hpp>
+
+namespace tidemark::cuda {
+
+/// How a `cuda::virtual_memory` is made.
+struct virtual_memory_options {
+  /// The device; -1: the current device of the thread that makes the address space.
+  device_number device = -1;
+  /// The stream whose work uses the memory; null: the device's default stream. It must outlive the memory.
+  stream_handle stream = nullptr;
+  /// Bytes of one allocation of physical memory, a power of two; larger ones need fewer calls. At least the
+  /// device's granularity is used.
+  std::size_t handle_bytes = 0;
+};
+
+/// An `address_space` of a device: addresses are reserved at once and memory is mapped to them when
+/// needed, so that blocks do not move when an arena grows. See `device_arena`.
+///
+/// ```cpp
+/// cuda::virtual_memory space{{.stream = stream}};
+/// byte_range range = space.reserve(1, 64 * GiB);        // no memory yet
+/// space.commit({range.begin, space.granularity()});     // the first unit can be used by kernels on `stream`
+/// space.suspend();                                      // frees the memory and keeps the addresses
+/// space.resume();                                       // maps memory to the same addresses again
+/// ```
+/// One resource, one stream: all work that uses the memory is on the stream of the options, or is ordered
+/// before later work there by an event (`wait_before_reuse`). Then reuse does not wait; `decommit`,
+/// `release` and `suspend` wait for the stream before they unmap.
+///
+/// While that stream is capturing, nothing is mapped or unmapped, because the graph contains the
+/// addresses, and a wait would invalidate the capture: `reserve`, `commit`, `decommit` and `suspend` fail,
+/// and `release` takes effect at the first call after the capture. Captures of other streams are not known
+/// here; unless their mode is relaxed, the driver may return errors and invalidate them.
+///
+/// Only these functions call the driver; each makes the device current.
+/// Complexity: calls to the driver, O(units of the part). Thread-safety: one thread at a time.
+class virtual_memory {
+ public:
+  static constexpr bool host_accessible = false;
+  static constexpr bool fresh_is_zero = false;  // the driver does not guarantee it
+  static constexpr bool commits = true;
+  // The constructor calls the driver anyway, for the granularity, and a later reservation could meet a
+  // capture.
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 256;
+  static constexpr std::size_t chunk_growth = 1;
+
+  /// @param driver the calls to use; must outlive this object.
+  /// @throws out_of_memory; cuda_error of another error, for example if there is no device;
+  /// std::invalid_argument if `handle_bytes` is not a power of two.
+  explicit virtual_memory(virtual_memory_options options = {}, driver& driver = default_driver());
+  /// The same, of the current device and `stream`.
+  explicit virtual_memory(stream_handle stream, driver& driver = default_driver())
+      : virtual_memory{virtual_memory_options{.stream = stream}, driver} {}
+  virtual_memory(virtual_memory&& other) noexcept = default;
+  virtual_memory& operator=(virtual_memory&& other) noexcept;
+  /// Frees everything. If the stream is capturing, or the driver returns an error, the memory is lost
+  /// until the process ends: a violation (`open_capture`), or a warning (`refused_return`).
+  ~virtual_memory();
+
+  /// Reserves the larger size, rounded up to units.
+  /// @return an empty range if there is no address space, or for the reason in `refusal`. @throws
+  /// cuda_error of another error; std::bad_alloc if there is no memory for the record. Nothing has changed
+  /// then.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
+  /// Maps memory to a part of a range. @pre its ends are multiples of the granularity.
+  /// @return false, with nothing changed, if there is no memory, or for the reason in `refusal`.
+  [[nodiscard]] bool commit(byte_range part) noexcept;
+  /// Waits for the stream, and frees the memory of a part. @pre as `commit`.
+  /// @return false, with the contents unchanged, if the driver returns an error or the stream is capturing.
+  [[nodiscard]] bool decommit(byte_range part) noexcept;
+  /// Frees a whole range, after a wait for the stream if it has memory.
+  void release(byte_range range) noexcept;
+  /// The device's memory, rounded up to units: address space is nearly free, and one range is contiguous.
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  /// Bytes of a unit, which is one mapping of one handle.
+  [[nodiscard]] std::size_t granularity() const noexcept { return unit_bytes_; }
+
+  /// Waits for the stream and frees all memory; addresses stay. Does nothing if suspended. Until `resume`
+  /// nothing can be reserved or committed; decommitted parts stay so.
+  /// @throws std::logic_error if the stream is capturing; cuda_error of an error of the driver. The memory
+  /// and its contents are still there then; if they could not be mapped again, it is suspended.
+  void suspend();
+  /// Maps uninitialised memory to all committed parts. Does nothing if not suspended.
+  /// @throws out_of_memory; std::logic_error if the stream is capturing; cuda_error of another error. It is
+  /// still suspended then.
+  void resume();
+  /// Whether it is suspended.
+  [[nodiscard]] bool is_suspended() const noexcept { return suspended_; }
+
+  /// Later work on the stream, and unmapping, wait for `event`. If the stream cannot, the calling thread
+  /// waits.
+  void wait_before_reuse(event_handle event) noexcept;
+
+  /// Why the last `reserve` or `commit` failed, in words, as long-lived as the driver; empty if there was
+  /// no memory.
+  [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
+  /// The device.
+  [[nodiscard]] device_number device() const noexcept { return device_; }
+  /// The stream whose work uses the memory.
+  [[nodiscard]] stream_handle stream() const noexcept { return stream_; }
+
+ private:
+  [[nodiscard]] detail::outcome may_change(detail::on_device const& here) const noexcept;
+  void require_may_change(char const* operation, detail::on_device const& here) const;
+  [[nodiscard]] bool is_ready(detail::on_device const& here) noexcept;
+  void set_refusal(status result) noexcept;
+  [[nodiscard]] detail::outcome wait() const noexcept;
+  [[nodiscard]] detail::mapped_range& range_of(byte_range part) noexcept;
+  [[nodiscard]] detail::outcome map_all() noexcept;
+  detail::outcome free_released() noexcept;
+  void free_all() noexcept;
+
+  driver* driver_;
+  device_number device_ = 0;
+  stream_handle stream_ = nullptr;
+  std::size_t unit_bytes_ = 0;
+  std::size_t chunk_bytes_ = 0;
+  char const* refusal_ = "";
+  bool suspended_ = false;                    // committed parts may lack memory
+  std::vector<detail::mapped_range> ranges_;  // reserved, or released and not freed yet
+};
+
+static_assert(address_space<virtual_memory>);
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "behind_event.hpp"
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+
+#include "driver_errors.hpp"
+
+namespace tidemark::cuda::detail {
+
+status wait_for(driver& driver, event_handle event) noexcept {
+  const relaxed_mode waiting{driver};
+  const status waited = driver.synchronize(event);
+  return shows_end_of_work(waited) ? status::success : waited;
+}
+
+status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept {
+  // Checked first: a wait for work outside a capture ends the capture.
+  if (!may_be_capturing(driver, stream) && driver.wait(stream, event) == status::success)
+    return status::success;
+  return wait_for(driver, event);
+}
+
+bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
+                std::size_t bytes) noexcept {
+  const status waited = wait_behind(driver, stream, event);
+  if (waited == status::success) return true;
+  report_lost(driver, resource, "cuEventSynchronize", waited, bytes);
+  return false;
+}
+
+void require_waited(driver& driver, char const* resource, status waited) noexcept {
+  if (waited == status::success) return;
+  tidemark::detail::report_violation(
+      violation_kind::open_capture, resource,
+      "%s: the end of a scope cannot wait for its event (%s): its memory is reused while "
+      "work may still use it",
+      resource, driver.error_name(waited));
+}
+
+}  // namespace tidemark::cuda::detail

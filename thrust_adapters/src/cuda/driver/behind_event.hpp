@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reuse of memory behind an event.
+#pragma once
+
+#include <cstddef>
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::cuda::detail {
+
+/// Later work of a stream waits for an event; if the stream cannot wait, for example because it is
+/// capturing, the calling thread does. @return success if either has. @pre the stream's device is current.
+[[nodiscard]] status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept;
+/// The calling thread waits for an event, also during a capture. @return success if its work has ended.
+[[nodiscard]] status wait_for(driver& driver, event_handle event) noexcept;
+
+/// As `wait_behind`. @return whether it succeeded; if not, a warning says that so many bytes of `resource`
+/// are lost. @pre the stream's device is current.
+[[nodiscard]] bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
+                              std::size_t bytes) noexcept;
+
+/// Reports a violation (`violation_kind::open_capture`) if the wait at the end of a scope has failed.
+void require_waited(driver& driver, char const* resource, status waited) noexcept;
+
+}  // namespace tidemark::cuda::detail

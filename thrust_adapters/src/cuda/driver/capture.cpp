@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/driver/capture.hpp>
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/detail/unique_handle.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/graph/graph_errors.hpp>
+
+#include "behind_event.hpp"
+
+namespace tidemark::cuda {
+namespace {
+
+bool require_is_capturing(driver& driver, stream_handle stream) {
+  bool is_capturing = false;
+  require(driver, "cuStreamIsCapturing", driver.is_capturing(stream, is_capturing));
+  return is_capturing;
+}
+
+class executable_graph final : public graph_instance {
+ public:
+  /// @pre the device is current.
+  executable_graph(driver& driver, device_number device, graph_handle graph)
+      : driver_{driver}, device_{device}, launched_{driver} {
+    require(driver_, "cuGraphInstantiate", driver_.instantiate(graph, executable_));
+  }
+  // CUDA does not wait for launches, and the memory that they use is freed next.
+  ~executable_graph() override {
+    const detail::on_device here{driver_, device_};
+    if (is_launched_) wait();
+    (void)driver_.destroy_executable(executable_);
+  }
+
+  void launch(graph_stream stream) override {
+    const detail::on_device here{driver_, device_};
+    require(driver_, "cudaSetDevice", here.result());
+    const bool is_captured = require_is_capturing(driver_, stream);
+    require(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
+    if (is_captured) return;
+    // Launches of one executable run one after the other, so that the end of the last is the end of all.
+    is_launched_ = true;
+    if (driver_.record(launched_.get(), stream) != status::success) is_tracked_ = false;
+  }
+  [[nodiscard]] bool is_replay_capable() const noexcept override { return true; }
+
+ private:
+  void wait() noexcept {
+    status waited = status::not_ready;
+    if (is_tracked_) waited = detail::wait_for(driver_, launched_.get());
+    if (waited != status::success) waited = driver_.synchronize();
+    if (detail::shows_end_of_work(waited)) return;
+    tidemark::detail::report_violation(
+        violation_kind::open_capture, "captured_graph",
+        "captured_graph: its destructor cannot wait for the last launch (%s), which may still use the "
+        "memory that is freed now",
+        driver_.error_name(waited));
+  }
+
+  driver& driver_;
+  device_number device_;
+  executable_handle executable_ = nullptr;
+  event launched_;
+  bool is_launched_ = false;
+  bool is_tracked_ = true;  // the event is behind all launches
+};
+
+}  // namespace
+
+void capture_backend::begin() {
+  if (device_ < 0) require(*driver_, "cuCtxGetDevice", driver_->current_device(device_));
+  const detail::on_device here{*driver_, device_};
+  require(*driver_, "cudaSetDevice", here.result());
+  // Checked first, because a failing call on a capturing stream could end its capture.
+  if (require_is_capturing(*driver_, stream_)) {
+    throw cuda_error{*driver_, "cuStreamBeginCapture of a stream that captures already",
+                     status::illegal_state};
+  }
+  if (stream_ == nullptr) {
+    throw cuda_error{*driver_, "cuStreamBeginCapture of the default stream, which cannot be captured",
+                     status::capture_unsupported};
+  }
+  require(*driver_, "cuStreamBeginCapture", driver_->begin_capture(stream_, mode_));
+}
+
+std::unique_ptr<graph_instance> capture_backend::end() {
+  graph_handle graph = nullptr;
+  require(*driver_, "cuStreamEndCapture", driver_->end_capture(stream_, graph));
+  const detail::unique_handle<graph_handle, &driver::destroy_graph> owner{*driver_, graph};
+  std::size_t nodes = 0;
+  require(*driver_, "cuGraphGetNodes", driver_->node_count(graph, nodes));
+  if (nodes == 0) {
+    throw empty_capture{"capture: no work was enqueued on the stream, so there is nothing to replay"};
+  }
+  const detail::on_device here{*driver_, device_};
+  require(*driver_, "cudaSetDevice", here.result());
+  return std::make_unique<executable_graph>(*driver_, device_, graph);
+}
+
+void capture_backend::abandon() noexcept {
+  graph_handle graph = nullptr;
+  if (driver_->end_capture(stream_, graph) == status::success) (void)driver_->destroy_graph(graph);
+}
+
+}  // namespace tidemark::cuda

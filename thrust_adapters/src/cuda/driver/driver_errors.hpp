@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of an error of the driver.
+#pragma once
+
+#include <cstddef>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::cuda::detail {
+
+/// For calls that need memory. @throws out_of_memory with that report if the driver has no memory;
+/// cuda_error of any other error.
+void require_memory(driver& driver, char const* call, status result, exhaustion_report const& report);
+/// The same without numbers, for objects that are just made.
+void require_memory(driver& driver, char const* call, status result, char const* resource);
+
+/// `device`, or the current device if it is negative. @throws as `require_memory`.
+[[nodiscard]] device_number device_or_current(driver& driver, device_number device, char const* resource);
+
+/// Free bytes of the current device; `exhaustion_report::unknown_bytes` if the driver returns an error.
+[[nodiscard]] std::size_t free_bytes(driver& driver) noexcept;
+
+/// Warns that the driver did not free memory. Not if it is shutting down, because that frees everything.
+void report_lost(driver& driver, char const* resource, char const* call, status result,
+                 std::size_t bytes) noexcept;
+
+}  // namespace tidemark::cuda::detail

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real driver. Compiled with a CUDA toolkit; without one absent_driver.cpp replaces it.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <type_traits>
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::cuda {
+namespace {
+
+static_assert(std::is_same_v<stream_handle, cudaStream_t> && std::is_same_v<stream_handle, CUstream>);
+static_assert(std::is_same_v<event_handle, cudaEvent_t> && std::is_same_v<graph_handle, cudaGraph_t>);
+static_assert(std::is_same_v<executable_handle, cudaGraphExec_t> &&
+              std::is_same_v<pool_handle, cudaMemPool_t>);
+static_assert(std::is_same_v<physical_handle, CUmemGenericAllocationHandle>);
+static_assert(static_cast<int>(capture_mode::global) == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+              static_cast<int>(capture_mode::thread_local_) == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+              static_cast<int>(capture_mode::relaxed) == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(static_cast<int>(status::out_of_memory) == CUDA_ERROR_OUT_OF_MEMORY &&
+              static_cast<int>(status::stub_library) == CUDA_ERROR_STUB_LIBRARY &&
+              static_cast<int>(status::illegal_state) == CUDA_ERROR_ILLEGAL_STATE &&
+              static_cast<int>(status::not_ready) == CUDA_ERROR_NOT_READY &&
+              static_cast<int>(status::not_supported) == CUDA_ERROR_NOT_SUPPORTED &&
+              static_cast<int>(status::capture_unsupported) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+              static_cast<int>(status::capture_wrong_thread) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+
+status of(CUresult result) noexcept { return static_cast<status>(result); }
+
+// The runtime and the driver have the same numbers, except for a few.
+CUresult as_of_the_driver(cudaError_t result) noexcept {
+  if (result == cudaErrorInsufficientDriver) return CUDA_ERROR_NO_DEVICE;  // none is installed, or an old one
+  return static_cast<CUresult>(result);
+}
+
+/// One function of the driver. If the driver lacks it, each call returns an error.
+template <class Signature>
+class entry;
+
+template <class... Arguments>
+class entry<CUresult(Arguments...)> {
+ public:
+  explicit entry(char const* name) noexcept {
+    constexpr unsigned int version = 12000;  // since then none of those below has changed
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    const cudaError_t result =
+        cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found);
+    if (result == cudaSuccess && found == cudaDriverEntryPointSuccess) {
+      function_ = reinterpret_cast<CUresult (*)(Arguments...)>(function);
+    } else {
+      missing_ = result == cudaSuccess ? CUDA_ERROR_NOT_FOUND : as_of_the_driver(result);
+    }
+  }
+
+  /// Calls it. A thread that has no context yet gets the runtime's, once.
+  status operator()(Arguments... arguments) const noexcept {
+    if (function_ == nullptr) return of(missing_);
+    const CUresult result = function_(arguments...);
+    if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_INITIALIZED) return of(result);
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return of(result);
+    return of(function_(arguments...));
+  }
+
+ private:
+  CUresult (*function_)(Arguments...) = nullptr;
+  CUresult missing_ = CUDA_SUCCESS;
+};
+
+/// The function of that name, looked up at its first use.
+/// @tparam Declaration in the toolkit's header: only for its type, so that nothing is linked to libcuda.
+template <auto* Declaration>
+auto const& entry_of(char const* name) noexcept {
+  static const entry<std::remove_pointer_t<decltype(Declaration)>> found{name};
+  return found;
+}
+
+CUmemAllocationProp pinned_on(device_number device) noexcept {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return properties;
+}
+
+class real_driver final : public driver {
+ public:
+  status device_count(int& count) noexcept override {
+    const status begun = entry_of<cuInit>("cuInit")(0);
+    return begun == status::success ? entry_of<cuDeviceGetCount>("cuDeviceGetCount")(&count) : begun;
+  }
+  status make_current(device_number device) noexcept override {
+    return of(as_of_the_driver(cudaSetDevice(device)));
+  }
+  status current_device(device_number& device) noexcept override {
+    return of(as_of_the_driver(cudaGetDevice(&device)));
+  }
+  status synchronize() noexcept override { return entry_of<cuCtxSynchronize>("cuCtxSynchronize")(); }
+  status memory(memory_info& info) noexcept override {
+    return into<memory_info>(info, [](memory_info* now) {
+      return entry_of<cuMemGetInfo>("cuMemGetInfo")(&now->free_bytes, &now->total_bytes);
+    });
+  }
+
+  status granularity(device_number device, std::size_t& bytes) noexcept override {
+    const CUmemAllocationProp properties = pinned_on(device);
+    return entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity")(
+        &bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  }
+  status reserve(std::size_t bytes, std::size_t align, byte_range& range) noexcept override {
+    CUdeviceptr first = 0;
+    const status result = entry_of<cuMemAddressReserve>("cuMemAddressReserve")(&first, bytes, align, 0, 0);
+    if (result == status::success) range = {first, bytes};
+    return result;
+  }
+  status free_reservation(byte_range range) noexcept override {
+    return entry_of<cuMemAddressFree>("cuMemAddressFree")(range.begin, range.size);
+  }
+  status create(device_number device, std::size_t bytes, physical_handle& handle) noexcept override {
+    const CUmemAllocationProp properties = pinned_on(device);
+    return entry_of<cuMemCreate>("cuMemCreate")(&handle, bytes, &properties, 0);
+  }
+  status release(physical_handle handle) noexcept override {
+    return entry_of<cuMemRelease>("cuMemRelease")(handle);
+  }
+  status map(byte_range range, physical_handle handle) noexcept override {
+    return entry_of<cuMemMap>("cuMemMap")(range.begin, range.size, 0, handle, 0);
+  }
+  status unmap(byte_range range) noexcept override {
+    return entry_of<cuMemUnmap>("cuMemUnmap")(range.begin, range.size);
+  }
+  status allow_access(byte_range range, device_number device) noexcept override {
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return entry_of<cuMemSetAccess>("cuMemSetAccess")(range.begin, range.size, &access, 1);
+  }
+
+  status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    return into<CUdeviceptr>(
+        block, [&](CUdeviceptr* first) { return entry_of<cuMemAlloc>("cuMemAlloc")(first, bytes); });
+  }
+  status free(std::uintptr_t block) noexcept override { return entry_of<cuMemFree>("cuMemFree")(block); }
+  status allocate_managed(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
+      return entry_of<cuMemAllocManaged>("cuMemAllocManaged")(first, bytes, CU_MEM_ATTACH_GLOBAL);
+    });
+  }
+  status allocate_pinned(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    void* first = nullptr;
+    const status result = entry_of<cuMemHostAlloc>("cuMemHostAlloc")(&first, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == status::success) block = reinterpret_cast<std::uintptr_t>(first);
+    return result;
+  }
+  status free_pinned(std::uintptr_t block) noexcept override {
+    return entry_of<cuMemFreeHost>("cuMemFreeHost")(reinterpret_cast<void*>(block));
+  }
+
+  status create_pool(device_number device, pool_handle& pool) noexcept override {
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    return entry_of<cuMemPoolCreate>("cuMemPoolCreate")(&pool, &properties);
+  }
+  status destroy_pool(pool_handle pool) noexcept override {
+    return entry_of<cuMemPoolDestroy>("cuMemPoolDestroy")(pool);
+  }
+  status set_release_threshold(pool_handle pool, std::size_t bytes) noexcept override {
+    cuuint64_t threshold = bytes;
+    return entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute")(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                                                                    &threshold);
+  }
+  status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept override {
+    return entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo")(pool, keep_bytes);
+  }
+  status allocate_async(std::size_t bytes, pool_handle pool, stream_handle stream,
+                        std::uintptr_t& block) noexcept override {
+    return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
+      return entry_of<cuMemAllocFromPoolAsync>("cuMemAllocFromPoolAsync")(first, bytes, pool, stream);
+    });
+  }
+  status free_async(std::uintptr_t block, stream_handle stream) noexcept override {
+    return entry_of<cuMemFreeAsync>("cuMemFreeAsync")(block, stream);
+  }
+
+  status create_stream(stream_handle& stream) noexcept override {
+    return entry_of<cuStreamCreate>("cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING);
+  }
+  status destroy_stream(stream_handle stream) noexcept override {
+    return entry_of<cuStreamDestroy>("cuStreamDestroy")(stream);
+  }
+  status synchronize(stream_handle stream) noexcept override {
+    return entry_of<cuStreamSynchronize>("cuStreamSynchronize")(stream);
+  }
+  status wait(stream_handle stream, event_handle event) noexcept override {
+    return entry_of<cuStreamWaitEvent>("cuStreamWaitEvent")(stream, event, 0);
+  }
+  status create_event(event_handle& event) noexcept override {
+    return entry_of<cuEventCreate>("cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING);
+  }
+  status destroy_event(event_handle event) noexcept override {
+    return entry_of<cuEventDestroy>("cuEventDestroy")(event);
+  }
+  status record(event_handle event, stream_handle stream) noexcept override {
+    return entry_of<cuEventRecord>("cuEventRecord")(event, stream);
+  }
+  status query(event_handle event) noexcept override { return entry_of<cuEventQuery>("cuEventQuery")(event); }
+  status synchronize(event_handle event) noexcept override {
+    return entry_of<cuEventSynchronize>("cuEventSynchronize")(event);
+  }
+  status launch_on_host(stream_handle stream, void (*function)(void*), void* argument) noexcept override {
+    return entry_of<cuLaunchHostFunc>("cuLaunchHostFunc")(stream, function, argument);
+  }
+
+  status begin_capture(stream_handle stream, capture_mode mode) noexcept override {
+    return entry_of<cuStreamBeginCapture>("cuStreamBeginCapture")(stream,
+                                                                  static_cast<CUstreamCaptureMode>(mode));
+  }
+  status end_capture(stream_handle stream, graph_handle& graph) noexcept override {
+    return into<CUgraph>(graph, [&](CUgraph* captured) {
+      return entry_of<cuStreamEndCapture>("cuStreamEndCapture")(stream, captured);
+    });
+  }
+  status is_capturing(stream_handle stream, bool& capturing) noexcept override {
+    CUstreamCaptureStatus now{};
+    const status result = entry_of<cuStreamIsCapturing>("cuStreamIsCapturing")(stream, &now);
+    if (result == status::success) capturing = now != CU_STREAM_CAPTURE_STATUS_NONE;
+    return result;
+  }
+  status exchange_capture_mode(capture_mode& mode) noexcept override {
+    auto exchanged = static_cast<CUstreamCaptureMode>(mode);
+    const status result =
+        entry_of<cuThreadExchangeStreamCaptureMode>("cuThreadExchangeStreamCaptureMode")(&exchanged);
+    if (result == status::success) mode = static_cast<capture_mode>(exchanged);
+    return result;
+  }
+  status node_count(graph_handle graph, std::size_t& nodes) noexcept override {
+    return entry_of<cuGraphGetNodes>("cuGraphGetNodes")(graph, nullptr, &nodes);
+  }
+  status instantiate(graph_handle graph, executable_handle& executable) noexcept override {
+    return entry_of<cuGraphInstantiateWithFlags>("cuGraphInstantiateWithFlags")(&executable, graph, 0);
+  }
+  status launch(executable_handle executable, stream_handle stream) noexcept override {
+    return entry_of<cuGraphLaunch>("cuGraphLaunch")(executable, stream);
+  }
+  status destroy_executable(executable_handle executable) noexcept override {
+    return entry_of<cuGraphExecDestroy>("cuGraphExecDestroy")(executable);
+  }
+  status destroy_graph(graph_handle graph) noexcept override {
+    return entry_of<cuGraphDestroy>("cuGraphDestroy")(graph);
+  }
+
+  char const* error_name(status result) noexcept override {
+    char const* text = nullptr;
+    (void)entry_of<cuGetErrorName>("cuGetErrorName")(static_cast<CUresult>(result), &text);
+    return text != nullptr ? text : driver::error_name(result);
+  }
+  char const* error_string(status result) noexcept override {
+    char const* text = nullptr;
+    (void)entry_of<cuGetErrorString>("cuGetErrorString")(static_cast<CUresult>(result), &text);
+    return text != nullptr ? text : driver::error_string(result);
+  }
+
+ private:
+  template <class Result, class Out, class Call>
+  static status into(Out& out, Call call) noexcept {
+    Result made{};
+    const status result = call(&made);
+    if (result == status::success) out = made;
+    return result;
+  }
+};
+
+}  // namespace
+
+driver& system_driver() noexcept {
+  static real_driver table;
+  return table;
+}
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/memory/async_resource.hpp>
+
+#include <stdexcept>
+#include <string>
+
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+
+#include "../driver/behind_event.hpp"
+
+namespace tidemark::cuda {
+namespace {
+
+char const* name_of(async_resource_options const& options) {
+  char const* const name = options.name != nullptr ? options.name : async_resource_options{}.name;
+  if (options.pool != nullptr) return name;
+  throw std::invalid_argument("async_resource '" + std::string{name} +
+                              "': the pool is null; memory comes from a cuda::memory_pool");
+}
+
+}  // namespace
+
+async_resource::async_resource(async_resource_options const& options, driver& driver)
+    : driver_resource{"async_resource", name_of(options), options.device, driver, false},
+      pool_{options.pool},
+      stream_{options.stream} {}
+
+detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept {
+  const detail::on_device here{*driver_, device()};
+  if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
+  return {driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
+}
+
+// The driver is called even if the device could not be made current: only the default stream needs it.
+detail::outcome async_resource::free_block(std::uintptr_t block, std::size_t) noexcept {
+  const detail::on_device here{*driver_, device()};
+  return {driver_->free_async(block, stream_), "cuMemFreeAsync"};
+}
+
+void async_resource::deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                                      event_handle event) noexcept {
+  if (block == nullptr) return;
+  const detail::on_device here{*driver_, device()};
+  if (detail::put_behind(*driver_, stream_, event, name(), bytes)) deallocate(block, bytes, align);
+  else counter_.on_deallocate(bytes);
+}
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+
+#include "../driver/behind_event.hpp"
+#include "../driver/driver_errors.hpp"
+
+namespace tidemark::cuda {
+namespace {
+
+constexpr char const* device_memory_name = "device memory";
+
+}  // namespace
+
+virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
+    : driver_{&driver}, stream_{options.stream} {
+  if (options.handle_bytes != 0 && !std::has_single_bit(options.handle_bytes)) {
+    throw std::invalid_argument("cuda::virtual_memory: handle_bytes is " +
+                                std::to_string(options.handle_bytes) + ", which is not a power of two");
+  }
+  // The first calls of a program make the device's context, which needs memory.
+  const auto require = [&](char const* call, status result) {
+    detail::require_memory(driver, call, result, device_memory_name);
+  };
+  device_ = detail::device_or_current(driver, options.device, device_memory_name);
+  const detail::on_device here{driver, device_};
+  require("cudaSetDevice", here.result());
+  std::size_t granularity = 0;
+  require("cuMemGetAllocationGranularity", driver.granularity(device_, granularity));
+  unit_bytes_ = std::max(granularity, options.handle_bytes);
+  memory_info info;
+  require("cuMemGetInfo", driver.memory(info));
+  chunk_bytes_ = tidemark::detail::align_up(info.total_bytes, unit_bytes_);
+}
+
+virtual_memory& virtual_memory::operator=(virtual_memory&& other) noexcept {
+  if (this == &other) return *this;
+  std::destroy_at(this);
+  return *std::construct_at(this, std::move(other));
+}
+
+virtual_memory::~virtual_memory() { free_all(); }
+
+byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
+  refusal_ = "";
+  const std::size_t bytes = std::max(least_bytes, wanted_bytes);
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
+  const detail::on_device here{*driver_, device_};
+  if (!is_ready(here)) return {};
+  ranges_.reserve(ranges_.size() + 1);
+  byte_range range;
+  const status reserved =
+      driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
+  if (reserved == status::out_of_memory) return {};
+  require(*driver_, "cuMemAddressReserve", reserved);
+  ranges_.emplace_back(*driver_, device_, unit_bytes_, range);
+  return range;
+}
+
+bool virtual_memory::commit(byte_range part) noexcept {
+  refusal_ = "";
+  const detail::on_device here{*driver_, device_};
+  if (!is_ready(here)) return false;
+  detail::mapped_range& range = range_of(part);
+  if (!range.want(part, true)) return false;
+  const detail::outcome mapped = range.map(part);
+  if (mapped.good()) return true;
+  (void)range.want(part, false);
+  (void)range.unmap(part);  // no work uses it yet
+  range.release(part);
+  set_refusal(mapped.result);
+  return false;
+}
+
+bool virtual_memory::decommit(byte_range part) noexcept {
+  detail::mapped_range& range = range_of(part);
+  if (suspended_) return range.want(part, false);
+  const detail::on_device here{*driver_, device_};
+  if (!may_change(here).good() || !wait().good()) return false;
+  if (!range.unmap(part).good()) {
+    suspended_ = !range.map(part).good();
+    return false;
+  }
+  (void)range.want(part, false);
+  range.release(part);
+  free_released();
+  return true;
+}
+
+void virtual_memory::release(byte_range range) noexcept {
+  range_of(range).end();
+  const detail::on_device here{*driver_, device_};
+  if (may_change(here).good()) free_released();
+}
+
+void virtual_memory::suspend() {
+  if (suspended_) return;
+  const detail::on_device here{*driver_, device_};
+  require_may_change("suspend", here);
+  free_released();
+  detail::outcome unmapped = wait();
+  for (detail::mapped_range& range : ranges_) {
+    if (unmapped.good()) unmapped = range.unmap(range.range());
+  }
+  if (!unmapped.good()) {
+    suspended_ = !map_all().good();  // maps what was unmapped
+    throw cuda_error{*driver_, unmapped.call, unmapped.result};
+  }
+  for (detail::mapped_range& range : ranges_) range.release(range.range());
+  suspended_ = true;
+}
+
+void virtual_memory::resume() {
+  if (!suspended_) return;
+  const detail::on_device here{*driver_, device_};
+  require_may_change("resume", here);
+  free_released();
+  const detail::outcome mapped = map_all();
+  if (!mapped.good()) {
+    exhaustion_report report{.resource = device_memory_name, .alignment = unit_bytes_};
+    for (detail::mapped_range& range : ranges_) {
+      report.requested_bytes += range.wanted_bytes();
+      report.reserved_bytes += range.range().size;
+      (void)range.unmap(range.range());  // no work uses it yet
+      range.release(range.range());
+    }
+    report.largest_bytes = detail::free_bytes(*driver_);
+    detail::require_memory(*driver_, mapped.call, mapped.result, report);
+  }
+  suspended_ = false;
+}
+
+void virtual_memory::wait_before_reuse(event_handle event) noexcept {
+  const detail::on_device here{*driver_, device_};
+  detail::require_waited(*driver_, device_memory_name, detail::wait_behind(*driver_, stream_, event));
+}
+
+// Whether memory may be mapped and unmapped now.
+detail::outcome virtual_memory::may_change(detail::on_device const& here) const noexcept {
+  if (here.result() != status::success) return {here.result(), "cudaSetDevice"};
+  bool capturing = false;
+  const status asked = driver_->is_capturing(stream_, capturing);
+  if (asked == status::success && capturing) return {status::capture_unsupported, ""};
+  return {asked, "cuStreamIsCapturing"};
+}
+
+void virtual_memory::require_may_change(char const* operation, detail::on_device const& here) const {
+  const detail::outcome allowed = may_change(here);
+  if (allowed.result == status::capture_unsupported) {
+    throw std::logic_error(std::string("cuda::virtual_memory: ") + operation +
+                           " while its stream is capturing");
+  }
+  require(*driver_, allowed.call, allowed.result);
+}
+
+// Frees released ranges and returns whether memory may be mapped; if not, `refusal` says why.
+bool virtual_memory::is_ready(detail::on_device const& here) noexcept {
+  if (suspended_) {
+    refusal_ = "it is suspended";
+    return false;
+  }
+  const detail::outcome allowed = may_change(here);
+  if (allowed.good()) free_released();
+  else set_refusal(allowed.result);
+  return allowed.good();
+}
+
+void virtual_memory::set_refusal(status result) noexcept {
+  // The default stream returns `implicit` if a capturing stream waits for it.
+  if (result == status::capture_unsupported || result == status::capture_implicit) {
+    refusal_ = "a stream is capturing";
+  } else if (result != status::out_of_memory) {
+    refusal_ = driver_->error_name(result);
+  }
+}
+
+detail::outcome virtual_memory::wait() const noexcept {
+  return {driver_->synchronize(stream_), "cuStreamSynchronize"};
+}
+
+detail::mapped_range& virtual_memory::range_of(byte_range part) noexcept {
+  return *std::ranges::find_if(
+      ranges_, [&](detail::mapped_range const& range) { return range.range().contains(part.begin); });
+}
+
+// Maps memory to all wanted units; unmapped units that still hold memory keep its contents.
+detail::outcome virtual_memory::map_all() noexcept {
+  for (detail::mapped_range& range : ranges_) {
+    const detail::outcome mapped = range.map(range.range());
+    if (!mapped.good()) return mapped;
+  }
+  return {};
+}
+
+// Frees as many released ranges as possible. @pre the device is current, and may_change.
+// Returns success, or the last error.
+detail::outcome virtual_memory::free_released() noexcept {
+  detail::outcome result;
+  bool waited = false;
+  const auto try_free = [&](detail::mapped_range& range) {
+    if (!range.has_ended()) return false;
+    detail::outcome freed;
+    if (range.mapped_bytes() != 0 && !waited) {
+      freed = wait();
+      waited = freed.good();
+    }
+    if (freed.good()) freed = range.unmap(range.range());
+    if (freed.good()) freed = range.release(range.range());
+    if (freed.good()) freed = range.free();
+    if (!freed.good()) result = freed;
+    return freed.good();
+  };
+  for (auto at = ranges_.begin(); at != ranges_.end();) at = try_free(*at) ? ranges_.erase(at) : at + 1;
+  return result;
+}
+
+void virtual_memory::free_all() noexcept {
+  if (ranges_.empty()) return;
+  for (detail::mapped_range& range : ranges_) range.end();
+  const detail::on_device here{*driver_, device_};
+  const detail::outcome allowed = may_change(here);
+  const detail::outcome freed = allowed.good() ? free_released() : allowed;
+  if (freed.good()) return;
+  std::size_t bytes = 0, addresses = 0;
+  for (detail::mapped_range const& range : ranges_) {
+    bytes += range.held_bytes();
+    addresses += range.range().size;
+  }
+  if (allowed.result == status::capture_unsupported) {
+    tidemark::detail::report_violation(violation_kind::open_capture, device_memory_name,
+                                       "%s: destroyed while its stream is capturing: %zu bytes are lost, "
+                                       "because a wait for their work would invalidate the capture",
+                                       device_memory_name, bytes);
+  } else {
+    detail::report_lost(*driver_, bytes != 0 ? device_memory_name : "addresses of a device", freed.call,
+                        freed.result, bytes != 0 ? bytes : addresses);
+  }
+}
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/resources/device_pool.hpp>
+
+#include <stdexcept>
+#include <string>
+
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+
+#include "../driver/behind_event.hpp"
+#include "completed_options.hpp"
+
+namespace tidemark {
+namespace {
+
+device_pool_options completed(device_pool_options options, cuda::driver& driver) {
+  using classes = cuda::detail::device_classes;
+  cuda::detail::complete(options, driver);
+  if (options.largest_pooled_bytes > classes::max_bytes) {
+    throw std::invalid_argument("device_pool '" + std::string{options.name} + "': largest_pooled_bytes is " +
+                                std::to_string(options.largest_pooled_bytes) +
+                                "; blocks of up to 16 GiB can be pooled");
+  }
+  options.largest_pooled_bytes = classes::bytes(classes::index_of(options.largest_pooled_bytes));
+  return options;
+}
+
+}  // namespace
+
+template class detail::basic_pool<cuda::detail::device_blocks>;
+
+device_pool::device_pool(device_pool_options const& options, cuda::driver& driver)
+    : device_pool{complete_options{completed(options, driver)}, driver} {}
+
+device_pool::device_pool(complete_options const& options, cuda::driver& driver)
+    : basic_pool{options.max_cached_bytes, options.name, options, driver},
+      driver_{&driver},
+      options_{options} {
+  options_.upstream = lists().upstream();
+}
+
+void device_pool::deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                                   cuda::event_handle event) noexcept {
+  if (block == nullptr) return;
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::put_behind(*driver_, options_.stream, event, name(), bytes))
+    deallocate(block, bytes, align);
+}
+
+}  // namespace tidemark
