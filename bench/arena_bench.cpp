@@ -121,8 +121,8 @@ void monotonic_virtual(benchmark::State& state) {
 }
 
 // ---- a batch that crosses chunks: 24 blocks of 256 KiB in chunks of 1 MiB, or within one ----
-// Here blocks are not written to: their first bytes all fall into the same few sets of the caches, at distances that
-// differ between the two, and that would be all that is measured.
+// Here blocks are not written to: their first bytes all fall into the same few sets of the caches, at
+// distances that differ between the two, and that would be all that is measured.
 
 void large_blocks(benchmark::State& state, std::size_t chunk_bytes) {
   arena step{{.reserve = chunk_bytes}};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic epoch: blocks of 64 bytes that a step allocates and drops, and the recorded steps of real programs.
 // An item is one block, allocated and reclaimed. Where "bump" is the upstream, that does next to nothing, so
-// that the time is that of the epoch itself: "bump/N" is the upstream alone, where N blocks are allocated and each is
-// returned.
+// that the time is that of the epoch itself: "bump/N" is the upstream alone, where N blocks are allocated and
+// each is returned.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -181,7 +181,8 @@ class four_blocks final : public std::pmr::memory_resource {
   std::size_t next_ = 0;
 };
 
-/// A block allocated and deallocated with no epoch open, by the class: of addresses that an epoch had, or not.
+/// A block allocated and deallocated with no epoch open, by the class: of addresses that an epoch had, or
+/// not.
 void epoch_pairs(std::size_t n, bool had_an_epoch) {
   four_blocks upstream;
   epoch_resource made{hidden<std::pmr::memory_resource>(&upstream)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic pool: pairs of allocate and deallocate through std::pmr::memory_resource*, in batches of 1000. An item
-// is a pair.
+// Topic pool: pairs of allocate and deallocate through std::pmr::memory_resource*, in batches of 1000. An
+// item is a pair.
 #include <benchmark/benchmark.h>
 
 #include <array>

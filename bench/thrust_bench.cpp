@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic thrust: what the adapters cost beside the resource itself, and what Thrust's containers and algorithms cost
-// with them beside Thrust's own ways, on its CPP system. Warm: after the first iteration the system is not called.
+// Topic thrust: what the adapters cost beside the resource itself, and what Thrust's containers and
+// algorithms cost with them beside Thrust's own ways, on its CPP system. Warm: after the first iteration the
+// system is not called.
 #include <benchmark/benchmark.h>
 #include <thrust/device_vector.h>
 #include <thrust/mr/allocator.h>

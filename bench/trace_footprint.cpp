@@ -4,12 +4,12 @@
 // but what they need.
 //
 // Counted are pages that are resident and of no file, as /proc/self/smaps_rollup tells, because that count is
-// exact and the same whichever resource mapped the page. (VmHWM and VmRSS are some 64 pages off, and have the pages
-// of programs too.) Each page of each block is written to, as its user would do sooner or later. Nothing is
-// counted that was there before the allocator was made. The trace is read by another process, which hands it
-// over in pages that are all there before: reading it frees large blocks, after which the C library's malloc
-// keeps large blocks that it would otherwise map one by one. Huge pages are off for all: a figure would be
-// how many of them the kernel found. A trace of several threads is played on one.
+// exact and the same whichever resource mapped the page. (VmHWM and VmRSS are some 64 pages off, and have the
+// pages of programs too.) Each page of each block is written to, as its user would do sooner or later.
+// Nothing is counted that was there before the allocator was made. The trace is read by another process,
+// which hands it over in pages that are all there before: reading it frees large blocks, after which the C
+// library's malloc keeps large blocks that it would otherwise map one by one. Huge pages are off for all: a
+// figure would be how many of them the kernel found. A trace of several threads is played on one.
 //
 // The samples take most of the time. An allocator that gives memory back after some time has therefore given
 // back more here, at the same place in the trace, than it would have in the program.

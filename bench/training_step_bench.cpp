@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic training step: the recorded steps of two networks on what plans them, and on what does not. Each run begins
-// with a resource that has seen nothing, and is looked at from the third step on, so that planning is part of
-// it where a step is not like one before. An item is an operation. Counters: `footprint`, the most that was
-// taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
+// Topic training step: the recorded steps of two networks on what plans them, and on what does not. Each run
+// begins with a resource that has seen nothing, and is looked at from the third step on, so that planning is
+// part of it where a step is not like one before. An item is an operation. Counters: `footprint`, the most
+// that was taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
 // `over_bound`, the same by the least that a plan can take; `heap_calls`, how many blocks were asked of the
 // heap; `usual_ns`, an operation in the step that is the median, for which plans are made and memory is
 // there.
@@ -214,8 +214,8 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
   }
 }
 
-/// On a subject over a heap that `make` makes for each run, unless there is one of it in a process. The footprint
-/// is counted if only the subject and malloc take memory.
+/// On a subject over a heap that `make` makes for each run, unless there is one of it in a process. The
+/// footprint is counted if only the subject and malloc take memory.
 template <class Subject>
 void replay(benchmark::State& state, std::string const& name,
             std::shared_ptr<std::pmr::memory_resource> (*make)(), bool counts_footprint = true) {

@@ -11,7 +11,8 @@ endif()
 set(TIDEMARK_CHECKS 1 CACHE STRING "Check level: 1 off the fast paths, 2 everything")
 set_property(CACHE TIDEMARK_CHECKS PROPERTY STRINGS 1 2)
 if(NOT TIDEMARK_CHECKS MATCHES "^[12]$")
-  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 1 or 2: the checks of level 1 are off the fast paths and always on")
+  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 1 or 2: the checks of level 1 are off "
+    "the fast paths and always on")
 endif()
 
 option(TIDEMARK_WORKSPACE_POOLING "Workspaces keep memory; OFF: each acquisition is an allocation, and sweeps do nothing" ON)

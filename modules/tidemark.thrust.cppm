@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Thrust, CCCL and RMM: their containers and algorithms on resources of tidemark, and the way back. For translation
-/// units of a host compiler; .cu files include <tidemark/thrust.hpp>.
+/// Thrust, CCCL and RMM: their containers and algorithms on resources of tidemark, and the way back. For
+/// translation units of a host compiler; .cu files include <tidemark/thrust.hpp>.
 module;
 
 #include <tidemark/thrust.hpp>

@@ -12,8 +12,8 @@
 
 namespace tidemark::bench {
 
-/// `Calls` has a static `library`, and pointers to functions of it that its constructor finds: `allocate(bytes,
-/// align)` and `deallocate(block, bytes, align)` call them.
+/// `Calls` has a static `library`, and pointers to functions of it that its constructor finds:
+/// `allocate(bytes, align)` and `deallocate(block, bytes, align)` call them.
 template <class Calls>
 class loaded_malloc final : public std::pmr::memory_resource {
  public:

@@ -99,7 +99,8 @@ class system_resource final : public thrust::mr::memory_resource<thrust::device_
   thrust::device_ptr_memory_resource<thrust::device_memory_resource> system_;
 };
 
-// As with Thrust alone: memory is allocated when it is needed, and deallocated when it is not needed any more.
+// As with Thrust alone: memory is allocated when it is needed, and deallocated when it is not needed any
+// more.
 class thrust_memory {
  public:
   template <class T>

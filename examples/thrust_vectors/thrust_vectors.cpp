@@ -2,9 +2,9 @@
 // thrust_vectors: what Thrust's vectors and algorithms ask of the system, and that they need not.
 //
 // k-means finds clusters of images that look alike among handwritten digits, without their labels. An
-// iteration makes eight vectors, and its algorithms allocate temporaries. All of them are dead when it has ended:
-// so they lie in an arena, which then goes back to where it was. The same steps run twice, with Thrust alone
-// and with tidemark.
+// iteration makes eight vectors, and its algorithms allocate temporaries. All of them are dead when it has
+// ended: so they lie in an arena, which then goes back to where it was. The same steps run twice, with Thrust
+// alone and with tidemark.
 //
 // It prints, for both, how often an iteration asked the system for memory, and how well the clusters agree
 // with the labels: the purity is the part of the images whose label is the most frequent one of their

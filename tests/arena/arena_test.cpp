@@ -615,7 +615,8 @@ TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
 }
 
 TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
-  // A kept chunk with room lies behind so many that are too small: near enough it is found, else a new one is made.
+  // A kept chunk with room lies behind so many that are too small: near enough it is found, else a new one is
+  // made.
   for (int too_small : {8, 64}) {
     arena a{{.reserve = 8 * KiB}};
     for (int i = 0; i <= too_small; ++i) (void)a.allocate(5 * KiB);
@@ -662,7 +663,8 @@ TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) 
 }
 
 TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
-  // The recording table writes to what it prefaults and to what it takes back; AddressSanitizer would report it.
+  // The recording table writes to what it prefaults and to what it takes back; AddressSanitizer would report
+  // it.
   recording_os os;
   arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};
   for (int round = 0; round < 3; ++round) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the model test of tests/support/resource_model.hpp on the resources with the standard's interface.
+// Strategy: the model test of tests/support/resource_model.hpp on the resources with the standard's
+// interface.
 #include "compat_subjects.hpp"
 #include "resource_model.hpp"
 

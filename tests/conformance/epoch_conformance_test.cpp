@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: `epoch_resource` through the conformance suite, with no epoch open, with one open, and over a pool.
+// Strategy: `epoch_resource` through the conformance suite, with no epoch open, with one open, and over a
+// pool.
 #include "conformance.hpp"
 #include "epoch_subjects.hpp"
 

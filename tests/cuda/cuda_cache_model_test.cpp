@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: long random sequences on a fake device whose memory is there on the host. Blocks are deallocated
 // while works of other streams still use them; each such work, when it comes to run, finds in its block what
-// was in it. So no block may be allocated again before, whether the cache asks events, waits because it has run out,
-// or lets blocks go. The pool's stream waits for those works instead, so that they run before its own.
+// was in it. So no block may be allocated again before, whether the cache asks events, waits because it has
+// run out, or lets blocks go. The pool's stream waits for those works instead, so that they run before its
+// own.
 #include <gtest/gtest.h>
 
 #include <array>

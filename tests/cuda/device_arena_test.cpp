@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what arenas do besides on a device: a fake one whose memory must not be touched, so a touch is a crash.
-// What the arena asks of the driver is counted, and work on streams runs only when
+// Strategy: what arenas do besides on a device: a fake one whose memory must not be touched, so a touch is a
+// crash. What the arena asks of the driver is counted, and work on streams runs only when
 // something waits for it.
 #include <tidemark/cuda/resources/device_arena.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what another thread finds when it comes with a state that it read a moment ago. On threads of their
-// own such moments are too short to be met reliably.
+// Strategy: what another thread finds when it comes with a state that it read a moment ago. On threads of
+// their own such moments are too short to be met reliably.
 #include <gtest/gtest.h>
 
 #include <cstdint>

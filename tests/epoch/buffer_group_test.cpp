@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every way into a buffer group and out of it, with the resource's counts and invariants after each test,
-// over memory that must not be touched and an upstream that accepts each block once.
+// Strategy: every way into a buffer group and out of it, with the resource's counts and invariants after each
+// test, over memory that must not be touched and an upstream that accepts each block once.
 #include <gtest/gtest.h>
 
 #include <cstddef>

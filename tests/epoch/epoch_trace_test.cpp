@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the tensors of real training loops are allocated again with each recorded step as an epoch, in
-// which what outlives the step is kept. Once nothing else is freed, so that the epoch has to; once all is freed
-// where the program freed it. What the upstream counts is compared with what the trace says.
+// which what outlives the step is kept. Once nothing else is freed, so that the epoch has to; once all is
+// freed where the program freed it. What the upstream counts is compared with what the trace says.
 #include <gtest/gtest.h>
 
 #include <cstddef>

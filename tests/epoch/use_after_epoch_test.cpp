@@ -29,7 +29,8 @@
 namespace tidemark::test {
 namespace {
 
-// Operations as users write them. They compare sums, so that nothing but the detector finds two empty operands.
+// Operations as users write them. They compare sums, so that nothing but the detector finds two empty
+// operands.
 float sum(buffer<float> const& of) {
   float all = 0;
   for (const float x : of.span()) all += x;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what of the adapters for Thrust only a device shows: work on the stream that the memory is for, vectors
-// and algorithms inside a capture, two streams put in order. The tests of tests/thrust run on the device besides.
+// Strategy: what of the adapters for Thrust only a device shows: work on the stream that the memory is for,
+// vectors and algorithms inside a capture, two streams put in order. The tests of tests/thrust run on the
+// device besides.
 #include <cuda_runtime.h>
 #include <thrust/copy.h>
 #include <thrust/reduce.h>
@@ -50,7 +51,8 @@ class thrust_gpu : public gpu_test {
   }
 };
 
-// Needs no device: what this file instantiates for CUDA must not stand in for what the other does for the host.
+// Needs no device: what this file instantiates for CUDA must not stand in for what the other does for the
+// host.
 TEST(thrust_systems, a_file_for_the_host_is_linked_with_those_for_a_device) {
   EXPECT_EQ(sum_on_host(100), 5050);
 }

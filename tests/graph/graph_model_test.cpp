@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 Strategy: long random sequences beside models. Of a graph arena the
-// model knows every address beforehand, and what may not be deallocated. Of a switch it knows whose each block
-// is, and so when the upstream sees it again: captures begin and end, arenas are installed, cleared and die
-// late, blocks cross the borders of captures, graphs hold on to blocks. No byte that a graph knows may change
-// hands while the graph lives.
+// model knows every address beforehand, and what may not be deallocated. Of a switch it knows whose each
+// block is, and so when the upstream sees it again: captures begin and end, arenas are installed, cleared and
+// die late, blocks cross the borders of captures, graphs hold on to blocks. No byte that a graph knows may
+// change hands while the graph lives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -429,7 +429,8 @@ class switch_model {
       ++deallocations_;
       return true;
     });
-    // Until now no byte in it has changed, whether a block was deallocated or not: each is still in the graph.
+    // Until now no byte in it has changed, whether a block was deallocated or not: each is still in the
+    // graph.
     for (void* const first : ended.handed_out) contents_.remove(first);
     ended.arena.reset();
   }

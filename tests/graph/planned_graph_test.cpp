@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a body is rehearsed, planned, and captured in an arena made of the plan; a shadow sees each block that
-// is in use. Bodies that do otherwise than rehearsed go on in the tail.
+// Strategy: a body is rehearsed, planned, and captured in an arena made of the plan; a shadow sees each block
+// that is in use. Bodies that do otherwise than rehearsed go on in the tail.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -43,7 +43,8 @@ void chain(std::pmr::memory_resource& memory) {
 
 const plan_options quick{.time_limit = std::chrono::milliseconds{1}};
 
-/// What a random program takes and deallocates; a block's content is checked when it goes. @return the addresses.
+/// What a random program takes and deallocates; a block's content is checked when it goes. @return the
+/// addresses.
 std::vector<std::uintptr_t> random_body(std::pmr::memory_resource& memory, std::uint32_t seed) {
   struct held_block {
     void* first;

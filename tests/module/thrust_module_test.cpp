@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: an importer of the adapters names each of them, beside Thrust's own headers, which are included first.
+// Strategy: an importer of the adapters names each of them, beside Thrust's own headers, which are included
+// first.
 #include <gtest/gtest.h>
 #include <thrust/device_vector.h>
 #include <thrust/mr/new.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in a
-// sentence that names the file, or the plan serves steps that ask for what it says and for something near it,
-// and give blocks back early, late, and in later steps. The shadow sees that no two live blocks share a byte
-// and that each is aligned as asked; the upstream, that nothing lies outside of what it gave.
+// Strategy: files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in
+// a sentence that names the file, or the plan serves steps that ask for what it says and for something near
+// it, and give blocks back early, late, and in later steps. The shadow sees that no two live blocks share a
+// byte and that each is aligned as asked; the upstream, that nothing lies outside of what it gave.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,8 +67,8 @@ std::string text_of(std::vector<row> const& rows) {
 std::uint64_t end_of(row const& r) { return r[offset] + std::max<std::uint64_t>(r[size], 1); }
 
 /// A plan: each block lies where it is first aligned and apart from those before it that conflict with it.
-/// Some outlive the step, in up to four places; where `places_differ`, which is not valid, in such as are less
-/// than others.
+/// Some outlive the step, in up to four places; where `places_differ`, which is not valid, in such as are
+/// less than others.
 std::vector<row> any_plan(random_choice& choose, bool places_differ) {
   const std::uint64_t requests = 1 + choose.below(10);
   std::vector<row> rows;

@@ -55,7 +55,8 @@ bool in_conflict(lifetime const& a, lifetime const& b) {
 
 /// What is wrong with where a block lies, but for the others: nothing, or a word.
 template <class Block>
-std::string misplaced(Block const& block, std::size_t offset, memory_plan const& made, std::size_t alignment) {
+std::string misplaced(Block const& block, std::size_t offset, memory_plan const& made,
+                      std::size_t alignment) {
   if (offset % std::max(alignment, block.alignment) != 0) return "misaligned";
   if (block.offset && offset != *block.offset) return "moved";
   if (block.size != 0 && offset + rounded(block.size, alignment) > made.height && !block.offset)
@@ -629,7 +630,7 @@ TEST(conflict_plan, the_bound_is_of_a_clique) {
   // Two cliques that share a block, and one that is in conflict with all, but lighter.
   const std::vector<plan_block> asked{{100}, {50}, {60}, {70}, {80}, {1}};
   const std::vector<plan_conflict> conflicts{{0, 1}, {0, 2}, {1, 2}, {0, 3}, {0, 4}, {3, 4},
-                                        {5, 0}, {5, 1}, {5, 2}, {5, 3}, {5, 4}};
+                                             {5, 0}, {5, 1}, {5, 2}, {5, 3}, {5, 4}};
   const memory_plan made = make_plan(asked, conflicts, unhurried());
   EXPECT_EQ(wrong(made, asked, conflicts, 1), "");
   EXPECT_EQ(made.lower_bound, 251u);

@@ -118,20 +118,6 @@ TEST(step_plan, whose_places_of_one_request_differ_is_refused_in_whatever_order_
   }
 }
 
-TEST(step_plan, has_a_hash_of_its_requests_in_order) {
-  const std::uint64_t hash = plan_of("a=100 b=2000 -a -b").hash();
-  EXPECT_EQ(plan_of("a=100 b=2000 -b -a").hash(), hash) << "whenever it is freed";
-  EXPECT_EQ(plan_of("a=100 -a b=2000").hash(), hash);
-  EXPECT_NE(plan_of("a=101 b=2000 -a -b").hash(), hash);
-  EXPECT_NE(plan_of("a=2000 b=100 -a -b").hash(), hash);
-  EXPECT_NE(plan_of("a=100 b=2000@512 -a -b").hash(), hash);
-  EXPECT_NE(plan_of("a=100 b=2000 c=0 -a -b -c").hash(), hash);
-  EXPECT_NE(plan_of("a=100 -a").hash(), hash);
-  step_plan more = small_plan();
-  more.blocks.erase(more.blocks.begin() + 1);
-  EXPECT_EQ(more.hash(), small_plan().hash()) << "however many places a request has";
-}
-
 class step_plan_file : public testing::Test {
  protected:
   step_plan_file() { std::filesystem::create_directories(folder_); }

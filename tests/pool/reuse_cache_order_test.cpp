@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache over addresses that must not be touched, with each order of reuse and of eviction, which the
-// addresses that come back and those that the upstream still holds tell apart; and what makes room when the
-// upstream runs out, counted in calls of the upstream.
+// Strategy: a cache over addresses that must not be touched, with each order of reuse and of eviction, which
+// the addresses that come back and those that the upstream still holds tell apart; and what makes room when
+// the upstream runs out, counted in calls of the upstream.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -344,8 +344,8 @@ TEST_F(reuse, pending_blocks_of_a_cache_with_a_limit_stay_few_in_a_long_run) {
   std::vector<std::unique_ptr<event>> events;
   reuse_cache cache{{.max_cached_bytes = 10'000, .upstream = &upstream}};
   for (std::size_t i = 0; i < 5000; ++i) {
-    // Each block has a size of its own, which is not requested again; the device is 10 blocks behind, and does
-    // not come to the first two at all.
+    // Each block has a size of its own, which is not requested again; the device is 10 blocks behind, and
+    // does not come to the first two at all.
     events.push_back(std::make_unique<event>());
     cache.deallocate_after(cache.allocate(1000 + i, 256), 1000 + i, 256, events[i]->fence());
     if (i >= 12) events[i - 10]->complete();
@@ -609,7 +609,8 @@ TEST(reuse_cache, threads_lose_nothing) {
   cache.check_invariants();
 }
 
-/// Blocks that a device writes after they were deallocated: threads take and give, and complete each other's work.
+/// Blocks that a device writes after they were deallocated: threads take and give, and complete each other's
+/// work.
 TEST(reuse_cache, threads_never_get_a_block_that_is_still_written) {
   constexpr std::size_t bytes = 64;
   struct work {

@@ -41,8 +41,8 @@ namespace tidemark::test {
 /// `fail_in` fails any. A call that is made to fail does nothing else, but for `cuStreamEndCapture`, which
 /// ends the capture without a graph.
 ///
-/// `outstanding`: bytes of physical memory and blocks that are allocated and not deallocated; addresses are not
-/// among them (`reserved_bytes`).
+/// `outstanding`: bytes of physical memory and blocks that are allocated and not deallocated; addresses are
+/// not among them (`reserved_bytes`).
 ///
 /// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,
 /// which are for when no other thread calls.

@@ -72,8 +72,8 @@ std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks
 
 }  // namespace plan_checker_detail
 
-/// What is wrong in a plan, in words that name its blocks by number; empty if nothing is. A block of no bytes,
-/// or of no time, is in no other's way.
+/// What is wrong in a plan, in words that name its blocks by number; empty if nothing is. A block of no
+/// bytes, or of no time, is in no other's way.
 /// @param alignment that was requested: plan_options::alignment.
 [[nodiscard]] inline std::string plan_fault(memory_plan const& made, std::span<lifetime const> blocks,
                                             std::size_t alignment) {

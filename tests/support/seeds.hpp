@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a model for several seeds. A failing sequence prints its seed; TIDEMARK_SEED=n repeats it, TIDEMARK_STEPS=n sets
-// its length.
+// Runs a model for several seeds. A failing sequence prints its seed; TIDEMARK_SEED=n repeats it,
+// TIDEMARK_STEPS=n sets its length.
 #pragma once
 
 #include <gtest/gtest.h>

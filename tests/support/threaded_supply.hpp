@@ -34,8 +34,8 @@ class locked_resource final : public std::pmr::memory_resource {
   std::pmr::memory_resource* upstream_;
 };
 
-/// Hands out blocks of up to 64 bytes of memory that is not there, each address once, and takes each back once.
-/// No lock, so that it makes no thread wait for another.
+/// Hands out blocks of up to 64 bytes of memory that is not there, each address once, and takes each back
+/// once. No lock, so that it makes no thread wait for another.
 class each_once_memory final : public std::pmr::memory_resource {
  public:
   explicit each_once_memory(std::size_t max_blocks) : gone_back_(max_blocks) {}

@@ -95,8 +95,8 @@ class thrust_faults : public ::testing::Test {
 
 // ---- thrust::mr::memory_resource ----
 
-// `operator==` asks the right side whether it is equal to itself. Once fixed, `thrust_resource` needs no `==` of
-// its own.
+// `operator==` asks the right side whether it is equal to itself. Once fixed, `thrust_resource` needs no `==`
+// of its own.
 TEST_F(thrust_faults, any_two_resources_are_equal) {
   thrust::mr::memory_resource<void*> const &one = one_, &other = other_;
   EXPECT_FALSE(one.is_equal(other));
@@ -118,8 +118,8 @@ TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
   EXPECT_EQ(one_.aligns, std::vector<std::size_t>{1});
 }
 
-// `deallocate` is noexcept, and what it calls may throw, which ends the program. Once fixed, `thrust_resource`
-// need not catch what a resource throws.
+// `deallocate` is noexcept, and what it calls may throw, which ends the program. Once fixed,
+// `thrust_resource` need not catch what a resource throws.
 TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
   static_assert(noexcept(std::declval<thrust::mr::memory_resource<void*>&>().deallocate(nullptr, 1)));
   static_assert(!noexcept(std::declval<thrust::mr::memory_resource<void*>&>().do_deallocate(nullptr, 1, 1)));
@@ -138,8 +138,8 @@ TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
 // ---- vectors and their allocators ----
 
 // Move assignment takes the other's memory whatever the allocators say; one that stays behind gets what is
-// not its own. Once fixed, `thrust_allocator` could stay with its container, as `std::pmr::polymorphic_allocator`
-// does.
+// not its own. Once fixed, `thrust_allocator` could stay with its container, as
+// `std::pmr::polymorphic_allocator` does.
 TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
   {
     using vector = recording_vector<int, false, false>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: corners in which a second reading of workspaces found faults, and others that no test had entered. Each is
-// a small program that would fail if the fault came back.
+// Strategy: corners in which a second reading of workspaces found faults, and others that no test had
+// entered. Each is a small program that would fail if the fault came back.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -117,7 +117,8 @@ TYPED_TEST(workspace_corners, a_variant_without_value_is_no_escape) {
   EXPECT_NO_THROW((void)scope.returning(value));
 }
 
-// ---- what is taken back otherwise than by a scope's end -----------------------------------------------------
+// ---- what is taken back otherwise than by a scope's end
+// -----------------------------------------------------
 
 TEST(workspace_corners_checked, views_of_a_type_that_was_reset_are_stale_and_its_memory_reads_as_poison) {
   checked_workspace ws;
@@ -138,7 +139,8 @@ TEST(workspace_corners_checked, views_that_a_rewind_in_a_scope_takes_back_are_st
   EXPECT_EQ(read_unseen(memory, 3), 0x7F) << "the last byte of the largest int32";
 }
 
-// ---- what is not pooled -------------------------------------------------------------------------------------
+// ---- what is not pooled
+// -------------------------------------------------------------------------------------
 
 TYPED_TEST(workspace_corners, what_was_acquired_unpooled_goes_with_reset_and_release) {
   TypeParam ws{workspace_options{.pooling = false, .upstream = &this->upstream}};
@@ -151,7 +153,8 @@ TYPED_TEST(workspace_corners, what_was_acquired_unpooled_goes_with_reset_and_rel
   EXPECT_EQ(this->upstream.outstanding, 0u);
 }
 
-// ---- threads --------------------------------------------------------------------------------------------------
+// ---- threads
+// --------------------------------------------------------------------------------------------------
 
 TEST(workspace_corners_checked, a_thread_that_comes_after_the_owner_has_ended_is_reported_too) {
   const violation_recorder recorder;
@@ -197,7 +200,8 @@ TEST(workspace_corners, workspaces_that_wait_for_a_lease_can_be_released) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-// ---- settings and fences ---------------------------------------------------------------------------------------
+// ---- settings and fences
+// ---------------------------------------------------------------------------------------
 
 TEST(workspace_corners, defaults_that_no_workspace_could_have_are_refused) {
   const std::size_t before = default_workspace_options().alignment;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: tensor headers at both levels of checking: which header comes for which shape, in what order one
-// replaces another, and what it says. Whether it says so in C, a program in C tells (tests/workspace/dlpack), where
-// there is DLPack's header.
+// replaces another, and what it says. Whether it says so in C, a program in C tells (tests/workspace/dlpack),
+// where there is DLPack's header.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -17,8 +17,8 @@ enum column : std::size_t { id, lower, upper, size, alignment, offset };
 constexpr std::array<char const*, 6> column_names{"id", "lower", "upper", "size", "alignment", "offset"};
 constexpr std::size_t required_columns = 4;
 
-/// How many bytes the character at the begin of a text takes in UTF-8; 0 if it is invalid, or not a character of text: a
-/// control character, or one of the two that XML forbids.
+/// How many bytes the character at the begin of a text takes in UTF-8; 0 if it is invalid, or not a character
+/// of text: a control character, or one of the two that XML forbids.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;

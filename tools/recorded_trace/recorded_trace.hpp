@@ -36,18 +36,20 @@ struct recorded_trace {
 /// none.
 [[nodiscard]] recorded_trace read_trace(std::string const& path);
 
-/// A part of a trace that its program did again and again. Events are counted from 0, and both are of the step.
+/// A part of a trace that its program did again and again. Events are counted from 0, and both are of the
+/// step.
 struct trace_step {
   std::size_t first_event;
   std::size_t last_event;
 };
 
-/// Reads the steps of a trace, in the form that docs/traces.md describes. They are in order and do not overlap.
+/// Reads the steps of a trace, in the form that docs/traces.md describes. They are in order and do not
+/// overlap.
 /// @throws std::runtime_error as `read_trace` does, also if they are no steps of that trace.
 [[nodiscard]] std::vector<trace_step> read_steps(std::string const& path, recorded_trace const& trace);
 
-/// What blocks are asked to be aligned to: libstdc++ 12's pool resources serve 24 bytes aligned to 16 from blocks of 24
-/// bytes, so that every other one is aligned to 8 only.
+/// What blocks are asked to be aligned to: libstdc++ 12's pool resources serve 24 bytes aligned to 16 from
+/// blocks of 24 bytes, so that every other one is aligned to 8 only.
 inline constexpr std::size_t replay_alignment = 8;
 
 /// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. A

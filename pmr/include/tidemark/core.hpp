@@ -7,7 +7,6 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/borrowed_memory.hpp>
-#include <tidemark/core/size_histogram.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/macros.hpp>
@@ -15,6 +14,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/core/size_histogram.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/upstream_memory.hpp>

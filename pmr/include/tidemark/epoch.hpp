@@ -4,9 +4,9 @@
 #pragma once
 
 #include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/buffer_group.hpp>
 #include <tidemark/epoch/buffer_view.hpp>
 #include <tidemark/epoch/epoch.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 #include <tidemark/epoch/epoch_stats.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
 #include <tidemark/epoch/use_after_epoch.hpp>

@@ -90,8 +90,8 @@ constinit fork_list participants;
 constinit std::chrono::nanoseconds total_patience = std::chrono::seconds{10};
 constinit thread_local bool has_locks = false;  // this thread is in a fork that has taken all locks
 
-// The calling thread's stack. Empty where the C library does not know it, and for the process's first one: that
-// stays as it is in a child of another thread, while those of threads are used again.
+// The calling thread's stack. Empty where the C library does not know it, and for the process's first one:
+// that stays as it is in a child of another thread, while those of threads are used again.
 byte_range stack_of_this_thread() noexcept {
 #if defined(__linux__)
 #if defined(__GLIBC__)

@@ -13,8 +13,8 @@
 
 namespace tidemark {
 
-/// How much this tidemark checks: 1 what costs no instruction on the fast paths of the host's resources, or is known
-/// from records that are there anyway; 2 everything. docs/design.md, "Checks", has the list.
+/// How much this tidemark checks: 1 what costs no instruction on the fast paths of the host's resources, or
+/// is known from records that are there anyway; 2 everything. docs/design.md, "Checks", has the list.
 inline constexpr int check_level = TIDEMARK_CHECKS;
 
 // ---- violations

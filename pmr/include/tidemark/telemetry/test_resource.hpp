@@ -100,10 +100,10 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
   /// Memory filled with `fresh_fill`, recorded as allocated at `site`; null: at the innermost
   /// `allocation_site`.
   /// @param align a power of two.
-  /// @throws out_of_memory if the request was configured to fail, or if block and guards exceed `PTRDIFF_MAX`;
-  /// what the upstream throws, after the quarantine was emptied for it; std::bad_alloc if there is no
-  /// memory for the record; std::invalid_argument if `align` is not a power of two. Only `refused` has
-  /// changed then.
+  /// @throws out_of_memory if the request was configured to fail, or if block and guards exceed
+  /// `PTRDIFF_MAX`; what the upstream throws, after the quarantine was emptied for it; std::bad_alloc if
+  /// there is no memory for the record; std::invalid_argument if `align` is not a power of two. Only
+  /// `refused` has changed then.
   // Without gnu::alloc_size: compilers would reject the writes behind a block that tests make on purpose.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t),

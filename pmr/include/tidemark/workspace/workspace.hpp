@@ -73,8 +73,8 @@ class workspace_escape final : public std::logic_error {
 /// is used, and `with_workspace` and `scope::returning` throw `workspace_escape`. Use of a scope while one
 /// inside it is open, and use by a second thread, are reported.
 ///
-/// The warning handler (`set_warning_handler`) is called for scopes whose end was skipped, and for 512, 1024, …
-/// slots of a type, which is what a loop without a scope makes.
+/// The warning handler (`set_warning_handler`) is called for scopes whose end was skipped, and for 512, 1024,
+/// … slots of a type, which is what a loop without a scope makes.
 ///
 /// Invariants, checked by `check_invariants()`: `detail/workspace_core.hpp`.
 ///

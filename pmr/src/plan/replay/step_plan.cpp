@@ -2,7 +2,6 @@
 #include <tidemark/plan/replay/step_plan.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -135,18 +134,6 @@ void complete(step_plan& plan) {
 }
 
 }  // namespace
-
-std::uint64_t step_plan::hash() const noexcept {
-  std::uint64_t hash = 0xCBF2'9CE4'8422'2325u;
-  std::size_t request = 0;
-  for (planned_block const& block : blocks) {
-    if (block.request != request) continue;  // a further block for the same one
-    hash = (hash ^ (block.life.size << 8 ^ static_cast<unsigned>(std::countr_zero(block.life.alignment)))) *
-           0x100'0000'01B3u;
-    ++request;
-  }
-  return hash;
-}
 
 void step_plan::require_valid() const {
   const std::optional<plan_fault> fault = find_fault(*this);

@@ -15,6 +15,12 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
+/// A multiplicative hash, whose upper bits are the best: 2^64 by the golden ratio (Knuth, "The Art of Computer
+/// Programming" 3, 6.4).
+[[nodiscard]] constexpr std::uint64_t fibonacci_hash(std::uint64_t key) noexcept {
+  return key * 0x9E37'79B9'7F4A'7C15u;
+}
+
 /// The smallest multiple of `align` that is >= `value`. @pre `align` is a power of two; the result fits.
 [[nodiscard]] constexpr std::uintptr_t align_up(std::uintptr_t value, std::size_t align) noexcept {
   return (value + (align - 1)) & ~(align - 1);

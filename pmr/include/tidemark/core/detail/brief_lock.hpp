@@ -12,8 +12,8 @@ namespace tidemark::detail {
 /// A mutex for a thread's own data, which others lock seldom and briefly.
 ///
 /// Taking and giving it up are one atomic exchange and one plain store, about 2 ns; a `std::mutex` takes two
-/// exchanges, in functions of another library, and 6 ns. A thread that finds it taken retries a few times and then
-/// sleeps between retries, so that the holder gets on even where it has the lower priority. Meets the
+/// exchanges, in functions of another library, and 6 ns. A thread that finds it taken retries a few times and
+/// then sleeps between retries, so that the holder gets on even where it has the lower priority. Meets the
 /// requirements of `std::scoped_lock`.
 ///
 /// Any thread.

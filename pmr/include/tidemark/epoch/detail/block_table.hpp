@@ -58,11 +58,10 @@ class block_table {
 
  private:
   struct index {
-    // Multiplicative hashing by the golden ratio, of whose product the upper bits are taken (Knuth, "The Art
-    // of Computer Programming" 3, 6.4). Without the lower bits of an address, which are 0 in nearly all
-    // blocks: with them, blocks in a row have more than twice as many steps to take from their homes.
+    // Without the lower bits of an address, which are 0 in nearly all blocks: with them, blocks in a row have
+    // more than twice as many steps to take from their homes.
     [[nodiscard]] std::size_t home(std::uintptr_t address) const noexcept {
-      return static_cast<std::size_t>((std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> shift);
+      return static_cast<std::size_t>(fibonacci_hash(address >> 4) >> shift);
     }
     std::atomic<tracked_block*>* places;
     std::size_t mask;

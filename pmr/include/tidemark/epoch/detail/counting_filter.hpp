@@ -30,10 +30,8 @@ class counting_filter {
 
  private:
   static constexpr int bits = 12;
-  // Multiplicative hashing: the upper bits of the product with the golden ratio (Knuth, "The Art of Computer
-  // Programming" 3, 6.4).
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
-    return static_cast<std::size_t>((std::uint64_t{address} * 0x9E37'79B9'7F4A'7C15U) >> (64 - bits));
+    return static_cast<std::size_t>(fibonacci_hash(address) >> (64 - bits));
   }
   void add(std::uintptr_t address, int by) noexcept {
     constexpr std::uint8_t saturated = 255;

@@ -45,9 +45,6 @@ struct step_plan {
   [[nodiscard]] bool outlives(planned_block const& block) const noexcept {
     return block.life.upper == requests + 1;
   }
-  /// Of the sizes and alignments of all requests, in order: steps with the same requests have the same
-  /// hash. Like FNV-1a, with its constants, but by words instead of bytes.
-  [[nodiscard]] std::uint64_t hash() const noexcept;
   /// @throws std::invalid_argument, whose text names request and formula, for an invariant of the class
   /// comment that does not hold. O(n log n).
   void require_valid() const;

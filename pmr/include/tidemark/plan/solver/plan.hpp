@@ -111,8 +111,8 @@ struct memory_plan {
 /// The stages, each of which begins only while the plan can still become lower and no limit is reached:
 ///  - "size": blocks in falling size, each in the lowest gap. No plan is higher than this one;
 ///  - "lowest": next is the block that can lie lowest, with several choices among equals;
-///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Where there are
-///    more than 4,096 blocks, those with the lowest gap come before "lowest";
+///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Where there
+///    are more than 4,096 blocks, those with the lowest gap come before "lowest";
 ///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
 ///    what comes to a little more is gone on from too;
 ///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 
 namespace tidemark::detail {
@@ -162,8 +163,7 @@ class kept_blocks {
  private:
   struct size_hash {
     std::size_t operator()(kept_size const& of) const noexcept {
-      return static_cast<std::size_t>((of.bytes ^ of.align << 48) *
-                                      0x9E3779B97F4A7C15u);  // 2^64 / golden ratio
+      return static_cast<std::size_t>(fibonacci_hash(of.bytes ^ of.align << 48));
     }
   };
   using sizes = std::pmr::unordered_map<kept_size, blocks_of_size, size_hash>;

@@ -13,8 +13,8 @@
 
 namespace tidemark::detail {
 
-/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on a host. They count kept large blocks
-/// and uncarved ones as cached, too.
+/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on a host. They count kept large
+/// blocks and uncarved ones as cached, too.
 class pool_blocks : public block_cache {
  public:
   static constexpr char const* kind = "pool";

@@ -77,8 +77,8 @@ class shaped_view {
   /// The same elements in the order of memory, with other extents: same layout and generation, which is
   /// checked at the new view's first access only.
   ///
-  /// @param extents elements along each dimension, of any integral types, or all in one array; without any the
-  /// new rank is 0
+  /// @param extents elements along each dimension, of any integral types, or all in one array; without any
+  /// the new rank is 0
   /// @throws std::invalid_argument if one is negative, or if that is another number of elements, with a
   /// sentence that says which; the view stays as it is
   template <class... Extents>

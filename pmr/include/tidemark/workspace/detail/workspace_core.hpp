@@ -199,8 +199,8 @@ class workspace_core {
   void release_thread_ownership() noexcept { owner_.release(); }
   /// @throws std::logic_error if the memory is not the host's and the options have no `fill`.
   void require_fill(char const* call) const;
-  /// Writes copies of an element to the whole of the list's newest request. @throws what `device_fill` throws;
-  /// the slot is taken back then.
+  /// Writes copies of an element to the whole of the list's newest request. @throws what `device_fill`
+  /// throws; the slot is taken back then.
   void fill(slot_list& list, void const* element);
   TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;
   [[noreturn]] void throw_out_of_memory(slot_list const& list, std::size_t bytes) const;

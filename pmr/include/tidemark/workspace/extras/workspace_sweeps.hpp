@@ -23,7 +23,8 @@ struct sweep_options {
 /// them when its own thread next opens an outermost scope: so nothing moves while it is in use, and results
 /// are the same to the last bit. To trim is then to free slots that were not used since the last trim
 /// (`trim_to_recent_peak`); to compact, to make those smaller that are much larger than any request since the
-/// last compaction, and than the last one before it. If there is no memory for a smaller slot, the slot stays.
+/// last compaction, and than the last one before it. If there is no memory for a smaller slot, the slot
+/// stays.
 /// @throws std::invalid_argument if the interval is not more than 0; std::system_error if there is no thread.
 /// The sweeper is as it was then. Thread-safe. In a forked child the sweeper does not run until it is started
 /// again.

@@ -71,11 +71,11 @@ struct device_cache_options {
 /// that a pending block may be seen to be done a few requests late.
 ///
 /// Of a size the block that has been ready for longest is allocated first. Ready blocks are kept up to
-/// `max_blocks_per_size` of a size, beyond which the oldest is returned, and `max_cached_bytes` bytes in all, beyond
-/// which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one attempt more:
-/// everything that is kept is returned, pending blocks after a wait; the stream is waited for, so that they are
-/// free; the cache's own pool is trimmed, so that others can have what it does not use; and the upstream is
-/// called once more.
+/// `max_blocks_per_size` of a size, beyond which the oldest is returned, and `max_cached_bytes` bytes in all,
+/// beyond which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one
+/// attempt more: everything that is kept is returned, pending blocks after a wait; the stream is waited for,
+/// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use; and
+/// the upstream is called once more.
 ///
 /// A request of 0 bytes gets a block, as std::pmr wants it: one of its own that nothing may be written to. To
 /// deallocate null does nothing.

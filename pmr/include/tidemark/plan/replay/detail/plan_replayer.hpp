@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
@@ -212,10 +213,9 @@ class plan_replayer {
  private:
   static constexpr std::uintptr_t no_address = std::numeric_limits<std::uintptr_t>::max();
 
-  // Multiplicative hashing, as in block_table.hpp, of which the upper half is used. Blocks are aligned to
-  // 16 at least.
+  // Blocks are aligned to 16 at least.
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
-    return (std::uint64_t{address >> 4} * 0x9E37'79B9'7F4A'7C15U) >> 32;
+    return fibonacci_hash(address >> 4) >> 32;
   }
   [[nodiscard]] slot* newest_at(slot& known) const noexcept;
   // The slot that was allocated last at an address; null if none begins there.
