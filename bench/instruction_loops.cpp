@@ -105,7 +105,7 @@ void pool_pairs(std::size_t n, std::size_t free_blocks) {
 /// A block beyond the classes freed and allocated, among `live` of them.
 void large_pairs(std::size_t n, std::size_t live) {
   recycling_resource upstream;
-  pool resource{&upstream};
+  pool resource{{.size_classes = {64}}, &upstream};
   std::vector<void*> blocks(live);
   for (void*& block : blocks) block = resource.allocate(recycling_resource::large_bytes);
   std::size_t i = 0;

@@ -66,7 +66,7 @@ void pairs_of_a_held_synchronized_pool(benchmark::State& state) {
 
 void large_pairs(benchmark::State& state) {
   // Blocks beyond all classes, freed and allocated in turn among many that live.
-  pool resource;
+  pool resource{{.size_classes = {64}}};
   constexpr std::size_t bytes = 20'000;
   std::vector<void*> live(static_cast<std::size_t>(state.range(0)));
   for (void*& block : live) block = resource.allocate(bytes);
@@ -89,7 +89,7 @@ BENCHMARK(large_pairs)->Name("pool/large_pair")->Arg(50)->Arg(50'000);
 // ---- the sizes of ML Odyssey's ADR-003 --------------------------------------------------------------------
 
 void adr_sizes(benchmark::State& state, std::array<std::size_t, 5> const& sizes, std::size_t count) {
-  pool resource;
+  pool resource{pool_options::tensor_classes()};
   for (auto _ : state) {
     for (std::size_t i = 0; i < count; ++i) {
       for (const std::size_t bytes : sizes) {

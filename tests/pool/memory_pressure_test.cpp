@@ -45,7 +45,7 @@ TEST(memory_pressure, calls_subscribers_until_the_subscription_ends) {
 
 TEST(memory_pressure, a_pool_trims_in_its_owners_next_allocation) {
   recording_resource upstream;
-  pool memory{&upstream};
+  pool memory{pool_options::tensor_classes(), &upstream};
   memory.deallocate(memory.allocate(64), 64);
   std::thread{[] { (void)signal_memory_pressure(); }}.join();
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u) << "never from a foreign thread";
@@ -57,7 +57,7 @@ TEST(memory_pressure, a_pool_trims_in_its_owners_next_allocation) {
 }
 
 TEST(memory_pressure, a_pool_trims_in_its_owners_next_deallocation) {
-  pool memory;
+  pool memory{pool_options::tensor_classes()};
   void* block = memory.allocate(64);
   (void)signal_memory_pressure();
   memory.deallocate(block, 64);
@@ -80,7 +80,7 @@ TEST(memory_pressure, reaches_large_requests_too) {
 
 TEST(memory_pressure, a_synchronized_pool_trims_in_each_threads_next_call) {
   recording_resource upstream;
-  synchronized_pool memory{&upstream};
+  synchronized_pool memory{pool_options::tensor_classes(), &upstream};
   memory.deallocate(memory.allocate(64), 64);
   std::thread{[] { (void)signal_memory_pressure(); }}.join();
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u);

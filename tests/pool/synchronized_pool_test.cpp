@@ -408,7 +408,7 @@ TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools
 
 TEST(synchronized_pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
   recording_resource upstream;
-  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}, &upstream};
+  synchronized_pool pool{&upstream};
   std::vector<void*> held;
   for (int i = 0; i < 1000; ++i) held.push_back(pool.allocate(64));
   for (void* block : held) pool.deallocate(block, 64);
@@ -528,11 +528,9 @@ class stepping_thread {
   std::thread thread_{[this] { work(); }};
 };
 
-pool_options caching_at_most(std::size_t bytes, std::vector<std::size_t> sizes = {}) {
-  return {.small_block_count = 0,
-          .medium_block_count = 0,
-          .max_cached_bytes = bytes,
-          .size_classes = std::move(sizes)};
+pool_options caching_at_most(std::size_t bytes,
+                             std::vector<std::size_t> sizes = pool_options::tensor_classes().size_classes) {
+  return {.max_cached_bytes = bytes, .size_classes = std::move(sizes)};
 }
 
 std::vector<void*> take(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
@@ -640,7 +638,7 @@ TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_nex
 }
 
 TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threads_too) {
-  synchronized_pool pool;
+  synchronized_pool pool{pool_options::tensor_classes()};
   stepping_thread other;
   other.run([&] { give(pool, take(pool, 1000, 64), 64); });
   (void)pool.trim(200'000);
@@ -795,7 +793,7 @@ TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thre
 // ---- counts -----------------------------------------------------------------------------------------------
 
 TEST(synchronized_pool, peak_is_the_most_that_snapshots_of_one_thread_saw) {
-  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  synchronized_pool pool;
   std::vector<void*> held;
   std::size_t highest = 0;
   const auto check = [&] {
@@ -819,8 +817,7 @@ TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_however_little_may_be_
   std::mt19937_64 random{9};
   for (int pools = 0; pools < 60; ++pools) {
     constexpr std::size_t limits[] = {0, 4 * KiB, 16 * KiB, 32 * KiB};
-    synchronized_pool pool{pool_options{
-        .small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = limits[random() % 4]}};
+    synchronized_pool pool{pool_options{.max_cached_bytes = limits[random() % 4]}};
     std::vector<std::pair<void*, std::size_t>> held;
     std::size_t highest = 0;
     for (int step = 0; step < 300; ++step) {
@@ -864,7 +861,7 @@ TEST(synchronized_pool, peak_counts_what_a_thread_leaves_without_a_snapshot) {
 }
 
 TEST(synchronized_pool, peak_never_falls_though_no_thread_looked_meanwhile) {
-  synchronized_pool pool{pool_options{.small_block_count = 0, .medium_block_count = 0}};
+  synchronized_pool pool;
   std::binary_semaphore used{0}, done{0};
   std::thread other{[&] {  // so that there are two, and what this one frees may go unnoticed for a while
     pool.deallocate(pool.allocate(64), 64);
@@ -900,7 +897,7 @@ TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
 }
 
 TEST(synchronized_pool, behaves_as_the_pool_does_on_one_thread) {
-  synchronized_pool pool;
+  synchronized_pool pool{pool_options::tensor_classes()};
   EXPECT_EQ(pool.stats().cached_bytes, 277'504u);
   void* first = pool.allocate(64);
   EXPECT_EQ(pool.stats().hits, 1u);
@@ -913,7 +910,31 @@ TEST(synchronized_pool, behaves_as_the_pool_does_on_one_thread) {
   pool.deallocate(large, 16385);
   const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
   synchronized_pool as_standard{standard};
-  EXPECT_EQ(as_standard.options().size_classes, (std::vector<std::size_t>{64, 128}));
+  EXPECT_EQ(as_standard.options().size_classes.back(), 104u);
+}
+
+TEST(synchronized_pool, has_no_blocks_of_less_than_two_words) {
+  synchronized_pool pool;
+  EXPECT_EQ(pool.options().size_classes.front(), 16u);
+  void* const block = pool.allocate(1, 1);
+  EXPECT_EQ(pool.stats().used_bytes, 16u);
+  pool.deallocate(block, 1, 1);
+  EXPECT_THROW(synchronized_pool(pool_options{.size_classes = {8, 64}}), std::invalid_argument);
+}
+
+TEST(synchronized_pool, passes_on_chains_of_the_smallest_blocks_whatever_their_length) {
+  synchronized_pool pool;
+  std::vector<std::vector<void*>> held;
+  for (const std::size_t blocks : {1u, 2u, 3u, 1u, 9000u, 1u}) held.push_back(take(pool, blocks, 16));
+  for (auto const& blocks : held) {
+    std::thread{[&] { give(pool, blocks, 16); }}.join();  // a chain of each ended thread
+  }
+  pool.check_invariants();
+  const std::uint64_t misses = pool.stats().misses;
+  const std::vector<void*> again = take(pool, 9008, 16);
+  EXPECT_EQ(pool.stats().misses, misses);
+  pool.check_invariants();
+  give(pool, again, 16);
 }
 
 TEST(synchronized_pool, ignores_null) {
@@ -941,7 +962,9 @@ TEST(synchronized_pool, takes_a_list_in_braces_as_its_own_options) {
 
 TEST(synchronized_pool, a_large_block_that_one_thread_frees_serves_another) {
   recording_resource upstream;
-  synchronized_pool pool{&upstream};
+  pool_options options = pool_options::tensor_classes();
+  options.keep_large_blocks = true;
+  synchronized_pool pool{options, &upstream};
   void* first = nullptr;
   std::thread{[&] {
     first = pool.allocate(100'000);
@@ -961,7 +984,7 @@ TEST(synchronized_pool, a_large_block_that_one_thread_frees_serves_another) {
 
 TEST(synchronized_pool, returns_large_blocks_at_once_if_configured) {
   recording_resource upstream;
-  synchronized_pool pool{pool_options{.keep_large_blocks = false}, &upstream};
+  synchronized_pool pool{pool_options::tensor_classes(), &upstream};
   const std::size_t outstanding = upstream.outstanding;
   pool.deallocate(pool.allocate(16385), 16385);
   EXPECT_EQ(upstream.outstanding, outstanding);
@@ -1075,6 +1098,7 @@ TEST(global_pool, is_one_for_all_threads) {
 }
 
 TEST(global_pool, pooled_alloc_hits_when_repeated) {
+  pooled_free(pooled_alloc(100), 100);
   const std::uint64_t hits = global_pool().stats().hits;
   void* first = pooled_alloc(100);
   pooled_free(first, 100);

@@ -14,6 +14,9 @@ namespace {
 
 using detail::size_classes;
 
+// A request may be aligned to 16, as it is by default.
+constexpr std::size_t min_class_bytes = 16;
+
 // Of the requests up to a size.
 struct sums {
   std::size_t size = 0;
@@ -94,15 +97,14 @@ std::vector<std::size_t> size_histogram::suggest_size_classes(std::size_t max_co
                                                               std::size_t largest_bytes) const {
   if (max_count == 0 || max_count > size_classes::max_count) {
     throw std::invalid_argument("size_histogram: " + std::to_string(max_count) +
-                                " size classes were requested; there can be 1 to 64");
+                                " size classes were requested; there can be 1 to 96");
   }
   std::vector<sums> up_to(1);
   {
     const std::scoped_lock lock{mutex_};
     for (auto const& [bytes, count] : counts_) {
       if (bytes > std::min(largest_bytes, size_classes::max_block_bytes)) break;
-      const std::size_t rounded = std::max<std::size_t>(size_classes::min_block_bytes,
-                                                        detail::align_up(bytes, size_classes::granule_bytes));
+      const std::size_t rounded = std::max(min_class_bytes, detail::align_up(bytes, min_class_bytes));
       if (up_to.back().size != rounded) up_to.push_back(up_to.back());
       up_to.back() = {rounded, up_to.back().requests + count, up_to.back().bytes + count * bytes};
     }

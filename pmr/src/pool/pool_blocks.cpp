@@ -15,12 +15,11 @@ void* pool_blocks::take_slow(std::size_t bytes, std::size_t align) {
   const auto relieve = [this] { return release_free(0); };
   const std::size_t index = classes().index_of(bytes, align);
   if (index == size_classes::none) return store_.allocate_large(bytes, align, relieve);
-  size_class& from = at(index);
-  if (from.free == nullptr) {
-    const std::size_t max_stranded_bytes = add_saturating(store_.room(), from.block_bytes);
+  if (listed_blocks(index) == 0) {
+    const std::size_t max_stranded_bytes = add_saturating(store_.room(), classes().bytes(index));
     put_all(index, store_.refill(index, options_.max_cached_bytes, max_stranded_bytes, relieve));
   }
-  return take_from(from, bytes);
+  return take_from(index, bytes);
 }
 
 void pool_blocks::give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
@@ -28,7 +27,7 @@ void pool_blocks::give_slow(void* block, std::size_t bytes, std::size_t align, f
   if (result == free_result::not_listed) {
     const std::size_t index = classes().index_of(bytes, align);
     if (index == size_classes::none) return store_.deallocate_large(block, bytes);
-    (void)give_to(at(index), block, bytes);
+    (void)give_to(index, block, bytes);
   }
   store_.make_room();
 }
@@ -36,8 +35,8 @@ void pool_blocks::give_slow(void* block, std::size_t bytes, std::size_t align, f
 block_counts pool_blocks::counts() const noexcept {
   block_counts total = store_.counts();
   for (std::size_t i = 0; i < classes().count(); ++i) {
-    total.allocations += at(i).allocations.value();
-    total.deallocations += at(i).deallocations.value();
+    total.allocations += allocations(i);
+    total.deallocations += deallocations(i);
   }
   return total;
 }
@@ -46,10 +45,9 @@ char const* pool_blocks::broken_invariant() const noexcept {
   if (char const* formula = store_.broken_invariant()) return formula;
   std::size_t cached = store_.unlisted_bytes(), live = store_.large().used_bytes();
   for (std::size_t i = 0; i < classes().count(); ++i) {
-    size_class const& of = at(i);
-    if (char const* formula = store_.broken_list(i, {of.free, of.listed_blocks()})) return formula;
-    cached += of.listed_blocks() * of.block_bytes;
-    live += (of.allocations.value() - of.deallocations.value()) * of.block_bytes;
+    if (char const* formula = store_.broken_list(i, list(i))) return formula;
+    cached += listed_blocks(i) * classes().bytes(i);
+    live += (allocations(i) - deallocations(i)) * classes().bytes(i);
   }
   if (cached != cached_bytes()) return "cached_bytes == sum over free blocks";
   if (live != held_bytes() - cached_bytes() - stranded_bytes()) return "used_bytes == sum over live blocks";

@@ -35,7 +35,7 @@ unsigned long long next_pool_number() noexcept {
 
 synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
     : id_{next_pool_number()},
-      classes_{options.name, options.size_classes},
+      classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
       options_{detail::completed(options, upstream, classes_)},
       depot_{classes_},
       store_{classes_, depot_, options_, max_depot_bytes()} {
@@ -117,8 +117,8 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
     publish();
     return block;
   }
-  if (cache.blocks.at(index).free == nullptr) refill(cache, index);
-  void* const block = cache.blocks.take_from(cache.blocks.at(index), bytes);
+  if (cache.blocks.listed_blocks(index) == 0) refill(cache, index);
+  void* const block = cache.blocks.take_from(index, bytes);
   keep_to_limit();  // the rest of a new slab
   // A chain for each class in turn may be more than the cache's share in all.
   if (cache.blocks.cached_bytes() > depot_.share_bytes()) settle(cache);
@@ -144,7 +144,7 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
       return note_peak();
     }
     if (cache == nullptr) return deallocate_without_cache(index, block, bytes);
-    result = cache->blocks.give_to(cache->blocks.at(index), block, bytes);
+    result = cache->blocks.give_to(index, block, bytes);
   }
   if (result == detail::free_result::over_watermark) settle(*cache);
 }
@@ -171,14 +171,24 @@ void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
 // The cache has reached its watermark: it holds too much, or slabs may be free.
 void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
   bool is_due_to_look = stranded_bytes_ != 0;
-  const auto in_list = [&](std::size_t i) { return cache.blocks.at(i).listed_blocks(); };
-  const auto in_spares = [&](std::size_t i) { return cache.spares[i].blocks(); };
-  while (cache.blocks.cached_bytes() - cache.spare_bytes > depot_.max_chain_bytes())
-    cache.make_spare(cache.largest(in_list));
-  while (cache.spare_bytes > depot_.max_spare_bytes()) {
-    const std::size_t index = cache.largest(in_spares);
-    leave(cache.blocks, index, cache.take_spare(index));
+  // Down to half, because looking for what to take is O(classes). Classes of which less than half of the average is
+  // here are less than half together.
+  const auto least_bytes = [&](std::size_t bytes) { return bytes / (2 * classes_.count()); };
+  const std::size_t listed = cache.blocks.cached_bytes() - cache.spare_bytes;
+  if (const std::size_t most = depot_.max_chain_bytes(); listed > most) {
+    for (std::size_t i = classes_.count(); i-- > 0;) {
+      if (cache.blocks.cached_bytes() - cache.spare_bytes <= most / 2) break;
+      if (cache.blocks.listed_blocks(i) * classes_.bytes(i) >= least_bytes(listed)) cache.make_spare(i);
+    }
+  }
+  const std::size_t spare = cache.spare_bytes;
+  if (const std::size_t most = depot_.max_spare_bytes(); spare > most) {
     is_due_to_look = true;
+    for (std::size_t i = classes_.count(); i-- > 0;) {
+      if (cache.spares[i].blocks() * classes_.bytes(i) < least_bytes(spare)) continue;
+      while (cache.spares[i].blocks() > 0 && cache.spare_bytes > most / 2)
+        leave(cache.blocks, i, cache.take_spare(i));
+    }
   }
   keep_to_limit();
   const bool is_trim_due = is_due_to_look && look(&cache);
@@ -240,8 +250,12 @@ void synchronized_pool::leave(detail::block_cache& from, std::size_t index,
 void synchronized_pool::deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept {
   {
     const std::scoped_lock lock{caches_mutex_};
-    (void)ended_.give_to(ended_.at(index), block, bytes);
-    leave(ended_, index, {std::exchange(ended_.at(index).free, nullptr), 1});
+    ended_.count_deallocation(index, bytes);
+    auto* const freed = static_cast<detail::free_block*>(block);
+    detail::poison_freed(freed, classes_.bytes(index));
+    detail::link(freed, nullptr);
+    depot_.add_cached(classes_.bytes(index));
+    depot_.put(index, {freed, 1});
     note_peak();
   }
   keep_to_limit();
@@ -362,11 +376,10 @@ pool_stats synchronized_pool::count() const noexcept {
   peak_cached_bytes_ = std::max(peak_cached_bytes_, all.cached_bytes);
   all.peak_cached_bytes = peak_cached_bytes_;
   for (std::size_t i = 0; i < classes_.count(); ++i) {
-    std::uint64_t deallocations = ended_.at(i).deallocations.value();
-    for (detail::thread_cache const& cache : caches_)
-      deallocations += cache.blocks.at(i).deallocations.value();
-    std::uint64_t allocations = ended_.at(i).allocations.value();
-    for (detail::thread_cache const& cache : caches_) allocations += cache.blocks.at(i).allocations.value();
+    std::uint64_t deallocations = ended_.deallocations(i);
+    for (detail::thread_cache const& cache : caches_) deallocations += cache.blocks.deallocations(i);
+    std::uint64_t allocations = ended_.allocations(i);
+    for (detail::thread_cache const& cache : caches_) allocations += cache.blocks.allocations(i);
     // The counts of threads that are not there in a child are of different moments.
     deallocations = std::min(deallocations, allocations);
     all.allocations += allocations;
@@ -454,13 +467,12 @@ char const* synchronized_pool::broken_invariant() const noexcept {
   for (detail::thread_cache const& cache : caches_) {
     std::size_t cached = 0, spare_bytes = 0;
     for (std::size_t i = 0; i < classes_.count(); ++i) {
-      detail::block_cache::size_class const& of = cache.blocks.at(i);
-      char const* formula = store_.broken_list(i, {of.free, of.listed_blocks()});
+      char const* formula = store_.broken_list(i, cache.blocks.list(i));
       for (detail::chain_stack rest = cache.spares[i]; formula == nullptr && rest.blocks() > 0;)
         formula = store_.broken_list(i, rest.pop());
       if (formula != nullptr) return formula;
       spare_bytes += cache.spares[i].blocks() * classes_.bytes(i);
-      cached += of.listed_blocks() * classes_.bytes(i);
+      cached += cache.blocks.listed_blocks(i) * classes_.bytes(i);
     }
     if (spare_bytes != cache.spare_bytes) return "spare_bytes == sum over spare chains";
     if (cached + spare_bytes != cache.blocks.cached_bytes())

@@ -39,7 +39,7 @@ class size_histogram {
   /// this kind are Monge (a class over more sizes never gains from a larger one), so each row is solved by
   /// divide and conquer: O(max_count * sizes * log(sizes)); see Galil and Park, "Dynamic programming with
   /// convexity, concavity and sparsity", 1992.
-  /// @param max_count from 1 to 64. @throws std::invalid_argument otherwise.
+  /// @param max_count from 1 to 96. @throws std::invalid_argument otherwise.
   [[nodiscard]] std::vector<std::size_t> suggest_size_classes(std::size_t max_count = 9,
                                                               std::size_t largest_bytes = 16 * KiB) const;
 

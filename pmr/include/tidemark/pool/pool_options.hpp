@@ -12,21 +12,22 @@
 
 namespace tidemark {
 
-/// How a pool is made. The defaults are those of ML Odyssey's tensor pool, nine size classes from 64 bytes to
-/// 16 KiB, except that more may be cached: that pool kept no large blocks.
+/// How a pool is made. By default its blocks waste little, whatever is asked for.
 struct pool_options {
   /// Blocks taken from the upstream at the start, of each class of up to 1 KiB.
-  std::size_t small_block_count = 16;
+  std::size_t small_block_count = 0;
   /// The same of each class above, up to 16 KiB. Larger classes start empty.
-  std::size_t medium_block_count = 8;
+  std::size_t medium_block_count = 0;
   /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream.
   std::size_t max_cached_bytes = 64 * MiB;
   /// Whether free blocks beyond the largest class are cached too, up to `max_cached_bytes`, and in a
   /// `synchronized_pool` up to half of it. Otherwise each goes straight back to the upstream, as in the
   /// standard's pools.
   bool keep_large_blocks = true;
-  /// Sizes of the classes in bytes, rising, multiples of 16 from 32 bytes to 1 GiB, at most 64. Empty: 64,
-  /// 128, 256, 512, 1024, 2048, 4096, 8192 and 16384. `size_histogram` suggests sizes that fit a program.
+  /// Sizes of the classes in bytes, rising, multiples of 8 from 8 bytes (16 in a `synchronized_pool`) to
+  /// 1 GiB, at most 96. Empty: each multiple of 8 up to 64, then eight to each doubling up to 16 KiB, so that
+  /// less than a ninth of a block above 64 bytes is waste. A block of 24 bytes is aligned to 8: what is to be
+  /// aligned to 16 takes the next class that is. `size_histogram` suggests sizes that fit a program.
   // GCC warns about members that are left out unless they have initializers.
   std::vector<std::size_t> size_classes = {};  // NOLINT(readability-redundant-member-init)
   /// Most blocks taken from the upstream at once; 0: no limit but the pool's own.
@@ -35,6 +36,10 @@ struct pool_options {
   std::pmr::memory_resource* upstream = nullptr;
   /// In messages and statistics; must outlive the pool.
   char const* name = "pool";
+
+  /// Those of ML Odyssey's tensor pool: nine classes that double from 64 bytes to 16 KiB, of which some blocks
+  /// are there from the start, at most 16 MiB cached, and larger blocks straight back to the upstream.
+  [[nodiscard]] static pool_options tensor_classes();
 };
 
 /// A snapshot of a pool. Bytes of blocks are those of their size class; blocks beyond the largest class count

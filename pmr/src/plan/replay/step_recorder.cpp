@@ -37,6 +37,13 @@ std::size_t lowest_beside(std::span<byte_range const> obstacles, std::size_t fro
 }  // namespace
 
 void step_recorder::next_step() noexcept {
+  if (live_.empty()) carried_.clear();  // as after each step that follows its plan
+  else carry_live();
+  entries_.clear();
+  complete_ = true;
+}
+
+void step_recorder::carry_live() noexcept {
   try {
     std::erase_if(live_, [](auto const& held) { return held.second.is_carried; });
     std::vector<std::pair<entry, place*>> carried;
@@ -52,8 +59,6 @@ void step_recorder::next_step() noexcept {
     carried_.clear();
     live_.clear();
   }
-  entries_.clear();
-  complete_ = true;
 }
 
 void step_recorder::on_allocate(void const* block, entry const& what) noexcept {

@@ -51,7 +51,7 @@ class standard_pools {
   }
 
  private:
-  static constexpr std::size_t min_block_bytes = link_bytes;
+  static constexpr std::size_t min_block_bytes = sizeof(free_block);
   static constexpr std::size_t max_pool_count =
       static_cast<std::size_t>(std::bit_width(max_largest_block_bytes / min_block_bytes));
 

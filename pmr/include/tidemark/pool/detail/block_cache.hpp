@@ -16,14 +16,11 @@
 
 namespace tidemark::detail {
 
-/// What a free block holds. The last two words only have a meaning in the first block of a chain in a depot.
+/// What a free block holds.
 struct free_block {
   free_block* next;
-  free_block* next_chain;
-  std::size_t chain_blocks;
 };
-static_assert(sizeof(free_block) <= size_classes::min_block_bytes);
-inline constexpr std::size_t link_bytes = sizeof(free_block*);  // of a block in a list, all that is used
+static_assert(sizeof(free_block) <= size_classes::granule_bytes);
 
 /// A list of free blocks of one size, linked through their first words.
 struct block_chain {
@@ -41,22 +38,21 @@ inline void poison_freed([[maybe_unused]] void* block, std::size_t bytes) noexce
   poison(first, bytes);
 }
 
-/// The first bytes of a free block may be touched while this lives.
+/// A free block may be touched, as a `Block`, while this lives.
+template <class Block>
 class opened_block {
  public:
-  explicit opened_block(free_block* block, std::size_t bytes = link_bytes) noexcept
-      : block_{block}, bytes_{bytes} {
-    unpoison(reinterpret_cast<std::uintptr_t>(block), bytes);
-    mark_defined(reinterpret_cast<std::uintptr_t>(block), bytes);
+  explicit opened_block(Block* block) noexcept : block_{block} {
+    unpoison(reinterpret_cast<std::uintptr_t>(block), sizeof(Block));
+    mark_defined(reinterpret_cast<std::uintptr_t>(block), sizeof(Block));
   }
   opened_block(opened_block const&) = delete;
   opened_block& operator=(opened_block const&) = delete;
-  ~opened_block() { poison(reinterpret_cast<std::uintptr_t>(block_), bytes_); }
-  free_block* operator->() const noexcept { return block_; }
+  ~opened_block() { poison(reinterpret_cast<std::uintptr_t>(block_), sizeof(Block)); }
+  Block* operator->() const noexcept { return block_; }
 
  private:
-  free_block* block_;
-  [[maybe_unused]] std::size_t bytes_;
+  Block* block_;
 };
 
 /// The next block of a list.
@@ -97,46 +93,31 @@ struct block_counts {
 
 /// Free blocks in lists, last in, first out, and the counts of what went in and out.
 ///
-/// Invariants, per size class: `listed_blocks == net_received + deallocations - allocations`, which is the
-/// length of the list.
+/// Invariant, per size class: `net_received + deallocations - allocations` is the length of the list.
 ///
 /// One thread at a time, except `post` and what counts, which any thread may read.
 class block_cache {
  public:
-  struct alignas(64) size_class {  // a cache line each
-    free_block* free = nullptr;
-    std::size_t block_bytes = 0;
-    single_writer<std::uint64_t> allocations;    // from this list
-    single_writer<std::uint64_t> deallocations;  // into this list
-    std::uint64_t net_received = 0;              // blocks put into the list otherwise, less those taken out
-    [[nodiscard]] std::size_t listed_blocks() const noexcept {
-      return net_received + deallocations.value() - allocations.value();
-    }
-  };
-
   explicit block_cache(size_classes const& classes) noexcept
-      : classes_{classes},
-        max_small_bytes_{classes.max_small_bytes()},
-        max_align_{classes.common_alignment()} {
-    for (std::size_t i = 0; i < classes.count(); ++i) lists_[i].block_bytes = classes.bytes(i);
-  }
+      : classes_{classes}, table_end_{classes.table_end()}, max_align_{classes.fast_alignment()} {}
 
   /// A block; null if the fast path cannot serve it (size, alignment, pending work) or its list is empty.
   /// O(1).
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
-    if (!is_fast(bytes, align)) [[unlikely]]
+    const std::size_t last = size_classes::last_offset(bytes, align);
+    if (!is_fast(last, align)) [[unlikely]]
       return nullptr;
-    return take_from(lists_[classes_.index_of_small(bytes)], bytes);
+    return take_from(classes_.index_at(last), bytes);
   }
-  [[nodiscard]] void* take_from(size_class& from, std::size_t bytes) noexcept {
-    free_block* const block = from.free;
+  [[nodiscard]] void* take_from(std::size_t index, std::size_t bytes) noexcept {
+    free_block* const block = first_[index];
     if (block == nullptr) [[unlikely]]
       return nullptr;
     free_block* const next = next_of(block);
     prefetch(next);
-    from.free = next;
-    from.allocations.add(1);
-    cached_bytes_.subtract(from.block_bytes);
+    first_[index] = next;
+    allocations_[index].add(1);
+    cached_bytes_.subtract(classes_.bytes(index));
     requested_bytes_.add(bytes);
     unpoison(reinterpret_cast<std::uintptr_t>(block), bytes);
     return block;
@@ -144,44 +125,62 @@ class block_cache {
 
   /// Takes a block back. O(1).
   [[nodiscard]] free_result give(void* block, std::size_t bytes, std::size_t align) noexcept {
-    if (!is_fast(bytes, align)) [[unlikely]]
+    const std::size_t last = size_classes::last_offset(bytes, align);
+    if (!is_fast(last, align)) [[unlikely]]
       return free_result::not_listed;
-    return give_to(lists_[classes_.index_of_small(bytes)], block, bytes);
+    return give_to(classes_.index_at(last), block, bytes);
   }
-  [[nodiscard]] free_result give_to(size_class& to, void* block, std::size_t bytes) noexcept {
+  [[nodiscard]] free_result give_to(std::size_t index, void* block, std::size_t bytes) noexcept {
+    const std::size_t block_bytes = classes_.bytes(index);
     auto* const freed = static_cast<free_block*>(block);
-    poison_freed(block, to.block_bytes);
-    link(freed, to.free);
-    to.free = freed;
-    to.deallocations.add(1);
+    poison_freed(block, block_bytes);
+    link(freed, first_[index]);
+    first_[index] = freed;
+    deallocations_[index].add(1);
     requested_bytes_.subtract(bytes);
-    return cached_bytes_.add(to.block_bytes) > watermark_ ? free_result::over_watermark : free_result::listed;
+    return cached_bytes_.add(block_bytes) > watermark_ ? free_result::over_watermark : free_result::listed;
+  }
+
+  /// Counts a block as deallocated that is put into no list.
+  void count_deallocation(std::size_t index, std::size_t bytes) noexcept {
+    deallocations_[index].add(1);
+    --net_received_[index];
+    requested_bytes_.subtract(bytes);
   }
 
   /// Puts a chain into an empty list. Its bytes are the caller's to count.
   void put_all(std::size_t index, block_chain chain) noexcept {
-    lists_[index].free = chain.first;
-    lists_[index].net_received += chain.blocks;
+    first_[index] = chain.first;
+    net_received_[index] += chain.blocks;
   }
   /// Takes a whole list. Its bytes are the caller's to count.
   [[nodiscard]] block_chain take_all(std::size_t index) noexcept {
-    const block_chain all{lists_[index].free, lists_[index].listed_blocks()};
-    lists_[index].free = nullptr;
-    lists_[index].net_received -= all.blocks;
+    const block_chain all = list(index);
+    first_[index] = nullptr;
+    net_received_[index] -= all.blocks;
     return all;
   }
 
-  [[nodiscard]] size_class& at(std::size_t i) noexcept { return lists_[i]; }
-  [[nodiscard]] size_class const& at(std::size_t i) const noexcept { return lists_[i]; }
+  [[nodiscard]] block_chain list(std::size_t index) const noexcept {
+    return {first_[index], listed_blocks(index)};
+  }
+  [[nodiscard]] std::size_t listed_blocks(std::size_t index) const noexcept {
+    return net_received_[index] + deallocations(index) - allocations(index);
+  }
+  /// Blocks taken from the list by `take`, and given to it by `give`. Any thread.
+  [[nodiscard]] std::uint64_t allocations(std::size_t index) const noexcept {
+    return allocations_[index].value();
+  }
+  [[nodiscard]] std::uint64_t deallocations(std::size_t index) const noexcept {
+    return deallocations_[index].value();
+  }
   [[nodiscard]] size_classes const& classes() const noexcept { return classes_; }
 
   /// Forgets all lists; live blocks count as deallocated.
   void forget() noexcept {
-    for (size_class& each : lists_) {
-      each.free = nullptr;
-      each.deallocations.set(each.allocations.value());
-      each.net_received = 0;
-    }
+    first_ = {};
+    net_received_ = {};
+    for (std::size_t i = 0; i < classes_.count(); ++i) deallocations_[i].set(allocations(i));
     cached_bytes_.set(0);
     requested_bytes_.set(0);
   }
@@ -189,8 +188,8 @@ class block_cache {
   /// Adds what another cache has counted, whose thread is gone.
   void add_counts(block_cache const& other) noexcept {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
-      lists_[i].allocations.add(other.lists_[i].allocations.value());
-      lists_[i].deallocations.add(other.lists_[i].deallocations.value());
+      allocations_[i].add(other.allocations(i));
+      deallocations_[i].add(other.deallocations(i));
     }
     cached_bytes_.add(other.cached_bytes());
     requested_bytes_.add(other.requested_bytes());
@@ -214,18 +213,25 @@ class block_cache {
   }
   /// Whether work was posted since the last call. The owner's.
   [[nodiscard]] bool take_pending_work() noexcept {
-    return has_pending_work() && max_align_.exchange(classes_.common_alignment()) == 0;
+    return has_pending_work() && max_align_.exchange(classes_.fast_alignment()) == 0;
   }
 
  private:
-  [[nodiscard]] bool is_fast(std::size_t bytes, std::size_t align) const noexcept {
-    return bytes <= max_small_bytes_ && align <= max_align_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool is_fast(std::size_t last, std::size_t align) const noexcept {
+    return last < table_end_ && align <= max_align_.load(std::memory_order_relaxed);
   }
 
-  std::array<size_class, size_classes::max_count> lists_;
+  template <class T>
+  using per_class = std::array<T, size_classes::max_count>;
+
+  // An array a member, and not a record a class: an index into words needs no instruction of its own.
+  per_class<free_block*> first_{};
+  per_class<single_writer<std::uint64_t>> allocations_;    // from this list
+  per_class<single_writer<std::uint64_t>> deallocations_;  // into this list
+  per_class<std::uint64_t> net_received_{};  // put into the list otherwise, less those taken out
   size_classes classes_;
-  std::size_t max_small_bytes_;         // classes_.max_small_bytes()
-  std::atomic<std::size_t> max_align_;  // classes_.common_alignment(), or 0 while work is pending
+  std::size_t table_end_;               // classes_.table_end()
+  std::atomic<std::size_t> max_align_;  // classes_.fast_alignment(), or 0 while work is pending
   std::size_t watermark_ = 0;
   single_writer<std::size_t> cached_bytes_;
   single_writer<std::size_t> requested_bytes_;

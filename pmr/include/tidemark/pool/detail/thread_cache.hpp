@@ -28,23 +28,13 @@ struct thread_cache {
   void make_spare(std::size_t index) noexcept {
     const block_chain chain = blocks.take_all(index);
     spares[index].push(chain);
-    spare_bytes += chain.blocks * blocks.at(index).block_bytes;
+    spare_bytes += chain.blocks * blocks.classes().bytes(index);
   }
   /// The spare chain that was made last; an empty one if there is none. O(1).
   [[nodiscard]] block_chain take_spare(std::size_t index) noexcept {
     const block_chain chain = spares[index].pop();
-    spare_bytes -= chain.blocks * blocks.at(index).block_bytes;
+    spare_bytes -= chain.blocks * blocks.classes().bytes(index);
     return chain;
-  }
-  /// The class of which `blocks_of(index)` blocks are most bytes. O(classes).
-  template <class Blocks>
-  [[nodiscard]] std::size_t largest(Blocks blocks_of) const noexcept {
-    std::size_t most = 0, most_bytes = 0;
-    for (std::size_t i = 0; i < blocks.classes().count(); ++i) {
-      const std::size_t bytes = blocks_of(i) * blocks.at(i).block_bytes;
-      if (bytes > most_bytes) most = i, most_bytes = bytes;
-    }
-    return most;
   }
   /// Forgets all blocks; live ones count as deallocated.
   void forget() noexcept {

@@ -68,6 +68,8 @@ class step_recorder {
     bool is_carried;
   };
 
+  void carry_live() noexcept;
+
   std::vector<entry> entries_;
   std::vector<carried_block> carried_;           // by size, and then by birth
   std::unordered_map<void const*, place> live_;  // blocks of the fallback, of this step and the one before
