@@ -158,14 +158,21 @@ def unmet(judged):
 
 def instructions(counts):
     """What fast paths take beside the peers', counted."""
+    def misses(row):
+        return " | ".join(number(row[of]) if of in row else "not counted" for of in ("d1_misses", "ll_misses"))
+
     lines = ["## Instructions", "", "Counted by callgrind over an empty loop (`./run bench --instructions`), which does not "
-             "depend on the machine's load.", "", "| work | ours | limit |", "|---|---:|---:|"]
-    lines += [f"| {case.replace('_', ' ')} | {row['counted']:.2f} | {row['limit'] or ''} |" for case, row in counts["cases"].items()]
-    lines += ["", "| work | ours | peer | the peer's | ratio |", "|---|---:|---|---:|---:|"]
+             "depend on the machine's load.\nMisses are those of data in a simulated cache of 32 KiB (D1) and one of 8 MiB (LL).", "",
+             "| work | ours | D1 misses | LL misses | limit |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| {case.replace('_', ' ')} | {row['counted']:.2f} | {misses(row)} | {row['limit'] or ''} |"
+              for case, row in counts["cases"].items()]
+    lines += ["", "| work | ours | D1 misses | LL misses | peer | the peer's | D1 misses | LL misses | ratio |",
+              "|---|---:|---:|---:|---|---:|---:|---:|---:|"]
     for case, peers in counts["beside"].items():
-        of_ours = counts["cases"][case]["counted"]
-        lines += [f"| {case.replace('_', ' ')} | {of_ours:.2f} | {name.replace('_', ' ')} | {count:.2f} | {count / of_ours:.2f} |"
-                  for name, count in peers.items() if count is not None]
+        own = counts["cases"][case]
+        lines += [f"| {case.replace('_', ' ')} | {own['counted']:.2f} | {misses(own)} | {name.replace('_', ' ')} | "
+                  f"{its['counted']:.2f} | {misses(its)} | {its['counted'] / own['counted']:.2f} |"
+                  for name, its in peers.items() if its is not None]
     return "\n".join(lines) + "\n"
 
 
