@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks, ours and the peers' interleaved in one process a topic, and prints each beside its target.
+"""Runs the benchmarks, ours and the peers' in random order, and prints each beside its target.
 
-A ratio is the peer's value over ours, of medians: above 1, ours is better. Times depend on the machine and its load,
+A ratio is the peer's value over ours in one repetition: above 1, ours is better. Times depend on the machine and its load,
 ratios hardly. bench/targets.json has the rows: what of ours, beside which peer, in which metric, and what is wanted:
-a ratio, at most so much, or at most so many nanoseconds more than the peer. Writes results.json into the build folder.
+a ratio, at most so much, or at most so many nanoseconds more than the peer. A target is met if the whole 95 % interval of
+the row's median meets it, not met if none of it does, else undecided. Writes results.json into the build folder.
 """
 import argparse
 import json
@@ -13,6 +14,7 @@ import os
 import pathlib
 import platform
 import re
+import statistics
 import subprocess
 import sys
 
@@ -38,7 +40,7 @@ def read_options():
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a run (default 0.1)")
     parser.add_argument("--trace", type=pathlib.Path, action="append", default=[],
                         help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")
     parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
     options = parser.parse_args()
     if options.repetitions < 1 or options.seconds < 0:
@@ -98,6 +100,16 @@ def names_of(row):
     return [[row[side].replace("{}", str(size)) for size in row.get("of", [""])] for side in ("ours", "peer") if side in row]
 
 
+def compared_together(rows):
+    """The benchmarks of these rows as disjoint sets: those of one row are in one set."""
+    together = []
+    for row in rows:
+        names = {name for side in names_of(row) for name in side}
+        joined = [some for some in together if some & names]
+        together = [some for some in together if not some & names] + [names.union(*joined)]
+    return together
+
+
 # ---- running -------------------------------------------------------------------------------------------------------
 
 def environment(options):
@@ -106,40 +118,44 @@ def environment(options):
 
 def plain_name(run_name):
     """A benchmark's name without the settings that Google Benchmark appends."""
-    return re.sub(r"/(min_time|repeats|iterations):[0-9.]+", "", run_name)
+    return re.sub(r"/(min_time|iterations):[0-9.]+", "", run_name)
 
 
 def run(options, names):
-    """Google Benchmark's report of these benchmarks."""
-    pattern = "^(" + "|".join(map(re.escape, sorted(names))) + ")(/min_time:[0-9.]+|/repeats:[0-9]+|/iterations:[0-9]+)*$"
+    """Google Benchmark's report of one repetition of these benchmarks, in random order."""
+    pattern = "^(" + "|".join(map(re.escape, sorted(names))) + ")(/min_time:[0-9.]+|/iterations:[0-9]+)*$"
     done = subprocess.run([options.build / "bench/tidemark_bench", "--benchmark_filter=" + pattern,
-                           f"--benchmark_repetitions={options.repetitions}", f"--benchmark_min_time={options.seconds}",
-                           "--benchmark_enable_random_interleaving=true", "--benchmark_report_aggregates_only=true",
-                           "--benchmark_format=json"], capture_output=True, text=True, env=environment(options))
+                           "--benchmark_repetitions=1", f"--benchmark_min_time={options.seconds}",
+                           "--benchmark_enable_random_interleaving=true", "--benchmark_format=json"],
+                          capture_output=True, text=True, env=environment(options))
     if done.returncode != 0:
         sys.exit(f"the benchmarks failed: {done.stderr}")
     return json.loads(done.stdout) if done.stdout else {"benchmarks": [], "context": {}}
 
 
 def measure(options, wanted):
-    """Runs all that is wanted. Returns medians and errors by name of the benchmark, and the context."""
-    medians, errors, context = {}, {}, {}
-    for topic, rows in wanted.items():
-        names = {name for row in rows if row["metric"] != "footprint" for side in names_of(row) for name in side}
-        # What uses threads runs in a process of its own, because the C library and our counters leave locked
-        # instructions away as long as there was no second thread.
-        for some in ({name for name in names if "/threads:" not in name}, {name for name in names if "/threads:" in name}):
-            if not some:
-                continue
-            print(f"{topic}: {len(some)} benchmarks", file=sys.stderr, flush=True)
-            report = run(options, some)
+    """Runs all that is wanted. Returns the repetitions and the errors by name of the benchmark, and the context.
+
+    What is compared runs in one process, once in each repetition, so that it meets the same load. Google Benchmark's own
+    repetitions do not: it shuffles all of them, and the third of ours may run minutes from the third of the peer.
+    """
+    together = [(topic, names) for topic, rows in wanted.items()
+                for names in compared_together(row for row in rows if row["metric"] != "footprint")]
+    samples, errors, context = {}, {}, {}
+    for repetition in range(options.repetitions):
+        topic = None
+        for next_topic, names in together:
+            if next_topic != topic:
+                topic = next_topic
+                print(f"repetition {repetition + 1} of {options.repetitions}: {topic}", file=sys.stderr, flush=True)
+            report = run(options, names)
             context = report["context"] or context
             for row in report["benchmarks"]:
                 if row.get("error_occurred"):
                     errors[plain_name(row["run_name"])] = row["error_message"]
-                elif row.get("aggregate_name", "median") == "median":  # one run alone has no aggregates
-                    medians[plain_name(row["run_name"])] = row
-    return medians, errors, context
+                else:
+                    samples.setdefault(plain_name(row["run_name"]), []).append(row)
+    return {name: rows for name, rows in samples.items() if name not in errors}, errors, context
 
 
 def measure_footprints(options, wanted):
@@ -157,16 +173,16 @@ def measure_footprints(options, wanted):
 
 # ---- judging -------------------------------------------------------------------------------------------------------
 
-def nanoseconds(median):
+def nanoseconds(run):
     # A row that counts items tells the time of one item.
-    rate = median.get("items_per_second")
-    return 1e9 / rate if rate else median["cpu_time"]
+    rate = run.get("items_per_second")
+    return 1e9 / rate if rate else run["cpu_time"]
 
 
-def value(metric, median):
+def value(metric, run):
     if metric == "time":
-        return nanoseconds(median)
-    return nanoseconds(median) / 1e9 if metric == "seconds" else median[metric]
+        return nanoseconds(run)
+    return nanoseconds(run) / 1e9 if metric == "seconds" else run[metric]
 
 
 def mean(values):
@@ -174,35 +190,68 @@ def mean(values):
     return values[0] if len(values) == 1 else math.exp(sum(map(math.log, values)) / len(values))
 
 
-def judge(topic, row, sides):
-    """A row of the results, where `sides` are the values of ours and of the peer, if it has one."""
-    ours, peer = (*sides, None)[:2]
-    result = {"topic": topic, "name": row["name"], "metric": row["metric"]}
-    names = ("ours_ns", "peer_ns") if row["metric"] == "time" else ("ours", "peer")
-    result |= {names[0]: round(ours, 4), names[1]: None if peer is None else round(peer, 4),
-               "ratio": None if not peer or not ours else round(peer / ours, 3), "target": None, "met": None}
+def rounded(number):
+    return None if number is None else float(f"{number:.5g}")
+
+
+def interval_of_median(values):
+    """The ends of its 95 % interval, by the percentile bootstrap; None if there is one value, which shows no spread."""
+    n, ordered = len(values), sorted(values)
+    if n < 2:
+        return None
+
+    # Nothing is drawn, because the chances of a resample's median are known (Efron, 1979): it is at most the k-th value if at
+    # least half of n draws are, each with chance k / n. Of an even n this is the lower of the two medians, and the interval
+    # a little longer.
+    def chance_of_at_most(k):
+        return sum(math.comb(n, draws) * (k / n)**draws * (1 - k / n)**(n - draws) for draws in range((n + 1) // 2, n + 1))
+
+    k = next(k for k in range(1, n) if chance_of_at_most(k) > 0.025)
+    return [ordered[k - 1], ordered[n - k]]
+
+
+def verdict(interval, least=-math.inf, most=math.inf):
+    if interval is None:
+        return "undecided"
+    meets = [least <= end <= most for end in interval]
+    return "met" if all(meets) else "undecided" if any(meets) else "not met"
+
+
+def judge(topic, row, ours, peer=None):
+    """A row of the results. `ours` and `peer` have a value of each repetition; there may be no peer."""
+    ratios = [its / own for own, its in zip(ours, peer, strict=True)] if peer and all(ours) else None
     if row.get("at_most") is not None:
-        result |= {"target": f"<= {row['at_most']:g}", "met": ours <= row["at_most"]}
+        measured, target, limits = ours, f"<= {row['at_most']:g}", {"most": row["at_most"]}
     elif row.get("adds_at_most") is not None:
-        result |= {"target": f"+{row['adds_at_most']:g}", "met": ours - peer <= row["adds_at_most"]}
+        measured = [own - its for own, its in zip(ours, peer, strict=True)]
+        target, limits = f"+{row['adds_at_most']:g}", {"most": row["adds_at_most"]}
     elif row.get("ratio") is not None:
-        result |= {"target": f"{row['ratio']:g} x", "met": peer / ours >= row["ratio"]}
-    return result
+        measured, target, limits = ratios, f"{row['ratio']:g} x", {"least": row["ratio"]}
+    else:
+        measured, target, limits = ratios or ours, None, None
+    names = ("ours_ns", "peer_ns") if row["metric"] == "time" else ("ours", "peer")
+    medians = [rounded(values and statistics.median(values)) for values in (ours, peer, ratios, measured)]
+    interval = interval_of_median(measured)
+    interval = interval and [rounded(end) for end in interval]  # a geometric mean is a last digit off, on either side of a target
+    return {"topic": topic, "name": row["name"], "metric": row["metric"], names[0]: medians[0], names[1]: medians[1],
+            "ratio": medians[2], "measured": medians[3], "interval": interval, "pairs": len(measured),
+            "target": target, "verdict": limits and verdict(interval, **limits)}
 
 
-def results_of(wanted, medians, footprints, errors):
+def results_of(wanted, samples, footprints, errors):
     """The results, and a line for each row that has none."""
     results, left_out = [], []
     for topic, rows in wanted.items():
         for row in rows:
-            known = footprints if row["metric"] == "footprint" else medians
+            known = footprints if row["metric"] == "footprint" else samples
             missing = [name for side in names_of(row) for name in side if name not in known]
             if missing:
                 why = "; ".join(errors.get(name, f"{name} is not in this build") for name in missing)
                 left_out.append(f"left out: {row['name']}: {why}")
                 continue
-            get = known.get if row["metric"] == "footprint" else lambda name: value(row["metric"], medians[name])
-            results.append(judge(topic, row, [mean([get(name) for name in side]) for side in names_of(row)]))
+            of = known.get if row["metric"] == "footprint" else lambda name: [value(row["metric"], run) for run in samples[name]]
+            sides = [[mean(sizes) for sizes in zip(*map(of, side), strict=True)] for side in names_of(row)]
+            results.append(judge(topic, row, *sides))
     return results, left_out
 
 
@@ -226,12 +275,12 @@ def print_table(results):
     for result in results:
         if result["topic"] != topic:
             topic = result["topic"]
-            print(f"\n{topic:{width}}  {'ours':>10} {'peer':>10} {'ratio':>7} {'target':>8}")
+            print(f"\n{topic:{width}}  {'ours':>10} {'peer':>10} {'ratio':>7} {'95 % interval':>18} {'target':>8}")
         print(f"{result['name']:{width}}  {document.number(document.ours(result)):>10} "
               f"{document.number(document.peer(result)):>10} {document.number(result['ratio']):>7} "
-              f"{result['target'] or '':>8}  {document.verdict(result)}")
-    judged = [result for result in results if result["met"] is not None]
-    print(f"\n{sum(result['met'] for result in judged)} of {len(judged)} targets met. A time is in ns, `seconds` in s.")
+              f"{document.interval(result):>18} {result['target'] or '':>8}  {document.verdict(result)}")
+    print(f"\n{document.summary(results)}. A time is in ns, `seconds` in s. An interval is that of what the target limits: "
+          "the ratio, ours (<=), or ours less the peer's (+).")
 
 
 def main():
@@ -239,9 +288,9 @@ def main():
     wanted = rows_wanted(options)
     if not wanted:
         sys.exit(f"no topic and no row of bench/targets.json matches '{options.filter}'")
-    medians, errors, context = measure(options, wanted)
+    samples, errors, context = measure(options, wanted)
     footprints, refused = measure_footprints(options, wanted)
-    results, left_out = results_of(wanted, medians, footprints, errors | refused)
+    results, left_out = results_of(wanted, samples, footprints, errors | refused)
     if results:
         print_table(results)
     missing = context.get("left out", "")
@@ -249,7 +298,7 @@ def main():
         print(line)
     report = {"machine": machine(options) | {"date": context.get("date", "")[:10], "load": context.get("load_avg")},
               "versions": versions(context), "results": results, "left_out": left_out,
-              "medians_ns": {name: round(nanoseconds(row), 4) for name, row in sorted(medians.items())}}
+              "medians_ns": {name: rounded(statistics.median(map(nanoseconds, runs))) for name, runs in sorted(samples.items())}}
     counted = options.build / "instructions.json"
     if counted.exists():
         instructions = json.loads(counted.read_text())
@@ -259,7 +308,7 @@ def main():
     path.write_text(json.dumps(report, indent=1) + "\n")
     if options.document:
         document.write(report, here.parent / "docs")
-    unmet = any(result["met"] is False for result in results) or bool(errors or refused) or not results
+    unmet = any(result["verdict"] == "not met" for result in results) or bool(errors or refused) or not results
     sys.exit(1 if options.strict and unmet else 0)
 
 

@@ -1,28 +1,32 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md and its charts from the results of ./run bench; no number in them is typed by hand.
+"""Writes docs/benchmarks.md and its charts from the results of ./run bench; no number in them is typed by hand,
+except in the reasons of bench/targets.json.
 
 usage: bench/document.py RESULTS.json FOLDER
 
 The results are kept beside the charts, in FOLDER/benchmarks/results.json; with them the counts of instructions, if
 ./run bench --instructions has made some.
 """
+import fnmatch
 import json
 import pathlib
 import re
 import sys
 
 here = pathlib.Path(__file__).parent
-COLOURS = {True: "#2a7f62", False: "#d1603d", None: "#8a94a6"}
+COLOURS = {"met": "#2a7f62", "undecided": "#e3b23c", "not met": "#d1603d", None: "#8a94a6"}
 HEAD = """# Benchmarks
 
-Written by `./run bench --document` from [benchmarks/results.json](benchmarks/results.json). A ratio is the peer's value
-over ours, of medians of {repetitions} runs of {seconds:g} s (containers and lists: of a fixed number of rounds), interleaved in
-one process a topic, or one more for what uses threads: above 1, ours is better. Footprints are medians of three processes.
-Compare ratios, not times. A target is a ratio (`2 x`), a limit (`<= 3`) or what ours may add to the peer (`+4`), in
-the unit of its row: nanoseconds where the metric is time. Memory of devices is measured apart: [gpu.md](gpu.md).
+Written by `./run bench --document` from [benchmarks/results.json](benchmarks/results.json). What a row compares runs {repetitions}
+times, {seconds:g} s each time (containers and lists: a fixed number of rounds), each time in a new process and in random order; one
+of footprints runs three times. A ratio is the peer's value over ours in one such repetition, and the table has its median:
+above 1, ours is better. Compare ratios, not times. A target is a ratio (`2 x`), a limit (`<= 3`) or what ours may add to the peer
+(`+4`), in the unit of its row: nanoseconds where the metric is time. The 95 % interval is that of the median of what the target
+limits. A target is *met* if the whole interval meets it, *not met* if none of it does, and *undecided* if the interval contains it
+([decision 24](decisions/0024-how-speed-is-measured.md)). Memory of devices is measured apart: [gpu.md](gpu.md).
 
-{met} of {judged} targets are met{unmet}
+{summary}.{unmet}
 
 | | |
 |---|---|
@@ -52,8 +56,18 @@ def number(value):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.2f}"
 
 
+def interval(result):
+    return " to ".join(map(number, result["interval"] or []))
+
+
 def verdict(result):
-    return {True: "met", False: "NOT MET", None: ""}[result["met"]]
+    return "NOT MET" if result["verdict"] == "not met" else result["verdict"] or ""
+
+
+def summary(results):
+    judged = [result["verdict"] for result in results if result["verdict"]]
+    met, undecided, not_met = map(judged.count, ("met", "undecided", "not met"))
+    return f"{met} of {len(judged)} targets are met, {undecided} are undecided, {not_met} are not met"
 
 
 # ---- charts --------------------------------------------------------------------------------------------------------
@@ -74,18 +88,20 @@ def save(figure, path):
 
 
 def draw_ratios(results, path):
-    """A bar a row: how many times better than its peer; a tick where its target is."""
+    """A bar a row: how many times better than its peer; a tick where its target is, a line for the interval."""
     rows = [result for result in results if result["ratio"]][::-1]
     if not rows:
         return False
     plot = pyplot()
     figure, axes = plot.subplots(figsize=(7, 0.6 + 0.19 * len(rows)))
     places = range(len(rows))
-    axes.barh(places, [row["ratio"] - 1 for row in rows], left=1, height=0.7, color=[COLOURS[row["met"]] for row in rows])
+    axes.barh(places, [row["ratio"] - 1 for row in rows], left=1, height=0.7, color=[COLOURS[row["verdict"]] for row in rows])
     for place, row in zip(places, rows):
         wanted = re.fullmatch(r"([0-9.]+) x", row["target"] or "")
         if wanted:
             axes.plot([float(wanted[1])] * 2, [place - 0.4, place + 0.4], color="black", linewidth=1.5)
+        if row["interval"] and (wanted or not row["target"]):  # else it is not the ratio's
+            axes.plot(row["interval"], [place] * 2, color="black", linewidth=0.6)
     axes.axvline(1, color="black", linewidth=0.6)
     axes.set_xscale("log")
     low, high = (edge(row["ratio"] for row in rows) for edge in (min, max))
@@ -94,7 +110,8 @@ def draw_ratios(results, path):
     axes.minorticks_off()
     axes.set_yticks(places, [row["name"] for row in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel("times better than the peer (green: target met, orange: not met, grey: no target; line: the target)")
+    axes.set_xlabel("times better than the peer (green: target met, yellow: undecided, orange: not met, grey: no target;\n"
+                    "upright line: the target, level line: the 95 % interval)")
     save(figure, path)
     return True
 
@@ -141,31 +158,57 @@ def section(topic, about, report, charts):
                                 ("_sizes", "times by size", lambda path: draw_sizes(topic, report["medians_ns"], path))):
         if draws(charts / f"{topic}{suffix}.svg"):
             lines += [f"![{topic}: {what}](benchmarks/{topic}{suffix}.svg)", ""]
-    lines += ["| work | metric | ours | peer | ratio | target | |", "|---|---|---:|---:|---:|---:|---|"]
+    lines += ["| work | metric | ours | peer | ratio | 95 % interval | target | |", "|---|---|---:|---:|---:|---:|---:|---|"]
     lines += [f"| {result['name']} | {result['metric'].replace('_', ' ')} | {number(ours(result))} | {number(peer(result))} | "
-              f"{number(result['ratio'])} | {result['target'] or ''} | {verdict(result)} |" for result in results]
+              f"{number(result['ratio'])} | {interval(result)} | {result['target'] or ''} | {verdict(result)} |"
+              for result in results]
     return "\n".join(lines) + "\n"
 
 
-def unmet(judged):
-    """The targets that are not met, as a table."""
-    rows = [f"| {result['topic'].replace('_', ' ')} | {result['name']} | {number(result['ratio'])} | {result['target']} |"
-            for result in judged if not result["met"]]
-    if not rows:
-        return "."
-    return "; these are not:\n\n| topic | work | ratio | target |\n|---|---|---:|---:|\n" + "\n".join(rows)
+def measured(result):
+    """In the form of the target: 1.78 x, +12.10, 3.14."""
+    shown = number(result["measured"])
+    return shown + " x" if result["target"].endswith("x") else f"+{shown}" if result["target"].startswith("+") else shown
+
+
+def reason(entry, name):
+    """Why a row of this topic is not met: `why` has reasons by the names of rows, as patterns of shells."""
+    return next((why for rows, why in entry.get("why", {}).items() if fnmatch.fnmatchcase(name, rows)), "no reason known yet")
+
+
+def unmet(results, topics):
+    """Which verdicts are of medians alone, and the targets that are not met, as a table."""
+    paragraphs = []
+    of_medians = sum(result["verdict"] in ("met", "not met") and result["interval"] is None for result in results)
+    if of_medians:
+        paragraphs.append(f"{of_medians} of these verdicts were recorded before repetitions were paired: their ratios are of two medians of "
+                          "interleaved runs,\nthey have no intervals, and a row near its target may change sides from run to run.")
+    rows = [f"| {result['topic'].replace('_', ' ')} | {result['name']} | {measured(result)} | {interval(result)} | "
+            f"{result['target']} | {reason(topics.get(result['topic'], {}), result['name'])} |"
+            for result in results if result["verdict"] == "not met"]
+    if rows:
+        paragraphs.append("Not met:")
+        paragraphs.append("| topic | row | measured | 95 % interval | target | reason |\n|---|---|---:|---:|---:|---|\n" + "\n".join(rows))
+    return "".join("\n\n" + paragraph for paragraph in paragraphs)
 
 
 def instructions(counts):
     """What fast paths take beside the peers', counted."""
+    def misses(row):
+        return " | ".join(number(row[of]) if of in row else "not counted" for of in ("d1_misses", "ll_misses"))
+
     lines = ["## Instructions", "", "Counted by callgrind over an empty loop (`./run bench --instructions`), which does not "
-             "depend on the machine's load.", "", "| work | ours | limit |", "|---|---:|---:|"]
-    lines += [f"| {case.replace('_', ' ')} | {row['counted']:.2f} | {row['limit'] or ''} |" for case, row in counts["cases"].items()]
-    lines += ["", "| work | ours | peer | the peer's | ratio |", "|---|---:|---|---:|---:|"]
+             "depend on the machine's load.\nMisses are those of data in a simulated cache of 32 KiB (D1) and one of 8 MiB (LL).", "",
+             "| work | ours | D1 misses | LL misses | limit |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| {case.replace('_', ' ')} | {row['counted']:.2f} | {misses(row)} | {row['limit'] or ''} |"
+              for case, row in counts["cases"].items()]
+    lines += ["", "| work | ours | D1 misses | LL misses | peer | the peer's | D1 misses | LL misses | ratio |",
+              "|---|---:|---:|---:|---|---:|---:|---:|---:|"]
     for case, peers in counts["beside"].items():
-        of_ours = counts["cases"][case]["counted"]
-        lines += [f"| {case.replace('_', ' ')} | {of_ours:.2f} | {name.replace('_', ' ')} | {count:.2f} | {count / of_ours:.2f} |"
-                  for name, count in peers.items() if count is not None]
+        own = counts["cases"][case]
+        lines += [f"| {case.replace('_', ' ')} | {own['counted']:.2f} | {misses(own)} | {name.replace('_', ' ')} | "
+                  f"{its['counted']:.2f} | {misses(its)} | {its['counted'] / own['counted']:.2f} |"
+                  for name, its in peers.items() if its is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -176,11 +219,9 @@ def write(report, folder):
         old.unlink()
     (charts / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     topics = json.loads((here / "targets.json").read_text())
-    judged = [result for result in report["results"] if result["met"] is not None]
     versions = dict(report["versions"])
     text = HEAD.format(**report["machine"] | {"load": ", ".join(f"{load:.2f}" for load in report["machine"]["load"] or [])},
-                       met=sum(result["met"] for result in judged), judged=len(judged),
-                       unmet=unmet(judged),
+                       summary=summary(report["results"]), unmet=unmet(report["results"], topics),
                        tidemark=versions.pop("tidemark"), peers=", ".join(f"{of} {is_}" for of, is_ in versions.items()))
     if report["left_out"]:
         text += "\nLeft out of this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])

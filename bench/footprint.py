@@ -4,7 +4,6 @@
 It prints nothing. A trace or allocator that cannot be measured is a RuntimeError, whose text is one sentence.
 """
 import json
-import statistics
 import subprocess
 
 
@@ -45,9 +44,9 @@ def rows(program, environment=None, some_allocators=None, some_traces=None):
 
 
 def measure(program, names, environment=None, repetitions=3):
-    """The values of `over_peak`, by names such as "pool/footprint/torch_gpt". Names of what is not there are left out.
+    """Values of `over_peak`, by names such as "pool/footprint/torch_gpt". Names of what is not there are left out.
 
-    Medians of some runs, because an allocator that gives memory back after some time takes a little more or less.
+    One of each run, because an allocator that gives memory back after some time takes a little more or less.
     """
     known = [trace["name"] for trace in traces(program, environment) if trace["peak_live_bytes"] > 0]
     pairs = {f"{allocator}/footprint/{trace}": (allocator, trace)
@@ -55,6 +54,5 @@ def measure(program, names, environment=None, repetitions=3):
     found = {}
     for name, (allocator, trace) in pairs.items():
         if name in names:
-            some = rows(program, environment, [allocator] * repetitions, [trace])
-            found[name] = statistics.median(row["over_peak"] for row in some)
+            found[name] = [row["over_peak"] for row in rows(program, environment, [allocator] * repetitions, [trace])]
     return found

@@ -6,6 +6,7 @@ usage: compare_check.py BUILD-DIRECTORY CASE
 
 What is judged is told by a made-up program, so that no verdict here depends on how fast a machine is.
 """
+import fnmatch
 import json
 import os
 import pathlib
@@ -19,17 +20,23 @@ root = pathlib.Path(__file__).parents[2]
 build = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(root / "bench"))
 import compare  # noqa: E402
+import document  # noqa: E402
 import environment  # noqa: E402
 
-# Reports the medians of a table that stands beside it, of the benchmarks that are asked for.
+# Reports the benchmarks that are asked for, from a table that stands beside it: where a value is a list, the next one of
+# it in each run. It keeps the names that each run was asked for.
 FAKE_PROGRAM = """#!/usr/bin/python3
 import json, pathlib, re, sys
 pattern = next(option.split("=", 1)[1] for option in sys.argv if option.startswith("--benchmark_filter="))
-rows = json.loads((pathlib.Path(__file__).parent / "medians.json").read_text())
+folder = pathlib.Path(__file__).parent
+ran = json.loads((folder / "ran.json").read_text())
+rows = {name: {key: value[sum(name in names for names in ran) % len(value)] if isinstance(value, list) else value
+               for key, value in row.items()}
+        for name, row in json.loads((folder / "rows.json").read_text()).items() if re.search(pattern, name)}
+(folder / "ran.json").write_text(json.dumps([*ran, list(rows)]))
 print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], "version of mimalloc": "9.9",
                               "left out": "jemalloc is not installed"},
-                  "benchmarks": [{"run_name": name, "aggregate_name": "median", **row} for name, row in rows.items()
-                                 if re.search(pattern, name)]}))
+                  "benchmarks": [{"run_name": name, **row} for name, row in rows.items()]}))
 """
 
 # The same benchmarks at smaller sizes run as well; these take minutes where everything is checked.
@@ -44,8 +51,8 @@ def expect(condition, what):
         sys.exit(f"FAILED: {what}")
 
 
-def run_compare(folder, targets, medians, *options):
-    """bench/compare.py with these targets, in a copy of bench/, on a program that reports these medians."""
+def run_compare(folder, targets, rows, *options):
+    """bench/compare.py with these targets, in a copy of bench/, on a program that reports these rows."""
     bench, made_up = folder / "bench", folder / "build"
     (made_up / "bench").mkdir(parents=True)
     bench.mkdir()
@@ -53,7 +60,8 @@ def run_compare(folder, targets, medians, *options):
         (bench / file).write_text((root / "bench" / file).read_text())
         (bench / file).chmod(0o755)
     (bench / "targets.json").write_text(json.dumps({"made_up": {"about": "Made up.", "targets": targets}}))
-    (made_up / "bench/medians.json").write_text(json.dumps(medians))
+    (made_up / "bench/rows.json").write_text(json.dumps(rows))
+    (made_up / "bench/ran.json").write_text("[]")
     (made_up / "bench/tidemark_bench").write_text(FAKE_PROGRAM)
     (made_up / "bench/tidemark_bench").chmod(0o755)
     (folder / "docs").mkdir()
@@ -85,6 +93,8 @@ def every_benchmark_runs(_):
     may_be_missing = OF_PEERS if missing else ()
     options = type("options", (), {"filter": "", "trace": []})
     for rows in compare.rows_wanted(options).values():
+        for some in compare.compared_together(rows):
+            expect(len({"/threads:" in name for name in some}) == 1, f"one process runs with and without threads: {sorted(some)}")
         for name in (name for row in rows for side in compare.names_of(row) for name in side):
             expect(name in names or name.startswith(may_be_missing),
                    f"targets.json names '{name}', which there is no benchmark of")
@@ -100,31 +110,85 @@ def rows_are_judged_by_their_targets(folder):
                {"name": "counted", "ours": "a", "metric": "calls", "at_most": 0},
                {"name": "no target", "ours": "a", "peer": "b", "metric": "time", "ratio": None},
                {"name": "sizes", "ours": "ours/{}", "peer": "peer/{}", "of": [1, 2], "metric": "time", "ratio": 3.9},
+               {"name": "noisy", "ours": "a", "peer": "noisy", "metric": "time", "ratio": 2.0},
                {"name": "not there", "ours": "a", "peer": "gone", "metric": "time", "ratio": 1.0}]
-    medians = {"a": {"cpu_time": 5.0, "calls": 0}, "b": {"cpu_time": 900.0, "items_per_second": 1e8},
-               "ours/1": {"cpu_time": 2.0}, "peer/1": {"cpu_time": 4.0},
-               "ours/2/repeats:3": {"cpu_time": 2.0}, "peer/2": {"cpu_time": 16.0}}
-    done, report = run_compare(folder, targets, medians)
+    rows = {"a": {"cpu_time": 5.0, "calls": 0}, "b": {"cpu_time": 900.0, "items_per_second": 1e8},
+            "ours/1": {"cpu_time": 2.0}, "peer/1": {"cpu_time": 4.0}, "noisy": {"cpu_time": [9.0, 11.0]},
+            "ours/2/iterations:3": {"cpu_time": 2.0}, "peer/2": {"cpu_time": 16.0}}
+    done, report = run_compare(folder, targets, rows, "--repetitions=4")
     expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
-    met = {row["name"]: row["met"] for row in report["results"]}
-    expect(met == {"twice as fast": True, "thrice as fast": False, "adds enough": True, "adds too much": False,
-                   "few ns": True, "too many ns": False, "counted": True, "no target": None, "sizes": True}, met)
-    first, sizes = report["results"][0], report["results"][8]
+    verdicts = {row["name"]: row["verdict"] for row in report["results"]}
+    expect(verdicts == {"twice as fast": "met", "thrice as fast": "not met", "adds enough": "met", "adds too much": "not met",
+                        "few ns": "met", "too many ns": "not met", "counted": "met", "no target": None, "sizes": "met",
+                        "noisy": "undecided"}, verdicts)
+    first, adds, sizes, noisy = (report["results"][place] for place in (0, 2, 8, 9))
     expect((first["ours_ns"], first["peer_ns"], first["ratio"], first["target"]) == (5.0, 10.0, 2.0, "2 x"), first)
+    expect((first["measured"], first["interval"], first["pairs"]) == (2.0, [2.0, 2.0], 4), first)
+    expect((adds["measured"], adds["interval"], adds["ratio"]) == (5.0, [5.0, 5.0], 0.5), adds)
     expect((sizes["ours_ns"], sizes["peer_ns"], sizes["ratio"]) == (2.0, 8.0, 4.0), f"no geometric mean: {sizes}")
+    expect((noisy["measured"], noisy["interval"]) == (2.0, [1.8, 2.2]), noisy)
     expect(report["machine"]["date"] == "2026-01-02" and report["versions"]["mimalloc"] == "9.9", "machine or versions")
     expect("left out: not there: gone" in done.stdout, done.stdout)
     expect("left out: jemalloc is not installed" in done.stdout, done.stdout)
-    expect("5 of 8 targets met" in done.stdout, done.stdout)
+    expect("5 of 9 targets are met, 1 are undecided, 3 are not met" in done.stdout, done.stdout)
+    expect("1.80 to 2.20" in done.stdout, done.stdout)
     for row in report["results"]:
         expect(row["name"] in done.stdout, f"the table lacks {row['name']}")
 
 
+def an_interval_is_that_of_the_median(_):
+    for values, interval in (([4.0], None), ([3.0, 1.0], [1.0, 3.0]), ([2.0, 1.0, 9.0], [1.0, 9.0]), ([4.0] * 9, [4.0, 4.0]),
+                             ([1.0] * 8 + [1000.0], [1.0, 1.0]),  # one outlier of nine does not move it
+                             ([3.0, 9.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0, 2.0], [2.0, 8.0])):
+        found = compare.interval_of_median(values)
+        expect(found == interval, f"{values}: {found}")
+    # The median of n values lies between the order statistics n / 2 -+ 0.98 sqrt(n) in 95 of 100 cases.
+    low, high = compare.interval_of_median(list(range(1001)))
+    expect(abs(low - 469) < 5 and abs(high - 531) < 5, f"{low} to {high}")
+
+
+def a_target_is_met_only_by_the_whole_interval(_):
+    for interval, limits, verdict in (
+            ([2.0, 2.1], {"least": 2.0}, "met"), ([1.9, 2.0], {"least": 2.0}, "undecided"), ([1.8, 1.9], {"least": 2.0}, "not met"),
+            ([3.9, 4.0], {"most": 4.0}, "met"), ([4.0, 4.1], {"most": 4.0}, "undecided"), ([4.1, 4.2], {"most": 4.0}, "not met"),
+            (None, {"least": 2.0}, "undecided")):
+        found = compare.verdict(interval, **limits)
+        expect(found == verdict, f"{interval}, {limits}: {found}")
+
+
+def repetitions_of_ours_and_the_peer_are_paired(folder):
+    """Where the load doubles both times of each second repetition, the ratio has no spread, though both times do."""
+    targets = [{"name": "one", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0},
+               {"name": "sizes", "ours": "a/{}", "peer": "b/{}", "of": [1, 2], "metric": "time", "ratio": 2.0},
+               {"name": "other of ours", "ours": "c", "peer": "b", "metric": "time", "ratio": None},
+               {"name": "apart", "ours": "d", "peer": "e", "metric": "time", "ratio": None}]
+    load = [1.0, 2.0]
+    rows = {name: {"cpu_time": [time * factor for factor in load]} for name, time in
+            (("a", 5.0), ("b", 10.0), ("a/1", 1.0), ("b/1", 2.0), ("a/2", 4.0), ("b/2", 8.0), ("c", 3.0), ("d", 1.0), ("e", 1.0))}
+    done, report = run_compare(folder, targets, rows, "--repetitions=6")
+    expect(done.returncode == 0, done.stderr)
+    for row in report["results"][:2]:
+        expect((row["interval"], row["pairs"], row["verdict"]) == ([2.0, 2.0], 6, "met"), row)
+    ran = json.loads((folder / "build/bench/ran.json").read_text())
+    expect(sorted(map(sorted, ran[:3])) == [["a", "b", "c"], ["a/1", "a/2", "b/1", "b/2"], ["d", "e"]],
+           f"what is compared does not run in one process: {ran[:3]}")
+    expect(ran == ran[:3] * 6, f"a repetition is not one run of each: {ran}")
+
+
+def one_repetition_decides_nothing(folder):
+    row = {"name": "made up", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0}
+    done, report = run_compare(folder, [row], {"a": {"cpu_time": 1.0}, "b": {"cpu_time": 9.0}}, "--repetitions=1", "--strict")
+    expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
+    found = report["results"][0]
+    expect((found["ratio"], found["interval"], found["verdict"]) == (9.0, None, "undecided"), found)
+    expect("0 of 1 targets are met, 1 are undecided, 0 are not met" in done.stdout, done.stdout)
+
+
 def strict_makes_an_unmet_target_an_error(folder):
     row = {"name": "made up", "ours": "a", "peer": "b", "metric": "time"}
-    medians = {"a": {"cpu_time": 10.0}, "b": {"cpu_time": 20.0}}
-    for number, (ratio, option, status) in enumerate([(2.0, "--strict", 0), (2.1, "--strict", 1), (2.1, None, 0)]):
-        done, _ = run_compare(folder / str(number), [row | {"ratio": ratio}], medians, *filter(None, [option]))
+    rows = {"a": {"cpu_time": 10.0}, "b": {"cpu_time": [20.0, 22.0]}}
+    for number, (ratio, option, status) in enumerate([(2.0, "--strict", 0), (2.1, "--strict", 0), (2.3, "--strict", 1), (2.3, None, 0)]):
+        done, _ = run_compare(folder / str(number), [row | {"ratio": ratio}], rows, *filter(None, [option]))
         expect(done.returncode == status, f"{ratio} {option}: exit status {done.returncode}: {done.stderr}")
 
 
@@ -189,10 +253,50 @@ def the_page_is_written_from_the_results(folder):
         expect(f"\n## {topic.replace('_', ' ').capitalize()}\n" in page, f"the page has no topic {topic}")
 
 
-CASES = [every_benchmark_runs, rows_are_judged_by_their_targets, strict_makes_an_unmet_target_an_error,
-         a_filter_takes_topics_and_names, rejects_wrong_options,
+def the_page_tells_intervals_and_reasons(folder):
+    """Of results with intervals, and of those that were recorded without: no interval is made up for them."""
+    topic, entry = next((topic, entry) for topic, entry in json.loads((root / "bench/targets.json").read_text()).items()
+                        if entry.get("why"))
+    pattern, why = next(iter(entry["why"].items()))
+    result = {"topic": topic, "metric": "time", "ours_ns": 5.0, "peer_ns": 10.0, "ratio": 2.0, "measured": 2.0, "pairs": 9,
+              "target": "3 x"}
+    explained = result | {"name": pattern.replace("*", "8 B"), "interval": [1.9, 2.1], "verdict": "not met"}
+    report = {"machine": {"repetitions": 9, "seconds": 0.1, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
+                          "date": "2026-01-02", "load": [0.5]},
+              "versions": {"tidemark": "0"}, "left_out": [], "medians_ns": {},
+              "results": [explained, result | {"name": "new", "interval": [1.9, 3.1], "verdict": "undecided"},
+                          result | {"name": "fast", "interval": [3.0, 3.1], "verdict": "met"}]}
+    old = result | {"name": "old", "interval": None, "pairs": None, "verdict": "not met"}
+    for name, results in (("with", []), ("without", [old])):
+        (folder / name).mkdir()
+        document.write(report | {"results": report["results"] + results}, folder / name)
+    page, older = ((folder / name / "benchmarks.md").read_text() for name in ("with", "without"))
+    listed = f"| {topic} | {explained['name']} | 2.00 x | 1.90 to 2.10 | 3 x | {why} |"
+    for part in ("1 of 3 targets are met, 1 are undecided, 1 are not met", listed, "| 1.90 to 3.10 | 3 x | undecided |"):
+        expect(part in page, f"the page lacks {part}:\n{page}")
+    expect("were recorded before" not in page, page)
+    for part in ("1 of these verdicts were recorded before", f"| {topic} | old | 2.00 x |  | 3 x | no reason known yet |"):
+        expect(part in older, f"the page of old results lacks {part}:\n{older}")
+
+
+def every_reason_is_that_of_a_row_with_a_target(_):
+    """And a row has one reason, or none."""
+    for topic, entry in json.loads((root / "bench/targets.json").read_text()).items():
+        judged = [row["name"] for row in entry["targets"] if not {"ratio", "at_most", "adds_at_most"}.isdisjoint(
+            key for key, value in row.items() if value is not None)]
+        for pattern in entry.get("why", {}):
+            expect(fnmatch.filter(judged, pattern), f"{topic}: there is a reason for '{pattern}', and no such row with a target")
+        for name in judged:
+            reasons = [pattern for pattern in entry.get("why", {}) if fnmatch.fnmatchcase(name, pattern)]
+            expect(len(reasons) <= 1, f"{topic}: '{name}' has the reasons of {reasons}")
+
+
+CASES = [every_benchmark_runs, rows_are_judged_by_their_targets, an_interval_is_that_of_the_median,
+         a_target_is_met_only_by_the_whole_interval, repetitions_of_ours_and_the_peer_are_paired, one_repetition_decides_nothing,
+         strict_makes_an_unmet_target_an_error, a_filter_takes_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
-         a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results]
+         a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results,
+         the_page_tells_intervals_and_reasons, every_reason_is_that_of_a_row_with_a_target]
 
 case = next(case for case in CASES if case.__name__ == sys.argv[2])
 with tempfile.TemporaryDirectory() as scratch:
