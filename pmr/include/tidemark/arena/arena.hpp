@@ -107,7 +107,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) before_allocate(align);
-    if ((bytes | align) <= max_fast_request) [[likely]] {
+    if (bytes <= max_fast_request && align <= max_fast_request) [[likely]] {
       const std::uintptr_t block = aligned_cursor(align);
       if (block + block_bytes(bytes) <= end_ && chunk_->marks.has_room()) [[likely]]
         return bump(block, bytes);
