@@ -24,7 +24,7 @@ of footprints runs three times. A ratio is the peer's value over ours in one suc
 above 1, ours is better. Compare ratios, not times. A target is a ratio (`2 x`), a limit (`<= 3`) or what ours may add to the peer
 (`+4`), in the unit of its row: nanoseconds where the metric is time. The 95 % interval is that of the median of what the target
 limits. A target is *met* if the whole interval meets it, *not met* if none of it does, and *undecided* if the interval contains it
-([decision 24](decisions/0024-how-speed-is-measured.md)). Memory of devices is measured apart: [gpu.md](gpu.md).
+([decision 24](decisions/0024-how-speed-is-measured.md)); three runs make an interval of 75 %. Memory of devices is measured apart: [gpu.md](gpu.md).
 
 {summary}.{unmet}
 

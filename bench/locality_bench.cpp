@@ -90,7 +90,7 @@ void on_each(benchmark::State& state, shape of, auto const&... arguments) {
   measure(state, of, [&](std::size_t i) { return &resources[i]; });
 }
 
-pool_options of_nodes() { return {.small_block_count = 0, .medium_block_count = 0, .size_classes = {32}}; }
+pool_options of_nodes() { return {.size_classes = {32}}; }
 
 const bool registered = [] {
   for (shape const& of : shapes) {

@@ -11,6 +11,7 @@
 //   static constexpr std::size_t largest;     the largest block requested of it here
 //   static constexpr std::size_t capacity;    bytes after which it is exhausted; 0: it grows as long as its
 //   supply does static constexpr std::size_t max_reused_bytes, max_reused_align;
+//   what may return all its memory when its blocks are freed has gives_all_back;
 //                                             if larger requests pass through to the supply
 //   static constexpr std::size_t failing_rounds;
 //                                             if calls to the supply are so dear that fewer must do to fail
@@ -173,9 +174,8 @@ TYPED_TEST_P(conformance, exhaustion_throws_changes_nothing_and_passes) {
   std::vector<held_block> held;
   for (int round = 0; round < 3; ++round) {
     // It may have a little, once if it keeps that.
-    bool keeps_nothing = false;
-    if constexpr (requires { TypeParam::max_reused_bytes; }) keeps_nothing = TypeParam::max_reused_bytes == 0;
-    if (TypeParam::capacity == 0 && (round == 0 || keeps_nothing))
+    constexpr bool gives_all_back = requires { TypeParam::gives_all_back; };
+    if (TypeParam::capacity == 0 && (round == 0 || gives_all_back))
       this->supply_.fail_from = this->supply_.calls + 3;
     bool exhausted = false;
     for (std::size_t i = 0; i < 10'000'000 && !exhausted; ++i) {

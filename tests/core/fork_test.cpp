@@ -222,8 +222,7 @@ class named_later final : public std::pmr::memory_resource {
 
 TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
   named_later between;
-  auto older = std::make_unique<synchronized_pool>(
-      pool_options{.small_block_count = 0, .medium_block_count = 0, .keep_large_blocks = false}, &between);
+  auto older = std::make_unique<synchronized_pool>(pool_options{.keep_large_blocks = false}, &between);
   synchronized_pool newer;
   between.target = &newer;
   expect_of_children(

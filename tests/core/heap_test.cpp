@@ -180,7 +180,7 @@ TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
 }
 
 TEST(heap, a_thread_that_there_is_no_memory_for_a_cache_for_can_still_free_blocks) {
-  synchronized_pool memory{{.small_block_count = 0, .medium_block_count = 0, .max_cached_bytes = 64 * KiB}};
+  synchronized_pool memory{{.max_cached_bytes = 64 * KiB}};
   std::array<void*, 100> blocks;
   for (void*& block : blocks) block = memory.allocate(1000);
   void* const large = memory.allocate(50'000);

@@ -146,6 +146,24 @@ TEST(pool, a_class_of_a_callers_that_is_aligned_to_8_serves_only_what_asks_for_t
   memory.check_invariants();
 }
 
+TEST(pool, classes_above_the_last_that_is_aligned_to_16_serve_what_is_aligned_to_8) {
+  recording_resource upstream;
+  pool memory{{.keep_large_blocks = false, .size_classes = {64, 128, 200}}, &upstream};
+  const std::array<std::size_t, 3> requests[] = {
+      {100, 16, 128}, {128, 16, 128}, {129, 8, 200}, {200, 8, 200}};
+  for (auto const& [bytes, align, block_bytes] : requests) {
+    void* const block = memory.allocate(bytes, align);
+    EXPECT_EQ(memory.stats().used_bytes, block_bytes) << bytes;
+    memory.deallocate(block, bytes, align);
+    const std::size_t calls = upstream.calls;
+    memory.deallocate(memory.allocate(bytes, align), bytes, align);
+    EXPECT_EQ(upstream.calls, calls) << bytes;
+  }
+  memory.deallocate(memory.allocate(150, 16), 150, 16);
+  EXPECT_EQ(memory.stats().misses, 3u) << "a slab of each class, and a block that no class is aligned for";
+  memory.check_invariants();
+}
+
 TEST(pool, blocks_of_8_bytes_have_nothing_between_them) {
   pool memory;
   constexpr std::size_t count = 1000;
@@ -691,13 +709,25 @@ TEST(pool, over_aligned_requests_are_honoured) {
 }
 
 TEST(pool, at_most_half_of_a_block_is_wasted_from_33_bytes_up) {
-  pool memory;
+  pool memory{pool_options::tensor_classes()};
   for (std::size_t bytes = 33; bytes <= 16384; ++bytes) {
     void* block = memory.allocate(bytes);
     const pool_stats stats = memory.stats();
     EXPECT_LE(2 * (stats.used_bytes - stats.requested_bytes), stats.used_bytes) << bytes;
     EXPECT_EQ(stats.requested_bytes, bytes);
     memory.deallocate(block, bytes);
+  }
+}
+
+TEST(pool, default_classes_waste_less_than_a_ninth_or_a_fifth_of_what_is_aligned_to_16) {
+  pool memory;
+  for (auto const& [align, part] : {std::pair<std::size_t, std::size_t>{8, 9}, {16, 5}}) {
+    for (std::size_t bytes = 65; bytes <= 16384; ++bytes) {
+      void* const block = memory.allocate(bytes, align);
+      const std::size_t used = memory.stats().used_bytes;
+      EXPECT_LT(part * (used - bytes), used) << bytes << " aligned to " << align;
+      memory.deallocate(block, bytes, align);
+    }
   }
 }
 
@@ -830,11 +860,23 @@ TEST(pool, has_the_constructors_and_members_of_the_standards_pools) {
   EXPECT_EQ(capped.options().size_classes.back(), 1 * MiB);
 }
 
+TEST(pool, keeps_blocks_of_all_sizes_that_the_standards_options_require) {
+  for (const std::size_t largest : {20u, 40u, 100u, 120u, 1000u, 40'000u}) {
+    recording_resource upstream;
+    pool memory{std::pmr::pool_options{.max_blocks_per_chunk = 0, .largest_required_pool_block = largest},
+                &upstream};
+    memory.deallocate(memory.allocate(largest), largest);
+    const std::size_t calls = upstream.calls;
+    memory.deallocate(memory.allocate(largest), largest);
+    EXPECT_EQ(upstream.calls, calls) << largest;
+  }
+}
+
 TEST(pool, takes_the_standards_options_and_an_upstream_without_a_cast) {
   recording_resource upstream;
   const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
   const pool memory = {standard, &upstream};
-  EXPECT_EQ(memory.options().size_classes.back(), 104u);
+  EXPECT_EQ(memory.options().size_classes.back(), 112u);
 }
 
 TEST(pool, takes_a_list_in_braces_as_its_own_options) {

@@ -910,7 +910,30 @@ TEST(synchronized_pool, behaves_as_the_pool_does_on_one_thread) {
   pool.deallocate(large, 16385);
   const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
   synchronized_pool as_standard{standard};
-  EXPECT_EQ(as_standard.options().size_classes.back(), 104u);
+  EXPECT_EQ(as_standard.options().size_classes.back(), 112u);
+}
+
+TEST(synchronized_pool, a_thread_with_blocks_of_all_classes_keeps_to_a_share_that_shrinks) {
+  synchronized_pool pool{pool_options{.max_cached_bytes = 8 * MiB}};
+  std::vector<std::pair<void*, std::size_t>> held;
+  for (const std::size_t bytes : pool.options().size_classes) {
+    for (std::size_t sum = 0; sum < 56 * KiB; sum += bytes) held.emplace_back(pool.allocate(bytes, 8), bytes);
+  }
+  for (auto const& [block, bytes] : held) pool.deallocate(block, bytes, 8);
+  std::vector<stepping_thread> others(15);
+  for (stepping_thread& other : others) other.run([&] { call(pool); });
+  call(pool);  // notices that its share is a sixteenth of 4 MiB
+  for (stepping_thread& other : others) {
+    std::vector<void*> held_there;
+    other.run([&] { held_there = take(pool, 20'000, 64); });
+    for (std::size_t first = 0; first < held_there.size(); first += 500) {
+      other.run([&] {
+        for (std::size_t i = 0; i < 500; ++i) pool.deallocate(held_there[first + i], 64);
+      });
+      ASSERT_LE(pool.stats().cached_bytes, 8 * MiB);
+    }
+  }
+  pool.check_invariants();
 }
 
 TEST(synchronized_pool, has_no_blocks_of_less_than_two_words) {

@@ -58,10 +58,16 @@ size_classes::size_classes(char const* pool, std::span<std::size_t const> sizes,
   fill_table();
 }
 
+// The last class of the table is aligned as `new` is, if one is: so the default alignment is on the fast
+// path.
 void size_classes::fill_table() noexcept {
   constexpr std::size_t alignment_of_new = 16;
-  const std::size_t entries = table_end() / granule_bytes;
-  fast_alignment_ = std::min(alignment(count_ - 1), alignment_of_new);
+  std::size_t last = count_ - 1;
+  while (last > 0 && alignment(last) < alignment_of_new) --last;
+  if (alignment(last) < alignment_of_new) last = count_ - 1;
+  fast_alignment_ = std::min(alignment(last), alignment_of_new);
+  const std::size_t entries = std::min(bytes_[last], max_table_bytes) / granule_bytes;
+  table_end_ = entries * granule_bytes;
   std::size_t least = 0;
   for (std::size_t i = 0; i < entries; ++i) {
     const std::size_t bytes = (i + 1) * granule_bytes;
@@ -72,7 +78,7 @@ void size_classes::fill_table() noexcept {
   }
   // Larger alignments are served as well if no block is larger for it.
   const auto serves = [&](std::size_t align) {
-    for (std::size_t bytes = align; bytes <= entries * granule_bytes; bytes += align) {
+    for (std::size_t bytes = align; bytes <= table_end_; bytes += align) {
       if (alignment(table_[bytes / granule_bytes - 1]) < align) return false;
     }
     return true;
@@ -84,7 +90,7 @@ void size_classes::fill_table() noexcept {
 std::size_t size_classes::index_of(std::size_t bytes, std::size_t align) const noexcept {
   if (align > max_alignment || bytes > largest_bytes()) return none;
   const std::size_t last = last_offset(bytes, align);
-  if (last < table_end() && align <= fast_alignment_) return index_at(last);
+  if (last < table_end_ && align <= fast_alignment_) return index_at(last);
   const std::span sizes = std::span{bytes_}.first(count_);
   auto index = static_cast<std::size_t>(std::ranges::lower_bound(sizes, bytes) - sizes.begin());
   while (index < count_ && alignment(index) < align) ++index;

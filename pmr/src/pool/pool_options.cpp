@@ -2,6 +2,7 @@
 #include <tidemark/pool/pool_options.hpp>
 
 #include <algorithm>
+#include <cstddef>
 
 #include <tidemark/core/detail/size_classes.hpp>
 
@@ -26,7 +27,8 @@ pool_options from_standard(std::pmr::pool_options const& standard) {
   pool_options options{.keep_large_blocks = false, .max_blocks_per_slab = standard.max_blocks_per_chunk};
   for (const std::size_t bytes : size_classes::default_sizes().subspan(1)) {
     options.size_classes.push_back(bytes);
-    if (bytes >= largest) break;
+    // The last one serves what has the alignment of `new`, too.
+    if (bytes >= largest && bytes % alignof(std::max_align_t) == 0) break;
   }
   while (options.size_classes.back() < largest)
     options.size_classes.push_back(2 * options.size_classes.back());

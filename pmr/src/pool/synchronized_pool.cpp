@@ -171,22 +171,23 @@ void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
 // The cache has reached its watermark: it holds too much, or slabs may be free.
 void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
   bool is_due_to_look = stranded_bytes_ != 0;
-  // Down to half, because looking for what to take is O(classes). Classes of which less than half of the average is
-  // here are less than half together.
+  // Down to half, because looking for what to take is O(classes). Classes of which there is less than half of
+  // the average are less than half together: each pass takes half at least.
   const auto least_bytes = [&](std::size_t bytes) { return bytes / (2 * classes_.count()); };
-  const std::size_t listed = cache.blocks.cached_bytes() - cache.spare_bytes;
-  if (const std::size_t most = depot_.max_chain_bytes(); listed > most) {
-    for (std::size_t i = classes_.count(); i-- > 0;) {
-      if (cache.blocks.cached_bytes() - cache.spare_bytes <= most / 2) break;
-      if (cache.blocks.listed_blocks(i) * classes_.bytes(i) >= least_bytes(listed)) cache.make_spare(i);
+  const std::size_t max_listed = depot_.max_chain_bytes(), max_spare = depot_.max_spare_bytes();
+  const auto listed_bytes = [&] { return cache.blocks.cached_bytes() - cache.spare_bytes; };
+  while (listed_bytes() > max_listed) {
+    const std::size_t least = least_bytes(listed_bytes());
+    for (std::size_t i = classes_.count(); i-- > 0 && listed_bytes() > max_listed / 2;) {
+      if (cache.blocks.listed_blocks(i) * classes_.bytes(i) >= least) cache.make_spare(i);
     }
   }
-  const std::size_t spare = cache.spare_bytes;
-  if (const std::size_t most = depot_.max_spare_bytes(); spare > most) {
+  while (cache.spare_bytes > max_spare) {
     is_due_to_look = true;
+    const std::size_t least = least_bytes(cache.spare_bytes);
     for (std::size_t i = classes_.count(); i-- > 0;) {
-      if (cache.spares[i].blocks() * classes_.bytes(i) < least_bytes(spare)) continue;
-      while (cache.spares[i].blocks() > 0 && cache.spare_bytes > most / 2)
+      if (cache.spares[i].blocks() * classes_.bytes(i) < least) continue;
+      while (cache.spares[i].blocks() > 0 && cache.spare_bytes > max_spare / 2)
         leave(cache.blocks, i, cache.take_spare(i));
     }
   }

@@ -62,9 +62,9 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   /// As `options` say, but from `upstream`. @throws as above.
   pool(pool_options const& options, std::pmr::memory_resource* upstream);
   /// As the standard's pools are made: the default classes from 16 bytes, and beyond them doubles, up to
-  /// `largest_required_pool_block` (16 KiB if that is 0, 1 MiB at most), slabs of at most `max_blocks_per_chunk` blocks, and larger blocks
-  /// straight back to the upstream. The options must be named:
-  /// `pool{std::pmr::pool_options{...}}`. @throws as above.
+  /// `largest_required_pool_block` (16 KiB if that is 0, 1 MiB at most), slabs of at most
+  /// `max_blocks_per_chunk` blocks, and larger blocks straight back to the upstream. The options must be
+  /// named: `pool{std::pmr::pool_options{...}}`. @throws as above.
   explicit pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : pool{detail::from_standard(options)} {}
   pool(std::derived_from<std::pmr::pool_options> auto const& options, std::pmr::memory_resource* upstream)

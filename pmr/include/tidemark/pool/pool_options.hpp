@@ -26,8 +26,9 @@ struct pool_options {
   bool keep_large_blocks = true;
   /// Sizes of the classes in bytes, rising, multiples of 8 from 8 bytes (16 in a `synchronized_pool`) to
   /// 1 GiB, at most 96. Empty: each multiple of 8 up to 64, then eight to each doubling up to 16 KiB, so that
-  /// less than a ninth of a block above 64 bytes is waste. A block of 24 bytes is aligned to 8: what is to be
-  /// aligned to 16 takes the next class that is. `size_histogram` suggests sizes that fit a program.
+  /// less than a ninth of a block above 64 bytes is waste, or a fifth where it is to be aligned to 16. A
+  /// block of 24 bytes is aligned to 8: what is to be aligned to 16 takes the next class that is; it is fast
+  /// up to the largest class that is. `size_histogram` suggests multiples of 16 that fit a program.
   // GCC warns about members that are left out unless they have initializers.
   std::vector<std::size_t> size_classes = {};  // NOLINT(readability-redundant-member-init)
   /// Most blocks taken from the upstream at once; 0: no limit but the pool's own.
@@ -37,8 +38,8 @@ struct pool_options {
   /// In messages and statistics; must outlive the pool.
   char const* name = "pool";
 
-  /// Those of ML Odyssey's tensor pool: nine classes that double from 64 bytes to 16 KiB, of which some blocks
-  /// are there from the start, at most 16 MiB cached, and larger blocks straight back to the upstream.
+  /// Those of ML Odyssey's tensor pool: nine classes that double from 64 bytes to 16 KiB, of which some
+  /// blocks are there from the start, at most 16 MiB cached, and larger blocks straight back to the upstream.
   [[nodiscard]] static pool_options tensor_classes();
 };
 

@@ -15,8 +15,8 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
-/// A multiplicative hash, whose upper bits are the best: 2^64 by the golden ratio (Knuth, "The Art of Computer
-/// Programming" 3, 6.4).
+/// A multiplicative hash, whose upper bits are the best: 2^64 by the golden ratio (Knuth, "The Art of
+/// Computer Programming" 3, 6.4).
 [[nodiscard]] constexpr std::uint64_t fibonacci_hash(std::uint64_t key) noexcept {
   return key * 0x9E37'79B9'7F4A'7C15u;
 }

@@ -16,8 +16,8 @@ namespace tidemark::detail {
 /// A sorted list of block sizes.
 ///
 /// Invariants: `bytes(0) < bytes(1) < ... <= max_block_bytes`, each a multiple of `granule_bytes`;
-/// `table_[i]` is the least class of at least `n = (i + 1) * granule_bytes` bytes whose alignment is that of `n`,
-/// or `fast_alignment()` if that is less.
+/// `table_[i]` is the least class of at least `n = (i + 1) * granule_bytes` bytes whose alignment is that of
+/// `n`, or 16 if that is less, or 8 if no class is aligned to 16.
 class size_classes {
  public:
   static constexpr std::size_t max_count = 96;
@@ -28,8 +28,8 @@ class size_classes {
   static constexpr std::size_t none = max_count;
 
   /// The classes that a pool has if it is told of none: each multiple of 8 bytes up to 64, then eight to each
-  /// doubling up to 16 KiB. So less than a ninth of a block above 64 bytes is waste, and each multiple of an
-  /// alignment fits a block of that alignment as well as any.
+  /// doubling up to 16 KiB. So less than a ninth of a block above 64 bytes is waste, a fifth where it is to
+  /// be aligned to 16; and each multiple of an alignment fits a block of that alignment as well as any.
   [[nodiscard]] static std::span<std::size_t const> default_sizes() noexcept;
 
   /// @param sizes none: the default ones that are no smaller than `min_block_bytes`.
@@ -50,7 +50,7 @@ class size_classes {
     return (bytes - 1) | (align - 1);
   }
   /// The end of the offsets that `index_at` may be called with.
-  [[nodiscard]] std::size_t table_end() const noexcept { return std::min(largest_bytes(), max_table_bytes); }
+  [[nodiscard]] std::size_t table_end() const noexcept { return table_end_; }
   /// The largest alignment that `index_at` serves.
   [[nodiscard]] std::size_t fast_alignment() const noexcept { return fast_alignment_; }
   /// The least class for `last == last_offset(bytes, align)`. @pre `last < table_end() && align <=
@@ -69,6 +69,7 @@ class size_classes {
   std::array<std::uint8_t, max_table_bytes / granule_bytes> table_{};
   std::array<std::size_t, max_count> bytes_{};
   std::size_t count_ = 0;
+  std::size_t table_end_ = 0;
   std::size_t fast_alignment_ = granule_bytes;
 };
 

@@ -93,7 +93,8 @@ struct block_counts {
 
 /// Free blocks in lists, last in, first out, and the counts of what went in and out.
 ///
-/// Invariant, per size class: `net_received + deallocations - allocations` is the length of the list.
+/// Invariant, per size class: `net_received + deallocations - allocations` is the length of the list. It ends
+/// with `add_counts`, after which only counts are of use.
 ///
 /// One thread at a time, except `post` and what counts, which any thread may read.
 class block_cache {
@@ -141,10 +142,9 @@ class block_cache {
     return cached_bytes_.add(block_bytes) > watermark_ ? free_result::over_watermark : free_result::listed;
   }
 
-  /// Counts a block as deallocated that is put into no list.
+  /// Counts a block as deallocated that is put into no list, where only counts are of use.
   void count_deallocation(std::size_t index, std::size_t bytes) noexcept {
     deallocations_[index].add(1);
-    --net_received_[index];
     requested_bytes_.subtract(bytes);
   }
 

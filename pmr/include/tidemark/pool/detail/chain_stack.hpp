@@ -10,10 +10,10 @@
 namespace tidemark::detail {
 
 /// Chains are linked through the second words of their first blocks, so that one comes and goes in O(1)
-/// whatever its length: the magazines of Bonwick and Adams ("Magazines and Vmem", 2001), without the magazines.
-/// The second word of the second block, if there is one, says how many there are.
+/// whatever its length: the magazines of Bonwick and Adams ("Magazines and Vmem", 2001), without the
+/// magazines. The second word of the second block, if there is one, says how many there are.
 ///
-/// A copy has the same chains: for a look at them, it may be emptied.
+/// A copy has the same chains: for a look at them, it may be emptied by `pop`.
 ///
 /// Invariant: `blocks()` is the sum of the lengths of the chains. One thread at a time.
 class chain_stack {
