@@ -285,7 +285,7 @@ TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) 
   void* first_turn = nullptr;
   std::uint64_t allocations = 0;
   for (int turn = 0; turn < 4; ++turn) {
-    workspace::scope scope{temporaries};
+    workspace::scope<> scope{temporaries};  // nvcc cannot leave the brackets out
     void* const lent = scope.acquire<std::byte>(bytes).data();
     borrowed_machine_arena step{borrowed_machine_memory{lent, bytes}};
     expect_to_serve(step);

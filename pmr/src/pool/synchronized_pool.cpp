@@ -31,6 +31,14 @@ unsigned long long next_pool_number() noexcept {
   return ++last;
 }
 
+template <class List, class Suits>
+void move_if(List& from, List& to, Suits suits) noexcept {
+  for (auto before = from.before_begin(); std::next(before) != from.end();) {
+    if (suits(*std::next(before))) to.splice_after(to.before_begin(), from, before);
+    else ++before;
+  }
+}
+
 }  // namespace
 
 synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
@@ -67,13 +75,13 @@ detail::thread_cache* synchronized_pool::find_cache() const noexcept {
 detail::thread_cache& synchronized_pool::cache_of_this_thread() {
   detail::thread_cache* cache = find_cache();
   if (cache == nullptr) {
-    std::list<detail::thread_cache> made;
-    cache = &made.emplace_back(classes_);
+    std::forward_list<detail::thread_cache> made;
+    cache = &made.emplace_front(classes_);
     caches_of_thread::get().add(anchor_, *cache);
     const std::scoped_lock lock{caches_mutex_};
     cache->trim_target_bytes = trim_target_bytes_.load();  // there may have been no thread to empty the depot
     cache->blocks.post();
-    caches_.splice(caches_.end(), made);
+    caches_.splice_after(caches_.before_begin(), made);
     update_share();
   }
   detail::cache_slots[id_ % detail::cache_slot_count] = {id_, cache};
@@ -83,12 +91,11 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
 // The thread has ended: its blocks go to the depot, its counts to those of all such threads.
 void synchronized_pool::end(detail::thread_cache& cache) noexcept {
   leave_all(cache);
-  std::list<detail::thread_cache> gone;
+  std::forward_list<detail::thread_cache> gone;
   {
     const std::scoped_lock lock{caches_mutex_};
     ended_.add_counts(cache.blocks);
-    const auto address = [](detail::thread_cache const& each) { return &each; };
-    gone.splice(gone.end(), caches_, std::ranges::find(caches_, &cache, address));
+    move_if(caches_, gone, [&](detail::thread_cache const& each) { return &each == &cache; });
     update_share();
   }
   const std::size_t target = cache.trim_target_bytes;
@@ -100,7 +107,7 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
 // Half of max_cached_bytes is for the caches. A thread that has more than the new share sees it in its next
 // call.
 void synchronized_pool::update_share() noexcept {
-  const std::size_t threads = std::max<std::size_t>(1, caches_.size());
+  const std::size_t threads = std::max<std::size_t>(1, count_caches());
   const std::size_t share = std::min(max_thread_cache_bytes, options_.max_cached_bytes / 2 / threads);
   if (depot_.set_share_bytes(share) > share) {
     for (detail::thread_cache& cache : caches_) cache.blocks.post();
@@ -211,9 +218,9 @@ bool synchronized_pool::look(detail::thread_cache* cache) noexcept {
   const std::size_t live = live_bytes(), half = live_at_trim_ / 2;
   if (live <= half) return true;
   if (cache == nullptr) return false;
-  const std::size_t unnoticed = caches_.size() > 1 ? std::min(unnoticed_bytes, half / 8) : 0;
+  const std::size_t unnoticed = count_caches() > 1 ? std::min(unnoticed_bytes, half / 8) : 0;
   cache->look_at_bytes =
-      cache->blocks.cached_bytes() + std::max((live - half - 1) / caches_.size(), unnoticed);
+      cache->blocks.cached_bytes() + std::max((live - half - 1) / count_caches(), unnoticed);
   return false;
 }
 
@@ -416,7 +423,7 @@ void synchronized_pool::reset_stats() noexcept {
 
 std::size_t synchronized_pool::thread_count() const noexcept {
   const std::scoped_lock lock{caches_mutex_};
-  return caches_.size();
+  return count_caches();
 }
 
 // ---- forks ------------------------------------------------------------------------------------------------
@@ -426,12 +433,11 @@ std::size_t synchronized_pool::thread_count() const noexcept {
 // places is lost.
 void synchronized_pool::adapt_to_child() noexcept {
   detail::thread_cache const* const own = find_cache();
-  for (auto next = caches_.begin(); next != caches_.end();) {
-    const auto cache = next++;
-    if (&*cache == own) continue;
-    ended_.add_counts(cache->blocks);
-    lost_caches_.splice(lost_caches_.end(), caches_, cache);
-  }
+  move_if(caches_, lost_caches_, [&](detail::thread_cache const& cache) {
+    if (&cache == own) return false;
+    ended_.add_counts(cache.blocks);
+    return true;
+  });
   update_share();
   // Unless this thread is inside an upstream's call: then more is on its way than the others had.
   lost_bytes_are_exact_ = !store_mutex_.is_forking_threads();

@@ -7,7 +7,8 @@
 #include <atomic>
 #include <concepts>
 #include <cstddef>
-#include <list>
+#include <forward_list>
+#include <iterator>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -182,6 +183,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard]] std::size_t cached_bytes() const noexcept;
   [[nodiscard]] std::size_t live_bytes() const noexcept;
   void note_peak() const noexcept;
+  [[nodiscard]] std::size_t count_caches() const noexcept {
+    return static_cast<std::size_t>(std::distance(caches_.begin(), caches_.end()));
+  }
   void update_share() noexcept;
 
   [[nodiscard]] pool_stats count() const noexcept;
@@ -205,13 +209,15 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
   mutable detail::fork_safe<> caches_mutex_;
-  std::list<detail::thread_cache> caches_;  // of all threads
+  // Of all threads. The links of a std::list are written in the standard library, unseen by MemorySanitizer.
+  std::forward_list<detail::thread_cache> caches_;
   // What threads have counted that have ended. Its cached bytes are those that are lost in a child.
   detail::block_cache ended_{classes_};
   std::size_t live_at_trim_ = 0;               // live_bytes() after the last trim
   mutable std::size_t peak_cached_bytes_ = 0;  // a snapshot may be the first to see it
   detail::block_counts at_reset_{};
-  std::list<detail::thread_cache> lost_caches_;  // in a child: of threads that are not there, maybe torn
+  std::forward_list<detail::thread_cache>
+      lost_caches_;  // in a child: of threads that are not there, maybe torn
   bool lost_bytes_are_exact_ = true;
 
   mutable detail::fork_safe<> store_mutex_;  // for the store
