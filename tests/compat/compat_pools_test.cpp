@@ -249,26 +249,6 @@ TYPED_TEST(standard_pool, is_equal_to_itself_alone) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
-// The standard's virtual functions are protected: a class made from it may call and replace them.
-template <class Resource>
-struct counted : Resource {
-  using Resource::Resource;
-  std::size_t allocations = 0, deallocations = 0;
-
- protected:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    ++allocations;
-    return Resource::do_allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    ++deallocations;
-    Resource::do_deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-    return Resource::do_is_equal(other);
-  }
-};
-
 TYPED_TEST(standard_pool, can_be_derived_from) {
   counted<TypeParam> resource{std::pmr::pool_options{.largest_required_pool_block = 64}, &this->upstream_};
   {

@@ -26,25 +26,7 @@ namespace {
 using test::event;
 using test::recording_resource;
 
-struct reuse_cache_order : ::testing::Test {
-  test::made_up_device device;
-  recording_resource& upstream = device.memory();
-
-  static std::vector<void*> take(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
-    std::vector<void*> taken(blocks);
-    for (void*& block : taken) block = cache.allocate(bytes, 256);
-    return taken;
-  }
-  static void give(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
-    for (void* block : blocks) cache.deallocate(block, bytes, 256);
-    cache.check_invariants();
-  }
-  [[nodiscard]] std::size_t held_of(std::vector<void*> const& blocks) const {
-    std::size_t held = 0;
-    for (void* block : blocks) held += upstream.holds(block) ? 1 : 0;
-    return held;
-  }
-};
+struct reuse_cache_order : test::reuse_test {};
 
 // ---- which block of a size is allocated ------------------------------------------------------------------
 

@@ -32,21 +32,7 @@ namespace {
 using test::event;
 using test::recording_resource;
 
-struct reuse : ::testing::Test {
-  test::made_up_device device;
-  recording_resource& upstream = device.memory();
-
-  /// Blocks of one size, all at once.
-  static std::vector<void*> take(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
-    std::vector<void*> taken(blocks);
-    for (void*& block : taken) block = cache.allocate(bytes, 256);
-    return taken;
-  }
-  static void give(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
-    for (void* block : blocks) cache.deallocate(block, bytes, 256);
-    cache.check_invariants();
-  }
-};
+struct reuse : test::reuse_test {};
 
 // ---- by exact size ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An upstream for the tests of the standard's rules: it records all requests, fails when configured to
-// to, and sees to it that it gets back exactly what it gave.
+// An upstream for the tests of the standard's rules: it records all requests, fails when configured to,
+// and sees to it that it gets back exactly what it gave.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,6 +46,27 @@ class logged_upstream final : public std::pmr::memory_resource {
     std::pmr::new_delete_resource()->deallocate(first, bytes, align);
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+};
+
+/// A class made from a resource of the standard, whose virtual functions are protected: it may call and replace
+/// them.
+template <class Resource>
+struct counted : Resource {
+  using Resource::Resource;
+  std::size_t allocations = 0, deallocations = 0;
+
+ protected:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    ++allocations;
+    return Resource::do_allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    ++deallocations;
+    Resource::do_deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+    return Resource::do_is_equal(other);
+  }
 };
 
 /// Makes a resource the default one as long as it lives.

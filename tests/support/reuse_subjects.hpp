@@ -3,6 +3,8 @@
 // touched, and the cache as a subject of the conformance suite and of the model test.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -160,6 +162,27 @@ class fenced_reuse_subject : public reuse_subject {
   };
 
   fenced_resource fenced_{cache_};
+};
+
+/// A cache on addresses that must not be touched, and blocks of one size, all at once.
+struct reuse_test : ::testing::Test {
+  made_up_device device;
+  recording_resource& upstream = device.memory();
+
+  static std::vector<void*> take(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
+    std::vector<void*> taken(blocks);
+    for (void*& block : taken) block = cache.allocate(bytes, 256);
+    return taken;
+  }
+  static void give(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
+    for (void* block : blocks) cache.deallocate(block, bytes, 256);
+    cache.check_invariants();
+  }
+  [[nodiscard]] std::size_t held_of(std::vector<void*> const& blocks) const {
+    std::size_t held = 0;
+    for (void* block : blocks) held += upstream.holds(block) ? 1 : 0;
+    return held;
+  }
 };
 
 }  // namespace tidemark::test
