@@ -75,7 +75,7 @@ TEST(memory_pressure, reaches_large_requests_too) {
   EXPECT_EQ(memory.stats().cached_bytes, 0u) << "the block of 1 MiB went back too";
   (void)signal_memory_pressure();
   memory.deallocate(block, 2 * MiB);
-  EXPECT_EQ(memory.stats().cached_bytes, 2 * MiB) << "it came back after the trim";
+  EXPECT_GE(memory.stats().cached_bytes, 2 * MiB) << "it came back after the trim";
 }
 
 TEST(memory_pressure, a_synchronized_pool_trims_in_each_threads_next_call) {

@@ -61,7 +61,8 @@ class pool_model {
       ++hits;
       if (is_large) {
         ++large_hits;
-        EXPECT_EQ(after.cached_bytes, before.cached_bytes - block_bytes);
+        EXPECT_EQ(after.cached_bytes + after.stranded_bytes,
+                  before.cached_bytes + before.stranded_bytes - block_bytes);
       }
       EXPECT_EQ(after.held_bytes, before.held_bytes) << "a hit asks the upstream for nothing";
     } else {

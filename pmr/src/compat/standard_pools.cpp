@@ -49,7 +49,7 @@ void standard_pools::deallocate(void* block, std::size_t bytes, std::size_t alig
   if (block == nullptr) return;
   const std::size_t index = index_of(bytes, align);
   if (index >= pool_count_) {
-    (void)large_.deallocate(block, bytes, 0);
+    large_.deallocate(block);
     return;
   }
   poison_freed(block, block_bytes(index));

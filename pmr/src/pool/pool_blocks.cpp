@@ -8,7 +8,7 @@ namespace tidemark::detail {
 pool_blocks::pool_blocks(pool_options const& options, std::pmr::memory_resource* upstream)
     : block_cache{size_classes{options.name, options.size_classes}},
       options_{completed(options, upstream, classes())},
-      store_{classes(), *this, options_, options_.max_cached_bytes} {}
+      store_{classes(), *this, options_, options_.max_cached_bytes, options_.max_cached_bytes} {}
 
 void* pool_blocks::take_slow(std::size_t bytes, std::size_t align) {
   drain_pending_work();
@@ -26,7 +26,7 @@ void pool_blocks::give_slow(void* block, std::size_t bytes, std::size_t align, f
   drain_pending_work();
   if (result == free_result::not_listed) {
     const std::size_t index = classes().index_of(bytes, align);
-    if (index == size_classes::none) return store_.deallocate_large(block, bytes);
+    if (index == size_classes::none) return store_.deallocate_large(block, bytes, align);
     (void)give_to(index, block, bytes);
   }
   store_.make_room();
@@ -43,7 +43,7 @@ block_counts pool_blocks::counts() const noexcept {
 
 char const* pool_blocks::broken_invariant() const noexcept {
   if (char const* formula = store_.broken_invariant()) return formula;
-  std::size_t cached = store_.unlisted_bytes(), live = store_.large().used_bytes();
+  std::size_t cached = store_.unlisted_bytes(), live = store_.used_large_bytes();
   for (std::size_t i = 0; i < classes().count(); ++i) {
     if (char const* formula = store_.broken_list(i, list(i))) return formula;
     cached += listed_blocks(i) * classes().bytes(i);

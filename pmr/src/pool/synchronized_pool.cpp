@@ -46,7 +46,7 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
       classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
       options_{detail::completed(options, upstream, classes_)},
       depot_{classes_},
-      store_{classes_, depot_, options_, max_depot_bytes()} {
+      store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
   publish();
   peak_cached_bytes_ = depot_.cached_bytes();
   update_share();
@@ -101,14 +101,15 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
   const std::size_t target = cache.trim_target_bytes;
   if (target != detail::thread_cache::never) (void)trim_shared(target);
   keep_to_limit();
-  if (look(nullptr)) (void)trim(max_depot_bytes() / 2);  // there may be no thread left that looks
+  if (look(nullptr)) (void)trim(store_.max_free_bytes() / 2);  // there may be no thread left that looks
 }
 
-// Half of max_cached_bytes is for the caches. A thread that has more than the new share sees it in its next
-// call.
+// Half of max_cached_bytes at most is for the caches, and what they may not hold is for the depot. A thread
+// that has more than the new share sees it in its next call.
 void synchronized_pool::update_share() noexcept {
   const std::size_t threads = std::max<std::size_t>(1, count_caches());
   const std::size_t share = std::min(max_thread_cache_bytes, options_.max_cached_bytes / 2 / threads);
+  store_.set_max_free_bytes(options_.max_cached_bytes - threads * share);
   if (depot_.set_share_bytes(share) > share) {
     for (detail::thread_cache& cache : caches_) cache.blocks.post();
   }
@@ -119,9 +120,13 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   drain_pending_work(cache);
   const std::size_t index = classes_.index_of(bytes, align);
   if (index == detail::size_classes::none) {
-    const std::scoped_lock lock{store_mutex_};
-    void* const block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
-    publish();
+    void* block = nullptr;
+    {
+      const std::scoped_lock lock{store_mutex_};
+      block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
+      publish();
+    }
+    keep_to_limit();  // a new thread's share
     return block;
   }
   if (cache.blocks.listed_blocks(index) == 0) refill(cache, index);
@@ -145,7 +150,7 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
     const std::size_t index = classes_.index_of(bytes, align);
     if (index == detail::size_classes::none) {
       const std::scoped_lock lock{store_mutex_};
-      store_.deallocate_large(block, bytes);
+      store_.deallocate_large(block, bytes, align);
       publish();
       const std::scoped_lock peak_lock{caches_mutex_};
       return note_peak();
@@ -202,7 +207,7 @@ void synchronized_pool::settle(detail::thread_cache& cache) noexcept {
   const bool is_trim_due = is_due_to_look && look(&cache);
   update_watermark(cache);
   // Of all threads, because what others cache may be all that keeps slabs from going back.
-  if (is_trim_due) (void)trim(max_depot_bytes() / 2);
+  if (is_trim_due) (void)trim(store_.max_free_bytes() / 2);
 }
 
 // Notes the peak; and while blocks are stranded, returns whether half of what was live at the last trim is
@@ -294,13 +299,13 @@ std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
 }
 
 void synchronized_pool::publish() noexcept {
-  stranded_bytes_ = store_.slabs().stranded_bytes();
+  stranded_bytes_ = store_.stranded_block_bytes();
   reachable_bytes_ = store_.reachable_bytes();
 }
 
-// The depot may hold half of what is to be cached at most. A trim goes to half of that, so that it is seldom.
+// A trim goes to half of what the depot may hold, so that it is seldom.
 void synchronized_pool::keep_to_limit() noexcept {
-  const std::size_t most = max_depot_bytes();
+  const std::size_t most = store_.max_free_bytes();
   if (depot_.cached_bytes() <= most) return;
   {
     const std::scoped_lock lock{store_mutex_};
@@ -374,9 +379,9 @@ pool_stats synchronized_pool::count() const noexcept {
     all.allocations = store_.counts().allocations;
     all.deallocations = store_.counts().deallocations;
     all.misses = store_.counts().misses;
-    all.used_bytes = store_.large().used_bytes();
-    all.requested_bytes = store_.large().requested_bytes();
-    all.stranded_bytes = store_.slabs().stranded_bytes();
+    all.used_bytes = store_.used_large_bytes();
+    all.requested_bytes = store_.requested_large_bytes();
+    all.stranded_bytes = store_.stranded_bytes();
     all.held_bytes = store_.held_bytes();
   }
   const std::scoped_lock lock{caches_mutex_};

@@ -20,9 +20,9 @@ struct pool_options {
   std::size_t medium_block_count = 0;
   /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream.
   std::size_t max_cached_bytes = 64 * MiB;
-  /// Whether free blocks beyond the largest class are cached too, up to `max_cached_bytes`, and in a
-  /// `synchronized_pool` up to half of it. Otherwise each goes straight back to the upstream, as in the
-  /// standard's pools.
+  /// Whether blocks beyond the largest class are cached too, those of at most `max_cached_bytes`, or in a
+  /// `synchronized_pool` half of it: memory for them comes in chunks, and free neighbours are merged. Otherwise
+  /// each is one allocation of the upstream and goes straight back to it, as in the standard's pools.
   bool keep_large_blocks = true;
   /// Sizes of the classes in bytes, rising, multiples of 8 from 8 bytes (16 in a `synchronized_pool`) to
   /// 1 GiB, at most 96. Empty: each multiple of 8 up to 64, then eight to each doubling up to 16 KiB, so that
@@ -43,8 +43,9 @@ struct pool_options {
   [[nodiscard]] static pool_options tensor_classes();
 };
 
-/// A snapshot of a pool. Bytes of blocks are those of their size class; blocks beyond the largest class count
-/// with the size that they were first requested with.
+/// A snapshot of a pool. Bytes of blocks are those of their size class. A block beyond the largest class counts
+/// with what it takes, up to 80 bytes more than requested, and more if it is aligned to more than 64; one that
+/// is not cached, as requested.
 ///
 /// Whenever no call is going on:
 /// - `hits + misses == allocations`
@@ -63,7 +64,7 @@ struct pool_stats {
   std::size_t requested_bytes = 0;    ///< of live blocks, as they were requested
   std::size_t cached_bytes = 0;       ///< of free blocks, ready to be allocated
   std::size_t peak_cached_bytes = 0;  ///< most that were cached at once (see also `synchronized_pool`)
-  std::size_t stranded_bytes = 0;  ///< of free blocks set aside by a trim, because live ones hold their slab
+  std::size_t stranded_bytes = 0;  ///< of free blocks set aside, because live ones hold their slab or chunk
   std::size_t held_bytes = 0;      ///< of all three kinds: taken from the upstream and not returned to it
 };
 

@@ -49,9 +49,9 @@ struct pool_anchor;
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
-/// half of it is for the caches, half for the depot. A cache that holds more than its share passes half of it
-/// to the depot, whole lists at a time; what is over the depot's half goes to the upstream. Free blocks
-/// beyond the largest class are in the depot at once, and are allocated and deallocated under one lock. A
+/// half of it at most is for the caches, the rest for the depot. A cache that holds more than its share passes
+/// half of it to the depot, whole lists at a time; what is more than the depot may hold goes to the upstream.
+/// Blocks beyond the largest class are in no thread's cache, and are allocated and deallocated under one lock. A
 /// cache goes to the depot when its thread ends. A trim by one thread, or pressure, reaches the caches of the
 /// others in their next call.
 ///
@@ -177,7 +177,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void keep_to_limit() noexcept;
   void request_trim(std::size_t target_bytes) noexcept;
   void publish() noexcept;  // with store_mutex_ held
-  [[nodiscard]] std::size_t max_depot_bytes() const noexcept { return options_.max_cached_bytes / 2; }
 
   // With caches_mutex_ held.
   [[nodiscard]] std::size_t cached_bytes() const noexcept;

@@ -66,9 +66,9 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       deallocate_slow(block, bytes, align, result);
   }
 
-  /// Returns cached memory to the upstream until `cached_bytes <= target_bytes`: large blocks, the largest
-  /// first, then slabs whose blocks are all free. Where that is not enough, free blocks whose slab holds live
-  /// ones are set aside (`stranded_bytes`); they are used again before the upstream is called. @return bytes
+  /// Returns cached memory to the upstream until `cached_bytes <= target_bytes`: chunks of large blocks, then
+  /// slabs, all of which is free. Where that is not enough, free blocks whose chunk or slab holds live ones
+  /// are set aside (`stranded_bytes`); they are used again before the upstream is called. @return bytes
   /// returned to the upstream. O(free blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept {
     if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "trim");

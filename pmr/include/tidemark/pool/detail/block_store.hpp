@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `block_store`: the memory of a pool: slabs of blocks of the size classes, and large blocks. It owns both.
+/// `block_store`: the memory of a pool: slabs of blocks of the size classes, a heap for blocks beyond them, and
+/// blocks that are not cached. It owns all three.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <new>
 
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/coalescing_heap.hpp>
 #include <tidemark/pool/detail/large_blocks.hpp>
 #include <tidemark/pool/detail/slab_store.hpp>
 #include <tidemark/pool/pool_options.hpp>
@@ -28,16 +31,18 @@ class block_store {
  public:
   /// Takes the blocks that the options want at the start, as far as the limit allows.
   /// @param options with the upstream that holds.
-  /// @param max_free_bytes what the lists, the uncarved and the kept large blocks may be in all.
+  /// @param max_free_bytes what the lists, the uncarved blocks and the heap's free ranges may be in all.
+  /// @param max_heap_block_bytes larger blocks are not cached; nor are any where the options say so.
   /// @throws what the upstream throws.
   block_store(size_classes const& classes, Lists& lists, pool_options const& options,
-              std::size_t max_free_bytes)
+              std::size_t max_free_bytes, std::size_t max_heap_block_bytes)
       : classes_{classes},
         lists_{lists},
         slabs_{classes, options.upstream, options.max_blocks_per_slab},
+        heap_{options.upstream},
         large_{options.upstream},
         max_free_bytes_{max_free_bytes},
-        max_kept_bytes_{options.keep_large_blocks ? max_free_bytes : 0} {
+        max_heap_block_bytes_{options.keep_large_blocks ? max_heap_block_bytes : 0} {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
       const std::size_t bytes = classes_.bytes(i);
       const std::size_t blocks = bytes <= 1 * KiB    ? options.small_block_count
@@ -66,48 +71,70 @@ class block_store {
   /// A block beyond the classes. @throws what the upstream throws; nothing has changed then.
   template <class Relieve>
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align, Relieve relieve) {
-    void* block = large_.take(bytes, align);
-    if (block != nullptr) {
-      lists_.subtract_cached(large_blocks::bytes_of(block));
-    } else {
+    void* block = nullptr;
+    if (!is_of_heap(bytes, align)) {
       block = call_upstream([&] { return large_.allocate(bytes, align); }, relieve);
       ++counts_.misses;
+    } else {
+      block = counting_cached([&] { return heap_.take(bytes, align); });
+      if (block == nullptr) {
+        // What is over is cached at once, and blocks that are freed need room, too.
+        const auto add_chunk = [&] { return heap_.allocate(bytes, align, room() / 2); };
+        block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
+        ++counts_.misses;
+      }
     }
     ++counts_.allocations;
     return block;
   }
-  void deallocate_large(void* block, std::size_t bytes) noexcept {
+  /// @param bytes as it was allocated with; so is `align`.
+  void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept {
     ++counts_.deallocations;
-    const std::size_t kept = large_.deallocate(block, bytes, max_kept_bytes_);
-    const std::size_t cached = lists_.cached_bytes() + kept;
-    // Before it is counted, so that never more is cached than may be.
-    const std::size_t over = kept != 0 && cached > max_free_bytes_ ? cached - max_free_bytes_ : 0;
-    lists_.add_cached(kept - large_.release_kept(over));
+    if (!is_of_heap(bytes, align)) return large_.deallocate(block);
+    counting_cached([&] {
+      const std::size_t others = lists_.cached_bytes() - heap_.cached_bytes();
+      heap_.deallocate(block, bytes);
+      // Before it is counted, so that never more is cached than may be.
+      const auto over = [&, most = max_free_bytes()] {
+        const std::size_t cached = others + heap_.cached_bytes();
+        return cached - std::min(cached, most);
+      };
+      if (over() > 0) (void)heap_.release_free(over());
+      if (over() > 0) heap_.strand(over());
+      return 0;
+    });
   }
 
-  /// Where the lists are over the limit, returns large blocks, each of which can go alone, and a sixteenth
-  /// more than it must, so that the next blocks have room.
+  /// Changes the limit. Any thread; `make_room` and the next trim see it.
+  void set_max_free_bytes(std::size_t bytes) noexcept { max_free_bytes_ = bytes; }
+  [[nodiscard]] std::size_t max_free_bytes() const noexcept { return max_free_bytes_; }
+  /// Where the lists are over the limit, returns free chunks of the heap, each of which can go alone, and a
+  /// sixteenth more than it must, so that the next blocks have room.
   void make_room() noexcept {
-    if (lists_.cached_bytes() > max_free_bytes_) {
-      release_large(max_free_bytes_ - max_free_bytes_ / 16);
-    }
+    const std::size_t most = max_free_bytes_;
+    if (lists_.cached_bytes() > most) release_chunks(most - most / 16);
   }
-  /// Returns large blocks and free slabs to the upstream until no more than that is free, stranded blocks
+  /// Returns free chunks and free slabs to the upstream until no more than that is free, stranded blocks
   /// included. @return bytes.
   std::size_t release_free(std::size_t target_bytes) noexcept {
     const std::size_t held_before = held_bytes();
-    release_large(target_bytes);
+    release_chunks(target_bytes);
     take_out(
         target_bytes, [&] { return lists_.cached_bytes() + slabs_.stranded_bytes(); },
         &slab_store::release_free_slabs);
     return held_before - held_bytes();
   }
-  /// Strands blocks until no more than that is cached.
+  /// Strands chunks and blocks until no more than that is cached.
   void strand(std::size_t target_bytes) noexcept {
+    counting_cached([&] {
+      heap_.strand(lists_.cached_bytes() - std::min(lists_.cached_bytes(), target_bytes));
+      return 0;
+    });
     take_out(target_bytes, [&] { return lists_.cached_bytes(); }, &slab_store::strand);
   }
   /// Returns everything to the upstream; large blocks count as deallocated.
   void release() noexcept {
+    heap_.release();
     large_.release();
     slabs_.release();
     counts_.deallocations = counts_.allocations;
@@ -115,24 +142,38 @@ class block_store {
 
   /// Bytes that may still be cached.
   [[nodiscard]] std::size_t room() const noexcept {
-    return max_free_bytes_ - std::min(lists_.cached_bytes(), max_free_bytes_);
+    const std::size_t most = max_free_bytes_;
+    return most - std::min(lists_.cached_bytes(), most);
   }
-  [[nodiscard]] slab_store const& slabs() const noexcept { return slabs_; }
-  [[nodiscard]] large_blocks const& large() const noexcept { return large_; }
-  /// Of large blocks; misses of all.
+  /// Of blocks beyond the classes; misses of all.
   [[nodiscard]] block_counts const& counts() const noexcept { return counts_; }
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return slabs_.held_bytes() + large_.held_bytes(); }
-  /// Of free blocks that are in no list.
-  [[nodiscard]] std::size_t unlisted_bytes() const noexcept {
-    return slabs_.uncarved_bytes() + large_.kept_bytes();
+  [[nodiscard]] std::size_t held_bytes() const noexcept {
+    return slabs_.held_bytes() + heap_.held_bytes() + large_.used_bytes();
   }
-  /// In the classes, what is live or cached; and kept large blocks.
+  [[nodiscard]] std::size_t stranded_bytes() const noexcept {
+    return slabs_.stranded_bytes() + heap_.stranded_bytes();
+  }
+  /// Of those, what is in slabs: they may be all free without anybody having noticed.
+  [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }
+  /// Of live blocks beyond the classes, and what was requested of that.
+  [[nodiscard]] std::size_t used_large_bytes() const noexcept {
+    return heap_.used_bytes() + large_.used_bytes();
+  }
+  [[nodiscard]] std::size_t requested_large_bytes() const noexcept {
+    return heap_.requested_bytes() + large_.used_bytes();
+  }
+  /// Cached in no list.
+  [[nodiscard]] std::size_t unlisted_bytes() const noexcept {
+    return slabs_.uncarved_bytes() + heap_.cached_bytes();
+  }
+  /// In the classes, what is live or cached; and what the heap has cached.
   [[nodiscard]] std::size_t reachable_bytes() const noexcept {
-    return slabs_.held_bytes() + large_.kept_bytes() - slabs_.stranded_bytes();
+    return slabs_.held_bytes() + heap_.cached_bytes() - slabs_.stranded_bytes();
   }
   /// The first invariant that does not hold, as a formula; null if all do.
   [[nodiscard]] char const* broken_invariant() const noexcept {
-    char const* const formula = slabs_.broken_invariant();
+    char const* formula = slabs_.broken_invariant();
+    if (formula == nullptr) formula = heap_.broken_invariant();
     return formula != nullptr ? formula : large_.broken_invariant();
   }
   /// The same for a list of free blocks of a class, of that length.
@@ -156,9 +197,23 @@ class block_store {
     }
     return call();
   }
-  void release_large(std::size_t target_bytes) noexcept {
+  /// Whether the heap has it, or the upstream gets it back at once. Blocks aligned to more would leave too much
+  /// in front of them.
+  [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
+    return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
+           align <= size_classes::max_alignment;
+  }
+  // What the heap has cached after the call more or less than before.
+  template <class Call>
+  auto counting_cached(Call call) {
+    const std::size_t before = heap_.cached_bytes();
+    const auto result = call();
+    lists_.add_cached(heap_.cached_bytes() - before);  // modulo 2^64
+    return result;
+  }
+  void release_chunks(std::size_t target_bytes) noexcept {
     const std::size_t cached = lists_.cached_bytes();
-    if (cached > target_bytes) lists_.subtract_cached(large_.release_kept(cached - target_bytes));
+    if (cached > target_bytes) lists_.subtract_cached(heap_.release_free(cached - target_bytes));
   }
   // The largest blocks first, of which the fewest need to be touched. `free_bytes()` is read once a class:
   // other threads may take blocks meanwhile.
@@ -177,9 +232,10 @@ class block_store {
   size_classes const& classes_;
   Lists& lists_;
   slab_store slabs_;
+  coalescing_heap heap_;
   large_blocks large_;
-  std::size_t max_free_bytes_;
-  std::size_t max_kept_bytes_;
+  std::atomic<std::size_t> max_free_bytes_;
+  std::size_t max_heap_block_bytes_;
   block_counts counts_{};
 };
 

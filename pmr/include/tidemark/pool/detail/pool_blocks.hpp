@@ -44,9 +44,9 @@ class pool_blocks : public block_cache {
   [[nodiscard]] pool_options const& options() const noexcept { return options_; }
   [[nodiscard]] block_counts counts() const noexcept;
   [[nodiscard]] std::size_t requested_bytes() const noexcept {
-    return block_cache::requested_bytes() + store_.large().requested_bytes();
+    return block_cache::requested_bytes() + store_.requested_large_bytes();
   }
-  [[nodiscard]] std::size_t stranded_bytes() const noexcept { return store_.slabs().stranded_bytes(); }
+  [[nodiscard]] std::size_t stranded_bytes() const noexcept { return store_.stranded_bytes(); }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return store_.held_bytes(); }
   /// Of live blocks of the classes.
   [[nodiscard]] std::size_t live_bytes() const noexcept { return store_.reachable_bytes() - cached_bytes(); }

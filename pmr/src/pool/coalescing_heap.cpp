@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/pool/detail/coalescing_heap.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include <tidemark/core/detail/sanitizers.hpp>
+
+namespace tidemark::detail {
+
+// ---- bins -------------------------------------------------------------------------------------------------
+
+void coalescing_heap::bins::insert(tag* range) noexcept {
+  const std::size_t bin = index_of(range->bytes);
+  tag* const next = first_[bin];
+  *opened_block{links_of(range)}.operator->() = {nullptr, next};
+  if (next != nullptr) opened_block{links_of(next)}->previous = range;
+  first_[bin] = range;
+  has_range_[bin / 64] |= std::uint64_t{1} << bin % 64;
+}
+
+void coalescing_heap::bins::remove(tag* range) noexcept {
+  const std::size_t bin = index_of(range->bytes);
+  const links around = *opened_block{links_of(range)}.operator->();
+  if (around.next != nullptr) opened_block{links_of(around.next)}->previous = around.previous;
+  if (around.previous != nullptr) {
+    opened_block{links_of(around.previous)}->next = around.next;
+  } else {
+    first_[bin] = around.next;
+    if (around.next == nullptr) has_range_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+  }
+}
+
+coalescing_heap::tag* coalescing_heap::bins::find(std::size_t bytes) const noexcept {
+  const std::size_t own = index_of(bytes);
+  tag* range = first_[own];
+  for (std::size_t i = 0; range != nullptr && i < ranges_looked_at; ++i) {
+    if (range->bytes >= bytes) return range;
+    range = opened_block{links_of(range)}->next;
+  }
+  const std::size_t larger = first_from(own + 1);
+  return larger == none ? nullptr : first_[larger];
+}
+
+std::size_t coalescing_heap::bins::first_from(std::size_t index) const noexcept {
+  if (index >= count) return none;
+  std::size_t word = index / 64;
+  std::uint64_t bits = has_range_[word] & (~std::uint64_t{0} << index % 64);
+  while (bits == 0 && ++word < has_range_.size()) bits = has_range_[word];
+  return bits == 0 ? none : word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+}
+
+// ---- ranges -----------------------------------------------------------------------------------------------
+
+coalescing_heap::tag* coalescing_heap::make_range(tag* where, std::size_t previous_bytes, std::size_t bytes,
+                                                  bool is_stranded) noexcept {
+  unpoison(address_of(where), sizeof(tag));
+  tag* const made = ::new (where) tag{previous_bytes, bytes, 0, is_stranded};
+  if (bytes != 0) next_of(made)->previous_bytes = bytes;
+  return made;
+}
+
+std::size_t coalescing_heap::bytes_for(std::size_t bytes, std::size_t align) noexcept {
+  const std::size_t before = align > granule_bytes ? align - granule_bytes : 0;
+  return align_up(bytes + sizeof(tag), granule_bytes) + before;
+}
+
+void coalescing_heap::insert_free(tag* range) noexcept {
+  range->is_free = 1;
+  if (is_whole_chunk(range)) {
+    whole_bytes_ += range->bytes;
+    range->is_stranded = 0;
+  }
+  (range->is_stranded ? stranded_bytes_ : cached_bytes_) += range->bytes;
+  (range->is_stranded ? stranded_ : ready_).insert(range);
+}
+
+void coalescing_heap::remove_free(tag* range) noexcept {
+  range->is_free = 0;
+  if (is_whole_chunk(range)) whole_bytes_ -= range->bytes;
+  (range->is_stranded ? stranded_bytes_ : cached_bytes_) -= range->bytes;
+  (range->is_stranded ? stranded_ : ready_).remove(range);
+}
+
+coalescing_heap::tag* coalescing_heap::split(tag* range, std::size_t offset) noexcept {
+  tag* const behind = make_range(at(range, offset), offset, range->bytes - offset, range->is_stranded);
+  range->bytes = offset;
+  return behind;
+}
+
+// What is in front of an aligned block, and what is behind it, stays free.
+void* coalescing_heap::cut(tag* range, std::size_t bytes, std::size_t align) noexcept {
+  remove_free(range);
+  const std::uintptr_t first = address_of(block_of(range));
+  if (const std::size_t before = align_up(first, align) - first; before > 0) {
+    tag* const own = split(range, before);
+    insert_free(range);
+    range = own;
+  }
+  const std::size_t own_bytes = bytes_for(bytes, granule_bytes);
+  if (own_bytes < range->bytes) insert_free(split(range, own_bytes));
+  requested_bytes_ += bytes;
+  unpoison(address_of(block_of(range)), bytes);
+  return block_of(range);
+}
+
+void* coalescing_heap::take(std::size_t bytes, std::size_t align) noexcept {
+  const std::size_t wanted = bytes_for(bytes, align);
+  tag* range = ready_.find(wanted);
+  if (range == nullptr) range = stranded_.find(wanted);
+  return range != nullptr ? cut(range, bytes, align) : nullptr;
+}
+
+void coalescing_heap::deallocate(void* block, std::size_t requested_bytes) noexcept {
+  tag* range = static_cast<tag*>(block) - 1;
+  poison_freed(block, range->bytes - sizeof(tag));
+  requested_bytes_ -= requested_bytes;
+  std::size_t bytes = range->bytes;
+  if (tag* const next = next_of(range); next->is_free) {
+    remove_free(next);
+    bytes += next->bytes;
+    poison(address_of(next), sizeof(tag));
+  }
+  if (range->previous_bytes != 0) {
+    tag* const previous = reinterpret_cast<tag*>(reinterpret_cast<std::byte*>(range) - range->previous_bytes);
+    if (previous->is_free) {
+      remove_free(previous);
+      bytes += previous->bytes;
+      poison(address_of(range), sizeof(tag));
+      range = previous;
+    }
+  }
+  range->bytes = bytes;
+  next_of(range)->previous_bytes = bytes;
+  insert_free(range);
+}
+
+// ---- chunks -----------------------------------------------------------------------------------------------
+
+// Its one range is live until it is cut.
+coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t bytes) {
+  void* const memory = upstream_->allocate(bytes + chunk_overhead_bytes, granule_bytes);
+  auto* const added = ::new (memory) chunk{nullptr, chunks_, bytes};
+  if (chunks_ != nullptr) chunks_->previous = added;
+  chunks_ = added;
+  held_bytes_ += bytes;
+  tag* const range = first_of(added);
+  poison(address_of(range), bytes + sizeof(tag));
+  make_range(at(range, bytes), bytes, 0, false);
+  make_range(range, 0, bytes, false);
+  return range;
+}
+
+void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes) {
+  // No object can be larger.
+  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  if (bytes > largest - align - page_bytes) throw std::bad_alloc{};
+  const std::size_t own_bytes = bytes_for(bytes, align);
+  std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
+  chunk_bytes = align_down(chunk_bytes, page_bytes);  // with what it has besides, whole pages
+  tag* range = nullptr;
+  if (chunk_bytes > own_bytes + page_bytes) {
+    try {
+      range = add_chunk(chunk_bytes - chunk_overhead_bytes);
+    } catch (std::bad_alloc const&) {  // what is needed may be there
+    }
+  }
+  if (range == nullptr) range = add_chunk(own_bytes);
+  insert_free(range);
+  return cut(range, bytes, align);
+}
+
+void coalescing_heap::return_to_upstream(chunk* gone) noexcept {
+  (gone->previous != nullptr ? gone->previous->next : chunks_) = gone->next;
+  if (gone->next != nullptr) gone->next->previous = gone->previous;
+  const std::size_t bytes = gone->bytes + chunk_overhead_bytes;
+  held_bytes_ -= gone->bytes;
+  unpoison(address_of(gone), bytes);
+  upstream_->deallocate(gone, bytes, granule_bytes);
+}
+
+// The least chunk that is enough, or else the largest there is.
+coalescing_heap::tag* coalescing_heap::find_free_chunk(std::size_t bytes_wanted) const noexcept {
+  if (whole_bytes_ == 0) return nullptr;
+  tag* found = nullptr;
+  ready_.for_each_from_largest([&](tag* range) {
+    const bool suits = range->bytes >= bytes_wanted;
+    if (is_whole_chunk(range) && (found == nullptr || (suits && range->bytes < found->bytes))) found = range;
+    return found == nullptr || suits;
+  });
+  return found;
+}
+
+std::size_t coalescing_heap::release_free(std::size_t bytes_wanted) noexcept {
+  std::size_t gone = 0;
+  while (gone < bytes_wanted) {
+    tag* const range = find_free_chunk(bytes_wanted - gone);
+    if (range == nullptr) break;
+    gone += range->bytes;
+    remove_free(range);
+    return_to_upstream(chunk_of(range));
+  }
+  return gone;
+}
+
+void coalescing_heap::strand(std::size_t bytes_wanted) noexcept {
+  const std::size_t target = cached_bytes_ - std::min(cached_bytes_, bytes_wanted);
+  for (chunk* each = chunks_; each != nullptr && cached_bytes_ > target; each = each->next) {
+    tag* range = first_of(each);
+    if (range->is_stranded || (range->is_free && is_whole_chunk(range))) continue;
+    for (; range->bytes != 0; range = next_of(range)) {
+      const bool is_free = range->is_free;
+      if (is_free) remove_free(range);
+      range->is_stranded = 1;
+      if (is_free) insert_free(range);
+    }
+  }
+}
+
+void coalescing_heap::release() noexcept {
+  while (chunks_ != nullptr) return_to_upstream(chunks_);
+  cached_bytes_ = stranded_bytes_ = requested_bytes_ = whole_bytes_ = 0;
+  ready_ = {};
+  stranded_ = {};
+}
+
+// ---- checks -----------------------------------------------------------------------------------------------
+
+bool coalescing_heap::bins::is_sorted() const noexcept {
+  for (std::size_t bin = 0; bin < count; ++bin) {
+    if ((first_[bin] != nullptr) != ((has_range_[bin / 64] >> bin % 64 & 1U) != 0)) return false;
+  }
+  std::size_t last = count - 1;
+  bool is_sorted = true;
+  for_each_from_largest([&](tag* range) {
+    const std::size_t bin = index_of(range->bytes);
+    is_sorted = range->is_free && bin <= last;
+    last = bin;
+    return is_sorted;
+  });
+  return is_sorted;
+}
+
+char const* coalescing_heap::broken_invariant() const noexcept {
+  std::size_t held = 0, cached = 0, stranded = 0, whole = 0;
+  for (chunk* each = chunks_; each != nullptr; each = each->next) {
+    tag* range = first_of(each);
+    const bool is_stranded = range->is_stranded;
+    if (is_stranded && range->is_free && is_whole_chunk(range)) return "a stranded chunk has a live range";
+    std::size_t previous_bytes = 0, bytes = 0;
+    bool previous_is_free = false;
+    for (; range->bytes != 0; range = next_of(range)) {
+      if (range->previous_bytes != previous_bytes) return "ranges follow each other without gaps";
+      if (range->is_free && previous_is_free) return "no two neighbours are free";
+      if (range->is_stranded != is_stranded) return "all ranges of a chunk are stranded, or none is";
+      if (range->is_free) (is_stranded ? stranded : cached) += range->bytes;
+      if (range->is_free && is_whole_chunk(range)) whole += range->bytes;
+      previous_is_free = range->is_free;
+      previous_bytes = range->bytes;
+      bytes += previous_bytes;
+    }
+    if (bytes != each->bytes) return "ranges follow each other without gaps";
+    held += bytes;
+  }
+  if (held != held_bytes_) return "held_bytes == sum over chunks";
+  if (cached != cached_bytes_) return "cached_bytes == sum over free ranges";
+  if (stranded != stranded_bytes_) return "stranded_bytes == sum over free ranges of stranded chunks";
+  if (whole != whole_bytes_) return "whole_bytes == sum over free chunks";
+  if (!ready_.is_sorted() || !stranded_.is_sorted()) return "a free range lies in the bin of its size";
+  std::size_t listed = 0;
+  const auto count_bytes = [&](tag const* range) {
+    listed += range->bytes;
+    return true;
+  };
+  ready_.for_each_from_largest(count_bytes);
+  if (listed != cached) return "cached_bytes == sum over bins";
+  stranded_.for_each_from_largest(count_bytes);
+  if (listed != cached + stranded) return "stranded_bytes == sum over bins of stranded chunks";
+  return nullptr;
+}
+
+}  // namespace tidemark::detail
