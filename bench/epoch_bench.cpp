@@ -10,7 +10,11 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <optional>
+#include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tidemark/tidemark.hpp>
@@ -194,6 +198,75 @@ void std_pool_released(benchmark::State& state) {
 BENCHMARK(epoch_over_pool)->Name("epoch/over_pool")->Arg(16)->Arg(256)->Arg(4096);
 BENCHMARK(unique_ptrs)->Name("epoch/unique_ptrs")->Arg(16)->Arg(256)->Arg(4096);
 BENCHMARK(std_pool_released)->Name("epoch/std_pool_released")->Arg(16)->Arg(256)->Arg(4096);
+
+// ---- a document -------------------------------------------------------------------------------------------
+
+/// As a parser of JSON or XML makes them: a name, and children in a vector that grows.
+struct element {
+  using allocator_type = std::pmr::polymorphic_allocator<>;
+  explicit element(std::string_view text, allocator_type where = {}) : name{text, where}, children{where} {}
+  element(element&&) noexcept = default;
+  element(element&& other, allocator_type where)
+      : name{std::move(other.name), where}, children{std::move(other.children), where} {}
+
+  std::pmr::string name;
+  std::pmr::vector<element> children;
+};
+
+void add_children(element& parent, int levels, std::minstd_rand& random) {
+  if (levels == 0) return;
+  for (std::size_t left = 4 + random() % 6; left > 0; --left) {
+    parent.children.emplace_back(
+        std::string_view{"a name, most often too long for the string itself"}.substr(0, 10 + random() % 40));
+    add_children(parent.children.back(), levels - 1, random);
+  }
+}
+
+/// A document of some 100,000 blocks, many of them freed again as vectors grow. An item is a block.
+/// @param drop its destructors run; otherwise only the epoch's end frees it
+void documents(benchmark::State& state, std::pmr::memory_resource& resource, epoch_resource* memory,
+               bool drop) {
+  constexpr int levels = 6;
+  const auto make = [&](std::pmr::memory_resource& where, bool destroy) {
+    std::minstd_rand random;
+    std::pmr::polymorphic_allocator<> allocator{&where};
+    auto* const root = allocator.new_object<element>("document");
+    add_children(*root, levels, random);
+    keep(root);
+    if (destroy) allocator.delete_object(root);
+  };
+  statistics_resource counted;
+  make(counted, true);
+  for (auto _ : state) {
+    std::optional<epoch> e;
+    if (memory != nullptr) e.emplace(*memory);
+    make(resource, drop);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(counted.stats().allocations));
+}
+
+void documents_on_malloc(benchmark::State& state) {
+  documents(state, *hidden(std::pmr::new_delete_resource()), nullptr, true);
+}
+void documents_on_pool(benchmark::State& state) {
+  pool blocks;
+  documents(state, *hidden(&blocks), nullptr, true);
+}
+void documents_in_epochs(benchmark::State& state, bool drop) {
+  pool blocks;
+  epoch_resource memory{&blocks};
+  documents(state, *hidden(&memory), &memory, drop);
+}
+void documents_in_epochs_over_malloc(benchmark::State& state) {
+  epoch_resource memory{std::pmr::new_delete_resource()};
+  documents(state, *hidden(&memory), &memory, true);
+}
+
+BENCHMARK(documents_on_malloc)->Name("epoch/document/malloc");
+BENCHMARK(documents_on_pool)->Name("epoch/document/pool");
+BENCHMARK_CAPTURE(documents_in_epochs, dropped, true)->Name("epoch/document/epoch_dropped");
+BENCHMARK_CAPTURE(documents_in_epochs, reclaimed, false)->Name("epoch/document/epoch_reclaimed");
+BENCHMARK(documents_in_epochs_over_malloc)->Name("epoch/document/epoch_over_malloc");
 
 // ---- recorded steps ---------------------------------------------------------------------------------------
 

@@ -137,8 +137,8 @@ class epoch_trace : public testing::Test {
   pool pool_;
   statistics_resource upstream_{Replay::on_a_pool ? static_cast<std::pmr::memory_resource*>(&pool_)
                                                   : std::pmr::new_delete_resource()};
-  // Blocks go back at once, so that the upstream's counts can be looked at.
-  epoch_resource memory_{{.max_quarantine_bytes = 0}, &upstream_};
+  // Each block goes back at once, so that the upstream's counts can be looked at.
+  epoch_resource memory_{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 0}, &upstream_};
 };
 
 using replays =

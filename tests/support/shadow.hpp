@@ -66,6 +66,8 @@ class shadow {
 
   [[nodiscard]] blocks const& live() const noexcept { return blocks_; }
   void clear() { blocks_.clear(); }
+  /// Forgets a block that may not be read any more.
+  void remove_reclaimed(void* first) { blocks_.erase(reinterpret_cast<std::uintptr_t>(first)); }
 
  private:
   blocks blocks_;

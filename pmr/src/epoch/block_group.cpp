@@ -13,6 +13,7 @@ void block_group::forget_resource() noexcept {
   if (!is_in_doubt_) {
     std::pmr::vector<tracked_block*>{log_.get_allocator()}.swap(log_);
     std::pmr::vector<frame>{frames_.get_allocator()}.swap(frames_);
+    slabs_.forget();
   }
   resource_.store(nullptr, std::memory_order_relaxed);
 }
@@ -52,7 +53,16 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
       block->store(now.as(block_status::tracked));
     }
   }
+  if (slabs_.has_frame()) {
+    const epoch_slabs::ended small = slabs_.end(depth, ending.name);
+    sum.reclaimed += small.reclaimed;
+    sum.reclaimed_bytes += small.reclaimed_bytes;
+    sum.promoted += small.left;
+    sum.promoted_bytes += small.left_bytes;
+  }
   frames_.pop_back();
+  slabs_.set_depth(frames_.size());
+  if (!frames_.empty()) set_slabs_from();
   reclaimed_.add(sum.reclaimed);
   promoted_.add(sum.promoted);
   held_bytes_.subtract(sum.reclaimed_bytes);
@@ -103,6 +113,81 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
     }
   }
   return nullptr;
+}
+
+// ---- small blocks ------------------------------------------------------------------------------------------
+
+void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std::size_t block_bytes) {
+  const std::size_t depth = frames_.size();
+  slabs_.reserve_frame(depth);
+  {
+    const std::scoped_lock guard{lock_};
+    // One for each slab, so that looking at all of them is paid for.
+    if (uncollected_ > slabs_.held_slabs()) {
+      slabs_.collect();
+      uncollected_ = 0;
+    }
+  }
+  void* block = take_small(index, bytes);
+  if (block != nullptr) return block;
+  {
+    const std::scoped_lock guard{lock_};
+    if (!slabs_.add_spare(*this, depth, index, block_bytes)) return nullptr;
+  }
+  return take_small(index, bytes);
+}
+
+std::size_t block_group::next_chunk_bytes() const noexcept {
+  constexpr std::size_t min_slabs = 3, max_slabs = 63;
+  return (std::clamp(slabs_.held_slabs(), min_slabs, max_slabs) + 1) * epoch_slab::range_bytes;
+}
+
+void block_group::add_chunk(epoch_slabs::chunk added) noexcept {
+  const std::scoped_lock guard{lock_};
+  slabs_.add_chunk(added, *this);
+}
+
+epoch_slabs::chunk block_group::remove_chunk(bool also_used) noexcept {
+  const std::scoped_lock guard{lock_};
+  if (slabs_.held_slabs() > 0) return {};  // they are for the epoch that is open
+  return slabs_.remove_chunk(also_used);
+}
+
+void block_group::make_spare(epoch_slab& slab) noexcept {
+  const std::scoped_lock guard{lock_};
+  slabs_.make_spare(slab);
+}
+
+block_group::small_result block_group::deallocate_small_from_outside(epoch_slab& slab, void* block,
+                                                                     std::size_t index) noexcept {
+  const std::scoped_lock guard{lock_};
+  // It may have lost its blocks, or become another group's, since the caller looked.
+  const auto use = slab.use.load(std::memory_order_relaxed);
+  const bool has_blocks = use == epoch_slab::range_use::held || use == epoch_slab::range_use::kept;
+  if (!has_blocks || slab.holder.load(std::memory_order_relaxed) != this) return small_result::late;
+  const std::size_t i = slab.block_at(block);
+  if (i == epoch_slab::none || slab.class_index != index) return small_result::of_another_class;
+  if (!slab.is_live(i)) return small_result::late;
+  if (use == epoch_slab::range_use::kept) {
+    slabs_.deallocate_kept(slab, i);
+  } else {
+    slab.deallocate_from_outside(i);
+    slabs_.poison_block(slab, i);
+    ++uncollected_;
+    gone_outside_.add(1);
+    gone_outside_bytes_.add(slab.block_bytes);
+  }
+  return small_result::deallocated;
+}
+
+bool block_group::keep_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept {
+  const std::scoped_lock guard{lock_};
+  if (slab.use.load(std::memory_order_relaxed) != epoch_slab::range_use::held || slab.depth != depth ||
+      slab.holder.load(std::memory_order_relaxed) != this) {
+    return false;
+  }
+  const std::size_t i = slab.block_around(address);
+  return i != epoch_slab::none && slab.is_live(i) && slab.keep(i);
 }
 
 // Closes the gaps in the innermost frame first, so that a long epoch in which blocks come and go takes no
@@ -157,10 +242,14 @@ char const* block_group::broken_invariant() const noexcept {
     ++used_blocks;
     used_bytes += log_[i]->bytes.load(std::memory_order_relaxed);
   }
+  slabs_.for_each_held([&](epoch_slab const& slab) {
+    used_blocks += slab.live_blocks();
+    used_bytes += slab.live_blocks() * slab.block_bytes;
+  });
   epoch_stats stats;
   add_to(stats);
-  if (stats.used_blocks != used_blocks) return "used_blocks == number of blocks in logs";
-  if (stats.used_bytes != used_bytes) return "used_bytes == sum over blocks in logs";
+  if (stats.used_blocks != used_blocks) return "used_blocks == number of blocks in logs and slabs";
+  if (stats.used_bytes != used_bytes) return "used_bytes == sum over blocks in logs and slabs";
   if (stats.used_bytes > stats.peak_bytes) return "used_bytes <= peak_bytes";
   if (!std::ranges::is_sorted(frames_, {}, &frame::first)) return "frames[i].first <= frames[i + 1].first";
   if (!frames_.empty() && frames_.back().first > log_.size()) return "frames.back().first <= log.size()";

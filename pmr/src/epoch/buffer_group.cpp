@@ -33,7 +33,7 @@ bool buffer_group::add_storage(detail::storage& storage) {
   }
   group_.reserve_one();
   if (storage.record() == nullptr) {
-    detail::tracked_block& added = resource_.table_.find_or_add(storage.address());
+    detail::tracked_block& added = resource_.table_.find_or_add(detail::address_of(storage.address()));
     added.store({added.load().generation() + 1, storage.align(), detail::block_status::untracked});
     storage.set_record(added);
   }

@@ -53,9 +53,15 @@ bool epoch::keep_block(detail::storage const& storage) noexcept {
 
 bool epoch::keep_block(void const* address) noexcept {
   if (!is_open() || address == nullptr) return false;
-  detail::tracked_block* block = resource_.table_.find(address);
+  const auto where = detail::address_of(address);
+  if (detail::epoch_slab* const slab = resource_.find_range(address)) {
+    if (slab->use.load(std::memory_order_acquire) != detail::epoch_slab::range_use::upstreams) {
+      return group_.keep_small(*slab, where, depth_);
+    }
+  }
+  detail::tracked_block* block = resource_.table_.find(where);
   if (block == nullptr || !block->load().is_held() || !group_.holds(*block)) {
-    block = group_.find_around(reinterpret_cast<std::uintptr_t>(address), depth_);
+    block = group_.find_around(where, depth_);
   }
   return block != nullptr && group_.keep(*block, depth_);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/epoch/epoch_resource.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <ranges>
 #include <utility>
@@ -20,8 +21,14 @@ namespace {
 epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream) {
   options.upstream = detail::or_default(upstream != nullptr ? upstream : options.upstream);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
+  options.max_slab_block_bytes =
+      options.max_quarantine_bytes == 0
+          ? std::min(options.max_slab_block_bytes, detail::epoch_slab::max_block_bytes)
+          : 0;
   return options;
 }
+
+using range_use = detail::epoch_slab::range_use;
 
 // What reclaimed a block.
 detail::ending ending_in(detail::tracked_block const& block) noexcept {
@@ -33,6 +40,9 @@ detail::ending ending_in(detail::tracked_block const& block) noexcept {
 epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream)
     : options_{completed(options, upstream)},
       table_{options_.bookkeeping},
+      small_classes_{name(), {}, detail::epoch_slab::min_block_bytes},
+      max_small_bytes_{options_.max_slab_block_bytes},
+      slab_table_{options_.bookkeeping},
       quarantine_{options_.bookkeeping} {
   const std::scoped_lock lock{groups_mutex_};
   groups_mutex_.adapt_with(*this);
@@ -42,11 +52,15 @@ epoch_resource::~epoch_resource() {
   groups_mutex_.leave();
   for (auto& group : groups_) {
     if (!group->is_in_doubt()) {
-      if (group->depth() == 0) continue;
+      if (group->depth() == 0) {
+        return_chunks(*group, true);
+        continue;
+      }
       detail::report_violation(violation_kind::scope_outlived, name(),
                                "epoch_resource '%s' was destroyed while '%s' was still open", name(),
                                group->innermost().name);
       while (group->depth() != 0) (void)end_frame(*group);
+      return_chunks(*group, true);
     }
     group.release()->forget_resource();  // it stays: a thread's list or a buffer group leads to it
   }
@@ -60,9 +74,10 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
   if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
   group.reserve_one();
   void* const block = allocate_from_upstream(bytes, align);
+  forget_reclaimed_small(block);
   detail::tracked_block* record = nullptr;
   try {
-    record = &table_.find_or_add(block);
+    record = &table_.find_or_add(detail::address_of(block));
   } catch (...) {
     options_.upstream->deallocate(block, bytes, align);
     throw;
@@ -79,7 +94,93 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
 }
 
 void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  if (group.is_worth_slabs() && is_small(bytes, align)) {
+    if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
+    if (void* const block = allocate_in_new_slab(group, bytes, align)) return block;
+  }
   return allocate_in(group, bytes, align).data();
+}
+
+void epoch_resource::add_range(std::uintptr_t range) {
+  if (slab_table_.find(range) != nullptr) return;
+  (void)slab_table_.find_or_add(range);
+  range_filter_.insert(range);
+}
+
+// Null if there is no memory for a chunk: there may be some for the block.
+void* epoch_resource::allocate_in_new_slab(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  const std::size_t index = class_of(bytes, align), block_bytes = small_classes_.bytes(index);
+  try {
+    if (void* const block = group.take_small_of_spare(index, bytes, block_bytes)) return block;
+    detail::epoch_slabs::chunk added{.bytes = group.next_chunk_bytes()};
+    added.memory = options_.upstream->allocate(added.bytes);
+    try {
+      const std::uintptr_t first = detail::epoch_slabs::first_range(added);
+      for (std::size_t i = 0; i < detail::epoch_slabs::range_count(added); ++i)
+        add_range(first + i * detail::epoch_slab::range_bytes);
+    } catch (...) {
+      options_.upstream->deallocate(added.memory, added.bytes);
+      throw;
+    }
+    group.add_chunk(added);
+    return group.take_small_of_spare(index, bytes, block_bytes);
+  } catch (std::bad_alloc const&) {
+    return nullptr;
+  }
+}
+
+void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept {
+  detail::epoch_slab* const slab = slab_table_.find(detail::epoch_slab::range_of(block));
+  const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
+  if (use == range_use::upstreams && (slab == nullptr || !is_late_small(*slab, block, bytes, align)))
+    return deallocate_of_upstream(block, bytes, align);
+  detail::block_group* const holder = slab->holder.load(std::memory_order_relaxed);
+  if (use == range_use::held && holder == own_group() && is_small(bytes, align) &&
+      slab->class_index == class_of(bytes, align)) {
+    if (const std::size_t i = slab->block_at(block); i != slab->none && slab->is_live(i)) [[likely]]
+      return holder->deallocate_small(*slab, i);
+  }
+  deallocate_from_outside(*slab, block, bytes, align);
+}
+
+void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* block, std::size_t bytes,
+                                             std::size_t align) noexcept {
+  using result = detail::block_group::small_result;
+  const range_use use = slab.use.load(std::memory_order_acquire);
+  const bool may_be_small = is_small(bytes, align);
+  result done = result::late;
+  if (use == range_use::held || use == range_use::kept) {
+    const std::size_t index = may_be_small ? class_of(bytes, align) : detail::size_classes::none;
+    detail::block_group& holder = *slab.holder.load(std::memory_order_relaxed);
+    done = holder.deallocate_small_from_outside(slab, block, index);
+    if (use == range_use::kept) return_chunks(holder, false);
+  }
+  if (done == result::late) late_.fetch_add(1, std::memory_order_relaxed);
+  if constexpr (check_level >= 2) {
+    if (done == result::late) report_late(block, slab.ended_by.load(std::memory_order_relaxed));
+    if (done == result::of_another_class) {
+      detail::report_violation(
+          violation_kind::bad_deallocate, name(),
+          "epoch_resource '%s': %p was deallocated as a block of %zu bytes aligned to %zu, "
+          "but no such block begins there",
+          name(), block, bytes, align);
+    }
+  }
+}
+
+void epoch_resource::return_chunks(detail::block_group& group, bool also_used) noexcept {
+  for (;;) {
+    const detail::epoch_slabs::chunk gone = group.remove_chunk(also_used);
+    if (gone.memory == nullptr) return;
+    options_.upstream->deallocate(gone.memory, gone.bytes);
+  }
+}
+
+// @param by null: it was deallocated twice
+void epoch_resource::report_late(void* block, char const* by) const noexcept {
+  detail::report_violation(violation_kind::late_deallocate, name(),
+                           "epoch_resource '%s': block %p was deallocated after '%s' had reclaimed it",
+                           name(), block, by != nullptr ? by : "another deallocation");
 }
 
 void* epoch_resource::allocate_again(std::size_t bytes, std::size_t align) {
@@ -89,7 +190,7 @@ void* epoch_resource::allocate_again(std::size_t bytes, std::size_t align) {
 
 // The upstream has allocated the address again: its previous generation is over.
 void epoch_resource::forget_previous(void* block) noexcept {
-  detail::tracked_block* const record = table_.find(block);
+  detail::tracked_block* const record = table_.find(detail::address_of(block));
   if (record == nullptr) return;
   const detail::block_state before = record->load();
   if (before.status() == detail::block_status::reclaimed && epoch_detector()) {
@@ -109,7 +210,7 @@ bool epoch_resource::remove(detail::tracked_block& block, detail::block_state be
 }
 
 bool epoch_resource::untrack(void* block, std::size_t bytes, std::size_t align) noexcept {
-  detail::tracked_block* const record = table_.find(block);
+  detail::tracked_block* const record = table_.find(detail::address_of(block));
   if (record == nullptr) return true;
   const detail::block_state before = record->load();
   if constexpr (check_level >= 2) {
@@ -134,11 +235,7 @@ bool epoch_resource::untrack(void* block, std::size_t bytes, std::size_t align) 
   if (lived && end_generation(*record, before.generation())) return true;
   late_.fetch_add(1, std::memory_order_relaxed);
   if constexpr (check_level >= 2) {
-    char const* const by =
-        record->ended_by.load(std::memory_order_relaxed);  // null: it was deallocated twice
-    detail::report_violation(violation_kind::late_deallocate, name(),
-                             "epoch_resource '%s': block %p was deallocated after '%s' had reclaimed it",
-                             name(), block, by != nullptr ? by : "another deallocation");
+    report_late(block, record->ended_by.load(std::memory_order_relaxed));
   }
   return false;
 }
@@ -164,7 +261,10 @@ bool epoch_resource::end_generation(detail::tracked_block& block, std::uint64_t 
 
 detail::block_group& epoch_resource::acquire_group() {
   detail::block_group* const last = last_released_.load(std::memory_order_acquire);
-  if (last != nullptr && last->try_acquire()) return *last;
+  return last != nullptr && last->try_acquire() ? *last : acquire_another_group();
+}
+
+detail::block_group& epoch_resource::acquire_another_group() {
   {
     const std::scoped_lock lock{groups_mutex_};
     for (auto const& group : groups_) {
@@ -172,7 +272,8 @@ detail::block_group& epoch_resource::acquire_group() {
     }
   }
   // Without the lock, because the bookkeeping memory runs foreign code.
-  auto added = std::make_unique<detail::block_group>(this, options_.bookkeeping);
+  auto added =
+      std::make_unique<detail::block_group>(this, &slab_table_, options_.host_memory, options_.bookkeeping);
   (void)added->try_acquire();
   const std::scoped_lock lock{groups_mutex_};
   return *groups_.emplace_back(std::move(added));
@@ -209,6 +310,7 @@ epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
     else options_.upstream->deallocate(block->data(), bytes, block->load().align());
   }
   group.drop_reclaimed();
+  if (group.depth() == 0 && group.has_chunks()) return_chunks(group, false);
   return summary;
 }
 

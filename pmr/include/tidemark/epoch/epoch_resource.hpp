@@ -19,11 +19,12 @@
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/detail/address_table.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
-#include <tidemark/epoch/detail/block_table.hpp>
 #include <tidemark/epoch/detail/counting_filter.hpp>
 #include <tidemark/epoch/detail/reclaim_log.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
@@ -41,6 +42,10 @@ struct epoch_options {
   /// Whether the host may touch the upstream's memory. If not, blocks in quarantine are left as they are.
   /// Blocks are touched nowhere else.
   bool host_memory = true;
+  /// Up to so many bytes, 1 KiB at most, blocks that are allocated in an epoch other than for a `buffer` lie in
+  /// slabs, of chunks of 64 KiB to 1 MiB of the upstream, which has them back when no epoch of the thread is
+  /// open. One that is kept may hold its chunk. 0, or with a quarantine: each is a block of the upstream.
+  std::size_t max_slab_block_bytes = 1 * KiB;
   /// Where the records of blocks are kept, which is host memory; null: `std::pmr::new_delete_resource()`.
   std::pmr::memory_resource* bookkeeping = nullptr;
   /// Where memory comes from; null: `std::pmr::get_default_resource()`.
@@ -70,6 +75,10 @@ struct epoch_options {
 /// that a late deallocation is recognised. Level 2 looks all up. Blocks carry no header and are never
 /// touched, so the upstream's memory may be a device's; see `epoch_options`.
 ///
+/// The first 16 blocks of an epoch, larger ones and those of buffers have a record each. Other small ones lie in
+/// slabs (`epoch_options::max_slab_block_bytes`), which say by a few bits whose they are, and count with the
+/// size of their class: a multiple of 8 up to 64, then one of eight to each doubling.
+///
 /// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any
 /// use of freed memory. Deallocating it late, as the container's destructor does, is recognised and ignored
 /// as long as the upstream has not allocated the same address again through this resource; after that the
@@ -79,8 +88,8 @@ struct epoch_options {
 ///
 /// Invariants, checked by `check_invariants()`: that of `epoch_stats`, and those of `detail::block_group`.
 ///
-/// Memory: 5 KiB, and 48 bytes for each address that was ever allocated in an epoch and up to 64 in tables;
-/// the upstream decides how many these are. Complexity: O(1) expected for each call, amortised; the end of an
+/// Memory: 12 KiB, and 48 bytes for each address that ever had a record and up to 64 in tables; the upstream
+/// decides how many these are. For each 16 KiB that were ever a slab 650 bytes. Complexity: O(1) expected for each call, amortised; the end of an
 /// epoch O(its blocks). Thread-safety: any thread, if the upstream is so. Epochs belong to the thread that
 /// opens them; any thread may deallocate blocks, also while their epoch ends: as a `buffer` always, as a raw
 /// block as far as a late deallocation is recognised. No other thread may use it during construction and
@@ -93,7 +102,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
       : epoch_resource{epoch_options{}, upstream} {}
   explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr);
   /// Reports epochs and buffer groups that still exist, and reclaims their blocks. They may be destroyed
-  /// afterwards, and an epoch ended, which does nothing then; buffers may not.
+  /// afterwards, and an epoch ended, which does nothing then; buffers may not. What was kept in slabs goes back
+  /// to the upstream with them.
   ~epoch_resource() override;
 
   /// A block of the upstream, tracked if this thread has an epoch open.
@@ -102,7 +112,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (detail::block_group* const group = own_group()) [[unlikely]]
-      return allocate_tracked(*group, bytes, align);
+      return allocate_in_epoch(*group, bytes, align);
     return allocate_untracked(bytes, align);
   }
 
@@ -111,9 +121,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// a block that was ever tracked.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
-    if (!must_look_up(block) || untrack(block, bytes, align)) {
-      options_.upstream->deallocate(block, bytes, align);
-    }
+    if (may_be_in_slab(block)) deallocate_by_range(block, bytes, align);
+    else deallocate_of_upstream(block, bytes, align);
   }
 
   /// Epochs that are open on this thread.
@@ -162,6 +171,51 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
       return allocate_again(bytes, align);
     }
   }
+  // What the upstream has allocated is no block any more that an epoch reclaimed.
+  void forget_reclaimed_small(void const* block) noexcept {
+    if (detail::epoch_slab* const range = find_range(block)) [[unlikely]] {
+      if (range->use.load(std::memory_order_acquire) == detail::epoch_slab::range_use::upstreams)
+        range->forget_reclaimed(block);
+    }
+  }
+  void deallocate_of_upstream(void* block, std::size_t bytes, std::size_t align) noexcept {
+    if (!must_look_up(block) || untrack(block, bytes, align))
+      options_.upstream->deallocate(block, bytes, align);
+  }
+  // In a slab or not.
+  void deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] bool may_be_in_slab(void const* block) const noexcept {
+    return range_filter_.may_contain(detail::epoch_slab::range_of(block));
+  }
+  // The record of a block's range, if that was ever a slab.
+  [[nodiscard]] detail::epoch_slab* find_range(void const* block) const noexcept {
+    return may_be_in_slab(block) ? slab_table_.find(detail::epoch_slab::range_of(block)) : nullptr;
+  }
+  [[nodiscard]] bool is_small(std::size_t bytes, std::size_t align) const noexcept {
+    return detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align) < max_small_bytes_;
+  }
+  [[nodiscard]] std::size_t class_of(std::size_t bytes, std::size_t align) const noexcept {
+    return small_classes_.index_at(detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align));
+  }
+  [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
+    if (group.is_worth_slabs() && is_small(bytes, align)) {
+      if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
+        return block;
+    }
+    return allocate_tracked(group, bytes, align);
+  }
+  [[nodiscard]] void* allocate_in_new_slab(detail::block_group& group, std::size_t bytes, std::size_t align);
+  [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
+                                   std::size_t align) const noexcept {
+    return range.was_reclaimed(block) && is_small(bytes, align) &&
+           range.class_index == class_of(bytes, align);
+  }
+  // A block that lies or lay in a slab of another thread, or was kept, or a wrong call.
+  TIDEMARK_COLD void deallocate_from_outside(detail::epoch_slab& slab, void* block, std::size_t bytes,
+                                             std::size_t align) noexcept;
+  void add_range(std::uintptr_t range);
+  void return_chunks(detail::block_group& group, bool also_used) noexcept;
+  void report_late(void* block, char const* by) const noexcept;
   // Called while the upstream's exception is handled.
   [[nodiscard]] TIDEMARK_COLD void* allocate_again(std::size_t bytes, std::size_t align);
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
@@ -169,6 +223,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] void* allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align) {
     void* const block = allocate_from_upstream(bytes, align);
+    forget_reclaimed_small(block);
     if (must_look_up(block)) [[unlikely]]
       forget_previous(block);
     return block;
@@ -183,6 +238,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
 
   // For `epoch` and `buffer_group`.
   [[nodiscard]] detail::block_group& acquire_group();
+  [[nodiscard]] TIDEMARK_COLD detail::block_group& acquire_another_group();
   void release_group(detail::block_group& group) noexcept;
   [[nodiscard]] detail::block_group& group_of_this_thread();
   void leave_group_of_this_thread(detail::block_group& group) noexcept;
@@ -202,11 +258,15 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // As `allocate`, but with no guess whether an epoch is open: it is more likely through `std::pmr`.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     detail::block_group* const group = own_group();
-    return group != nullptr ? allocate_tracked(*group, bytes, align) : allocate_untracked(bytes, align);
+    return group != nullptr ? allocate_in_epoch(*group, bytes, align) : allocate_untracked(bytes, align);
   }
 
   epoch_options options_;
-  detail::block_table table_;
+  detail::address_table<detail::tracked_block, 4> table_;
+  detail::size_classes small_classes_;
+  std::size_t max_small_bytes_;  // 0: no slabs
+  detail::epoch_slab_table slab_table_;
+  detail::counting_filter range_filter_;  // of its addresses
   // Addresses whose records matter. One stays in it when its block is deallocated early in an epoch, because
   // the address mostly comes again in one; the next look-up erases it.
   detail::counting_filter filter_;

@@ -15,6 +15,7 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/single_writer.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/epoch/detail/epoch_slabs.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>
 #include <tidemark/epoch/epoch_stats.hpp>
 
@@ -25,14 +26,14 @@ class epoch_resource;
 namespace detail {
 
 /// A log of tracked blocks in the order in which they were tracked, cut into frames: one for each open epoch,
-/// the innermost last.
+/// the innermost last. Besides, small blocks in slabs of the epochs, which have no records.
 ///
 /// A block is of the group if its record names the group and its place in the log. So a record that is twice
 /// in the log, because its block was deallocated and its address allocated again, counts once, and one that
 /// another group holds by now does not count.
 ///
 /// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are
-/// sums over the blocks of the group. While one frame is open the log has at most `max(64, 4 * most used
+/// sums over the blocks of the group, where one in a slab counts with the size of its class. While one frame is open the log has at most `max(64, 4 * most used
 /// blocks)` places, but for what other threads deallocated since it grew last; gaps of outer frames stay
 /// until these end.
 ///
@@ -44,13 +45,20 @@ class block_group {
   struct frame {
     std::size_t first;  // in the log
     char const* name;
-    bool is_buffer_group;  // not an epoch
-    bool is_abandoned;     // to end as soon as it is the innermost
+    bool is_buffer_group;              // not an epoch
+    bool is_abandoned;                 // to end as soon as it is the innermost
+    std::uint64_t allocations_before;  // of the group
   };
+  // So many blocks of an epoch have records. A chunk of slabs would cost a short one more.
+  static constexpr std::uint64_t blocks_before_slabs = 16;
 
   /// @throws std::bad_alloc
-  block_group(epoch_resource const* resource, std::pmr::memory_resource* bookkeeping)
-      : resource_{resource}, log_{bookkeeping}, frames_{bookkeeping} {
+  block_group(epoch_resource const* resource, epoch_slab_table* slabs, bool is_host_memory,
+              std::pmr::memory_resource* bookkeeping)
+      : resource_{resource},
+        log_{bookkeeping},
+        frames_{bookkeeping},
+        slabs_{slabs, is_host_memory, bookkeeping} {
     frames_.reserve(1);
   }
   block_group(block_group const&) = delete;
@@ -85,7 +93,9 @@ class block_group {
   /// Opens a frame, of an epoch or as the only one of a buffer group. @return its depth, from 1. @throws
   /// std::bad_alloc, unless it is the first or as many frames were open before.
   std::size_t open(char const* name, bool is_buffer_group = false) {
-    frames_.push_back({log_.size(), name, is_buffer_group, false});
+    frames_.push_back({log_.size(), name, is_buffer_group, false, allocations_.value()});
+    slabs_.set_depth(frames_.size());
+    set_slabs_from();
     return frames_.size();
   }
   [[nodiscard]] std::size_t depth() const noexcept { return frames_.size(); }
@@ -131,6 +141,43 @@ class block_group {
   /// The block of that frame in which an address lies, or null. O(blocks of the frame).
   [[nodiscard]] tracked_block* find_around(std::uintptr_t address, std::size_t depth) const noexcept;
 
+  // ---- small blocks, in slabs
+
+  /// Whether the innermost epoch has had so many blocks that slabs are worth their cost.
+  [[nodiscard]] bool is_worth_slabs() const noexcept { return allocations_.value() >= slabs_from_; }
+  [[nodiscard]] bool has_chunks() const noexcept { return slabs_.has_chunks(); }
+  /// A block of the innermost epoch; null if no slab has room. O(1).
+  [[nodiscard]] void* take_small(std::size_t index, std::size_t bytes) noexcept {
+    epoch_slab* const slab = slabs_.with_room(index);
+    if (slab == nullptr) return nullptr;
+    allocations_.add(1);
+    count_held(slab->block_bytes);
+    return slabs_.take(*slab, bytes);
+  }
+  /// The same after looking for slabs with room. O(slabs of the epoch), amortised O(1). @throws std::bad_alloc
+  [[nodiscard]] TIDEMARK_COLD void* take_small_of_spare(std::size_t index, std::size_t bytes,
+                                                        std::size_t block_bytes);
+  /// A chunk becomes slabs.
+  void add_chunk(epoch_slabs::chunk added) noexcept;
+  /// Bytes of the next chunk: as many slabs as are held, 3 to 63, and one for the alignment.
+  [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
+  /// Removes a chunk that no epoch needs, or any if `also_used`; null if there is none.
+  [[nodiscard]] epoch_slabs::chunk remove_chunk(bool also_used = false) noexcept;
+  /// Deallocates a live block of a slab, on the group's own thread.
+  void deallocate_small(epoch_slab& slab, std::size_t i) noexcept {
+    slabs_.deallocate(slab, i);
+    deallocations_.add(1);
+    held_bytes_.subtract(slab.block_bytes);
+    if (epoch_slabs::is_superfluous(slab)) make_spare(slab);
+  }
+  enum class small_result : std::uint8_t { deallocated, of_another_class, late };
+  /// The same on another thread, or of a block that was kept outermost, of any slab that was the group's.
+  [[nodiscard]] small_result deallocate_small_from_outside(epoch_slab& slab, void* block,
+                                                           std::size_t index) noexcept;
+  /// Marks the block around an address as kept. @return whether it is one of the epoch at that depth and was
+  /// not.
+  bool keep_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept;
+
   // ---- counts, for any thread
 
   /// Blocks in it.
@@ -150,9 +197,16 @@ class block_group {
     block.position.store(log_.size(), std::memory_order_relaxed);
     block.store(now);
     log_.push_back(&block);
+    count_held(bytes);
+  }
+  void count_held(std::size_t bytes) noexcept {
     const std::size_t used = held_bytes_.add(bytes) - gone_outside_bytes_.value();
     if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
+  void set_slabs_from() noexcept {
+    slabs_from_ = has_chunks() ? 0 : frames_.back().allocations_before + blocks_before_slabs;
+  }
+  TIDEMARK_COLD void make_spare(epoch_slab& slab) noexcept;
   [[nodiscard]] bool stands_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);
   }
@@ -173,6 +227,9 @@ class block_group {
   std::pmr::vector<tracked_block*> log_;  // null: a block that was removed
   std::pmr::vector<frame> frames_;
   std::size_t kept_end_ = 0;  // between `end` and `drop_reclaimed`
+  epoch_slabs slabs_;
+  std::uint64_t slabs_from_ = 0;  // small blocks lie in slabs after so many allocations
+  std::size_t uncollected_ = 0;   // blocks in slabs that others deallocated since the last `collect`
 
   // Written by the group's thread. `held_bytes_` falls when it deallocates, reclaims or lets go.
   single_writer<std::uint64_t> allocations_, adopted_, deallocations_, reclaimed_, promoted_, let_go_;

@@ -21,8 +21,11 @@ namespace tidemark::detail {
 class counting_filter {
  public:
   /// False: the address is not in the filter.
+  [[nodiscard]] bool may_contain(std::uintptr_t address) const noexcept {
+    return counts_[hash(address)].load(std::memory_order_relaxed) != 0;
+  }
   [[nodiscard]] bool may_contain(void const* address) const noexcept {
-    return counts_[hash(address_of(address))].load(std::memory_order_relaxed) != 0;
+    return may_contain(address_of(address));
   }
   void insert(std::uintptr_t address) noexcept { add(address, 1); }
   /// @pre the address was inserted more often than erased

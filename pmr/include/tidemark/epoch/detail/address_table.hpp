@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `address_table`: finds the record of an address. Owns the records.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <new>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/macros.hpp>
+
+namespace tidemark::detail {
+
+/// A hash table of addresses with linear probing that only grows. Finding takes no lock, and adding takes one
+/// for an address that was never seen before.
+///
+/// @tparam Record is made from an address and has it as `address`
+/// @tparam AlignLog2 addresses are multiples of 2 to this power, or nearly all are. Without their lower bits,
+/// those in a row have less than half as many steps to take from their homes.
+///
+/// Besides the records it takes up to 64 bytes for each address ever added, in tables, former ones included.
+/// An upstream that reuses its memory returns about as many addresses as it ever had blocks at once.
+///
+/// Invariants: at most half of the places are taken; a record stays at its address; between the home of an
+/// address and its record no place is free.
+///
+/// Any thread.
+template <class Record, unsigned AlignLog2>
+class address_table {
+ public:
+  explicit address_table(std::pmr::memory_resource* bookkeeping) : memory_{bookkeeping} {}
+  address_table(address_table const&) = delete;
+  address_table& operator=(address_table const&) = delete;
+  ~address_table() = default;
+
+  /// Whether no address was ever added.
+  [[nodiscard]] bool empty() const noexcept {
+    return index_.load(std::memory_order_relaxed) == &empty_index_;
+  }
+
+  /// The record of an address; null if it was never added. O(1) expected, no lock.
+  [[nodiscard]] Record* find(std::uintptr_t address) const noexcept {
+    index const& in = *index_.load(std::memory_order_acquire);
+    for (std::size_t i = in.home(address);; ++i) {
+      Record* const found = in.places[i & in.mask].load(std::memory_order_acquire);
+      if (found == nullptr || found->address == address) return found;
+    }
+  }
+
+  /// As `find`, and a new record if there is none. O(1) expected, amortised. @throws what the bookkeeping
+  /// memory throws; nothing has changed then.
+  [[nodiscard]] Record& find_or_add(std::uintptr_t address) {
+    Record* const found = find(address);
+    return found != nullptr ? *found : add(address);
+  }
+
+ private:
+  using place = std::atomic<Record*>;
+  struct index {
+    [[nodiscard]] std::size_t home(std::uintptr_t address) const noexcept {
+      return static_cast<std::size_t>(fibonacci_hash(address >> AlignLog2) >> shift);
+    }
+    place* places;
+    std::size_t mask;
+    int shift;  // 64 less the binary logarithm of the number of places
+  };
+
+  TIDEMARK_COLD Record& add(std::uintptr_t address) {
+    const std::scoped_lock lock{mutex_};
+    if (Record* const found = find(address)) return *found;
+    if (empty() || 2 * (count_ + 1) > index_.load(std::memory_order_relaxed)->mask + 1) grow();
+    auto* const record = ::new (memory_.allocate(sizeof(Record), alignof(Record))) Record{address};
+    put(*index_.load(std::memory_order_relaxed), record);
+    ++count_;
+    return *record;
+  }
+  static void put(index const& in, Record* record) noexcept {
+    std::size_t i = in.home(record->address);
+    while (in.places[i & in.mask].load(std::memory_order_relaxed) != nullptr) ++i;
+    in.places[i & in.mask].store(record, std::memory_order_release);
+  }
+  void grow() {
+    constexpr std::size_t min_places = 64;
+    index const& before = *index_.load(std::memory_order_relaxed);
+    const std::size_t places = empty() ? min_places : 2 * (before.mask + 1);
+    auto* const first = static_cast<place*>(memory_.allocate(places * sizeof(place), alignof(place)));
+    std::uninitialized_value_construct_n(first, places);
+    auto* const after = ::new (memory_.allocate(sizeof(index), alignof(index)))
+        index{first, places - 1, 64 - std::countr_zero(std::uint64_t{places})};
+    for (std::size_t i = 0; i <= before.mask; ++i) {
+      if (Record* const record = before.places[i].load(std::memory_order_relaxed)) put(*after, record);
+    }
+    index_.store(after, std::memory_order_release);
+  }
+
+  place no_place_[2] = {};
+  index empty_index_{no_place_, 1, 63};
+  std::atomic<index const*> index_{&empty_index_};
+  fork_safe<> mutex_;  // for what follows
+  // Also of indices that were too small: another thread may still be looking into one.
+  std::pmr::monotonic_buffer_resource memory_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace tidemark::detail

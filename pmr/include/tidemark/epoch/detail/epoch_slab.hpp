@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `epoch_slab`: what an `epoch_resource` knows of a range that small blocks of an epoch lie in, or lay in.
+/// Nothing of it is stored in the range itself.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark::detail {
+
+class block_group;
+
+/// The record of an aligned range. It stays where it is as long as the resource, and says what the range is at
+/// the moment: the upstream's, or a group's, without blocks (*spare*), with blocks of one of its open epochs
+/// (*held*), or with blocks that were kept at the outermost level (*kept*).
+///
+/// In a slab, blocks of one size lie one behind the other, and bit `i` of each row of bits is about block `i`. In
+/// a range that is not held, `reclaimed` is about the blocks that were there last: a late deallocation of one of
+/// these is recognised until the upstream allocates a block of the same address.
+///
+/// A group's thread allocates and deallocates without a lock in what it holds. Everything else is done with
+/// the lock of the group that is the holder, or was when the range was not the upstream's.
+///
+/// Invariants: `used == number of allocated bits among the first `blocks` ones`, and those behind are set;
+/// `freed_outside` and `is_kept` are subsets of `allocated`; a spare range has no bit set but of `reclaimed`.
+struct epoch_slab {
+  static constexpr std::size_t range_bytes = 16 * KiB;
+  static constexpr std::size_t min_block_bytes = 16, max_block_bytes = 1 * KiB;
+  static constexpr std::size_t max_blocks = range_bytes / min_block_bytes;
+  static constexpr std::size_t none = max_blocks;
+
+  enum class range_use : std::uint8_t { upstreams, spare, held, kept };
+
+  explicit epoch_slab(std::uintptr_t where) noexcept : address{where} {}
+
+  /// Where the range begins that a block lies in.
+  [[nodiscard]] static std::uintptr_t range_of(void const* block) noexcept {
+    return align_down(address_of(block), range_bytes);
+  }
+
+  // ---- while it is the upstream's, any thread
+
+  /// Whether a block that an epoch reclaimed began there, and no other has since.
+  [[nodiscard]] bool was_reclaimed(void const* block) const noexcept {
+    const std::size_t i = block_at(block);
+    return i != none && (word(reclaimed, i / 64) >> i % 64 & 1U) != 0;
+  }
+  /// The upstream has allocated a block there.
+  void forget_reclaimed(void const* block) noexcept {
+    if (!was_reclaimed(block)) return;
+    const std::size_t i = block_at(block);
+    reclaimed[i / 64].fetch_and(~(std::uint64_t{1} << i % 64), std::memory_order_relaxed);
+  }
+
+  // ---- while it is held or kept
+
+  /// Prepares a spare range for blocks of one size.
+  void begin(std::size_t index, std::size_t bytes_of_block) noexcept {
+    class_index = static_cast<std::uint32_t>(index);
+    block_bytes = static_cast<std::uint32_t>(bytes_of_block);
+    reciprocal = static_cast<std::uint32_t>((std::uint64_t{1} << 32) / bytes_of_block + 1);
+    blocks = static_cast<std::uint32_t>(range_bytes / bytes_of_block);
+    for (std::size_t w = 0; w < reclaimed.size(); ++w) set(reclaimed, w, 0);
+    set(allocated, word_count() - 1, bits_behind());
+  }
+  /// It has no blocks any more.
+  void end() noexcept {
+    set(allocated, word_count() - 1, 0);
+    cursor = 0;
+  }
+  [[nodiscard]] bool is_full() const noexcept { return used == blocks; }
+  /// A block. @pre not full.
+  [[nodiscard]] void* take() noexcept {
+    std::uint64_t free = ~word(allocated, cursor);
+    while (free == 0) {
+      cursor = cursor + 1 < word_count() ? cursor + 1 : 0;
+      free = ~word(allocated, cursor);
+    }
+    const auto bit = static_cast<std::uint32_t>(std::countr_zero(free));
+    set(allocated, cursor, ~free | (free & (~free + 1)));
+    ++used;
+    return reinterpret_cast<void*>(address + std::uintptr_t{cursor * 64 + bit} * block_bytes);
+  }
+  /// The block that an address lies in; `none` if it lies behind the last one.
+  [[nodiscard]] std::size_t block_around(std::uintptr_t inside) const noexcept {
+    const std::size_t i = (inside - address) * reciprocal >> 32;
+    return i < blocks ? i : none;
+  }
+  /// The block that begins at an address; `none` if there is none.
+  [[nodiscard]] std::size_t block_at(void const* block) const noexcept {
+    const std::size_t i = block_around(address_of(block));
+    return i * block_bytes == address_of(block) - address ? i : none;
+  }
+  [[nodiscard]] bool is_live(std::size_t i) const noexcept {
+    return ((word(allocated, i / 64) & ~word(freed_outside, i / 64)) >> i % 64 & 1U) != 0;
+  }
+  /// Deallocates a live block, on the group's own thread, or any thread with the lock if it is kept.
+  void deallocate(std::size_t i) noexcept {
+    cursor = static_cast<std::uint32_t>(i / 64);
+    const std::uint64_t bit = std::uint64_t{1} << i % 64;
+    set(allocated, i / 64, word(allocated, i / 64) & ~bit);
+    if (has_kept) set(is_kept, i / 64, word(is_kept, i / 64) & ~bit);
+    --used;
+  }
+  /// The same on another thread; the block can be allocated again after `collect`.
+  void deallocate_from_outside(std::size_t i) noexcept {
+    set(freed_outside, i / 64, word(freed_outside, i / 64) | std::uint64_t{1} << i % 64);
+  }
+  /// Frees what others have deallocated. @return how many blocks.
+  std::size_t collect() noexcept {
+    std::size_t freed = 0;
+    for (std::size_t w = 0; w < word_count(); ++w) {
+      const std::uint64_t gone = word(freed_outside, w);
+      if (gone == 0) continue;
+      freed += static_cast<std::size_t>(std::popcount(gone));
+      set(allocated, w, word(allocated, w) & ~gone);
+      set(is_kept, w, word(is_kept, w) & ~gone);
+      set(freed_outside, w, 0);
+    }
+    used -= static_cast<std::uint32_t>(freed);
+    return freed;
+  }
+  /// Marks a live block as kept. @return whether it was not.
+  bool keep(std::size_t i) noexcept {
+    const std::uint64_t before = word(is_kept, i / 64), bit = std::uint64_t{1} << i % 64;
+    set(is_kept, i / 64, before | bit);
+    has_kept = true;
+    return (before & bit) == 0;
+  }
+  /// Deallocates all blocks that are not kept; the others are ordinary live ones again. @return how many.
+  std::size_t reclaim() noexcept {
+    (void)collect();
+    std::uint32_t kept = 0;
+    for (std::size_t w = 0; w < word_count(); ++w) {
+      const std::uint64_t stays = word(is_kept, w);
+      kept += static_cast<std::uint32_t>(std::popcount(stays));
+      set(reclaimed, w, word(reclaimed, w) | (word(allocated, w) & ~stays));
+      set(allocated, w, stays);
+      set(is_kept, w, 0);
+    }
+    set(allocated, word_count() - 1, word(allocated, word_count() - 1) | bits_behind());
+    cursor = 0;
+    has_kept = false;
+    return std::exchange(used, kept) - kept;
+  }
+  [[nodiscard]] std::size_t live_blocks() const noexcept {
+    std::size_t gone = 0;
+    for (auto const& each : freed_outside) gone += static_cast<std::size_t>(std::popcount(each.load()));
+    return used - gone;
+  }
+  /// Forgets all blocks, of whatever use it is.
+  void clear() noexcept {
+    for (std::size_t w = 0; w < allocated.size(); ++w) {
+      set(allocated, w, 0);
+      set(freed_outside, w, 0);
+      set(is_kept, w, 0);
+    }
+    used = 0;
+    has_kept = false;
+  }
+
+  using row = std::array<std::atomic<std::uint64_t>, max_blocks / 64>;
+
+  std::uintptr_t const address;
+  std::atomic<range_use> use{range_use::upstreams};
+  std::atomic<block_group*> holder{nullptr};  // never null again; groups live as long as the resource
+  std::uint32_t depth = 0;                    // of the epoch, if it is held
+  std::uint32_t class_index = 0, block_bytes = 0, blocks = 0, used = 0;
+  std::uint32_t cursor = 0;                    // the word of bits where the search for a free block begins
+  std::uint32_t reciprocal = 0;                // 2^32 / block_bytes, rounded up: exact below range_bytes
+  bool has_kept = false;                       // a bit of `is_kept` may be set
+  std::atomic<char const*> ended_by{nullptr};  // the name of the epoch that reclaimed its blocks last
+  epoch_slab* previous = nullptr;              // in its list
+  epoch_slab* next = nullptr;
+  epoch_slab* chunk = nullptr;  // the first slab of its chunk, which has the next five
+  epoch_slab* previous_chunk = nullptr;
+  epoch_slab* next_chunk = nullptr;
+  void* chunk_memory = nullptr;
+  std::size_t chunk_bytes = 0;
+  std::uint32_t chunk_slabs = 0, chunk_spare = 0;
+  row allocated{}, freed_outside{}, is_kept{}, reclaimed{};
+
+ private:
+  [[nodiscard]] std::size_t word_count() const noexcept { return (blocks + 63) / 64; }
+  // In the last word of a row.
+  [[nodiscard]] std::uint64_t bits_behind() const noexcept {
+    return blocks % 64 == 0 ? 0 : ~std::uint64_t{0} << blocks % 64;
+  }
+  [[nodiscard]] static std::uint64_t word(row const& of, std::size_t w) noexcept {
+    return of[w].load(std::memory_order_relaxed);
+  }
+  static void set(row& of, std::size_t w, std::uint64_t bits) noexcept {
+    of[w].store(bits, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace tidemark::detail

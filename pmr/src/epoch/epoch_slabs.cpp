@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/epoch/detail/epoch_slabs.hpp>
+
+#include <bit>
+#include <utility>
+
+namespace tidemark::detail {
+
+bool epoch_slabs::add_spare(block_group& holder, std::size_t depth, std::size_t index,
+                            std::size_t block_bytes) noexcept {
+  if (spare_ == nullptr) return false;
+  epoch_slab& slab = *spare_;
+  frame& in = frames_[depth - 1];
+  move(slab, spare_, in.with_room[index]);
+  in.classes |= std::uint64_t{1} << index;
+  --slab.chunk->chunk_spare;
+  ++held_slabs_;
+  slab.begin(index, block_bytes);
+  slab.depth = static_cast<std::uint32_t>(depth);
+  slab.holder.store(&holder, std::memory_order_relaxed);
+  slab.use.store(epoch_slab::range_use::held, std::memory_order_release);
+  return true;
+}
+
+void epoch_slabs::collect() noexcept {
+  for (frame const& in : frames_) {
+    for (epoch_slab* slab = in.full; slab != nullptr;) {
+      epoch_slab& each = *std::exchange(slab, slab->next);
+      if (each.collect() > 0) has_room_again(each);
+    }
+  }
+}
+
+void epoch_slabs::make_spare(epoch_slab& slab) noexcept {
+  remove(slab, frames_[slab.depth - 1].with_room[slab.class_index]);
+  --held_slabs_;
+  end_use(slab);
+}
+
+void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name, ended& sum) noexcept {
+  const std::size_t reclaimed = slab.reclaim();
+  for (std::size_t i = 0; tools_are_notified && i < slab.blocks; ++i) {
+    if (!slab.is_live(i)) poison_block(slab, i);
+  }
+  sum.reclaimed += reclaimed;
+  sum.reclaimed_bytes += reclaimed * slab.block_bytes;
+  sum.left += slab.used;
+  sum.left_bytes += std::size_t{slab.used} * slab.block_bytes;
+  slab.ended_by.store(name, std::memory_order_relaxed);
+  if (slab.used > 0 && depth > 1) {
+    frame& around = frames_[depth - 2];
+    --slab.depth;
+    around.classes |= std::uint64_t{1} << slab.class_index;
+    insert(slab, slab.is_full() ? around.full : around.with_room[slab.class_index]);
+    return;
+  }
+  --held_slabs_;
+  if (slab.used > 0) slab.use.store(epoch_slab::range_use::kept, std::memory_order_release);
+  else end_use(slab);
+}
+
+epoch_slabs::ended epoch_slabs::end(std::size_t depth, char const* name) noexcept {
+  ended sum;
+  if (depth > frame_count_) return sum;
+  frame& ending = frames_[depth - 1];
+  const auto end_all = [&](epoch_slab* first) {
+    while (first != nullptr) end_slab(*std::exchange(first, first->next), depth, name, sum);
+  };
+  for (std::uint64_t left = std::exchange(ending.classes, 0); left != 0; left &= left - 1) {
+    end_all(std::exchange(ending.with_room[static_cast<std::size_t>(std::countr_zero(left))], nullptr));
+  }
+  end_all(std::exchange(ending.full, nullptr));
+  return sum;
+}
+
+void epoch_slabs::add_chunk(chunk added, block_group& holder) noexcept {
+  epoch_slab& first = *table_->find(first_range(added));
+  first.chunk_memory = added.memory;
+  first.chunk_bytes = added.bytes;
+  first.chunk_slabs = static_cast<std::uint32_t>(range_count(added));
+  first.chunk_spare = 0;
+  first.previous_chunk = nullptr;
+  first.next_chunk = chunks_;
+  if (first.next_chunk != nullptr) first.next_chunk->previous_chunk = &first;
+  chunks_ = &first;
+  // The first one lies on top of the list.
+  for (std::size_t i = first.chunk_slabs; i-- > 0;) {
+    epoch_slab& slab = *table_->find(first.address + i * epoch_slab::range_bytes);
+    slab.chunk = &first;
+    slab.holder.store(&holder, std::memory_order_relaxed);
+    if (is_host_memory_) poison(slab.address, epoch_slab::range_bytes);
+    insert_spare(slab);
+  }
+}
+
+epoch_slabs::chunk epoch_slabs::remove_chunk(bool also_used) noexcept {
+  epoch_slab* first = chunks_;
+  while (first != nullptr && !also_used && first->chunk_spare != first->chunk_slabs)
+    first = first->next_chunk;
+  if (first == nullptr) return {};
+  if (first->previous_chunk != nullptr) first->previous_chunk->next_chunk = first->next_chunk;
+  else chunks_ = first->next_chunk;
+  if (first->next_chunk != nullptr) first->next_chunk->previous_chunk = first->previous_chunk;
+  for (std::size_t i = 0; i < first->chunk_slabs; ++i) {
+    epoch_slab& slab = *table_->find(first->address + i * epoch_slab::range_bytes);
+    if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::spare) remove(slab, spare_);
+    if (also_used) slab.clear();
+    slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
+    if (is_host_memory_) unpoison(slab.address, epoch_slab::range_bytes);
+  }
+  return {first->chunk_memory, first->chunk_bytes};
+}
+
+}  // namespace tidemark::detail

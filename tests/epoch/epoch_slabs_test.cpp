@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: small blocks of epochs, which lie in slabs: where they come from, what an end does with them, and
+// deallocations early, late, wrong and on other threads. What holds for blocks with records as well is in
+// epoch_test.cpp; sequences of everything are in epoch_slabs_model_test.cpp.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory_resource>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/epoch.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/pool/pool.hpp>
+
+#include "recording_supply.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark::test {
+namespace {
+
+constexpr std::size_t records_first = 16;  // so many blocks of an epoch have records
+
+class epoch_slabs : public ::testing::Test {
+ protected:
+  /// Blocks of this epoch lie in slabs from now on.
+  void begin_slabs() {
+    for (std::size_t i = 0; i < records_first; ++i) (void)memory.allocate(64);
+  }
+  std::vector<void*> take(std::size_t count, std::size_t bytes, std::size_t align = 8) {
+    std::vector<void*> taken(count);
+    for (void*& block : taken) {
+      block = memory.allocate(bytes, align);
+      std::memset(block, 0x5A, bytes);
+    }
+    return taken;
+  }
+  void give(std::vector<void*> const& blocks, std::size_t bytes, std::size_t align = 8) {
+    for (void* block : blocks) memory.deallocate(block, bytes, align);
+  }
+
+  recording_resource upstream;
+  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+};
+
+TEST_F(epoch_slabs, hold_small_blocks_after_the_first_16_of_an_epoch) {
+  epoch e{memory};
+  begin_slabs();
+  EXPECT_EQ(upstream.calls, records_first);
+  (void)take(1000, 64);
+  EXPECT_LE(upstream.calls, records_first + 3) << "chunks";
+  EXPECT_LT(upstream.outstanding, records_first * 64 + 1000 * 64 + 128 * KiB);
+  const std::size_t calls = upstream.calls;
+  (void)take(10, 1025);
+  EXPECT_EQ(upstream.calls, calls + 10) << "each a block of the upstream";
+  const buffer<std::byte> b{memory, 64};
+  EXPECT_EQ(upstream.calls, calls + 11) << "and those of buffers";
+  memory.check_invariants();
+  const epoch_summary end = e.end();
+  EXPECT_EQ(end.reclaimed, records_first + 1000 + 10 + 1);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, are_not_used_with_a_quarantine_or_if_the_options_say_so) {
+  for (const epoch_options options :
+       {epoch_options{.max_quarantine_bytes = 1 * MiB, .upstream = &upstream},
+        epoch_options{.max_quarantine_bytes = 0, .max_slab_block_bytes = 0, .upstream = &upstream}}) {
+    epoch_resource without{options};
+    EXPECT_EQ(without.options().max_slab_block_bytes, 0u);
+    const epoch e{without};
+    const std::size_t calls = upstream.calls;
+    for (int i = 0; i < 100; ++i) (void)without.allocate(64);
+    EXPECT_EQ(upstream.calls, calls + 100);
+  }
+  epoch_resource smaller{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 100}, &upstream};
+  const epoch e{smaller};
+  for (std::size_t i = 0; i < records_first; ++i) (void)smaller.allocate(64);
+  const std::size_t calls = upstream.calls;
+  for (int i = 0; i < 10; ++i) (void)smaller.allocate(100, 4);
+  EXPECT_EQ(upstream.calls, calls + 1);
+  for (int i = 0; i < 10; ++i) (void)smaller.allocate(101, 4);
+  EXPECT_EQ(upstream.calls, calls + 11);
+}
+
+TEST_F(epoch_slabs, serve_every_size_and_alignment) {
+  const epoch e{memory};
+  begin_slabs();
+  for (std::size_t align = 1; align <= 1024; align *= 2) {
+    for (const std::size_t bytes : {0u, 1u, 8u, 15u, 16u, 17u, 24u, 100u, 129u, 500u, 1000u, 1024u}) {
+      std::vector<std::uintptr_t> addresses;
+      for (int i = 0; i < 3; ++i) {
+        void* const block = memory.allocate(bytes, align);
+        std::memset(block, 0xA5, bytes);
+        addresses.push_back(reinterpret_cast<std::uintptr_t>(block));
+        EXPECT_EQ(addresses.back() % align, 0u) << bytes << " aligned to " << align;
+      }
+      std::ranges::sort(addresses);
+      EXPECT_GE(addresses[1] - addresses[0], std::max<std::size_t>(bytes, 1));
+      EXPECT_GE(addresses[2] - addresses[1], std::max<std::size_t>(bytes, 1));
+    }
+  }
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
+  const epoch e{memory};
+  begin_slabs();
+  give(take(1, 48), 48);
+  const std::size_t outstanding = upstream.outstanding;
+  for (int i = 0; i < 100'000; ++i) give(take(1, 48), 48);
+  for (int i = 0; i < 20; ++i) give(take(300, 48), 48);
+  EXPECT_EQ(upstream.outstanding, outstanding);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, that_are_empty_serve_other_sizes) {
+  const epoch e{memory};
+  begin_slabs();
+  const std::vector<void*> small = take(20'000, 16);
+  const std::size_t outstanding = upstream.outstanding;
+  give(small, 16);
+  (void)take(250, 1024);
+  EXPECT_EQ(upstream.outstanding, outstanding);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
+  std::vector<void*> kept;
+  {
+    epoch e{memory};
+    begin_slabs();
+    const std::vector<void*> blocks = take(1000, 100);
+    for (std::size_t i = 0; i < blocks.size(); i += 100) {
+      std::memset(blocks[i], static_cast<int>(i / 100), 100);
+      kept.push_back(blocks[i]);
+      EXPECT_EQ(e.keep(blocks[i]), 1u);
+      EXPECT_EQ(e.keep(blocks[i]), 0u) << "it is kept already";
+    }
+    const epoch_summary end = e.end();
+    EXPECT_EQ(end.promoted, 10u);
+    EXPECT_EQ(end.reclaimed, records_first + 990u);
+  }
+  EXPECT_EQ(memory.stats().let_go, 10u);
+  memory.check_invariants();
+  {
+    const epoch e{memory};
+    begin_slabs();
+    (void)take(2000, 100);
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    for (std::size_t byte = 0; byte < 100; ++byte) EXPECT_EQ(static_cast<unsigned char*>(kept[i])[byte], i);
+    EXPECT_GT(upstream.outstanding, 0u);
+    memory.deallocate(kept[i], 100, 8);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u) << "the chunk goes back with its last kept block";
+  EXPECT_EQ(memory.stats().late, 0u);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
+  epoch outer{memory, "outer"};
+  begin_slabs();
+  (void)take(10, 64);
+  void* result = nullptr;
+  {
+    epoch inner{memory, "inner"};
+    const std::vector<void*> blocks = take(500, 64);
+    result = blocks[300];
+    EXPECT_EQ(outer.keep(result), 0u) << "it is the inner epoch's";
+    EXPECT_EQ(inner.keep(static_cast<std::byte*>(result) + 63), 1u) << "an address inside";
+    EXPECT_EQ(inner.end().promoted, 1u);
+  }
+  EXPECT_EQ(memory.stats().used_blocks, records_first + 10 + 1);
+  (void)take(500, 64);
+  for (std::size_t byte = 0; byte < 64; ++byte) EXPECT_EQ(static_cast<unsigned char*>(result)[byte], 0x5A);
+  memory.check_invariants();
+  EXPECT_EQ(outer.end().reclaimed, records_first + 511);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(epoch_slabs, of_steps_that_free_what_the_step_before_kept_do_not_grow) {
+  const epoch outer{memory, "training"};
+  begin_slabs();
+  void* before = memory.allocate(64);
+  std::size_t after_10 = 0;
+  for (int step = 0; step < 1000; ++step) {
+    epoch e{memory, "step"};
+    const std::vector<void*> blocks = take(100, 64);
+    memory.deallocate(before, 64);
+    before = blocks[50];
+    e.keep(before);
+    (void)e.end();
+    if (step == 10) after_10 = upstream.outstanding;
+  }
+  EXPECT_EQ(upstream.outstanding, after_10);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, recognise_late_deallocations_in_memory_that_went_back) {
+  std::vector<void*> blocks;
+  {
+    const epoch e{memory, "request"};
+    begin_slabs();
+    blocks = take(1000, 64);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+  const violation_recorder recorder;
+  give(blocks, 64);
+  EXPECT_EQ(memory.stats().late, 1000u);
+  if (check_level >= 2) {
+    EXPECT_EQ(violation_recorder::count(violation_kind::late_deallocate), 1000u);
+    EXPECT_NE(violation_recorder::reports()[0].message.find("after 'request' had reclaimed it"),
+              std::string::npos)
+        << violation_recorder::reports()[0].message;
+  }
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch) {
+  const epoch outer{memory};
+  begin_slabs();
+  std::vector<void*> late;
+  {
+    const epoch inner{memory};
+    late = take(1000, 64);
+  }
+  const std::vector<void*> live = take(100, 64);
+  const violation_recorder recorder;
+  std::size_t late_calls = 0;
+  for (void* block : late) {
+    if (std::ranges::find(live, block) != live.end()) continue;  // it is another block by now
+    memory.deallocate(block, 64, 8);
+    ++late_calls;
+  }
+  EXPECT_EQ(late_calls, 900u) << "the next epoch uses the same memory";
+  EXPECT_EQ(memory.stats().late, late_calls);
+  EXPECT_EQ(memory.stats().used_blocks, records_first + live.size());
+  give(live, 64);
+  EXPECT_EQ(memory.stats().late, late_calls);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
+  pool blocks{&upstream};
+  epoch_resource on_pool{{.max_quarantine_bytes = 0}, &blocks};
+  std::vector<void*> late;
+  {
+    const epoch e{on_pool};
+    for (int i = 0; i < 1000; ++i) late.push_back(on_pool.allocate(64));
+  }
+  // The pool's free chunk serves these, so that they lie where the slabs were.
+  std::vector<std::pair<void*, std::size_t>> ordinary;
+  for (int i = 0; i < 40; ++i) {
+    const std::size_t bytes = i % 2 == 0 ? 17'000 : 64;
+    ordinary.emplace_back(on_pool.allocate(bytes), bytes);
+    std::memset(ordinary.back().first, i, bytes);
+  }
+  const std::size_t used = blocks.stats().used_bytes;
+  const violation_recorder recorder;
+  std::size_t late_calls = 0;
+  for (std::size_t i = records_first; i < late.size(); ++i) {
+    if (std::ranges::find(ordinary, late[i], &std::pair<void*, std::size_t>::first) != ordinary.end())
+      continue;
+    on_pool.deallocate(late[i], 64);
+    ++late_calls;
+  }
+  EXPECT_EQ(on_pool.stats().late, late_calls);
+  EXPECT_EQ(blocks.stats().used_bytes, used) << "nothing of the ordinary blocks was freed";
+  for (auto const& [block, bytes] : ordinary) on_pool.deallocate(block, bytes);
+  EXPECT_EQ(blocks.stats().used_bytes, 0u);
+  EXPECT_EQ(on_pool.stats().late, late_calls);
+  blocks.check_invariants();
+}
+
+TEST_F(epoch_slabs, give_all_back_before_their_upstream_is_rewound) {
+  arena steps{{.reserve = 64 * MiB}};
+  epoch_resource on_arena{{.max_quarantine_bytes = 0}, &steps};
+  for (int step = 0; step < 100; ++step) {
+    const arena::scope all{steps};
+    {
+      const epoch e{on_arena};
+      for (int i = 0; i < 500; ++i) std::memset(on_arena.allocate(48), step, 48);
+    }
+    on_arena.deallocate(on_arena.allocate(100), 100);
+    on_arena.check_invariants();
+  }
+  EXPECT_EQ(on_arena.stats().late, 0u);
+}
+
+TEST_F(epoch_slabs, need_no_chunk_where_the_upstream_has_memory_for_the_block_alone) {
+  epoch e{memory};
+  begin_slabs();
+  upstream.fail_from = upstream.calls;
+  void* const block = memory.allocate(64);
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(upstream.calls, upstream.fail_from + 2) << "a chunk; then the block";
+  upstream.fail_count = 3;
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW((void)memory.allocate(64), std::bad_alloc);
+  EXPECT_EQ(memory.stats().used_blocks, records_first + 1);
+  upstream.fail_from = supply::never;
+  memory.check_invariants();
+  EXPECT_EQ(e.end().reclaimed, records_first + 1);
+}
+
+TEST_F(epoch_slabs, with_kept_blocks_go_back_with_the_resource) {
+  {
+    epoch_resource shorter{{.max_quarantine_bytes = 0}, &upstream};
+    epoch e{shorter};
+    void* block = nullptr;
+    for (int i = 0; i < 100; ++i) block = shorter.allocate(64);
+    e.keep(block);
+    (void)e.end();
+    EXPECT_GT(upstream.outstanding, 0u);
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(epoch_slabs, hold_the_storage_of_containers) {
+  std::pmr::vector<std::pmr::string> kept{&memory};
+  {
+    epoch e{memory};
+    std::pmr::map<int, std::pmr::vector<std::pmr::string>> words{&memory};
+    for (std::size_t i = 0; i < 300; ++i) {
+      for (std::size_t j = 0; j < 5; ++j)
+        words[static_cast<int>(i % 50)].emplace_back(std::string(20 + j * 30, static_cast<char>('a' + j)));
+    }
+    EXPECT_EQ(words.size(), 50u);
+    kept = words[7];
+    e.keep(kept);
+  }
+  ASSERT_EQ(kept.size(), 30u);
+  for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].front(), static_cast<char>('a' + i % 5));
+  kept.clear();
+  kept.shrink_to_fit();
+  EXPECT_EQ(memory.stats().late, 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+// ---- other threads ----------------------------------------------------------------------------------------
+
+TEST_F(epoch_slabs, take_blocks_back_from_other_threads) {
+  epoch e{memory};
+  begin_slabs();
+  const std::vector<void*> blocks = take(2000, 64);
+  const std::size_t outstanding = upstream.outstanding;
+  std::thread{[&] { give(blocks, 64); }}.join();
+  EXPECT_EQ(memory.stats().deallocations, 2000u);
+  EXPECT_EQ(memory.stats().used_blocks, records_first);
+  EXPECT_EQ(memory.stats().used_bytes, records_first * 64);
+  memory.check_invariants();
+  (void)take(1900, 64);
+  EXPECT_EQ(upstream.outstanding, outstanding) << "they are used again";
+  memory.check_invariants();
+  EXPECT_EQ(e.end().reclaimed, records_first + 1900);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(epoch_slabs, take_kept_blocks_back_from_any_thread) {
+  std::vector<void*> kept;
+  {
+    epoch e{memory};
+    begin_slabs();
+    kept = take(100, 200);
+    for (void* block : kept) e.keep(block);
+  }
+  on_threads([&](std::size_t thread) {
+    for (std::size_t i = thread; i < kept.size(); i += storm_threads) memory.deallocate(kept[i], 200, 8);
+  });
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().late, 0u);
+}
+
+TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
+  constexpr std::size_t places = 64, rounds = 40;
+  epoch_resource memory{{.max_quarantine_bytes = 0}};
+  std::array<std::atomic<void*>, places> shared{};
+  const violation_recorder recorder;  // an epoch may end while one of its blocks is on its way
+  on_threads([&](std::size_t thread) {
+    std::uint64_t random = thread + 1;
+    const auto next = [&] {
+      return random = random * 6364136223846793005u + 1442695040888963407u, random >> 33;
+    };
+    for (std::size_t round = 0; round < rounds; ++round) {
+      epoch e{memory};
+      for (int i = 0; i < 500; ++i) {
+        void* block = memory.allocate(16 + next() % 4 * 16);
+        (void)block;
+      }
+      for (int i = 0; i < 500; ++i) {
+        void* block = memory.allocate(64);
+        std::memset(block, static_cast<int>(thread), 64);
+        if (next() % 4 == 0) e.keep(block);  // so that whoever takes it may deallocate it at any time
+        else continue;
+        block = shared[next() % places].exchange(block);
+        if (block != nullptr) memory.deallocate(block, 64);
+      }
+    }
+  });
+  for (auto& place : shared) {
+    if (void* block = place.load()) memory.deallocate(block, 64);
+  }
+  const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.late, 0u);
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(stats.allocations, storm_threads * rounds * 1000);
+  memory.check_invariants();
+}
+
+// ---- wrong use --------------------------------------------------------------------------------------------
+
+TEST_F(epoch_slabs, report_a_block_of_another_size_and_one_that_is_free) {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look for misuse";
+  const violation_recorder recorder;
+  const epoch e{memory};
+  begin_slabs();
+  void* const block = memory.allocate(64);
+  memory.deallocate(block, 128);
+  memory.deallocate(static_cast<std::byte*>(block) + 16, 64);
+  EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u);
+  EXPECT_NE(violation_recorder::reports()[0].message.find("as a block of 128 bytes aligned to 16"),
+            std::string::npos)
+      << violation_recorder::reports()[0].message;
+  EXPECT_EQ(memory.stats().deallocations, 0u);
+  memory.deallocate(block, 64);
+  memory.deallocate(block, 64);
+  EXPECT_EQ(violation_recorder::count(violation_kind::late_deallocate), 1u);
+  EXPECT_EQ(memory.stats().deallocations, 1u);
+  memory.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidemark::test
