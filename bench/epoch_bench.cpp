@@ -166,9 +166,9 @@ BENCHMARK_CAPTURE(between_epochs, between_virtual, 256, true)->Name("epoch/pair/
 
 // ---- other ways to drop what a step allocated -------------------------------------------------------------
 
-void epoch_over_pool(benchmark::State& state) {
+void epoch_over_pool(benchmark::State& state, epoch_options const& options) {
   pool upstream;
-  epoch_resource memory{hidden(&upstream)};
+  epoch_resource memory{options, hidden(&upstream)};
   std::pmr::memory_resource* const through_vtable = hidden(&memory);
   run_steps(state, [&](std::size_t n) {
     epoch e{memory};
@@ -195,7 +195,12 @@ void std_pool_released(benchmark::State& state) {
   });
 }
 
-BENCHMARK(epoch_over_pool)->Name("epoch/over_pool")->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK_CAPTURE(epoch_over_pool, records, {})->Name("epoch/over_pool")->Arg(16)->Arg(256)->Arg(4096);
+BENCHMARK_CAPTURE(epoch_over_pool, slabs, {.max_slab_block_bytes = 1 * KiB})
+    ->Name("epoch/slabs_over_pool")
+    ->Arg(16)
+    ->Arg(256)
+    ->Arg(4096);
 BENCHMARK(unique_ptrs)->Name("epoch/unique_ptrs")->Arg(16)->Arg(256)->Arg(4096);
 BENCHMARK(std_pool_released)->Name("epoch/std_pool_released")->Arg(16)->Arg(256)->Arg(4096);
 
@@ -245,6 +250,8 @@ void documents(benchmark::State& state, std::pmr::memory_resource& resource, epo
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(counted.stats().allocations));
 }
 
+const epoch_options with_slabs{.max_slab_block_bytes = 1 * KiB};
+
 void documents_on_malloc(benchmark::State& state) {
   documents(state, *hidden(std::pmr::new_delete_resource()), nullptr, true);
 }
@@ -254,11 +261,11 @@ void documents_on_pool(benchmark::State& state) {
 }
 void documents_in_epochs(benchmark::State& state, bool drop) {
   pool blocks;
-  epoch_resource memory{&blocks};
+  epoch_resource memory{with_slabs, &blocks};
   documents(state, *hidden(&memory), &memory, drop);
 }
 void documents_in_epochs_over_malloc(benchmark::State& state) {
-  epoch_resource memory{std::pmr::new_delete_resource()};
+  epoch_resource memory{with_slabs, std::pmr::new_delete_resource()};
   documents(state, *hidden(&memory), &memory, true);
 }
 

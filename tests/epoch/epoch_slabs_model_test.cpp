@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// Strategy: random raw blocks in nested epochs, kept, deallocated early, late and after they were kept, beside a
-// model of which epoch has which block. Contents are checked, and the statistics after each step.
+// SPDX-License-Identifier: Apache-2.0 Strategy: random raw blocks in nested epochs, kept, deallocated early,
+// late and after they were kept, beside a model of which epoch has which block. Contents are checked, and the
+// statistics after each step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -124,7 +124,7 @@ class epoch_slabs_model {
   }
 
   recording_resource upstream_;
-  epoch_resource memory_{{.max_quarantine_bytes = 0}, &upstream_};
+  epoch_resource memory_{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream_};
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<epoch>> epochs_;
   std::vector<block> held_;

@@ -541,11 +541,8 @@ void while_a_record_is_being_made(gate& bookkeeping, epoch_resource& memory, Bod
 TEST(epoch_threads_locks, do_not_wait_for_threads_without_an_open_epoch) {
   gate bookkeeping;
   each_once_memory upstream{20'000};
-  epoch_resource memory{{.max_quarantine_bytes = 0,
-                         .host_memory = false,
-                         .max_slab_block_bytes = 0,  // records are wanted
-                         .bookkeeping = &bookkeeping,
-                         .upstream = &upstream}};
+  epoch_resource memory{
+      {.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
   while_a_record_is_being_made(bookkeeping, memory, [&] {
     for (int i = 0; i < 100; ++i) memory.deallocate(memory.allocate(64, 64), 64, 64);
     const buffer<int> b{memory, 8};

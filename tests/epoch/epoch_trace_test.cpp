@@ -138,7 +138,7 @@ class epoch_trace : public testing::Test {
   statistics_resource upstream_{Replay::on_a_pool ? static_cast<std::pmr::memory_resource*>(&pool_)
                                                   : std::pmr::new_delete_resource()};
   // Each block goes back at once, so that the upstream's counts can be looked at.
-  epoch_resource memory_{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 0}, &upstream_};
+  epoch_resource memory_{{.max_quarantine_bytes = 0}, &upstream_};
 };
 
 using replays =

@@ -229,7 +229,7 @@ TEST(pool, a_large_block_that_was_freed_serves_smaller_requests_which_take_what_
   void* const a = memory.allocate(40'000);
   void* const b = memory.allocate(50'000);
   EXPECT_EQ(a, first);
-  EXPECT_EQ(b, static_cast<std::byte*>(a) + 40'064 - 40'064 % 64);
+  EXPECT_EQ(b, static_cast<std::byte*>(a) + 40'064) << "behind 40'000 bytes and a tag, in multiples of 64";
   EXPECT_EQ(upstream.calls, calls);
   EXPECT_EQ(memory.stats().hits, 2u);
   EXPECT_EQ(memory.stats().held_bytes, held);
@@ -295,8 +295,8 @@ TEST(pool, small_blocks_that_find_no_room_drive_large_ones_out_before_their_slab
   const std::size_t before = memory.stats().cached_bytes;
   EXPECT_GT(before, 90'000u);
   live.free_all();
-  // 1000 blocks of 64 bytes and what their slabs have besides did not fit: each time the least block went that
-  // made room.
+  // 1000 blocks of 64 bytes and what their slabs have besides did not fit: each time the least block went
+  // that made room.
   EXPECT_LE(memory.stats().cached_bytes, before + 64'000u - 50'000u);
   EXPECT_GE(memory.stats().cached_bytes, before + 64'000u - 50'200u);
   const std::size_t calls = upstream.calls;
@@ -384,6 +384,16 @@ TEST(pool, a_chunk_for_several_large_blocks_is_given_up_where_only_one_fits) {
   EXPECT_GT(memory.stats().cached_bytes, 200'000u);
   for (auto const& [block, bytes] : {std::pair{first, 1'000'000}, {second, 20'000}, {third, 20'000}}) {
     memory.deallocate(block, static_cast<std::size_t>(bytes));
+  }
+  memory.check_invariants();
+}
+
+TEST(pool, sizes_near_the_largest_are_refused_although_all_may_be_cached) {
+  pool memory{{.max_cached_bytes = SIZE_MAX}};
+  memory.deallocate(memory.allocate(100'000), 100'000);
+  for (std::size_t less = 0; less < 200; ++less) {
+    std::size_t bytes = SIZE_MAX - less;  // a variable, for the compiler would find it in a constant
+    EXPECT_THROW((void)memory.allocate(bytes), std::bad_alloc) << less;
   }
   memory.check_invariants();
 }

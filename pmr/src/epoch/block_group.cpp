@@ -115,7 +115,8 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
   return nullptr;
 }
 
-// ---- small blocks ------------------------------------------------------------------------------------------
+// ---- small blocks
+// ------------------------------------------------------------------------------------------
 
 void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std::size_t block_bytes) {
   const std::size_t depth = frames_.size();
@@ -162,14 +163,14 @@ block_group::small_result block_group::deallocate_small_from_outside(epoch_slab&
                                                                      std::size_t index) noexcept {
   const std::scoped_lock guard{lock_};
   // It may have lost its blocks, or become another group's, since the caller looked.
-  const auto use = slab.use.load(std::memory_order_relaxed);
+  const auto use = slab.use.load(std::memory_order_acquire);
   const bool has_blocks = use == epoch_slab::range_use::held || use == epoch_slab::range_use::kept;
   if (!has_blocks || slab.holder.load(std::memory_order_relaxed) != this) return small_result::late;
   const std::size_t i = slab.block_at(block);
   if (i == epoch_slab::none || slab.class_index != index) return small_result::of_another_class;
   if (!slab.is_live(i)) return small_result::late;
   if (use == epoch_slab::range_use::kept) {
-    slabs_.deallocate_kept(slab, i);
+    if (slabs_.deallocate_kept(slab, i)) return small_result::chunk_is_spare;
   } else {
     slab.deallocate_from_outside(i);
     slabs_.poison_block(slab, i);
@@ -182,8 +183,8 @@ block_group::small_result block_group::deallocate_small_from_outside(epoch_slab&
 
 bool block_group::keep_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept {
   const std::scoped_lock guard{lock_};
-  if (slab.use.load(std::memory_order_relaxed) != epoch_slab::range_use::held || slab.depth != depth ||
-      slab.holder.load(std::memory_order_relaxed) != this) {
+  if (slab.use.load(std::memory_order_acquire) != epoch_slab::range_use::held ||
+      slab.holder.load(std::memory_order_relaxed) != this || slab.depth != depth) {
     return false;
   }
   const std::size_t i = slab.block_around(address);

@@ -94,9 +94,9 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
 }
 
 void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
   if (group.is_worth_slabs() && is_small(bytes, align)) {
-    if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
-    if (void* const block = allocate_in_new_slab(group, bytes, align)) return block;
+    if (void* const block = allocate_small(group, bytes, align)) return block;
   }
   return allocate_in(group, bytes, align).data();
 }
@@ -108,8 +108,9 @@ void epoch_resource::add_range(std::uintptr_t range) {
 }
 
 // Null if there is no memory for a chunk: there may be some for the block.
-void* epoch_resource::allocate_in_new_slab(detail::block_group& group, std::size_t bytes, std::size_t align) {
+void* epoch_resource::allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align) {
   const std::size_t index = class_of(bytes, align), block_bytes = small_classes_.bytes(index);
+  if (void* const block = group.take_small(index, bytes)) return block;
   try {
     if (void* const block = group.take_small_of_spare(index, bytes, block_bytes)) return block;
     detail::epoch_slabs::chunk added{.bytes = group.next_chunk_bytes()};
@@ -132,8 +133,12 @@ void* epoch_resource::allocate_in_new_slab(detail::block_group& group, std::size
 void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept {
   detail::epoch_slab* const slab = slab_table_.find(detail::epoch_slab::range_of(block));
   const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
-  if (use == range_use::upstreams && (slab == nullptr || !is_late_small(*slab, block, bytes, align)))
-    return deallocate_of_upstream(block, bytes, align);
+  if (use == range_use::upstreams) {
+    const bool is_late = slab != nullptr && is_late_small(*slab, block, bytes, align);
+    // Or it was late, and another epoch has the range since the load above.
+    if (!is_late && (slab == nullptr || slab->use.load(std::memory_order_acquire) == use))
+      return deallocate_of_upstream(block, bytes, align);
+  }
   detail::block_group* const holder = slab->holder.load(std::memory_order_relaxed);
   if (use == range_use::held && holder == own_group() && is_small(bytes, align) &&
       slab->class_index == class_of(bytes, align)) {
@@ -153,7 +158,7 @@ void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* blo
     const std::size_t index = may_be_small ? class_of(bytes, align) : detail::size_classes::none;
     detail::block_group& holder = *slab.holder.load(std::memory_order_relaxed);
     done = holder.deallocate_small_from_outside(slab, block, index);
-    if (use == range_use::kept) return_chunks(holder, false);
+    if (done == result::chunk_is_spare) return_chunks(holder, false);
   }
   if (done == result::late) late_.fetch_add(1, std::memory_order_relaxed);
   if constexpr (check_level >= 2) {

@@ -26,7 +26,9 @@ void epoch_slabs::collect() noexcept {
   for (frame const& in : frames_) {
     for (epoch_slab* slab = in.full; slab != nullptr;) {
       epoch_slab& each = *std::exchange(slab, slab->next);
-      if (each.collect() > 0) has_room_again(each);
+      if (each.collect() == 0) continue;
+      has_room_again(each);
+      if (is_superfluous(each)) make_spare(each);
     }
   }
 }
@@ -45,7 +47,7 @@ void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name
   sum.reclaimed += reclaimed;
   sum.reclaimed_bytes += reclaimed * slab.block_bytes;
   sum.left += slab.used;
-  sum.left_bytes += std::size_t{slab.used} * slab.block_bytes;
+  sum.left_bytes += std::size_t{slab.used} * slab.block_bytes.load();
   slab.ended_by.store(name, std::memory_order_relaxed);
   if (slab.used > 0 && depth > 1) {
     frame& around = frames_[depth - 2];
@@ -104,7 +106,6 @@ epoch_slabs::chunk epoch_slabs::remove_chunk(bool also_used) noexcept {
   for (std::size_t i = 0; i < first->chunk_slabs; ++i) {
     epoch_slab& slab = *table_->find(first->address + i * epoch_slab::range_bytes);
     if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::spare) remove(slab, spare_);
-    if (also_used) slab.clear();
     slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
     if (is_host_memory_) unpoison(slab.address, epoch_slab::range_bytes);
   }

@@ -187,7 +187,8 @@ coalescing_heap::tag* coalescing_heap::find_free_chunk(std::size_t bytes_wanted)
   ready_.for_each_from_largest([&](tag* range) {
     const bool suits = range->bytes >= bytes_wanted;
     if (is_whole_chunk(range) && (found == nullptr || (suits && range->bytes < found->bytes))) found = range;
-    return found == nullptr || suits;
+    // Bins are not sorted: beyond a quarter below all of them are too small.
+    return found == nullptr || range->bytes >= bytes_wanted - bytes_wanted / 4;
   });
   return found;
 }
@@ -204,11 +205,17 @@ std::size_t coalescing_heap::release_free(std::size_t bytes_wanted) noexcept {
   return gone;
 }
 
+bool coalescing_heap::has_free_range(chunk* of) noexcept {
+  tag* range = first_of(of);
+  while (range->bytes != 0 && !range->is_free) range = next_of(range);
+  return range->bytes != 0;
+}
+
 void coalescing_heap::strand(std::size_t bytes_wanted) noexcept {
   const std::size_t target = cached_bytes_ - std::min(cached_bytes_, bytes_wanted);
   for (chunk* each = chunks_; each != nullptr && cached_bytes_ > target; each = each->next) {
     tag* range = first_of(each);
-    if (range->is_stranded || (range->is_free && is_whole_chunk(range))) continue;
+    if (range->is_stranded || (range->is_free && is_whole_chunk(range)) || !has_free_range(each)) continue;
     for (; range->bytes != 0; range = next_of(range)) {
       const bool is_free = range->is_free;
       if (is_free) remove_free(range);

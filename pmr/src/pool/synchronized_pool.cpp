@@ -126,7 +126,9 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
       block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
       publish();
     }
-    keep_to_limit();  // a new thread's share
+    keep_to_limit();  // what an alignment left in front of the block
+    const std::scoped_lock lock{caches_mutex_};
+    note_peak();  // the rest of a new chunk
     return block;
   }
   if (cache.blocks.listed_blocks(index) == 0) refill(cache, index);
@@ -475,7 +477,7 @@ void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) 
 char const* synchronized_pool::broken_invariant() const noexcept {
   if (char const* formula = store_.broken_invariant()) return formula;
   if (lost_bytes_are_exact_ && depot_.listed_bytes() + store_.unlisted_bytes() != depot_.cached_bytes())
-    return "cached in no thread's cache == sum over the depot, uncarved and kept large blocks";
+    return "cached in no thread's cache == sum over the depot, uncarved blocks and free ranges";
   for (detail::thread_cache const& cache : caches_) {
     std::size_t cached = 0, spare_bytes = 0;
     for (std::size_t i = 0; i < classes_.count(); ++i) {

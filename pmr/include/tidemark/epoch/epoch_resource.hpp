@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `epoch_resource`: memory that is reclaimed at the end of an epoch, but for what is kept. Owns only
-/// records; blocks are the upstream's.
+/// `epoch_resource`: memory that is reclaimed at the end of an epoch, but for what is kept. Owns
+/// records, and chunks of the upstream while they have blocks; other blocks are the upstream's.
 #pragma once
 
 #include <atomic>
@@ -42,10 +42,12 @@ struct epoch_options {
   /// Whether the host may touch the upstream's memory. If not, blocks in quarantine are left as they are.
   /// Blocks are touched nowhere else.
   bool host_memory = true;
-  /// Up to so many bytes, 1 KiB at most, blocks that are allocated in an epoch other than for a `buffer` lie in
-  /// slabs, of chunks of 64 KiB to 1 MiB of the upstream, which has them back when no epoch of the thread is
-  /// open. One that is kept may hold its chunk. 0, or with a quarantine: each is a block of the upstream.
-  std::size_t max_slab_block_bytes = 1 * KiB;
+  /// Up to so many bytes, 1 KiB at most, blocks that are allocated in an epoch other than for a `buffer` lie
+  /// in slabs, which makes epochs of many small blocks two to three times as fast. Slabs are cut from chunks
+  /// of 64 KiB to 1 MiB of the upstream, which has them back when no epoch of the thread is open; one that is
+  /// kept may hold its chunk. So the upstream must not be rewound or cleared while an epoch is open or blocks
+  /// are kept. 0, or with a quarantine: each block is one of the upstream.
+  std::size_t max_slab_block_bytes = 0;
   /// Where the records of blocks are kept, which is host memory; null: `std::pmr::new_delete_resource()`.
   std::pmr::memory_resource* bookkeeping = nullptr;
   /// Where memory comes from; null: `std::pmr::get_default_resource()`.
@@ -75,9 +77,9 @@ struct epoch_options {
 /// that a late deallocation is recognised. Level 2 looks all up. Blocks carry no header and are never
 /// touched, so the upstream's memory may be a device's; see `epoch_options`.
 ///
-/// The first 16 blocks of an epoch, larger ones and those of buffers have a record each. Other small ones lie in
-/// slabs (`epoch_options::max_slab_block_bytes`), which say by a few bits whose they are, and count with the
-/// size of their class: a multiple of 8 up to 64, then one of eight to each doubling.
+/// With `epoch_options::max_slab_block_bytes`, small blocks that are not a buffer's lie in slabs, which say
+/// by a few bits whose they are; only the first 16 of an outermost epoch have records. In statistics they
+/// count with the size of their class: a multiple of 8 from 16 to 64, then one of eight to each doubling.
 ///
 /// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any
 /// use of freed memory. Deallocating it late, as the container's destructor does, is recognised and ignored
@@ -89,12 +91,12 @@ struct epoch_options {
 /// Invariants, checked by `check_invariants()`: that of `epoch_stats`, and those of `detail::block_group`.
 ///
 /// Memory: 12 KiB, and 48 bytes for each address that ever had a record and up to 64 in tables; the upstream
-/// decides how many these are. For each 16 KiB that were ever a slab 650 bytes. Complexity: O(1) expected for each call, amortised; the end of an
-/// epoch O(its blocks). Thread-safety: any thread, if the upstream is so. Epochs belong to the thread that
-/// opens them; any thread may deallocate blocks, also while their epoch ends: as a `buffer` always, as a raw
-/// block as far as a late deallocation is recognised. No other thread may use it during construction and
-/// destruction. A forked child may do the same; there, epochs of other threads never end, and no buffer_group
-/// may be used that another thread used at that moment.
+/// decides how many these are. For each 16 KiB that were ever a slab 650 bytes. Complexity: O(1) expected for
+/// each call, amortised; the end of an epoch O(its blocks). Thread-safety: any thread, if the upstream is so.
+/// Epochs belong to the thread that opens them; any thread may deallocate blocks, also while their epoch
+/// ends: as a `buffer` always, as a raw block as far as a late deallocation is recognised. No other thread
+/// may use it during construction and destruction. A forked child may do the same; there, epochs of other
+/// threads never end, and no buffer_group may be used that another thread used at that moment.
 class epoch_resource final : public detail::forwarding_resource<epoch_resource> {
  public:
   /// @param upstream where memory comes from; null: what the options say. Must outlive this.
@@ -102,11 +104,11 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
       : epoch_resource{epoch_options{}, upstream} {}
   explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr);
   /// Reports epochs and buffer groups that still exist, and reclaims their blocks. They may be destroyed
-  /// afterwards, and an epoch ended, which does nothing then; buffers may not. What was kept in slabs goes back
-  /// to the upstream with them.
+  /// afterwards, and an epoch ended, which does nothing then; buffers may not. What was kept in slabs goes
+  /// back to the upstream with them.
   ~epoch_resource() override;
 
-  /// A block of the upstream, tracked if this thread has an epoch open.
+  /// A block of the upstream, or in a slab of it, tracked if this thread has an epoch open.
   /// @throws what the upstream throws, after releasing the quarantine and trying once more; std::bad_alloc if
   /// there is no memory for records. Nothing has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
@@ -185,7 +187,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // In a slab or not.
   void deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] bool may_be_in_slab(void const* block) const noexcept {
-    return range_filter_.may_contain(detail::epoch_slab::range_of(block));
+    return max_small_bytes_ != 0 && range_filter_.may_contain(detail::epoch_slab::range_of(block));
   }
   // The record of a block's range, if that was ever a slab.
   [[nodiscard]] detail::epoch_slab* find_range(void const* block) const noexcept {
@@ -198,13 +200,13 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     return small_classes_.index_at(detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align));
   }
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
-    if (group.is_worth_slabs() && is_small(bytes, align)) {
+    if (check_level < 2 && group.is_worth_slabs() && is_small(bytes, align)) {
       if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
         return block;
     }
     return allocate_tracked(group, bytes, align);
   }
-  [[nodiscard]] void* allocate_in_new_slab(detail::block_group& group, std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
                                    std::size_t align) const noexcept {
     return range.was_reclaimed(block) && is_small(bytes, align) &&

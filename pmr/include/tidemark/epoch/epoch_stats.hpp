@@ -11,9 +11,9 @@ namespace tidemark {
 /// What the end of one epoch, or of a `buffer_group`, did.
 struct epoch_summary {
   std::size_t reclaimed = 0;        ///< blocks returned to the upstream or quarantined
-  std::size_t reclaimed_bytes = 0;  ///< as requested
+  std::size_t reclaimed_bytes = 0;  ///< as requested; of blocks in slabs those of their class
   std::size_t promoted = 0;         ///< blocks kept: now of the epoch around it, or untracked
-  std::size_t promoted_bytes = 0;   ///< as requested
+  std::size_t promoted_bytes = 0;   ///< likewise
 };
 
 /// Counts of an `epoch_resource`, of blocks that are or were tracked. Blocks allocated while the thread had
@@ -30,7 +30,7 @@ struct epoch_stats {
   std::uint64_t let_go = 0;     ///< of these, at the outermost level, and blocks moved to a `buffer_group`
   std::uint64_t late = 0;       ///< times that a block was deallocated after it had been reclaimed
   std::size_t used_blocks = 0;  ///< tracked now
-  std::size_t used_bytes = 0;   ///< tracked now, as requested
+  std::size_t used_bytes = 0;   ///< of these, counted as `epoch_summary` does
   /// Most that were tracked at once, as the sum of what was so for each thread: exact if one thread has
   /// epochs.
   std::size_t peak_bytes = 0;

@@ -34,9 +34,9 @@ extern template class detail::basic_pool<detail::pool_blocks>;
 /// from the upstream (a miss). No such block has a header. A request beyond the largest class takes what it
 /// needs of a free range of a chunk (a hit), or of a new chunk (a miss); free neighbours are merged. Blocks
 /// aligned to more than 256 bytes that no class has are allocations of the upstream and go straight back, and
-/// where `keep_large_blocks` is false all large ones. Free blocks are held up to `max_cached_bytes`; beyond that
-/// and when memory is short (`on_memory_pressure`) chunks and slabs all of which is free are returned to the
-/// upstream.
+/// where `keep_large_blocks` is false all large ones. Free blocks are held up to `max_cached_bytes`; beyond
+/// that and when memory is short (`on_memory_pressure`) chunks and slabs all of which is free are returned to
+/// the upstream.
 ///
 /// On purpose it differs from the standard's class, which `compat::unsynchronized_pool_resource` is: it is
 /// final; construction may take memory, from the heap besides the upstream; slabs grow slowly and their

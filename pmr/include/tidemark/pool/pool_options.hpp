@@ -21,8 +21,9 @@ struct pool_options {
   /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream.
   std::size_t max_cached_bytes = 64 * MiB;
   /// Whether blocks beyond the largest class are cached too, those of at most `max_cached_bytes`, or in a
-  /// `synchronized_pool` half of it: memory for them comes in chunks, and free neighbours are merged. Otherwise
-  /// each is one allocation of the upstream and goes straight back to it, as in the standard's pools.
+  /// `synchronized_pool` half of it: memory for them comes in chunks, and free neighbours are merged.
+  /// Otherwise each is one allocation of the upstream and goes straight back to it, as in the standard's
+  /// pools.
   bool keep_large_blocks = true;
   /// Sizes of the classes in bytes, rising, multiples of 8 from 8 bytes (16 in a `synchronized_pool`) to
   /// 1 GiB, at most 96. Empty: each multiple of 8 up to 64, then eight to each doubling up to 16 KiB, so that
@@ -43,9 +44,8 @@ struct pool_options {
   [[nodiscard]] static pool_options tensor_classes();
 };
 
-/// A snapshot of a pool. Bytes of blocks are those of their size class. A block beyond the largest class counts
-/// with what it takes, up to 80 bytes more than requested, and more if it is aligned to more than 64; one that
-/// is not cached, as requested.
+/// A snapshot of a pool. Bytes of blocks are those of their size class. A block beyond the largest class
+/// counts with what it takes, up to 79 bytes more than requested; one that is not cached, as requested.
 ///
 /// Whenever no call is going on:
 /// - `hits + misses == allocations`

@@ -49,11 +49,11 @@ struct pool_anchor;
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
-/// half of it at most is for the caches, the rest for the depot. A cache that holds more than its share passes
-/// half of it to the depot, whole lists at a time; what is more than the depot may hold goes to the upstream.
-/// Blocks beyond the largest class are in no thread's cache, and are allocated and deallocated under one lock. A
-/// cache goes to the depot when its thread ends. A trim by one thread, or pressure, reaches the caches of the
-/// others in their next call.
+/// half of it at most is for the caches, the rest for the depot. A cache that holds more than its share
+/// passes half of it to the depot, whole lists at a time; what is more than the depot may hold goes to the
+/// upstream. Blocks beyond the largest class are in no thread's cache, and are allocated and deallocated
+/// under one lock. A cache goes to the depot when its thread ends. A trim by one thread, or pressure, reaches
+/// the caches of the others in their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`.

@@ -33,9 +33,9 @@ namespace detail {
 /// another group holds by now does not count.
 ///
 /// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are
-/// sums over the blocks of the group, where one in a slab counts with the size of its class. While one frame is open the log has at most `max(64, 4 * most used
-/// blocks)` places, but for what other threads deallocated since it grew last; gaps of outer frames stay
-/// until these end.
+/// sums over the blocks of the group, where one in a slab counts with the size of its class. While one frame
+/// is open the log has at most `max(64, 4 * most used blocks)` places, but for what other threads deallocated
+/// since it grew last; gaps of outer frames stay until these end.
 ///
 /// One thread at a time uses the group: that of the epochs, or the user of the `buffer_group`. Other threads
 /// deallocate blocks with `remove_from_outside`, which takes the lock; so does the group's thread where it
@@ -154,7 +154,8 @@ class block_group {
     count_held(slab->block_bytes);
     return slabs_.take(*slab, bytes);
   }
-  /// The same after looking for slabs with room. O(slabs of the epoch), amortised O(1). @throws std::bad_alloc
+  /// The same after looking for slabs with room. O(slabs of the epoch), amortised O(1). @throws
+  /// std::bad_alloc
   [[nodiscard]] TIDEMARK_COLD void* take_small_of_spare(std::size_t index, std::size_t bytes,
                                                         std::size_t block_bytes);
   /// A chunk becomes slabs.
@@ -170,7 +171,7 @@ class block_group {
     held_bytes_.subtract(slab.block_bytes);
     if (epoch_slabs::is_superfluous(slab)) make_spare(slab);
   }
-  enum class small_result : std::uint8_t { deallocated, of_another_class, late };
+  enum class small_result : std::uint8_t { deallocated, chunk_is_spare, of_another_class, late };
   /// The same on another thread, or of a block that was kept outermost, of any slab that was the group's.
   [[nodiscard]] small_result deallocate_small_from_outside(epoch_slab& slab, void* block,
                                                            std::size_t index) noexcept;

@@ -18,13 +18,13 @@ namespace tidemark::detail {
 
 class block_group;
 
-/// The record of an aligned range. It stays where it is as long as the resource, and says what the range is at
-/// the moment: the upstream's, or a group's, without blocks (*spare*), with blocks of one of its open epochs
-/// (*held*), or with blocks that were kept at the outermost level (*kept*).
+/// The record of an aligned range. It stays where it is as long as the resource, and says what the range is
+/// at the moment: the upstream's, or a group's, without blocks (*spare*), with blocks of one of its open
+/// epochs (*held*), or with blocks that were kept at the outermost level (*kept*).
 ///
-/// In a slab, blocks of one size lie one behind the other, and bit `i` of each row of bits is about block `i`. In
-/// a range that is not held, `reclaimed` is about the blocks that were there last: a late deallocation of one of
-/// these is recognised until the upstream allocates a block of the same address.
+/// In a slab, blocks of one size lie one behind the other, and bit `i` of each row of bits is about block
+/// `i`. In a range that is not held, `reclaimed` is about the blocks that were there last: a late
+/// deallocation of one of these is recognised until the upstream allocates a block of the same address.
 ///
 /// A group's thread allocates and deallocates without a lock in what it holds. Everything else is done with
 /// the lock of the group that is the holder, or was when the range was not the upstream's.
@@ -64,6 +64,7 @@ struct epoch_slab {
 
   /// Prepares a spare range for blocks of one size.
   void begin(std::size_t index, std::size_t bytes_of_block) noexcept {
+    ended_by.store(nullptr, std::memory_order_relaxed);
     class_index = static_cast<std::uint32_t>(index);
     block_bytes = static_cast<std::uint32_t>(bytes_of_block);
     reciprocal = static_cast<std::uint32_t>((std::uint64_t{1} << 32) / bytes_of_block + 1);
@@ -87,7 +88,7 @@ struct epoch_slab {
     const auto bit = static_cast<std::uint32_t>(std::countr_zero(free));
     set(allocated, cursor, ~free | (free & (~free + 1)));
     ++used;
-    return reinterpret_cast<void*>(address + std::uintptr_t{cursor * 64 + bit} * block_bytes);
+    return reinterpret_cast<void*>(address + std::uintptr_t{cursor * 64 + bit} * block_bytes.load());
   }
   /// The block that an address lies in; `none` if it lies behind the last one.
   [[nodiscard]] std::size_t block_around(std::uintptr_t inside) const noexcept {
@@ -156,31 +157,22 @@ struct epoch_slab {
     for (auto const& each : freed_outside) gone += static_cast<std::size_t>(std::popcount(each.load()));
     return used - gone;
   }
-  /// Forgets all blocks, of whatever use it is.
-  void clear() noexcept {
-    for (std::size_t w = 0; w < allocated.size(); ++w) {
-      set(allocated, w, 0);
-      set(freed_outside, w, 0);
-      set(is_kept, w, 0);
-    }
-    used = 0;
-    has_kept = false;
-  }
-
   using row = std::array<std::atomic<std::uint64_t>, max_blocks / 64>;
 
   std::uintptr_t const address;
   std::atomic<range_use> use{range_use::upstreams};
   std::atomic<block_group*> holder{nullptr};  // never null again; groups live as long as the resource
   std::uint32_t depth = 0;                    // of the epoch, if it is held
-  std::uint32_t class_index = 0, block_bytes = 0, blocks = 0, used = 0;
-  std::uint32_t cursor = 0;                    // the word of bits where the search for a free block begins
-  std::uint32_t reciprocal = 0;                // 2^32 / block_bytes, rounded up: exact below range_bytes
+  std::uint32_t used = 0;
+  std::uint32_t cursor = 0;  // the word of bits where the search for a free block begins
+  // Late deallocations of other threads may read these at any time.
+  std::atomic<std::uint32_t> class_index{0}, block_bytes{0}, blocks{0};
+  std::atomic<std::uint32_t> reciprocal{0};    // 2^32 / block_bytes, rounded up: exact below range_bytes
   bool has_kept = false;                       // a bit of `is_kept` may be set
   std::atomic<char const*> ended_by{nullptr};  // the name of the epoch that reclaimed its blocks last
   epoch_slab* previous = nullptr;              // in its list
   epoch_slab* next = nullptr;
-  epoch_slab* chunk = nullptr;  // the first slab of its chunk, which has the next five
+  epoch_slab* chunk = nullptr;  // the first slab of its chunk, which has the members below
   epoch_slab* previous_chunk = nullptr;
   epoch_slab* next_chunk = nullptr;
   void* chunk_memory = nullptr;

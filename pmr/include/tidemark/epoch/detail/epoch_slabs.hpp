@@ -20,11 +20,12 @@ namespace tidemark::detail {
 
 using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::range_bytes)>;
 
-/// Lists of slabs: for each open epoch those that have room, by size class, and those that are full; and spare
-/// ones, which the next epoch takes. A chunk all of whose slabs are spare is given up when no epoch is open.
+/// Lists of slabs: for each open epoch those that have room, by size class, and those that are full; and
+/// spare ones, which the next epoch takes. A chunk all of whose slabs are spare is given up when no epoch is
+/// open.
 ///
-/// Invariants: each slab of a chunk of the group is in one of these lists, or kept; `chunk_spare` is the number
-/// of a chunk's spare ones; a slab is full if and only if it is in the list of full ones.
+/// Invariants: each slab of a chunk of the group is in one of these lists, or kept; `chunk_spare` is the
+/// number of a chunk's spare ones; a held slab is full if and only if it is in the list of full ones.
 ///
 /// One thread at a time, and where it says so with the group's lock.
 class epoch_slabs {
@@ -82,11 +83,14 @@ class epoch_slabs {
   void collect() noexcept;
   /// An empty slab becomes spare.
   void make_spare(epoch_slab& slab) noexcept;
-  /// Deallocates a live block of a kept slab, which becomes spare with its last one.
-  void deallocate_kept(epoch_slab& slab, std::size_t i) noexcept {
+  /// Deallocates a live block of a kept slab, which becomes spare with its last one. @return whether all of
+  /// its chunk is spare then.
+  bool deallocate_kept(epoch_slab& slab, std::size_t i) noexcept {
     slab.deallocate(i);
     poison_block(slab, i);
-    if (slab.used == 0) end_use(slab);
+    if (slab.used > 0) return false;
+    end_use(slab);
+    return slab.chunk->chunk_spare == slab.chunk->chunk_slabs;
   }
   /// What an epoch's end did. `left` are the blocks that were kept.
   struct ended {
@@ -99,7 +103,8 @@ class epoch_slabs {
     void* memory = nullptr;
     std::size_t bytes = 0;
   };
-  /// Removes a chunk all of whose slabs are spare, or any chunk if `also_used`: its ranges are the upstream's.
+  /// Removes a chunk all of whose slabs are spare, or any chunk if `also_used`: its ranges are the
+  /// upstream's.
   /// @return its memory, which is the caller's to return; null if there is no such chunk. O(chunks + slabs).
   [[nodiscard]] chunk remove_chunk(bool also_used) noexcept;
   /// The ranges that lie in a chunk become spare slabs. @pre each has a record.

@@ -157,7 +157,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return block;
   }
   [[nodiscard]] std::size_t trim_due_at() const noexcept {
-    return trim_times_.due_at(lists_.cached_bytes(), lists_.live_bytes(), lists_.stranded_bytes());
+    return trim_times_.due_at(lists_.cached_bytes(), lists_.live_bytes(), lists_.stranded_block_bytes());
   }
   std::size_t trim_to(std::size_t target_bytes) noexcept {
     const std::size_t returned = lists_.release_free(target_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `block_store`: the memory of a pool: slabs of blocks of the size classes, a heap for blocks beyond them, and
-/// blocks that are not cached. It owns all three.
+/// `block_store`: the memory of a pool: slabs of blocks of the size classes, a heap for blocks beyond them,
+/// and blocks that are not cached. It owns all three.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,8 @@ class block_store {
         heap_{options.upstream},
         large_{options.upstream},
         max_free_bytes_{max_free_bytes},
-        max_heap_block_bytes_{options.keep_large_blocks ? max_heap_block_bytes : 0} {
+        max_heap_block_bytes_{options.keep_large_blocks ? std::min(max_heap_block_bytes, largest_possible)
+                                                        : 0} {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
       const std::size_t bytes = classes_.bytes(i);
       const std::size_t blocks = bytes <= 1 * KiB    ? options.small_block_count
@@ -197,8 +198,11 @@ class block_store {
     }
     return call();
   }
-  /// Whether the heap has it, or the upstream gets it back at once. Blocks aligned to more would leave too much
-  /// in front of them.
+  // No object is larger, and sums with it do not overflow.
+  static constexpr std::size_t largest_possible = std::numeric_limits<std::ptrdiff_t>::max() / 2;
+
+  /// Whether the heap has it, or the upstream gets it back at once. Blocks aligned to more would leave too
+  /// much in front of them.
   [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
     return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
            align <= size_classes::max_alignment;

@@ -18,11 +18,11 @@ namespace tidemark::detail {
 /// A heap with boundary tags (Knuth, "The Art of Computer Programming" 1, 2.5): what is left of a chunk when
 /// a block is cut from it serves other requests, of any size, and free neighbours are merged.
 ///
-/// A chunk is a row of ranges, live or free, each with a tag of 16 bytes in front. The first chunk is as large
-/// as its request, a further one a quarter of what is held, so that chunks are few. Free ranges lie in bins,
-/// four to each doubling of the size, the one freed last in front. A request looks at some of its own bin,
-/// and then takes the first of the next bin that has one (the good fit of TLSF: Masmano et al., "TLSF: a new
-/// dynamic memory allocator for real-time systems", 2004). What it does not need stays free.
+/// A chunk is a row of ranges, live or free, each with a tag of 16 bytes in front. The first chunk is as
+/// large as its request, a further one a quarter of what is held, so that chunks are few. Free ranges lie in
+/// bins, four to each doubling of the size, the one freed last in front. A request looks at some of its own
+/// bin, and then takes the first of the next bin that has one (the good fit of TLSF: Masmano et al., "TLSF: a
+/// new dynamic memory allocator for real-time systems", 2004). What it does not need stays free.
 ///
 /// A chunk goes back to the upstream when all of it is free. If that is not enough for a limit, chunks are
 /// *stranded*: their free ranges count by themselves, and are used when the others have none that fits. A
@@ -34,9 +34,9 @@ namespace tidemark::detail {
 /// - `used_bytes() == sum over live ranges`, `cached_bytes()` and `stranded_bytes()` over free ones
 /// - a stranded chunk has a live range
 ///
-/// Bytes are those of ranges, with their tags: a block takes up to 80 bytes more than was requested, and more
-/// where it is aligned to more than 64. The upstream gets back exactly the (pointer, bytes, alignment) that it
-/// gave. Complexity: O(1) where not said otherwise. One thread at a time.
+/// Bytes are those of ranges, with their tags: a block takes up to 79 bytes more than was requested. The
+/// upstream gets back exactly the (pointer, bytes, alignment) that it gave. Complexity: O(1) where not said
+/// otherwise. One thread at a time.
 class coalescing_heap {
  public:
   /// Smaller blocks have no place here: a tag would be much beside them.
@@ -49,8 +49,8 @@ class coalescing_heap {
 
   /// A block of a free range; null if none that was looked at fits.
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept;
-  /// A block of a new chunk, with `max_more_bytes` at most for others. If the upstream does not have that, the
-  /// chunk is for this block alone. @throws what the upstream throws; nothing has changed then.
+  /// A block of a new chunk, with `max_more_bytes` at most for others. If the upstream does not have that,
+  /// the chunk is for this block alone. @throws what the upstream throws; nothing has changed then.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes);
   /// Takes a block back.
   void deallocate(void* block, std::size_t requested_bytes) noexcept;
@@ -180,6 +180,7 @@ class coalescing_heap {
   [[nodiscard]] tag* add_chunk(std::size_t bytes);
   void insert_free(tag* range) noexcept;
   void remove_free(tag* range) noexcept;
+  [[nodiscard]] static bool has_free_range(chunk* of) noexcept;
   [[nodiscard]] tag* find_free_chunk(std::size_t bytes_wanted) const noexcept;
   void return_to_upstream(chunk* gone) noexcept;
 

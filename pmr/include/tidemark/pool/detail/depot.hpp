@@ -52,7 +52,7 @@ class depot : fork_participant {
   }
   [[nodiscard]] std::size_t listed_bytes() const noexcept;
 
-  /// Bytes that are cached in no thread's cache: here, uncarved, or in kept large blocks.
+  /// Bytes that are cached in no thread's cache: here, uncarved, or free ranges of the heap.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_; }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_ += bytes; }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_ -= bytes; }

@@ -13,8 +13,8 @@
 
 namespace tidemark::detail {
 
-/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on a host. They count kept large
-/// blocks and uncarved ones as cached, too.
+/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on a host. They count free
+/// ranges of the heap and uncarved blocks as cached, too.
 class pool_blocks : public block_cache {
  public:
   static constexpr char const* kind = "pool";
@@ -47,6 +47,8 @@ class pool_blocks : public block_cache {
     return block_cache::requested_bytes() + store_.requested_large_bytes();
   }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return store_.stranded_bytes(); }
+  /// Of those, blocks of the classes.
+  [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return store_.stranded_block_bytes(); }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return store_.held_bytes(); }
   /// Of live blocks of the classes.
   [[nodiscard]] std::size_t live_bytes() const noexcept { return store_.reachable_bytes() - cached_bytes(); }

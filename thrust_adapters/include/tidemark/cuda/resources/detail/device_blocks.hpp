@@ -105,6 +105,8 @@ class device_blocks {
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_ + large_bytes_; }
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_; }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
+  /// All of them are blocks of classes.
+  [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return stranded_bytes(); }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return slab_bytes_ + large_bytes_; }
   /// Of live blocks of the classes.
   [[nodiscard]] std::size_t live_bytes() const noexcept {
