@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <memory_resource>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -330,6 +332,53 @@ TEST_F(epoch_slabs, with_kept_blocks_go_back_with_the_resource) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+TEST_F(epoch_slabs, of_open_epochs_go_back_with_the_resource) {
+  const violation_recorder recorder;
+  auto shorter = std::make_unique<epoch_resource>(
+      epoch_options{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream);
+  epoch outer{*shorter}, inner{*shorter};
+  for (int i = 0; i < 1000; ++i) (void)shorter->allocate(64);
+  shorter.reset();
+  EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(epoch_slabs, of_epochs_that_end_out_of_order_go_back_with_the_last) {
+  const violation_recorder recorder;
+  epoch outer{memory};
+  begin_slabs();
+  (void)take(100, 64);
+  epoch inner{memory};
+  (void)take(100, 64);
+  (void)outer.end();
+  EXPECT_GT(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().reclaimed, 0u);
+  (void)inner.end();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(memory.stats().reclaimed, records_first + 200);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, survive_bookkeeping_memory_that_fails) {
+  recording_resource bookkeeping;
+  epoch_resource there{
+      {.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB, .bookkeeping = &bookkeeping}, &upstream};
+  const epoch e{there};
+  std::size_t served = 0;
+  for (int i = 0; i < 300; ++i) {
+    bookkeeping.fail_from = i % 2 == 0 ? bookkeeping.calls : supply::never;
+    try {
+      (void)there.allocate(64);
+      ++served;
+    } catch (std::bad_alloc const&) {
+    }
+  }
+  EXPECT_GT(served, 200u);
+  EXPECT_LT(served, 300u) << "not one call failed";
+  EXPECT_EQ(there.stats().used_blocks, served);
+  there.check_invariants();
+}
+
 TEST_F(epoch_slabs, hold_the_storage_of_containers) {
   std::pmr::vector<std::pmr::string> kept{&memory};
   {
@@ -416,6 +465,31 @@ TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
   EXPECT_EQ(stats.late, 0u);
   EXPECT_EQ(stats.used_blocks, 0u);
   EXPECT_EQ(stats.allocations, storm_threads * rounds * 1000);
+  memory.check_invariants();
+}
+
+TEST(epoch_slabs_threads, survive_late_deallocations_by_others) {
+  constexpr std::size_t rounds = 40;
+  epoch_resource memory{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}};
+  std::array<std::atomic<void*>, 64> shared{};
+  const auto before = set_violation_handler([](violation const&) {});  // the recorder is for one thread
+  on_threads([&](std::size_t thread) {
+    std::mt19937_64 random{thread};
+    for (std::size_t round = 0; round < rounds; ++round) {
+      const epoch e{memory};
+      for (int i = 0; i < 500; ++i) {
+        // Nobody touches it: whoever takes it deallocates it early, late, or instead of the next block there.
+        void* const other = shared[random() % shared.size()].exchange(memory.allocate(64));
+        if (other != nullptr) memory.deallocate(other, 64);
+      }
+    }
+  });
+  const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.allocations, storm_threads * rounds * 500);
+  EXPECT_EQ(stats.allocations, stats.deallocations + stats.reclaimed);
+  EXPECT_EQ(stats.used_blocks, 0u);
+  EXPECT_EQ(stats.used_bytes, 0u);
+  set_violation_handler(before);
   memory.check_invariants();
 }
 

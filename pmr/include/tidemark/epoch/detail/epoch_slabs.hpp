@@ -184,7 +184,7 @@ class epoch_slabs {
   epoch_slab_table* table_;
   bool is_host_memory_;
   std::pmr::vector<frame> frames_;
-  std::size_t frame_count_ = 0;  // frames_.size()
+  std::size_t frame_count_ = 0;  // frames_.size(), which is a division by their size
   epoch_slab* spare_ = nullptr;
   std::atomic<epoch_slab*> chunks_{nullptr};  // written with the lock
   std::size_t held_slabs_ = 0;
