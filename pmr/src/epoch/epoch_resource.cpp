@@ -94,11 +94,15 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
 }
 
 void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  return allocate_in(group, bytes, align).data();
+}
+
+void* epoch_resource::allocate_with_slabs(detail::block_group& group, std::size_t bytes, std::size_t align) {
   if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
-  if (group.is_worth_slabs() && is_small(bytes, align)) {
+  if (is_small(bytes, align)) {
     if (void* const block = allocate_small(group, bytes, align)) return block;
   }
-  return allocate_in(group, bytes, align).data();
+  return allocate_tracked(group, bytes, align);
 }
 
 void epoch_resource::add_range(std::uintptr_t range) {
@@ -277,8 +281,8 @@ detail::block_group& epoch_resource::acquire_another_group() {
     }
   }
   // Without the lock, because the bookkeeping memory runs foreign code.
-  auto added =
-      std::make_unique<detail::block_group>(this, &slab_table_, options_.host_memory, options_.bookkeeping);
+  auto added = std::make_unique<detail::block_group>(this, max_small_bytes_ != 0 ? &slab_table_ : nullptr,
+                                                     options_.host_memory, options_.bookkeeping);
   (void)added->try_acquire();
   const std::scoped_lock lock{groups_mutex_};
   return *groups_.emplace_back(std::move(added));

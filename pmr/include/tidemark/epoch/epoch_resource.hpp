@@ -200,12 +200,16 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     return small_classes_.index_at(detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align));
   }
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
-    if (check_level < 2 && group.is_worth_slabs() && is_small(bytes, align)) {
+    if (!group.is_worth_slabs()) [[likely]]
+      return allocate_tracked(group, bytes, align);
+    if (check_level < 2 && is_small(bytes, align)) {
       if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
         return block;
     }
-    return allocate_tracked(group, bytes, align);
+    return allocate_with_slabs(group, bytes, align);
   }
+  // In a slab, which may be a new one, if the block is small.
+  [[nodiscard]] void* allocate_with_slabs(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
                                    std::size_t align) const noexcept {

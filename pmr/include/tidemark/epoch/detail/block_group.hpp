@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
 #include <span>
 #include <vector>
@@ -205,6 +206,7 @@ class block_group {
     if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
   void set_slabs_from() noexcept {
+    if (!slabs_.is_enabled()) return;
     slabs_from_ = has_chunks() ? 0 : frames_.back().allocations_before + blocks_before_slabs;
   }
   TIDEMARK_COLD void make_spare(epoch_slab& slab) noexcept;
@@ -229,8 +231,9 @@ class block_group {
   std::pmr::vector<frame> frames_;
   std::size_t kept_end_ = 0;  // between `end` and `drop_reclaimed`
   epoch_slabs slabs_;
-  std::uint64_t slabs_from_ = 0;  // small blocks lie in slabs after so many allocations
-  std::size_t uncollected_ = 0;   // blocks in slabs that others deallocated since the last `collect`
+  // Small blocks lie in slabs after so many allocations; never, if there are to be none.
+  std::uint64_t slabs_from_ = std::numeric_limits<std::uint64_t>::max();
+  std::size_t uncollected_ = 0;  // blocks in slabs that others deallocated since the last `collect`
 
   // Written by the group's thread. `held_bytes_` falls when it deallocates, reclaims or lets go.
   single_writer<std::uint64_t> allocations_, adopted_, deallocations_, reclaimed_, promoted_, let_go_;

@@ -30,10 +30,12 @@ using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::
 /// One thread at a time, and where it says so with the group's lock.
 class epoch_slabs {
  public:
-  /// @param table where the records are; `is_host_memory`: whether tools are told which bytes may be touched
+  /// @param table where the records are; null: there are to be no slabs
+  /// @param is_host_memory whether tools are told which bytes may be touched
   epoch_slabs(epoch_slab_table* table, bool is_host_memory, std::pmr::memory_resource* bookkeeping)
       : table_{table}, is_host_memory_{is_host_memory}, frames_{bookkeeping} {}
 
+  [[nodiscard]] bool is_enabled() const noexcept { return table_ != nullptr; }
   /// Whether there are lists for the innermost epoch.
   [[nodiscard]] bool has_frame() const noexcept { return innermost_ != none.data(); }
   /// A slab of the innermost epoch and a size class that has room; null if there is none.
