@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -468,23 +469,42 @@ TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
   memory.check_invariants();
 }
 
-TEST(epoch_slabs_threads, survive_late_deallocations_by_others) {
+/// Never gives an address twice: so every late deallocation can be recognised.
+class growing_memory final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    const std::scoped_lock lock{mutex_};
+    return memory_.allocate(bytes, align);
+  }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::mutex mutex_;
+  std::pmr::monotonic_buffer_resource memory_;
+};
+
+TEST(epoch_slabs_threads, recognise_late_deallocations_by_others) {
   constexpr std::size_t rounds = 40;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}};
+  growing_memory upstream;
+  epoch_resource memory{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream};
   std::array<std::atomic<void*>, 64> shared{};
+  std::atomic<std::size_t> calls{0};
   const auto before = set_violation_handler([](violation const&) {});  // the recorder is for one thread
   on_threads([&](std::size_t thread) {
     std::mt19937_64 random{thread};
     for (std::size_t round = 0; round < rounds; ++round) {
       const epoch e{memory};
       for (int i = 0; i < 500; ++i) {
-        // Nobody touches it: whoever takes it deallocates it early, late, or instead of the next block there.
+        // Whoever takes it deallocates it, early or late.
         void* const other = shared[random() % shared.size()].exchange(memory.allocate(64));
-        if (other != nullptr) memory.deallocate(other, 64);
+        if (other == nullptr) continue;
+        memory.deallocate(other, 64);
+        ++calls;
       }
     }
   });
   const epoch_stats stats = memory.stats();
+  EXPECT_EQ(stats.deallocations + stats.late, calls);
+  EXPECT_GT(stats.late, 0u);
   EXPECT_EQ(stats.allocations, storm_threads * rounds * 500);
   EXPECT_EQ(stats.allocations, stats.deallocations + stats.reclaimed);
   EXPECT_EQ(stats.used_blocks, 0u);
