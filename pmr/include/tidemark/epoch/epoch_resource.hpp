@@ -193,11 +193,15 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] detail::epoch_slab* find_range(void const* block) const noexcept {
     return may_be_in_slab(block) ? slab_table_.find(detail::epoch_slab::range_of(block)) : nullptr;
   }
+  // A block of 0 bytes is as good as one of 1.
+  [[nodiscard]] static std::size_t last_offset(std::size_t bytes, std::size_t align) noexcept {
+    return detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align);
+  }
   [[nodiscard]] bool is_small(std::size_t bytes, std::size_t align) const noexcept {
-    return detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align) < max_small_bytes_;
+    return last_offset(bytes, align) < max_small_bytes_;
   }
   [[nodiscard]] std::size_t class_of(std::size_t bytes, std::size_t align) const noexcept {
-    return small_classes_.index_at(detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align));
+    return small_classes_.index_at(last_offset(bytes, align));
   }
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
     if (!group.is_worth_slabs()) [[likely]]

@@ -157,6 +157,7 @@ struct epoch_slab {
     for (auto const& each : freed_outside) gone += static_cast<std::size_t>(std::popcount(each.load()));
     return used - gone;
   }
+
   using row = std::array<std::atomic<std::uint64_t>, max_blocks / 64>;
 
   std::uintptr_t const address;

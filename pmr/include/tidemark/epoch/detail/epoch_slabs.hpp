@@ -50,7 +50,7 @@ class epoch_slabs {
     if (is_host_memory_) unpoison(address_of(block), bytes);
     return block;
   }
-  /// So many epochs are open. O(1).
+  /// Says how many epochs are open. O(1).
   void set_depth(std::size_t depth) noexcept {
     if (frame_count_ == 0) return;
     innermost_ = depth > 0 && depth <= frame_count_ ? frames_[depth - 1].with_room.data() : none.data();
@@ -125,7 +125,7 @@ class epoch_slabs {
   [[nodiscard]] static std::size_t range_count(chunk of) noexcept {
     return (address_of(of.memory) + of.bytes - first_range(of)) / epoch_slab::range_bytes;
   }
-  /// Calls `visit(slab)` for each of these.
+  /// Calls `visit(slab)` for each slab of an open epoch.
   template <class Visit>
   void for_each_held(Visit visit) const {
     for (frame const& each : frames_) {

@@ -154,7 +154,7 @@ class block_store {
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
     return slabs_.stranded_bytes() + heap_.stranded_bytes();
   }
-  /// Of those, what is in slabs: they may be all free without anybody having noticed.
+  /// Of those, what is in slabs, which may be all free before a trim looks.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }
   /// Of live blocks beyond the classes, and what was requested of that.
   [[nodiscard]] std::size_t used_large_bytes() const noexcept {
