@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Topic graph: what an allocation of a graph arena takes, and what a
+// SPDX-License-Identifier: Apache-2.0
+// Topic graph: what an allocation of a graph arena takes, and what a
 // deallocation, by how many blocks are in use: apart from each other, and in the orders first in first out,
 // last in first out and any. An item is one call, on a block of 256 bytes. So that a clock is read as seldom
 // for 64 blocks as for 8192, a run goes through as many arenas as have 8192 blocks together.

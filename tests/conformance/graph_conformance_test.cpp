@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: graph arenas, switches in and outside of captures, and
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: graph arenas, switches in and outside of captures, and
 // rehearsals through the conformance suite. What uses no memory again by itself does so where the suite
 // recycles.
 #include "conformance.hpp"

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: each member over a resource that sees to it that it gets back
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: each member over a resource that sees to it that it gets back
 // exactly what it gave, once; then over resources of every kind.
 #include <tidemark/core/unique_block.hpp>
 

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: random raw blocks in nested epochs, kept, deallocated early,
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: random raw blocks in nested epochs, kept, deallocated early,
 // late and after they were kept, beside a model of which epoch has which block. Contents are checked, and the
 // statistics after each step.
 #include <gtest/gtest.h>

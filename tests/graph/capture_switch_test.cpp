@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: a switch over a resource that compares what comes back with
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a switch over a resource that compares what comes back with
 // what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
 // the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
 #include <tidemark/graph/capture_switch.hpp>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: graph arenas over a made-up range, so that what is shown
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: graph arenas over a made-up range, so that what is shown
 // holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
 // with the state before and after, and the invariants.
 #include <tidemark/graph/graph_arena.hpp>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: calls of operator new and malloc are counted where a graph
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: calls of operator new and malloc are counted where a graph
 // arena and a capture switch promise none; and operator new fails at each of its calls in turn, where a
 // capture must leave nothing behind.
 #include <gtest/gtest.h>

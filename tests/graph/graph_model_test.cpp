@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: long random sequences beside models. Of a graph arena the
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: long random sequences beside models. Of a graph arena the
 // model knows every address beforehand, and what may not be deallocated. Of a switch it knows whose each
 // block is, and so when the upstream sees it again: captures begin and end, arenas are installed, cleared and
 // die late, blocks cross the borders of captures, graphs hold on to blocks. No byte that a graph knows may

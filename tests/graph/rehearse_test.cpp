@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: what a rehearsal says beside what an arena then does with the
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what a rehearsal says beside what an arena then does with the
 // same body; layouts that must be equal and layouts that must not; a resource below that sees everything
 // back, whatever fails.
 #include <tidemark/graph/rehearse.hpp>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: every plan is checked by a sweep over time, or pair by pair
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every plan is checked by a sweep over time, or pair by pair
 // where a graph says what is in conflict. Small cases against the best of all orders, larger ones against a
 // plan by size of the test's own and against cuts of a rectangle, whose height is known; the recorded ones
 // against what they are known to need, cut off by nodes, never by time.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Strategy: random blocks, trims and failures of the upstream, beside a
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: random blocks, trims and failures of the upstream, beside a
 // shadow of what is live. After each step the sums equal the model's; the invariants of the heap hold now and
 // then. What each step does to a pool is in pool_test.cpp.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 A backend of captures whose kernels are functions of the host: it
+// SPDX-License-Identifier: Apache-2.0
+// A backend of captures whose kernels are functions of the host: it
 // records them and replays them, fails on demand, and sees to it that it is called in the order that a
 // backend may expect.
 #pragma once
