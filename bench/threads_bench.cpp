@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic threads: two threads on one resource: each with blocks of its own, and one that frees what the other
-// allocates; and blocks of many sizes on one thread and on two, to see what a second thread adds. An item is
-// a pair of allocate and deallocate; times are by the clock, over all threads.
+// Topic threads: blocks of one size and of many, each thread's own, on one thread and on two, to see what a
+// second thread adds; and two threads one of which frees what the other allocates. An item is a pair of
+// allocate and deallocate; times are by the clock, over all threads.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <memory_resource>
 #include <string>
@@ -24,10 +26,11 @@ using namespace tidemark;
 
 constexpr std::size_t batch = 1000;
 
+// As many blocks at a time as a batch, or 2 MiB.
 void own_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
   benchmark::DoNotOptimize(resource);
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  std::array<void*, batch> blocks;
+  std::vector<void*> blocks(std::min(batch, 2 * MiB / bytes));
   for (auto _ : state) {
     for (void*& block : blocks) {
       block = resource->allocate(bytes);
@@ -35,7 +38,7 @@ void own_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
     }
     for (void* block : blocks) resource->deallocate(block, bytes);
   }
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
+  state.SetItemsProcessed(state.iterations() * std::ssize(blocks));
 }
 
 void mixed_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
@@ -87,23 +90,14 @@ void handed_over_blocks(benchmark::State& state, std::pmr::memory_resource* reso
 
 const bool registered = [] {
   const auto add = [](char const* name, std::pmr::memory_resource* resource) {
-    for (const std::int64_t bytes : {64, 256, 1024}) {
-      const auto with = [&](char const* what, auto work) {
-        benchmark::RegisterBenchmark((std::string{name} + what).c_str(),
-                                     [=](benchmark::State& state) { work(state, resource); })
-            ->Arg(bytes)
-            ->Threads(2)
-            ->UseRealTime();
-      };
-      with("/own", own_blocks);
-      with("/handed_over", handed_over_blocks);
-    }
-    for (const int threads : {1, 2}) {
-      benchmark::RegisterBenchmark((std::string{name} + "/mixed").c_str(),
-                                   [=](benchmark::State& state) { mixed_blocks(state, resource); })
-          ->Threads(threads)
+    const auto with = [&](char const* what, auto work) {
+      return benchmark::RegisterBenchmark((std::string{name} + what).c_str(),
+                                          [=](benchmark::State& state) { work(state, resource); })
           ->UseRealTime();
-    }
+    };
+    with("/own", own_blocks)->ArgsProduct({{64, 256, 1024, 8192, 65'536}})->ThreadRange(1, 2);
+    with("/handed_over", handed_over_blocks)->ArgsProduct({{64, 256, 1024, 65'536}})->Threads(2);
+    with("/mixed", mixed_blocks)->ThreadRange(1, 2);
   };
   static synchronized_pool ours;
   add("synchronized_pool", &ours);

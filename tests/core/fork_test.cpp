@@ -135,6 +135,7 @@ void use_much(std::pmr::memory_resource& memory) {
   std::array<void*, 200> blocks{};
   for (void*& block : blocks) block = memory.allocate(4000);
   for (void* block : blocks) memory.deallocate(block, 4000);
+  memory.deallocate(memory.allocate(100'000), 100'000);
 }
 
 // ---- pools ------------------------------------------------------------------------------------------------

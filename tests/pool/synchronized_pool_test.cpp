@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/pool/pool.hpp>
@@ -1030,7 +1031,8 @@ TEST(synchronized_pool, keeps_large_blocks_up_to_half_of_a_small_limit) {
 
 TEST(synchronized_pool, keeps_of_a_large_limit_all_but_4_MiB_for_each_thread_in_large_blocks) {
   synchronized_pool pool{caching_at_most(64 * MiB)};
-  give(pool, take(pool, 59, 1'000'000), 1'000'000);
+  constexpr std::size_t bytes = 1'100'000;  // more than a thread keeps itself
+  give(pool, take(pool, 54, bytes), bytes);
   EXPECT_GT(pool.stats().cached_bytes, 58'000'000u);
   std::latch has_cache{1}, may_end{1};
   std::thread other{[&] {
@@ -1039,19 +1041,19 @@ TEST(synchronized_pool, keeps_of_a_large_limit_all_but_4_MiB_for_each_thread_in_
     may_end.wait();
   }};
   has_cache.wait();
-  give(pool, take(pool, 70, 1'000'000), 1'000'000);
+  give(pool, take(pool, 70, bytes), bytes);
   EXPECT_LE(pool.stats().cached_bytes, 56 * MiB + 4 * KiB);
   EXPECT_GT(pool.stats().cached_bytes, 40 * MiB);
   may_end.count_down();
   other.join();
-  give(pool, take(pool, 70, 1'000'000), 1'000'000);
+  give(pool, take(pool, 70, bytes), bytes);
   EXPECT_LE(pool.stats().cached_bytes, 60 * MiB + 4 * KiB);
   pool.check_invariants();
 }
 
 TEST(synchronized_pool, small_blocks_that_find_no_room_drive_large_ones_out_and_no_more_than_that) {
   synchronized_pool pool{caching_at_most(4 * MiB)};
-  give(pool, take(pool, 19, 105'000), 105'000);
+  std::thread{[&] { give(pool, take(pool, 19, 105'000), 105'000); }}.join();  // so that no cache has them
   EXPECT_GT(pool.stats().cached_bytes, 1'990'000u) << "of 2 MiB";
   std::thread{[&] { give(pool, take(pool, 3000, 64), 64); }}.join();
   EXPECT_GT(pool.stats().cached_bytes, 1'800'000u);
@@ -1082,6 +1084,207 @@ TEST(synchronized_pool, peak_is_the_most_that_snapshots_saw_though_large_blocks_
   }
   EXPECT_GT(large_hits, 300u);
   for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, a_thread_takes_its_own_large_blocks_again_last_in_first_out) {
+  synchronized_pool pool;
+  const std::vector<void*> held = take(pool, 3, 100'000);
+  give(pool, held, 100'000);
+  void* const first = pool.allocate(100'000);
+  EXPECT_EQ(first, held[2]);
+  EXPECT_EQ(pool.allocate(99'990), held[1]) << "the same, rounded up to 64 bytes";
+  EXPECT_EQ(pool.allocate(90'000), held[0]) << "rather than that the heap grows for another size";
+  const pool_stats now = pool.stats();
+  EXPECT_EQ(now.allocations, 6u);
+  EXPECT_EQ(now.used_blocks, 3u);
+  EXPECT_EQ(now.used_bytes, 2u * 100'032 + 90'048u);
+  EXPECT_EQ(now.requested_bytes, 100'000u + 99'990u + 90'000u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, a_threads_large_blocks_are_its_own_until_a_trim_of_another_thread) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  stepping_thread other;
+  void* mine = nullptr;
+  other.run([&] { pool.deallocate(mine = pool.allocate(200'000), 200'000); });
+  void* const block = pool.allocate(200'000);
+  EXPECT_NE(block, mine);
+  EXPECT_EQ(pool.stats().used_bytes, 200'064u);
+  EXPECT_EQ(pool.stats().cached_bytes, 200'064u);
+  pool.deallocate(block, 200'000);
+  EXPECT_EQ(pool.trim(), 200'064u) << "of this thread";
+  EXPECT_EQ(pool.stats().held_bytes, 200'064u);
+  other.run([&] { call(pool); });
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(synchronized_pool, a_thread_keeps_large_blocks_of_more_sizes_than_have_a_place) {
+  synchronized_pool pool;
+  constexpr std::size_t sizes = 200;  // for 64 places
+  const auto bytes_of = [](std::size_t i) { return 17'000 + i * 64; };
+  std::uint64_t misses = 0;
+  for (int round = 0; round < 3; ++round) {
+    marked_blocks mine{pool, 0};
+    for (std::size_t i = 0; i < sizes; ++i) mine.allocate(bytes_of(i));
+    if (round == 1) misses = pool.stats().misses;
+    mine.free_all();
+    EXPECT_EQ(pool.stats().used_bytes, 0u);
+    pool.check_invariants();
+  }
+  EXPECT_EQ(pool.stats().misses, misses) << "the upstream is not asked again for the same sizes";
+  pool.clear();
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, what_a_thread_frees_beyond_its_share_serves_other_threads_whatever_its_size) {
+  for (const std::size_t bytes : {std::size_t{50'000}, 200 * KiB, 2 * MiB}) {
+    recording_resource upstream;
+    synchronized_pool pool{&upstream};
+    give(pool, take(pool, 20 * MiB / bytes, bytes), bytes);
+    const std::size_t calls = upstream.calls;
+    std::vector<void*> held;
+    std::thread{[&] { held = take(pool, 14 * MiB / bytes, bytes); }}.join();
+    EXPECT_EQ(upstream.calls, calls) << "4 MiB at most are this thread's";
+    give(pool, held, bytes);
+    pool.check_invariants();
+  }
+}
+
+TEST(synchronized_pool, small_and_large_blocks_share_a_threads_cache) {
+  synchronized_pool pool{caching_at_most(8 * MiB)};
+  stepping_thread other;
+  other.run([&] { call(pool); });  // 2 MiB for each of two threads
+  std::vector<void*> const small = take(pool, 3000, 1024), large = take(pool, 60, 50'000);
+  for (std::size_t i = 0; i < 3000; ++i) {
+    pool.deallocate(small[i], 1024);
+    if (i % 50 == 0) pool.deallocate(large[i / 50], 50'000);
+  }
+  other.run([&] { (void)pool.trim(); });  // what is cached then is in the cache of this thread
+  EXPECT_LE(pool.stats().cached_bytes, 2 * MiB);
+  EXPECT_GE(pool.stats().cached_bytes, 900 * KiB);
+  pool.check_invariants();
+  call(pool);
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST(synchronized_pool, a_large_block_is_aligned_whatever_was_freed_before) {
+  synchronized_pool pool;
+  std::mt19937_64 random{3};
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t bytes = 20'000 + random() % 4 * 64, align = std::size_t{8} << random() % 8;
+    void* const block = pool.allocate(bytes, align);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u);
+    pool.deallocate(block, bytes, align);
+  }
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, blocks_too_small_for_the_heap_are_none_of_those_that_a_thread_keeps_of_it) {
+  recording_resource upstream;
+  {
+    synchronized_pool pool{caching_at_most(8 * MiB, {64, 1024}), &upstream};
+    pool.deallocate(pool.allocate(4096), 4096);
+    const std::size_t calls = upstream.calls;
+    void* const block = pool.allocate(4090);  // with a tag it would be rounded up to the same
+    EXPECT_EQ(upstream.calls, calls + 1);
+    EXPECT_EQ(pool.stats().used_bytes, 4090u);
+    const std::size_t cached = pool.stats().cached_bytes;
+    pool.deallocate(block, 4090);
+    EXPECT_EQ(pool.stats().cached_bytes, cached);
+    pool.check_invariants();
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST(synchronized_pool, a_thread_that_uses_many_pools_in_turn_keeps_large_blocks_of_each) {
+  std::vector<std::unique_ptr<synchronized_pool>> pools(20);
+  for (auto& pool : pools) pool = std::make_unique<synchronized_pool>();
+  std::vector<void*> blocks;
+  for (auto& pool : pools) blocks.push_back(pool->allocate(30'000));
+  for (std::size_t i = 0; i < pools.size(); ++i) pools[i]->deallocate(blocks[i], 30'000);
+  for (std::size_t i = 0; i < pools.size(); ++i) EXPECT_EQ(pools[i]->allocate(30'000), blocks[i]);
+}
+
+TEST(synchronized_pool, gives_back_large_blocks_of_this_thread_when_the_upstream_has_no_more) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  pool.deallocate(pool.allocate(200'000), 200'000);
+  for (const std::size_t bytes : {std::size_t{700'000}, std::size_t{8000}}) {
+    upstream.fail_from = upstream.calls;  // the next call fails, the one after it does not
+    void* const block = pool.allocate(bytes);
+    EXPECT_LT(pool.stats().held_bytes, bytes + 5000);
+    pool.deallocate(block, bytes);
+    pool.check_invariants();
+  }
+}
+
+TEST(synchronized_pool, snapshots_taken_while_threads_use_large_blocks_are_consistent) {
+  synchronized_pool pool{caching_at_most(4 * MiB)};
+  std::atomic<bool> stop{false};
+  std::thread watcher{[&] {
+    while (!stop) {
+      const pool_stats now = pool.stats();
+      EXPECT_EQ(now.hits + now.misses, now.allocations);
+      EXPECT_LE(now.deallocations, now.allocations);
+      EXPECT_LE(now.used_blocks, 4u * 10);
+      EXPECT_LE(now.used_bytes, 4u * 10 * 60'064);
+      EXPECT_LE(now.requested_bytes, now.used_bytes);
+      EXPECT_GE(now.peak_cached_bytes, now.cached_bytes);
+    }
+  }};
+  run_threads(4, [&](std::size_t thread) {
+    marked_blocks mine{pool, thread};
+    for (std::size_t round = 0; round < 2000; ++round) {
+      for (std::size_t i = 0; i < 10; ++i) mine.allocate(20'000 + (round + i) % 5 * 10'000);
+      mine.free_all();
+      if (round % 500 == 499) (void)pool.trim(100'000);
+    }
+  });
+  stop = true;
+  watcher.join();
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  EXPECT_EQ(pool.stats().used_bytes, 0u);
+  pool.check_invariants();
+}
+
+TEST(synchronized_pool, a_large_block_in_a_threads_cache_is_hidden) {
+  synchronized_pool pool;
+  auto* const block = static_cast<unsigned char*>(pool.allocate(20'000));
+  std::memset(block, 1, 20'000);
+  pool.deallocate(block, 20'000);
+#if TIDEMARK_ASAN
+  EXPECT_EQ(__asan_region_is_poisoned(block, 20'000), block);
+  ASSERT_EQ(pool.allocate(20'000), block);
+  EXPECT_EQ(__asan_region_is_poisoned(block, 20'000), nullptr);
+  pool.deallocate(block, 20'000);
+#elif TIDEMARK_MSAN
+  GTEST_SKIP() << "MemorySanitizer would report the look at it";
+#else
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not fill it";
+  EXPECT_EQ(block[19'999], detail::freed_fill);
+#endif
+}
+
+TEST(synchronized_pool, release_forgets_large_blocks_in_caches) {
+  recording_resource upstream;
+  synchronized_pool pool{&upstream};
+  stepping_thread other;
+  std::vector<void*> held;
+  other.run([&] { held = take(pool, 5, 40'000); });
+  pool.deallocate(held[0], 40'000);  // freed here, allocated there
+  other.run([&] { pool.deallocate(held[1], 40'000); });
+  pool.release();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  const pool_stats now = pool.stats();
+  EXPECT_EQ(now.used_blocks, 0u);
+  EXPECT_EQ(now.used_bytes + now.cached_bytes + now.requested_bytes + now.held_bytes, 0u);
+  void* const block = pool.allocate(40'000);
+  std::memset(block, 1, 40'000);
+  EXPECT_EQ(pool.stats().used_bytes, 40'064u);
+  pool.deallocate(block, 40'000);
   pool.check_invariants();
 }
 
@@ -1127,6 +1330,9 @@ TEST(synchronized_pool_death, level_2_finds_a_double_free_across_threads) {
   EXPECT_DEATH(pool.deallocate(live, 60), "wrong size");
   EXPECT_DEATH(pool.deallocate(static_cast<std::byte*>(live) + 8, 8), "interior pointer");
   pool.deallocate(live, 64);
+  void* large = pool.allocate(100'000);
+  pool.deallocate(large, 100'000);
+  EXPECT_DEATH(pool.deallocate(large, 100'000), "double free");
 }
 
 // ---- global pool ------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ coalescing_heap::tag* coalescing_heap::make_range(tag* where, std::size_t previo
 
 std::size_t coalescing_heap::bytes_for(std::size_t bytes, std::size_t align) noexcept {
   const std::size_t before = align > granule_bytes ? align - granule_bytes : 0;
-  return align_up(bytes + sizeof(tag), granule_bytes) + before;
+  return range_bytes(bytes) + before;
 }
 
 void coalescing_heap::insert_free(tag* range) noexcept {
@@ -98,7 +98,7 @@ void* coalescing_heap::cut(tag* range, std::size_t bytes, std::size_t align) noe
     insert_free(range);
     range = own;
   }
-  const std::size_t own_bytes = bytes_for(bytes, granule_bytes);
+  const std::size_t own_bytes = range_bytes(bytes);
   if (own_bytes < range->bytes) insert_free(split(range, own_bytes));
   requested_bytes_ += bytes;
   unpoison(address_of(block_of(range)), bytes);

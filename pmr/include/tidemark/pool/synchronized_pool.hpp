@@ -49,9 +49,10 @@ struct pool_anchor;
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
-/// half of it at most is for the caches, the rest for the depot. A cache that holds more than its share
-/// passes half of it to the depot, whole lists at a time; what is more than the depot may hold goes to the
-/// upstream. Blocks beyond the largest class are in no thread's cache, and are allocated and deallocated
+/// half of it at most is for the caches, the rest for the depot. A cache that is full passes half of it to the
+/// depot, whole lists at a time; what is more than the depot may hold goes to the upstream. Beyond the largest
+/// class, a block of up to 256 KiB (a sixteenth of the cache) that a thread frees serves its next request of
+/// the same size, if the heap need not grow for another before; all others are allocated and deallocated
 /// under one lock. A cache goes to the depot when its thread ends. A trim by one thread, or pressure, reaches
 /// the caches of the others in their next call.
 ///
@@ -59,9 +60,9 @@ struct pool_anchor;
 /// thread's share of `max_cached_bytes`.
 ///
 /// `peak_cached_bytes` is approximate: the most that was cached when the sum was read, which each snapshot
-/// does, each thread that passes blocks on to the depot or ends, and each deallocation of a large block. So
-/// it is no less than `cached_bytes` in any snapshot, and what one thread freed and allocated again in
-/// between (4 MiB at most) may be missing from it.
+/// does, each thread that passes blocks on to the depot or ends, and calls for large blocks that take the
+/// lock. So it is no less than `cached_bytes` in any snapshot, and what one thread freed and allocated again
+/// in between (4 MiB at most) may be missing from it.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, except construction, destruction and `release()`, during which no
@@ -97,7 +98,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       if (void* block = slot.cache->blocks.take(bytes, align)) [[likely]]
         return block;
     }
-    return allocate_slow(bytes, align);
+    return allocate_not_listed(bytes, align);
   }
 
   /// As `pool::deallocate`, from any thread.
@@ -113,7 +114,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       result = slot.cache->blocks.give(block, bytes, align);
     }
     if (result != detail::free_result::listed) [[unlikely]]
-      deallocate_slow(block, bytes, align, result);
+      deallocate_not_listed(block, bytes, align, result);
   }
 
   /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to
@@ -157,14 +158,26 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // A thread and its cache.
   [[nodiscard]] detail::thread_cache* find_cache() const noexcept;
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
+  [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
+  [[nodiscard]] void* allocate_not_listed(std::size_t bytes, std::size_t align);
+  void deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
+                             detail::free_result result) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      detail::free_result result) noexcept;
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align);
+  void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
+                        std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
   void settle(detail::thread_cache& cache) noexcept;
+  [[nodiscard]] bool is_full(detail::thread_cache const& cache) const noexcept;
   void update_watermark(detail::thread_cache& cache) const noexcept;
+  void leave_down_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
+  void leave_lists(detail::thread_cache& cache) noexcept;
   void leave_all(detail::thread_cache& cache) noexcept;
+  // With store_mutex_ held.
+  void return_heap_blocks(detail::thread_cache& cache, std::size_t max_bytes) noexcept;
   void drain_pending_work(detail::thread_cache& cache) noexcept;
   void end(detail::thread_cache& cache) noexcept;
   [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
@@ -179,8 +192,15 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void publish() noexcept;  // with store_mutex_ held
 
   // With caches_mutex_ held.
+  template <class Of>
+  [[nodiscard]] std::size_t sum_over_caches(Of of) const noexcept {
+    std::size_t sum = of(ended_);
+    for (detail::thread_cache const& cache : caches_) sum += of(cache);
+    return sum;
+  }
   [[nodiscard]] std::size_t cached_bytes() const noexcept;
-  [[nodiscard]] std::size_t live_bytes() const noexcept;
+  [[nodiscard]] std::size_t heap_block_bytes() const noexcept;
+  [[nodiscard]] std::size_t live_bytes() const noexcept;  // in the classes
   void note_peak() const noexcept;
   [[nodiscard]] std::size_t count_caches() const noexcept {
     return static_cast<std::size_t>(std::distance(caches_.begin(), caches_.end()));
@@ -211,7 +231,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Of all threads. The links of a std::list are written in the standard library, unseen by MemorySanitizer.
   std::forward_list<detail::thread_cache> caches_;
   // What threads have counted that have ended. Its cached bytes are those that are lost in a child.
-  detail::block_cache ended_{classes_};
+  detail::thread_cache ended_{classes_};
   std::size_t live_at_trim_ = 0;               // live_bytes() after the last trim
   mutable std::size_t peak_cached_bytes_ = 0;  // a snapshot may be the first to see it
   detail::block_counts at_reset_{};

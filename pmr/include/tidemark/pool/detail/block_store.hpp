@@ -69,22 +69,26 @@ class block_store {
     return slabs_.carve(index, max_carved_bytes);
   }
 
+  /// A block of the heap; null if none of its free ranges that were looked at fits. @pre `is_of_heap()`.
+  [[nodiscard]] void* take_large(std::size_t bytes, std::size_t align) noexcept {
+    void* const block = counting_cached([&] { return heap_.take(bytes, align); });
+    if (block != nullptr) ++counts_.allocations;
+    return block;
+  }
   /// A block beyond the classes. @throws what the upstream throws; nothing has changed then.
   template <class Relieve>
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align, Relieve relieve) {
     void* block = nullptr;
     if (!is_of_heap(bytes, align)) {
       block = call_upstream([&] { return large_.allocate(bytes, align); }, relieve);
-      ++counts_.misses;
     } else {
-      block = counting_cached([&] { return heap_.take(bytes, align); });
-      if (block == nullptr) {
-        // What is over is cached at once, and blocks that are freed need room, too.
-        const auto add_chunk = [&] { return heap_.allocate(bytes, align, room() / 2); };
-        block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
-        ++counts_.misses;
-      }
+      block = take_large(bytes, align);
+      if (block != nullptr) return block;
+      // What is over is cached at once, and blocks that are freed need room, too.
+      const auto add_chunk = [&] { return heap_.allocate(bytes, align, room() / 2); };
+      block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
     }
+    ++counts_.misses;
     ++counts_.allocations;
     return block;
   }
@@ -92,9 +96,19 @@ class block_store {
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept {
     ++counts_.deallocations;
     if (!is_of_heap(bytes, align)) return large_.deallocate(block);
+    return_to_heap(block, bytes);
+  }
+  /// Whether blocks beyond the classes are the heap's, or go back to the upstream at once. Any thread.
+  [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
+    return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
+           align <= coalescing_heap::max_alignment;
+  }
+  /// Of a block of the heap, what `deallocate_large` does besides counting the call.
+  /// @param requested_bytes 0 if they were counted as deallocated before.
+  void return_to_heap(void* block, std::size_t requested_bytes) noexcept {
     counting_cached([&] {
       const std::size_t others = lists_.cached_bytes() - heap_.cached_bytes();
-      heap_.deallocate(block, bytes);
+      heap_.deallocate(block, requested_bytes);
       // Before it is counted, so that never more is cached than may be.
       const auto over = [&, most = max_free_bytes()] {
         const std::size_t cached = others + heap_.cached_bytes();
@@ -201,12 +215,6 @@ class block_store {
   // No object is larger, and sums with it do not overflow.
   static constexpr std::size_t largest_possible = std::numeric_limits<std::ptrdiff_t>::max() / 2;
 
-  /// Whether the heap has it, or the upstream gets it back at once. Blocks aligned to more would leave too
-  /// much in front of them.
-  [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
-    return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
-           align <= size_classes::max_alignment;
-  }
   // What the heap has cached after the call more or less than before.
   template <class Call>
   auto counting_cached(Call call) {

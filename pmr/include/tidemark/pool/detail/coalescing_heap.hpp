@@ -41,6 +41,15 @@ class coalescing_heap {
  public:
   /// Smaller blocks have no place here: a tag would be much beside them.
   static constexpr std::size_t min_block_bytes = 4 * KiB;
+  /// Nor have blocks that are aligned to more, which would leave too much in front of them.
+  static constexpr std::size_t max_alignment = 256;
+
+  /// What is in front of each block.
+  static constexpr std::size_t tag_bytes = 16;
+  /// Of the range of a block that was requested with `bytes`. @pre the sum fits.
+  [[nodiscard]] static std::size_t range_bytes(std::size_t bytes) noexcept {
+    return align_up(bytes + tag_bytes, granule_bytes);
+  }
 
   explicit coalescing_heap(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
   coalescing_heap(coalescing_heap const&) = delete;
@@ -96,6 +105,7 @@ class coalescing_heap {
     std::size_t is_free : 1;
     std::size_t is_stranded : 1;
   };
+  static_assert(sizeof(tag) == tag_bytes);
   /// Behind the tag of a free range.
   struct links {
     tag* previous;

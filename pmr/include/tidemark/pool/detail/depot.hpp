@@ -57,18 +57,13 @@ class depot : fork_participant {
   void add_cached(std::size_t bytes) noexcept { cached_bytes_ += bytes; }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_ -= bytes; }
 
-  /// What a thread's cache may hold. A quarter is for its lists, a quarter for the chain that it takes at a
-  /// miss, the rest for spare chains.
+  /// What a thread's cache may hold.
   [[nodiscard]] std::size_t share_bytes() const noexcept { return share_bytes_; }
   /// @return what it was.
   std::size_t set_share_bytes(std::size_t bytes) noexcept { return share_bytes_.exchange(bytes); }
-  /// Chains are small enough to stay in a core's cache on their way from thread to thread.
+  /// What a chain should be: little enough to stay in a core's cache on its way from thread to thread.
   [[nodiscard]] std::size_t max_chain_bytes() const noexcept {
-    return std::min<std::size_t>(share_bytes_ / 4, 128 * KiB);
-  }
-  [[nodiscard]] std::size_t max_spare_bytes() const noexcept {
-    const std::size_t share = share_bytes_;  // once, because it changes as threads come and go
-    return share - std::min<std::size_t>(share / 2, 2 * 128 * KiB);
+    return std::min<std::size_t>(share_bytes_ / 4, 256 * KiB);
   }
 
  private:

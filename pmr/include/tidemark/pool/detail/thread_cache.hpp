@@ -12,11 +12,12 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/chain_stack.hpp>
+#include <tidemark/pool/detail/heap_block_cache.hpp>
 
 namespace tidemark::detail {
 
-/// Free blocks in lists, and in spare chains, so that a thread that frees and allocates about as much as its
-/// lists may hold does not go to the depot each time. The thread alone uses it.
+/// Free blocks of the classes in lists, and in spare chains, which the depot takes in O(1); and blocks of the
+/// heap. The thread alone uses it, except what counts.
 ///
 /// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
@@ -36,14 +37,33 @@ struct thread_cache {
     spare_bytes -= chain.blocks * blocks.classes().bytes(index);
     return chain;
   }
+  /// Of the list and the spare chains.
+  [[nodiscard]] std::size_t bytes_of_class(std::size_t index) const noexcept {
+    return (blocks.listed_blocks(index) + spares[index].blocks()) * blocks.classes().bytes(index);
+  }
+  /// Any thread.
+  [[nodiscard]] std::size_t cached_bytes() const noexcept {
+    return blocks.cached_bytes() + heap_blocks.bytes();
+  }
+  /// Requested of blocks taken, less those given: it may wrap below 0. Any thread.
+  [[nodiscard]] std::size_t requested_bytes() const noexcept {
+    return blocks.requested_bytes() + heap_blocks.requested_bytes();
+  }
   /// Forgets all blocks; live ones count as deallocated.
   void forget() noexcept {
     blocks.forget();
+    heap_blocks.forget();
     spares = {};
     spare_bytes = 0;
   }
+  /// Adds what another cache has counted, whose thread is gone.
+  void add_counts(thread_cache const& other) noexcept {
+    blocks.add_counts(other.blocks);
+    heap_blocks.add_counts(other.heap_blocks);
+  }
 
   block_cache blocks;
+  heap_block_cache heap_blocks;
   std::array<chain_stack, size_classes::max_count> spares{};
   std::size_t spare_bytes = 0;
   // Once more is cached here, half of what was live at the last trim may be free; `never`: not waited for.
