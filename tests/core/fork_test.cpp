@@ -500,15 +500,21 @@ TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
 
 TEST_F(fork, a_child_uses_an_epoch_resource_that_was_busy) {
   synchronized_pool pool;
-  auto memory = std::make_unique<epoch_resource>(&pool);
+  auto memory = std::make_unique<epoch_resource>(epoch_options{.max_slab_block_bytes = 512}, &pool);
   buffer<int> shared{*memory, 10};
+  std::array<void*, 100> small{};
+  epoch of_parent{*memory};
+  for (void*& block : small) block = memory->allocate(64);
   expect_of_children(
       [&] {
         epoch e{*memory};
         std::array<buffer<int>, 20> some;
         for (auto& one : some) one = buffer<int>{*memory, 100};
+        for (int i = 0; i < 100; ++i) (void)memory->allocate(64);
       },
       [&] {
+        for (std::size_t i = 0; i < small.size(); i += 2) memory->deallocate(small[i], 64);
+        if (of_parent.end().reclaimed != small.size() / 2) return false;
         {
           epoch outer{*memory};
           buffer<int> kept{*memory, 100};

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <tidemark/core/units.hpp>
 #include <tidemark/epoch/epoch.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 #include <tidemark/pool/pool.hpp>
@@ -28,8 +29,8 @@ struct training_loop {
 };
 constexpr training_loop gpt{"torch_gpt", 5, 163, 4}, mlp{"torch_mlp", 51, 8, 4};
 
-enum class source { heap, pool };
-enum class frees { all, late_ones };  // late: of blocks that outlived their step, or are of none
+enum class source { heap, pool, slabs };  // slabs: of the epochs, for blocks of up to 1 KiB
+enum class frees { all, late_ones };      // late: of blocks that outlived their step, or are of none
 
 /// What a step of the trace does, and what was seen when it was played.
 struct played_step {
@@ -42,7 +43,8 @@ struct played_step {
 template <training_loop const& Loop, source From, frees Which>
 struct replay {
   static constexpr training_loop const& loop = Loop;
-  static constexpr bool on_a_pool = From == source::pool, frees_all = Which == frees::all;
+  static constexpr bool on_a_pool = From == source::pool, in_slabs = From == source::slabs;
+  static constexpr bool frees_all = Which == frees::all;
 };
 
 template <class Replay>
@@ -63,6 +65,12 @@ class epoch_trace : public testing::Test {
   void TearDown() override {
     for (tools::trace_event const& event : trace_.left) deallocate(event);
     EXPECT_EQ(upstream_.stats().used_blocks, 0u);
+  }
+
+  // Exactly what is live; but slabs are cut from chunks of 64 KiB, parts of three of which are free.
+  static void expect_in_use(std::size_t upstream_bytes, std::size_t live_bytes) {
+    EXPECT_GE(upstream_bytes, live_bytes);
+    EXPECT_LE(upstream_bytes, live_bytes + (Replay::in_slabs ? 3 * 64 * KiB : 0));
   }
 
   void play(std::vector<tools::trace_step> const& steps) {
@@ -138,14 +146,17 @@ class epoch_trace : public testing::Test {
   statistics_resource upstream_{Replay::on_a_pool ? static_cast<std::pmr::memory_resource*>(&pool_)
                                                   : std::pmr::new_delete_resource()};
   // Each block goes back at once, so that the upstream's counts can be looked at.
-  epoch_resource memory_{{.max_quarantine_bytes = 0}, &upstream_};
+  epoch_resource memory_{{.max_quarantine_bytes = 0, .max_slab_block_bytes = Replay::in_slabs ? 1 * KiB : 0},
+                         &upstream_};
 };
 
 using replays =
     testing::Types<replay<gpt, source::heap, frees::all>, replay<gpt, source::heap, frees::late_ones>,
                    replay<gpt, source::pool, frees::all>, replay<gpt, source::pool, frees::late_ones>,
                    replay<mlp, source::heap, frees::all>, replay<mlp, source::heap, frees::late_ones>,
-                   replay<mlp, source::pool, frees::all>, replay<mlp, source::pool, frees::late_ones>>;
+                   replay<mlp, source::pool, frees::all>, replay<mlp, source::pool, frees::late_ones>,
+                   replay<gpt, source::slabs, frees::all>, replay<gpt, source::slabs, frees::late_ones>,
+                   replay<mlp, source::slabs, frees::all>, replay<mlp, source::slabs, frees::late_ones>>;
 TYPED_TEST_SUITE(epoch_trace, replays, );
 
 TYPED_TEST(epoch_trace, a_step_promotes_what_outlives_it_and_reclaims_the_rest) {
@@ -161,7 +172,7 @@ TYPED_TEST(epoch_trace, a_step_promotes_what_outlives_it_and_reclaims_the_rest) 
 
 TYPED_TEST(epoch_trace, live_bytes_are_the_traces_at_the_end_of_every_step) {
   for (std::size_t i = 0; i < this->steps_.size(); ++i) {
-    EXPECT_EQ(this->steps_[i].upstream_bytes, this->steps_[i].live_bytes) << "step " << i;
+    this->expect_in_use(this->steps_[i].upstream_bytes, this->steps_[i].live_bytes);
     EXPECT_GT(this->steps_[i].live_bytes, 0u) << "step " << i;
   }
 }
@@ -183,7 +194,7 @@ TYPED_TEST(epoch_trace, late_frees_of_what_was_promoted_are_honoured) {
 TYPED_TEST(epoch_trace, the_peak_is_the_traces_if_all_is_freed) {
   const std::size_t peak_bytes = this->upstream_.stats().peak_bytes;
   if (TypeParam::frees_all) {
-    EXPECT_EQ(peak_bytes, this->trace_.peak_live_bytes);
+    this->expect_in_use(peak_bytes, this->trace_.peak_live_bytes);
   } else {
     EXPECT_GT(peak_bytes, this->trace_.peak_live_bytes) << "nothing was left to the epochs";
   }
