@@ -95,8 +95,8 @@ const bool registered = [] {
                                           [=](benchmark::State& state) { work(state, resource); })
           ->UseRealTime();
     };
-    with("/own", own_blocks)->ArgsProduct({{64, 256, 1024, 8192, 65'536}})->ThreadRange(1, 2);
-    with("/handed_over", handed_over_blocks)->ArgsProduct({{64, 256, 1024, 65'536}})->Threads(2);
+    with("/own", own_blocks)->ArgsProduct({{64, 256, 1024, 8192, 65'536, 262'144}})->ThreadRange(1, 2);
+    with("/handed_over", handed_over_blocks)->ArgsProduct({{64, 256, 1024, 8192, 65'536}})->Threads(2);
     with("/mixed", mixed_blocks)->ThreadRange(1, 2);
   };
   static synchronized_pool ours;

@@ -13,6 +13,7 @@
 #include <memory_resource>
 #include <mutex>
 
+#include <tidemark/core/detail/adaptive_mutex.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
@@ -49,25 +50,26 @@ struct pool_anchor;
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
-/// half of it at most is for the caches, the rest for the depot. A cache that is full passes half of it to the
-/// depot, whole lists at a time; what is more than the depot may hold goes to the upstream. Beyond the largest
-/// class, a block of up to 256 KiB (a sixteenth of the cache) that a thread frees serves its next request of
-/// the same size, if the heap need not grow for another before; all others are allocated and deallocated
-/// under one lock. A cache goes to the depot when its thread ends. A trim by one thread, or pressure, reaches
-/// the caches of the others in their next call.
+/// half of it at most is for the caches, the rest is shared. A cache that is full passes half of it on, whole
+/// lists at a time: to the depot, and blocks beyond the largest class to the heap. What is more than these may
+/// hold goes to the upstream. Of blocks beyond the largest class a cache keeps those of up to a sixteenth of
+/// what it may hold (256 KiB, or less where many threads share), for requests of the same size by its thread,
+/// unless the heap would have to grow for another request of that thread; all others are allocated and
+/// deallocated under one lock. A cache is left to the others when its thread ends. A trim by one thread, or
+/// pressure, reaches the caches of the others in their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`.
 ///
 /// `peak_cached_bytes` is approximate: the most that was cached when the sum was read, which each snapshot
-/// does, each thread that passes blocks on to the depot or ends, and calls for large blocks that take the
-/// lock. So it is no less than `cached_bytes` in any snapshot, and what one thread freed and allocated again
+/// does, each thread that passes blocks on or ends, and each call that gives a large block back to the heap
+/// or makes it grow. So it is no less than `cached_bytes` in any snapshot, and what one thread freed and allocated again
 /// in between (4 MiB at most) may be missing from it.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, except construction, destruction and `release()`, during which no
 /// other thread may use the pool. A child that is forked may do the same. The caches of threads that do not
-/// exist there are lost to it: their blocks stay counted as cached, and their slabs with the pool, until
+/// exist there are lost to it: their blocks stay counted as cached, and their memory with the pool, until
 /// `release()` or its end.
 class synchronized_pool final : public detail::forwarding_resource<synchronized_pool> {
  public:
@@ -147,7 +149,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
  private:
   friend class detail::thread_cache_registry;
-  friend detail::fork_safe<>;
+  friend detail::fork_safe<detail::adaptive_mutex>;
 
   // Where the calling thread's cache is found, if it is that of this pool. A copy: two loads, and no address
   // to compute.
@@ -159,9 +161,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard]] detail::thread_cache* find_cache() const noexcept;
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
-  [[nodiscard]] void* allocate_not_listed(std::size_t bytes, std::size_t align);
-  void deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
-                             detail::free_result result) noexcept;
+  [[nodiscard]] TIDEMARK_COLD void* allocate_not_listed(std::size_t bytes, std::size_t align);
+  TIDEMARK_COLD void deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
+                                           detail::free_result result) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      detail::free_result result) noexcept;
@@ -170,14 +172,15 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                         std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
-  void settle(detail::thread_cache& cache) noexcept;
-  [[nodiscard]] bool is_full(detail::thread_cache const& cache) const noexcept;
+  void settle(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
+  [[nodiscard]] bool is_full(detail::thread_cache const& cache, std::size_t more_bytes = 0) const noexcept;
   void update_watermark(detail::thread_cache& cache) const noexcept;
   void leave_down_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
   void leave_lists(detail::thread_cache& cache) noexcept;
-  void leave_all(detail::thread_cache& cache) noexcept;
-  // With store_mutex_ held.
-  void return_heap_blocks(detail::thread_cache& cache, std::size_t max_bytes) noexcept;
+  // These return what went to the upstream.
+  std::size_t leave_all(detail::thread_cache& cache) noexcept;
+  std::size_t return_heap_blocks(detail::thread_cache& cache,
+                                 std::size_t max_bytes) noexcept;  // with store_mutex_ held
   void drain_pending_work(detail::thread_cache& cache) noexcept;
   void end(detail::thread_cache& cache) noexcept;
   [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
@@ -239,7 +242,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       lost_caches_;  // in a child: of threads that are not there, maybe torn
   bool lost_bytes_are_exact_ = true;
 
-  mutable detail::fork_safe<> store_mutex_;  // for the store
+  mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // for the store
   detail::block_store<detail::depot> store_;
 
   pressure_subscription pressure_;

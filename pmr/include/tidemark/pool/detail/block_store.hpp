@@ -98,10 +98,11 @@ class block_store {
     if (!is_of_heap(bytes, align)) return large_.deallocate(block);
     return_to_heap(block, bytes);
   }
-  /// Whether blocks beyond the classes are the heap's, or go back to the upstream at once. Any thread.
+  /// Whether blocks beyond the classes are the heap's, or go back to the upstream at once: those aligned to
+  /// more would leave too much in front of them. Any thread.
   [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
     return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
-           align <= coalescing_heap::max_alignment;
+           align <= size_classes::max_alignment;
   }
   /// Of a block of the heap, what `deallocate_large` does besides counting the call.
   /// @param requested_bytes 0 if they were counted as deallocated before.

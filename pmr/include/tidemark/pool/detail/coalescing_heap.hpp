@@ -41,8 +41,6 @@ class coalescing_heap {
  public:
   /// Smaller blocks have no place here: a tag would be much beside them.
   static constexpr std::size_t min_block_bytes = 4 * KiB;
-  /// Nor have blocks that are aligned to more, which would leave too much in front of them.
-  static constexpr std::size_t max_alignment = 256;
 
   /// What is in front of each block.
   static constexpr std::size_t tag_bytes = 16;

@@ -37,9 +37,9 @@ struct thread_cache {
     spare_bytes -= chain.blocks * blocks.classes().bytes(index);
     return chain;
   }
-  /// Of the list and the spare chains.
-  [[nodiscard]] std::size_t bytes_of_class(std::size_t index) const noexcept {
-    return (blocks.listed_blocks(index) + spares[index].blocks()) * blocks.classes().bytes(index);
+  /// Whether the cache stays within its share with a block more, of that size.
+  [[nodiscard]] bool has_room_for_heap_block(std::size_t bytes) const noexcept {
+    return heap_blocks.bytes() + coalescing_heap::range_bytes(bytes) <= max_heap_bytes;
   }
   /// Any thread.
   [[nodiscard]] std::size_t cached_bytes() const noexcept {
@@ -66,6 +66,8 @@ struct thread_cache {
   heap_block_cache heap_blocks;
   std::array<chain_stack, size_classes::max_count> spares{};
   std::size_t spare_bytes = 0;
+  // Of its share, what the lists may not take before they report to be over their watermark.
+  std::size_t max_heap_bytes = 0;
   // Once more is cached here, half of what was live at the last trim may be free; `never`: not waited for.
   std::size_t look_at_bytes = never;
   // The least target of the trims that other threads requested and this one has not done; `never`: none.
