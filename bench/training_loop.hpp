@@ -2,6 +2,7 @@
 // A recorded training loop: a trace and its steps, to be played step by step on a resource.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <memory_resource>
@@ -42,14 +43,19 @@ struct training_loop {
       return resource.deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
     }
     void* const block = blocks[event.block] = resource.allocate(event.bytes, tools::replay_alignment);
-    if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+    const std::size_t written = writes_all_pages ? event.bytes : std::min<std::size_t>(event.bytes, 1);
+    for (std::size_t i = 0; i < written; i += page_bytes) static_cast<char volatile*>(block)[i] = 1;
   }
+
+  static constexpr std::size_t page_bytes = 4096;
 
   tools::recorded_trace trace;
   std::vector<tools::trace_step> steps;
   std::vector<char> dies_within_step;  // by event: its block is of the step and dies in it
   std::vector<void*> blocks;
   std::size_t next = 0;  // event
+  /// Writes a byte of each page of a block, as the program does that uses it; otherwise of the first.
+  bool writes_all_pages = false;
 };
 
 }  // namespace tidemark::bench

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic training step: the recorded steps of two networks on what plans them, and on what does not. Each run
 // begins with a resource that has seen nothing, and is looked at from the third step on, so that planning is
-// part of it where a step is not like one before. An item is an operation. Counters: `footprint`, the most
+// part of it where a step is not like one before. Until then each page of each block is written, as a program
+// does that uses its memory: else a page in the middle of a block that was there before would be new to the
+// system when it is the first of another. An item is an operation. Counters: `footprint`, the most
 // that was taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
 // `over_bound`, the same by the least that a plan can take; `heap_calls`, how many blocks were asked of the
 // heap; `usual_ns`, an operation in the step that is the median, for which plans are made and memory is
@@ -227,7 +229,9 @@ void replay(benchmark::State& state, std::string const& name,
     const auto heap = make();
     Subject subject{*heap};
     player<Subject> program{loop, subject};
+    loop.writes_all_pages = true;
     program.play_steps(first_step);
+    loop.writes_all_pages = false;
     std::chrono::duration<double> all{0};
     for (std::size_t step = first_step; step < loop.steps.size(); ++step) {
       const auto begin = std::chrono::steady_clock::now();
