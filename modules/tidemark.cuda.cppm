@@ -32,6 +32,7 @@ namespace cuda {
 
 // The driver
 using tidemark::cuda::capture_mode;
+using tidemark::cuda::context_handle;
 using tidemark::cuda::default_driver;
 using tidemark::cuda::device_number;
 using tidemark::cuda::driver;
@@ -39,6 +40,7 @@ using tidemark::cuda::event_handle;
 using tidemark::cuda::executable_handle;
 using tidemark::cuda::graph_handle;
 using tidemark::cuda::memory_info;
+using tidemark::cuda::memory_properties;
 using tidemark::cuda::physical_handle;
 using tidemark::cuda::pool_handle;
 using tidemark::cuda::require;
@@ -73,6 +75,10 @@ using tidemark::cuda::virtual_memory_options;
 
 // Streams and events
 using tidemark::cuda::event;
+using tidemark::cuda::handle_type;
+using tidemark::cuda::is_same_stream;
+using tidemark::cuda::legacy_stream;
+using tidemark::cuda::per_thread_stream;
 using tidemark::cuda::put_behind;
 using tidemark::cuda::stream;
 using tidemark::cuda::stream_bound;

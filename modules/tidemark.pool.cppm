@@ -27,6 +27,7 @@ using tidemark::reuse_cache;
 using tidemark::reuse_cache_options;
 using tidemark::reuse_cache_stats;
 using tidemark::reuse_order;
+using tidemark::reuse_query_scope;
 using tidemark::reuse_relief;
 
 // Limits that users set

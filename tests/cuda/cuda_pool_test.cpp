@@ -33,11 +33,11 @@ std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uint
 
 // ---- the pool ---------------------------------------------------------------------------------------------
 
-TEST(memory_pool, keeps_512_mib_by_default) {
+TEST(memory_pool, keeps_all_by_default) {
   fake_device device;
   const cuda::memory_pool by_default{{}, device};
   const cuda::memory_pool small{{.release_threshold_bytes = 3 * MiB}, device};
-  EXPECT_EQ(device.release_threshold(by_default), 512 * MiB);
+  EXPECT_EQ(device.release_threshold(by_default), std::numeric_limits<std::size_t>::max());
   EXPECT_EQ(device.release_threshold(small), 3 * MiB);
 }
 
@@ -92,6 +92,20 @@ TEST(memory_pool, frees_memory_beyond_the_threshold_at_each_wait) {
     EXPECT_EQ(device.pool_reserved_bytes(pool), 4 * MiB);
     ASSERT_EQ(device.synchronize(), cuda::status::success);
     EXPECT_EQ(device.pool_reserved_bytes(pool), 1 * MiB);
+  }
+}
+
+TEST(memory_pool, the_threshold_counts_bytes_in_use_as_well) {
+  fake_device device;
+  cuda::memory_pool small{{.release_threshold_bytes = 4 * MiB}, device};
+  cuda::memory_pool by_default{{}, device};
+  for (cuda::memory_pool* pool : {&small, &by_default}) {
+    cuda::async_resource memory{*pool, nullptr, device};
+    void* const live = memory.allocate(5 * MiB);
+    memory.deallocate(memory.allocate(3 * MiB), 3 * MiB);
+    ASSERT_EQ(device.synchronize(), cuda::status::success);
+    EXPECT_EQ(device.pool_reserved_bytes(*pool), pool == &small ? 5 * MiB : 8 * MiB);
+    memory.deallocate(live, 5 * MiB);
   }
 }
 
@@ -178,6 +192,33 @@ TEST_F(async, deallocate_after_makes_its_own_stream_wait_and_no_other) {
   EXPECT_TRUE(done.done());
 }
 
+TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
+  cuda::stream other{device};
+  void* const block = memory.allocate(4096);
+  const cuda::event done{other, device};
+  memory.deallocate_after(block, 4096, 256, other);
+  EXPECT_EQ(device.count("cuStreamSynchronize"), 0u);
+  EXPECT_EQ(device.pending(stream), 2u) << "a wait, and behind it the free";
+  device.run(stream);
+  EXPECT_TRUE(done.done());
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+}
+
+TEST_F(async, a_block_that_another_streams_capture_uses_is_not_freed_and_warned_of) {
+  cuda::stream other{device};
+  void* const block = memory.allocate(4096);
+  const test::warning_recorder recorder;
+  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::global), cuda::status::success);
+  memory.deallocate_after(block, 4096, 256, other);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is as it was";
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(device.free_async(address_of(block), stream), cuda::status::success);
+}
+
 TEST_F(async, where_the_stream_cannot_wait_the_thread_does) {
   cuda::stream other{device};
   void* const block = memory.allocate(4096);
@@ -204,7 +245,8 @@ TEST_F(async, a_block_that_nothing_can_wait_for_is_not_freed_and_warned_of) {
 
 TEST_F(async, deallocating_null_does_nothing) {
   memory.deallocate(nullptr, 0);
-  memory.deallocate_after(nullptr, 0, 256, nullptr);
+  memory.deallocate_after(nullptr, 0, 256, cuda::event_handle{});
+  memory.deallocate_after(nullptr, 0, 256, cuda::stream_handle{});
   EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
   EXPECT_EQ(memory.stats().deallocations, 0u);
 }

@@ -57,6 +57,12 @@ static_assert(can_be_suspended<device_arena> && !can_be_suspended<arena> && !can
 static_assert(!pushes_zeroed<device_arena> && pushes_zeroed<pinned_arena> && pushes_zeroed<managed_arena>);
 static_assert(ends_after_events<device_arena::scope> && ends_after_events<pinned_arena::scope> &&
               !ends_after_events<arena::scope>);
+template <class Scope, class Behind>
+concept ends_after = requires(Scope& scope, Behind behind) { scope.end_after(behind); };
+static_assert(ends_after<device_arena::scope, cuda::stream_handle> &&
+              ends_after<pinned_arena::scope, cuda::stream const&> &&
+              !ends_after<device_arena::scope, std::nullptr_t> &&
+              !ends_after<arena::scope, cuda::stream_handle>);
 
 /// Records a small graph on a stream, as long as it lives, and expects it to come out well.
 class capture {
@@ -91,7 +97,7 @@ TEST(device_arena, is_made_of_options_and_of_what_its_memory_is_made_of) {
   EXPECT_EQ(on_stream.stats().reserved_bytes, 4 * unit);
   EXPECT_EQ(plain.stats().reserved_bytes, 64 * unit) << "as much as the device has";
   (void)in_large_pieces.allocate(1);
-  EXPECT_EQ(in_large_pieces.stats().committed_bytes, 4 * unit);
+  EXPECT_EQ(in_large_pieces.stats().committed_bytes, unit);
   EXPECT_EQ(in_two_parts.stats().reserved_bytes, 2 * unit);
 }
 
@@ -203,10 +209,66 @@ TEST(device_arena, where_a_step_is_refused_the_units_that_are_needed_may_be_had)
   EXPECT_EQ(device.physical_bytes(), 7 * unit);
 }
 
+TEST(device_arena, where_a_step_is_refused_what_suffices_is_kept) {
+  fake_device device{in_units(8)};
+  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(6 * unit);
+  EXPECT_EQ(
+      calls_of(device, [&] { (void)step.allocate(unit); }),
+      (call_names{"cuCtxGetDevice", "cuStreamIsCapturing", "cuMemCreate", "cuMemMap", "cuMemCreate",
+                  "cuMemMap", "cuMemCreate", "cuMemCreate", "cuMemUnmap", "cuMemRelease", "cuMemSetAccess"}))
+      << "what is needed is mapped once, and the other unit given back";
+  EXPECT_EQ(step.stats().committed_bytes, 7 * unit);
+  EXPECT_EQ(device.physical_bytes(), 7 * unit);
+  step.check_invariants();
+  (void)step.allocate(unit);
+  EXPECT_EQ(step.try_allocate(1), nullptr);
+}
+
+TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
+  fake_device device{{.capacity_bytes = 140 * GiB}};
+  device_arena step{{.name = "large"}, cuda::stream_handle{}, device};
+  (void)step.allocate(100 * GiB);
+  double longest_us = 0;
+  std::size_t grown = 0;
+  for (std::size_t i = 0; i < 2000; ++i) {
+    const double before_us = device.modelled_us();
+    const std::size_t committed = step.stats().committed_bytes;
+    (void)step.allocate((i * 7919) % (16 * MiB));
+    longest_us = std::max(longest_us, device.modelled_us() - before_us);
+    grown = std::max(grown, step.stats().committed_bytes - committed);
+  }
+  EXPECT_GT(step.position(), 110 * GiB);
+  EXPECT_GT(longest_us, 0);
+  EXPECT_LT(longest_us, 2500) << "16 handles and some smaller ones, of 80 us each";
+  EXPECT_LE(grown, 1 * GiB + 16 * MiB);
+  EXPECT_LE(step.stats().committed_bytes, step.position() + 1 * GiB);
+}
+
+TEST(device_arena, a_commit_step_beyond_a_gib_is_as_the_options_say) {
+  fake_device device{{.capacity_bytes = 16 * GiB}};
+  device_arena step{{.commit_step = 4 * GiB}, cuda::stream_handle{}, device};
+  (void)step.allocate(1);
+  EXPECT_EQ(step.stats().committed_bytes, 4 * GiB);
+}
+
+TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
+  fake_device device{in_units()};
+  device_arena step{{.reserve = 64 * unit}, cuda::stream_handle{}, device};
+  (void)step.allocate(64 * unit);
+  for (std::size_t keep = 64; keep-- > 0;) {
+    step.reset();
+    EXPECT_EQ(step.trim(keep * unit), unit);
+    EXPECT_EQ(step.stats().committed_bytes, keep * unit);
+    EXPECT_LE(device.physical_bytes(), keep * unit * 5 / 4);
+  }
+  EXPECT_EQ(device.physical_bytes(), 0u);
+}
+
 TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   fake_device device{in_units()};
   device_arena step{small, cuda::stream_handle{}, device};
-  device.fail_in("cuMemCreate", 0, status::illegal_address, 2);
+  device.fail_in("cuMemCreate", 0, status::illegal_address);
   try {
     (void)step.allocate(1);
     FAIL() << "served";
@@ -228,7 +290,7 @@ TEST(device_arena, why_a_new_chunk_got_no_memory_is_in_the_sentence_too) {
   fake_device device{in_units()};
   device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
   (void)step.allocate(unit);
-  device.fail_in("cuMemCreate", 1, status::illegal_address, 2);
+  device.fail_in("cuMemCreate", 1, status::illegal_address);
   try {
     (void)step.allocate(1);
     FAIL() << "served";
@@ -271,7 +333,8 @@ TEST(device_arena, a_trim_that_is_refused_leaves_everything) {
   device_arena step{small, cuda::stream_handle{}, device};
   void* const block = step.allocate(8 * unit);
   step.reset();
-  device.fail_in("cuMemUnmap", 3);
+  device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one
+  device.fail_in("cuMemUnmap", 4);
   EXPECT_EQ(step.trim(), 0u);
   EXPECT_EQ(step.stats().committed_bytes, 8 * unit);
   EXPECT_TRUE(device.accessible(block, 8 * unit));
@@ -386,6 +449,66 @@ TEST(device_arena, memory_of_a_scope_ended_after_an_event_is_used_again_only_beh
   device.run(mine);
   EXPECT_TRUE(reader.has_run && writer.has_run);
   EXPECT_LT(reader.turn, writer.turn);
+}
+
+TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  device_arena::scope scope{step};
+  void* const block = scope.allocate(unit);
+  const test::noting_work reader{device, other, {address(block), unit}};
+  scope.end_after(other);
+  EXPECT_FALSE(scope);
+  EXPECT_FALSE(reader.has_run) << "nothing waits here";
+  EXPECT_EQ(step.allocate(unit), block);
+  const test::noting_work writer{device, mine, {address(block), unit}};
+  device.run(mine);
+  EXPECT_TRUE(reader.has_run && writer.has_run);
+  EXPECT_LT(reader.turn, writer.turn);
+}
+
+TEST(device_arena, a_scope_ended_after_a_stream_in_its_own_capture_captures_the_order) {
+  const test::violation_recorder violations;
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  device_arena::scope scope{step};
+  (void)scope.allocate(unit);
+  ASSERT_EQ(device.begin_capture(mine, cuda::capture_mode::global), cuda::status::success);
+  const cuda::event forked{mine, device};
+  ASSERT_EQ(device.wait(other, forked), cuda::status::success);
+  scope.end_after(other);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(mine, graph), cuda::status::success) << "the other stream has come back";
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(violations.count(violation_kind::open_capture), 0u);
+}
+
+TEST(device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_violation) {
+  const test::violation_recorder violations;
+  fake_device device{in_units()};
+  const cuda::stream mine{device}, other{device};
+  device_arena step{small, mine, device};
+  device_arena::scope scope{step};
+  (void)scope.allocate(unit);
+  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::global), cuda::status::success);
+  scope.end_after(other);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is as it was";
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
+}
+
+TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
+  fake_device device{in_units()};
+  const cuda::stream other{device};
+  pinned_arena step{small, unit, device};
+  pinned_arena::scope scope{step};
+  (void)scope.allocate(100);
+  const test::noting_work reader{device, other};
+  scope.end_after(other);
+  EXPECT_TRUE(reader.has_run);
 }
 
 TEST(device_arena, without_end_after_another_streams_work_is_not_waited_for) {
@@ -548,7 +671,8 @@ TEST(device_arena, a_suspend_that_is_refused_leaves_the_memory) {
   fake_device device{in_units()};
   device_arena step{small, cuda::stream_handle{}, device};
   void* const block = step.allocate(5 * unit);
-  device.fail_in("cuMemUnmap", 2, status::unknown);
+  device.fail_in("cuMemUnmap", 0, status::unknown);  // of all, so that they go one by one
+  device.fail_in("cuMemUnmap", 3, status::unknown);
   EXPECT_THROW(step.suspend(), cuda_error);
   EXPECT_TRUE(device.accessible(block, 5 * unit));
   EXPECT_EQ(step.stats().committed_bytes, 5 * unit);

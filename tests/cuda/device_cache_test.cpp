@@ -184,11 +184,31 @@ class setting {
   static constexpr char const* name = "TIDEMARK_DEVICE_CACHE_MIB";
 };
 
-TEST_F(device_cache_test, the_limit_is_1_gib_and_64_blocks_of_a_size_by_default) {
+TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_a_size_by_default) {
+  const device_cache cache{{.stream = stream}, device};
+  cuda::memory_info info;
+  ASSERT_EQ(device.memory(info), cuda::status::success);
+  EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
+  EXPECT_EQ(cache.options().max_blocks_per_size, 64u);
+  EXPECT_EQ(device.release_threshold(cache.pool()), std::numeric_limits<std::size_t>::max());
+}
+
+TEST_F(device_cache_test, the_limit_is_1_gib_if_the_driver_does_not_tell_the_size_of_the_device) {
+  device.fail_next("cuMemGetInfo", cuda::status::unknown);
   const device_cache cache{{.stream = stream}, device};
   EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
-  EXPECT_EQ(cache.options().max_blocks_per_size, 64u);
-  EXPECT_EQ(device.release_threshold(cache.pool()), 512 * MiB);
+}
+
+TEST_F(device_cache_test, made_while_its_stream_is_capturing_it_has_a_limit_of_1_gib) {
+  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::relaxed), cuda::status::success);
+  {
+    const device_cache cache{{.stream = stream}, device};
+    EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
+    EXPECT_EQ(device.count("cuMemGetInfo"), 0u);
+  }
+  cuda::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(stream, graph), cuda::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
 }
 
 TEST_F(device_cache_test, the_environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
@@ -206,11 +226,13 @@ TEST_F(device_cache_test, more_mib_than_fit_are_as_good_as_all) {
 }
 
 TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) {
+  cuda::memory_info info;
+  ASSERT_EQ(device.memory(info), cuda::status::success);
   for (char const* text : {"1GiB", "-1", "lots", "1.5"}) {
     const setting set{text};
     const test::warning_recorder recorder;
     const device_cache cache{{.stream = stream}, device};
-    EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
+    EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
     ASSERT_EQ(recorder.count(warning_kind::refused_setting), 1u) << text;
     EXPECT_EQ(recorder.reports()[0].resource, setting::name);
     EXPECT_NE(recorder.reports()[0].message.find(text), std::string::npos);
@@ -227,6 +249,19 @@ TEST_F(device_cache_test, without_a_name_it_has_the_one_of_the_options) {
   } catch (out_of_memory const& refusal) {
     EXPECT_STREQ(refusal.report().resource, "device_cache");
   }
+}
+
+TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force_all_of_it) {
+  device_cache cache{{.stream = stream}, device};
+  give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
+  EXPECT_EQ(cache.collect(), 3 * MiB);
+  EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 3 * MiB) << "the stream has not come there";
+  device.run(stream);
+  EXPECT_EQ(cache.collect(), 0u);
+  EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
+  give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
+  EXPECT_EQ(cache.collect(true), 3 * MiB);
+  EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
 }
 
 TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
@@ -283,6 +318,63 @@ TEST_F(device_cache_test, events_are_used_again) {
   EXPECT_EQ(cache.events(), device.count("cuEventCreate"));
 }
 
+TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending_blocks) {
+  device_cache cache{{.stream = stream}, device};
+  const std::vector<void*> blocks = take(cache, 100, 4096);
+  for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
+  void* const warm = cache.allocate(4096);  // the pool's memory is there from now on
+  cache.deallocate(warm, 4096);
+  std::vector<void*> taken{cache.allocate(4096)};
+  const std::size_t queries = device.count("cuEventQuery"), calls = device.counts_total();
+  taken.push_back(cache.allocate(4096));
+  EXPECT_EQ(device.count("cuEventQuery"), queries + 1);
+  EXPECT_LE(device.counts_total(), calls + 10) << "an allocation among them";
+  for (int streams = 2; streams <= 3; ++streams) {
+    const cuda::stream another{device};
+    cache.deallocate(taken.back(), 4096, 256, another);
+    const std::size_t before = device.count("cuEventQuery");
+    taken.back() = cache.allocate(4096);
+    EXPECT_EQ(device.count("cuEventQuery"), before + static_cast<std::size_t>(streams));
+  }
+  give(cache, taken, 4096);
+}
+
+TEST_F(device_cache_test, a_deallocation_makes_one_query_while_the_first_of_a_stream_is_not_done) {
+  device_cache cache{{.stream = stream}, device};
+  const std::vector<void*> blocks = take(cache, 100, 4096);
+  cache.deallocate(blocks[0], 4096, 256, other);
+  for (std::size_t i = 1; i < blocks.size(); ++i) cache.deallocate(blocks[i], 4096, 256, other);
+  EXPECT_EQ(device.count("cuEventQuery"), 99u);
+}
+
+TEST_F(device_cache_test, a_stream_that_is_behind_keeps_no_other_streams_block_pending) {
+  device_cache cache{{.stream = stream}, device};
+  const cuda::stream quick{device};
+  const std::vector<void*> blocks = take(cache, 3, 4096);
+  for (std::size_t i = 0; i < 2; ++i) cache.deallocate(blocks[i], 4096, 256, other);
+  cache.deallocate(blocks[2], 4096, 256, quick);
+  device.run(quick);
+  EXPECT_EQ(cache.allocate(4096), blocks[2]);
+  device.run(other);
+  EXPECT_EQ(cache.allocate(4096), blocks[0]);
+  EXPECT_EQ(cache.allocate(4096), blocks[1]);
+  give(cache, blocks, 4096);
+}
+
+TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
+  cuda::detail::event_stock stock{device, 0, stream, std::pmr::new_delete_resource()};
+  std::vector<reuse_fence> fences;
+  for (cuda::stream_handle on : {other.get(), other.get(), cuda::stream_handle{}, stream.get()}) {
+    std::optional<reuse_fence> fence = stock.record(on);
+    ASSERT_TRUE(fence);
+    fences.push_back(std::move(*fence));
+  }
+  EXPECT_EQ(fences[0].order(), fences[1].order());
+  EXPECT_NE(fences[0].order(), fences[2].order());
+  EXPECT_NE(fences[2].order(), nullptr) << "of the default stream";
+  EXPECT_NE(fences[2].order(), fences[3].order());
+}
+
 TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
   for (char const* call : {"cuEventCreate", "cuEventRecord"}) {
     SCOPED_TRACE(call);
@@ -313,20 +405,19 @@ TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and
   EXPECT_TRUE(stock.record(other)) << "those that there are serve again";
 }
 
-TEST_F(device_cache_test, work_that_nothing_can_be_put_behind_is_over_when_the_device_was_waited_for) {
-  device_cache cache{{.stream = stream}, device};
+TEST_F(device_cache_test, a_block_of_work_that_nothing_can_be_put_behind_stays_live) {
+  const test::warning_recorder warnings;
+  test::recording_resource upstream;
+  device_cache cache{{.stream = stream, .upstream = &upstream}, device};
   void* const block = cache.allocate(4096);
   device.fail_next("cuEventRecord");
   device.fail_next("cuStreamSynchronize");
   cache.deallocate(block, 4096, 256, other);
-  EXPECT_EQ(cache.stats().pending_bytes, 4096u);
-  EXPECT_EQ(cache.collect(), 0u);
-  void* const meanwhile = cache.allocate(4096);
-  EXPECT_NE(meanwhile, block);
-  EXPECT_EQ(cache.collect(true), 4096u);
-  EXPECT_EQ(device.count("cuCtxSynchronize"), 1u);
-  EXPECT_EQ(cache.stats().held_bytes, 4096u);
-  cache.deallocate(meanwhile, 4096);
+  EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(cache.stats().used_bytes, 4096u);
+  EXPECT_EQ(cache.collect(true), 0u);
+  EXPECT_EQ(device.count("cuCtxSynchronize"), 0u) << "which would invalidate any capture";
+  cache.deallocate(block, 4096);
 }
 
 TEST_F(device_cache_test, a_query_that_is_refused_leaves_a_block_pending) {
@@ -370,8 +461,8 @@ TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
   cuda::graph_handle graph = nullptr;
   ASSERT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is valid";
   EXPECT_EQ(device.count("cuEventRecord"), 0u);
-  EXPECT_EQ(cache.stats().pending_bytes, 4096u);
-  EXPECT_EQ(cache.collect(), 4096u);
+  EXPECT_EQ(cache.collect(true), 4096u) << "of the block that the capture has not seen";
+  EXPECT_EQ(cache.release_captured(), 4096u);
   EXPECT_EQ(cache.collect(true), 4096u);
   EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
 }
@@ -401,52 +492,25 @@ struct device_cache_elsewhere : ::testing::Test {
   static void work(void* done) { *static_cast<bool*>(done) = true; }
 };
 
-TEST_F(device_cache_elsewhere, its_destructor_waits_for_its_own_device) {
-  const cuda::stream stream{device};
-  const cuda::stream other{device};
-  bool done = false;
-  {
-    device_cache cache{{.stream = stream, .device = 1, .upstream = &upstream}, device};
-    void* const block = cache.allocate(4096);
-    ASSERT_EQ(device.launch_on_host(other, work, &done), cuda::status::success);
-    device.fail_next("cuEventCreate");
-    device.fail_next("cuStreamSynchronize", cuda::status::unknown);
-    cache.deallocate(block, 4096, 256, other);
-    leave();
-  }
-  EXPECT_TRUE(done);
-  EXPECT_EQ(current(), 0);
-}
-
-TEST_F(device_cache_elsewhere, a_block_that_there_is_no_record_for_waits_for_its_own_device) {
-  const cuda::stream stream{device};
-  const cuda::stream other{device};
-  test::recording_resource bookkeeping;
-  bool done = false;
-  device_cache cache{{.stream = stream, .device = 1, .upstream = &upstream, .bookkeeping = &bookkeeping},
-                     device};
-  void* const block = cache.allocate(4096);
-  ASSERT_EQ(device.launch_on_host(other, work, &done), cuda::status::success);
-  leave();
-  bookkeeping.fail_from = bookkeeping.calls;
-  bookkeeping.fail_count = test::supply::never;
-  device.fail_next("cuEventCreate");
-  device.fail_next("cuStreamSynchronize", cuda::status::unknown);
-  cache.deallocate(block, 4096, 256, other);
-  EXPECT_EQ(upstream.outstanding, 0u) << "there was a record for it";
-  EXPECT_TRUE(done);
-  EXPECT_EQ(current(), 0);
-}
-
 TEST_F(device_cache_elsewhere, polls_an_event_with_its_own_device_current) {
   const cuda::stream other{device};
   cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
-  const std::optional<reuse_fence> fence = stock.record(other);
+  std::optional<reuse_fence> fence = stock.record(other);
   ASSERT_TRUE(fence);
   leave();
-  const std::size_t changes = device.count("cudaSetDevice");
-  EXPECT_FALSE(fence->done());
-  EXPECT_EQ(device.count("cudaSetDevice"), changes + 2) << "there and back";
+  struct poll {
+    device_cache_elsewhere& test;
+    reuse_fence const& asked;
+    cuda::device_number on = -1;
+  } polled{*this, *fence};
+  stock.query(
+      [](void* state) noexcept {
+        auto& of = *static_cast<poll*>(state);
+        EXPECT_FALSE(of.asked.done());
+        of.on = of.test.current();
+      },
+      &polled);
+  EXPECT_EQ(polled.on, 1);
   EXPECT_EQ(current(), 0);
 }
 
@@ -467,14 +531,15 @@ TEST_F(device_cache_elsewhere,
 // ---- running out ------------------------------------------------------------------------------------------
 
 struct device_cache_ladder : device_cache_test {
-  device_cache cache{{.stream = stream, .name = "tensors"}, device};
+  device_cache cache{{.stream = stream, .max_cached_bytes = 1 * GiB, .name = "tensors"}, device};
 
   /// The calls from a moment on, without those that only find out where and when we are.
   [[nodiscard]] std::vector<std::string> calls_from(std::size_t first) const {
     std::vector<std::string> log = device.log();
     log.erase(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(first));
     std::erase_if(log, [](std::string const& call) {
-      return call == "cuCtxGetDevice" || call == "cuStreamIsCapturing" || call == "cuMemGetInfo";
+      return call == "cuCtxGetDevice" || call == "cuStreamIsCapturing" || call == "cuMemGetInfo" ||
+             call == "cuThreadExchangeStreamCaptureMode";
     });
     return log;
   }
@@ -590,6 +655,7 @@ TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too)
   test::recording_resource below;
   device_cache users{{.stream = stream, .upstream = &below}, device};
   users.deallocate(users.allocate(1000), 1000);
+  const std::size_t asked = device.count("cuMemGetInfo");
   begin();
   below.fail_from = below.calls;
   try {
@@ -598,7 +664,7 @@ TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too)
   } catch (out_of_memory const& error) {
     EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
   }
-  EXPECT_EQ(device.count("cuMemGetInfo"), 0u);
+  EXPECT_EQ(device.count("cuMemGetInfo"), asked);
   EXPECT_EQ(users.stats().cached_bytes, 1000u);
   EXPECT_EQ(below.calls, below.fail_from + 1);
   end();
@@ -633,10 +699,8 @@ TEST_F(device_cache_capture, polls_no_events_in_it) {
 TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
   const test::violation_recorder recorder;
   std::vector<void*> lost;
-  cuda::pool_handle pool = nullptr;
   {
     device_cache gone{{.stream = stream}, device};
-    pool = gone.pool();
     lost = take(gone, 2, 1000);
     give(gone, {lost[0]}, 1000);
     gone.deallocate(lost[1], 1000, 256, other);
@@ -646,10 +710,10 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
   EXPECT_NE(recorder.reports()[0].message.find("2000 bytes"), std::string::npos)
       << recorder.reports()[0].message;
   cuda::graph_handle graph = nullptr;
-  (void)device.end_capture(stream, graph);  // destroying the pool is refused in it, which invalidates it
+  EXPECT_EQ(device.end_capture(stream, graph), cuda::status::success) << "it is not disturbed";
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
   for (void* block : lost)
     EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), cuda::status::success);
-  EXPECT_EQ(device.destroy_pool(pool), cuda::status::success);
 }
 
 TEST_F(device_cache_capture, destroyed_in_one_it_waits_for_nothing) {

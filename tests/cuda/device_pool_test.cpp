@@ -27,6 +27,7 @@
 #include <tidemark/cuda/resources/detail/device_classes.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
@@ -161,18 +162,25 @@ TEST_F(device_pool_test, blocks_of_zero_bytes_are_distinct_and_null_is_nothing) 
   EXPECT_EQ((std::set<void*>{blocks.begin(), blocks.end()}).size(), 3u);
   give(pool, blocks, 0);
   pool.deallocate(nullptr, 0);
-  pool.deallocate_after(nullptr, 0, 256, nullptr);
+  pool.deallocate_after(nullptr, 0, 256, cuda::event_handle{});
+  pool.deallocate_after(nullptr, 0, 256, cuda::stream_handle{});
   EXPECT_EQ(pool.stats().deallocations, 3u);
 }
 
-TEST_F(device_pool_test, without_an_upstream_it_takes_blocks_of_the_driver) {
+TEST_F(device_pool_test, without_an_upstream_it_has_a_pool_of_the_drivers_in_the_order_of_its_stream) {
   {
     device_pool pool{{.stream = stream, .slab_bytes = 64 * KiB}, device};
     give(pool, take(pool, 20, 4096), 4096);
-    EXPECT_EQ(device.count("cuMemAlloc"), 2u);
+    EXPECT_EQ(device.count("cuMemAllocFromPoolAsync"), 2u);
     EXPECT_EQ(device.outstanding, 128 * KiB);
+    EXPECT_EQ(pool.trim(), 128 * KiB);
+    stream.synchronize();
+    cuda::memory_info info;
+    EXPECT_EQ(device.memory(info), cuda::status::success);
+    EXPECT_EQ(info.free_bytes, info.total_bytes) << "what it returns stays in no pool of the driver's";
   }
-  EXPECT_EQ(device.count("cuMemFree"), 2u);
+  EXPECT_EQ(device.count("cuMemFreeAsync"), 2u);
+  EXPECT_EQ(device.count("cuMemAlloc") + device.count("cuMemFree"), 0u);
 }
 
 TEST_F(device_pool_test, its_destructor_returns_blocks_in_use_too) {
@@ -399,6 +407,103 @@ TEST_F(device_pool_test, keeps_a_block_in_use_if_nothing_can_wait_for_it) {
   EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(pool.stats().used_blocks, 1u);
   pool.check_invariants();
+}
+
+template <class Pool, class Behind>
+concept deallocates_after =
+    requires(Pool& pool, Behind behind) { pool.deallocate_after(nullptr, 1, 1, behind); };
+struct both_handles {
+  operator cuda::event_handle() const;   // NOLINT(google-explicit-constructor)
+  operator cuda::stream_handle() const;  // NOLINT(google-explicit-constructor)
+};
+static_assert(deallocates_after<device_pool, cuda::event const&> &&
+              deallocates_after<device_pool, cuda::stream const&> &&
+              deallocates_after<device_pool, cuda::event_handle> &&
+              deallocates_after<device_pool, cuda::stream_handle>);
+static_assert(!deallocates_after<device_pool, std::nullptr_t> &&
+                  !deallocates_after<device_pool, both_handles>,
+              "what may be an event and a stream says which");
+
+TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is_there) {
+  cuda::stream other{device};
+  device_pool pool{with({}), device};
+  void* const block = pool.allocate(4096);
+  const test::noting_work reader{device, other};
+  pool.deallocate_after(block, 4096, 256, other);
+  EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
+  EXPECT_EQ(device.count("cuStreamSynchronize"), 0u);
+  EXPECT_EQ(device.count("cuEventDestroy"), 1u) << "the event is the library's";
+  EXPECT_EQ(pool.allocate(4096), block) << "for work that comes behind that wait";
+  EXPECT_FALSE(reader.has_run);
+  device.run(stream);
+  EXPECT_TRUE(reader.has_run);
+  pool.deallocate(block, 4096);
+}
+
+TEST_F(device_pool_test, deallocate_after_its_own_stream_makes_no_event) {
+  device_pool pool{with({}), device};
+  void* const block = pool.allocate(4096);
+  pool.deallocate_after(block, 4096, 256, stream);
+  EXPECT_EQ(device.count("cuEventCreate"), 0u);
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+}
+
+TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_does) {
+  for (char const* call : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
+    SCOPED_TRACE(call);
+    cuda::stream other{device};
+    device_pool pool{with({}), device};
+    void* const block = pool.allocate(4096);
+    const test::noting_work reader{device, other};
+    device.fail_next(call, cuda::status::unknown);
+    pool.deallocate_after(block, 4096, 256, other);
+    EXPECT_TRUE(reader.has_run);
+    EXPECT_EQ(pool.stats().used_blocks, 0u);
+  }
+}
+
+TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses) {
+  cuda::stream other{device};
+  device_pool pool{with({}), device};
+  void* const block = pool.allocate(4096);
+  const test::warning_recorder recorder;
+  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::global), cuda::status::success);
+  pool.deallocate_after(block, 4096, 256, other);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is as it was";
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(pool.stats().used_blocks, 1u);
+  EXPECT_NE(pool.allocate(4096), block);
+  pool.check_invariants();
+}
+
+TEST_F(device_pool_test, in_a_capture_of_both_streams_the_order_is_captured) {
+  cuda::stream other{device};
+  device_pool pool{with({}), device};
+  void* const block = pool.allocate(4096);
+  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), cuda::status::success);
+  const cuda::event forked{stream, device};
+  ASSERT_EQ(device.wait(other, forked), cuda::status::success);
+  pool.deallocate_after(block, 4096, 256, other);
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(stream, graph), cuda::status::success) << "the other stream has come back";
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+}
+
+TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for_the_other) {
+  cuda::stream other{device};
+  device_pool pool{with({}), device};
+  void* const block = pool.allocate(4096);
+  const test::noting_work reader{device, other};
+  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), cuda::status::success);
+  pool.deallocate_after(block, 4096, 256, other);
+  EXPECT_TRUE(reader.has_run);
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(stream, graph), cuda::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
 }
 
 // ---- running out and failing ------------------------------------------------------------------------------

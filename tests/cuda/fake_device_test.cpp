@@ -7,6 +7,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -253,17 +254,23 @@ TEST_F(fake_addresses, nothing_is_mapped_over_a_mapping) {
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
-TEST_F(fake_addresses, exactly_one_whole_mapping_is_unmapped) {
-  const byte_range range = reserved(4 * grain);
-  map({range.begin, 2 * grain});
-  map({range.begin + 2 * grain, 2 * grain});
-  EXPECT_EQ(device.unmap({range.begin, grain}), status::invalid_value);
-  EXPECT_EQ(device.unmap({range.begin + grain, grain}), status::invalid_value);
-  EXPECT_EQ(device.unmap(range), status::invalid_value);
+TEST_F(fake_addresses, whole_mappings_without_a_gap_are_unmapped) {
+  const byte_range range = reserved(9 * grain);
+  const auto part = [&](std::size_t first, std::size_t n) {
+    return byte_range{range.begin + first * grain, n * grain};
+  };
+  for (byte_range each : {part(0, 2), part(2, 1), part(3, 2), part(6, 2)}) map(each);
+  for (byte_range wrong : {part(0, 1), part(1, 1), part(1, 2),  // parts of a mapping
+                           part(0, 4), part(1, 4),              // and whole ones besides
+                           part(0, 6), part(3, 5), part(5, 3),  // over a gap, or with one at an end
+                           part(5, 1), part(0, 0)})             // nothing
+    EXPECT_EQ(device.unmap(wrong), status::invalid_value);
+  EXPECT_EQ(device.mapped_bytes(), 7 * grain) << "a refused call unmaps none";
+  EXPECT_EQ(device.unmap(part(2, 3)), status::success) << "two of three neighbours";
   EXPECT_EQ(device.mapped_bytes(), 4 * grain);
-  EXPECT_EQ(device.unmap({range.begin, 2 * grain}), status::success);
-  EXPECT_EQ(device.unmap({range.begin, 2 * grain}), status::invalid_value);
-  EXPECT_EQ(device.unmap({range.begin + 2 * grain, 2 * grain}), status::success);
+  EXPECT_EQ(device.unmap(part(2, 3)), status::invalid_value);
+  EXPECT_EQ(device.unmap(part(0, 2)), status::success) << "one";
+  EXPECT_EQ(device.unmap(part(6, 2)), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
@@ -300,6 +307,20 @@ TEST_F(fake_addresses, memory_mapped_again_needs_access_again) {
   EXPECT_FALSE(device.accessible(range.data(), 1));
   EXPECT_EQ(device.unmap(range), status::success);
   EXPECT_EQ(device.release(handle), status::success);
+  EXPECT_EQ(device.free_reservation(range), status::success);
+}
+
+TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
+  const double before_us = device.modelled_us();
+  const byte_range range = reserved(grain);
+  EXPECT_EQ(device.modelled_us() - before_us, 1) << "one that is not in the table";
+  map(range);
+  EXPECT_EQ(device.allow_access(range, 0), status::success);
+  EXPECT_NEAR(device.modelled_us() - before_us, 80, 25) << "a handle that is mapped and accessible";
+  const double mapped_us = device.modelled_us();
+  EXPECT_EQ(device.unmap({range.begin, 0}), status::invalid_value);
+  EXPECT_GT(device.modelled_us(), mapped_us) << "one that fails, too";
+  EXPECT_EQ(device.unmap(range), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
@@ -412,13 +433,14 @@ TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
   EXPECT_DEATH(bytes[0] = 1, "");
 }
 
-TEST_F(fake_blocks, freeing_one_waits_for_the_device) {
+TEST_F(fake_blocks, freeing_one_does_not_wait_for_the_device) {
   int runs = 0;
   const cuda::stream queue{device};
   const std::uintptr_t block = allocated(100);
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
   EXPECT_EQ(device.free(block), status::success);
-  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(runs, 0);
+  queue.synchronize();
 }
 
 // ---- the driver's pools ----
@@ -517,6 +539,7 @@ TEST_F(fake_pool, what_is_cached_is_not_given_back_to_make_room) {
   device.run_all();
   EXPECT_EQ(device.trim_pool(from, 0), status::success);
   const std::uintptr_t block = allocated(12 * grain, from, queue);
+  queue.synchronize();
   EXPECT_EQ(device.free(block), status::success);  // cuMemFree takes it too
   EXPECT_EQ(device.destroy_pool(from), status::success);
 }
@@ -842,10 +865,10 @@ TEST_F(fake_capture, one_that_is_invalid_refuses_everything_until_it_ends_withou
   EXPECT_EQ(device.destroy_pool(from), status::success);
 }
 
-/// Each call that a capture may refuse by its mode, with arguments that would be wrong otherwise.
+/// Each call that a capture may refuse by its mode, in the order of the table.
 std::vector<
     std::pair<std::string, std::function<status(cuda::driver&, cuda::stream_handle, cuda::event_handle)>>>
-unsafe_calls() {
+refused_calls() {
   using stream = cuda::stream_handle;
   using event = cuda::event_handle;
   return {
@@ -890,48 +913,79 @@ unsafe_calls() {
       {"cuMemPoolSetAttribute",
        [](cuda::driver& of, stream, event) { return of.set_release_threshold(nullptr, 0); }},
       {"cuMemPoolTrimTo", [](cuda::driver& of, stream, event) { return of.trim_pool(nullptr, 0); }},
+      {"cuStreamCreate",
+       [](cuda::driver& of, stream, event) {
+         stream made = nullptr;
+         const status result = of.create_stream(made);
+         if (result == status::success) EXPECT_EQ(of.destroy_stream(made), status::success);
+         return result;
+       }},
       {"cuStreamSynchronize", [](cuda::driver& of, stream idle, event) { return of.synchronize(idle); }},
       {"cuEventQuery", [](cuda::driver& of, stream, event point) { return of.query(point); }},
       {"cuEventSynchronize", [](cuda::driver& of, stream, event point) { return of.synchronize(point); }},
+      {"cuEventRecord", [](cuda::driver& of, stream idle, event point) { return of.record(point, idle); }},
+      {"cuStreamWaitEvent", [](cuda::driver& of, stream idle, event point) { return of.wait(idle, point); }},
+      {"cuGraphExecDestroy",
+       [](cuda::driver& of, stream, event) { return of.destroy_executable(cuda::executable_handle{}); }},
   };
 }
 
-TEST_F(fake_capture, unsafe_calls_are_those_of_the_options) {
-  std::vector<std::string> names;
-  for (auto const& [name, call] : unsafe_calls()) names.push_back(name);
-  EXPECT_EQ(names, fake_device_options{}.unsafe_calls);
+TEST_F(fake_capture, calls_that_modes_refuse_are_those_of_the_table_and_each_has_a_source) {
+  std::vector<std::string> names, named;
+  for (auto const& [name, call] : refused_calls()) names.push_back(name);
+  for (test::fake_refusal const& each : test::strictest_refusals()) {
+    named.push_back(each.call);
+    EXPECT_FALSE(each.source.empty()) << each.call;
+  }
+  EXPECT_EQ(names, named);
 }
 
-TEST_F(fake_capture, its_mode_says_whose_unsafe_calls_invalidate_it) {
+TEST_F(fake_capture, its_mode_and_the_threads_say_whose_calls_invalidate_it) {
   const cuda::stream queue{device}, idle{device};
   const cuda::event point{device};
-  for (auto const& [name, call] : unsafe_calls()) {
+  const auto calls = refused_calls();
+  for (test::fake_refusal const& rule : test::strictest_refusals()) {
+    auto const& [name, call] =
+        *std::ranges::find(calls, rule.call, [](auto const& one) { return one.first; });
     for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
-      for (bool here : {true, false}) {
-        const bool refused = mode == capture_mode::global || (mode == capture_mode::thread_local_ && here);
-        cuda::graph_handle graph = nullptr;
-        EXPECT_EQ(device.begin_capture(queue, mode), status::success);
-        status first{}, second{};
-        const auto make = [&] {
-          first = call(device, idle, point);
-          second = call(device, idle, point);
-        };
-        if (here) {
-          make();
-        } else {
-          in_another_thread(make);
+      for (capture_mode own : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
+        for (bool here : {true, false}) {
+          const bool is_by_mode = here ? rule.by_own && mode != capture_mode::relaxed
+                                       : rule.by_others && mode == capture_mode::global &&
+                                             (own != capture_mode::thread_local_ || rule.in_relaxed_too);
+          const bool refused = is_by_mode && (own != capture_mode::relaxed || rule.in_relaxed_too);
+          cuda::graph_handle graph = nullptr;
+          EXPECT_EQ(device.begin_capture(queue, mode), status::success);
+          status first{}, second{};
+          const auto make = [&] {
+            capture_mode exchanged = own;
+            EXPECT_EQ(device.exchange_capture_mode(exchanged), status::success);
+            first = call(device, idle, point);
+            second = call(device, idle, point);
+            EXPECT_EQ(device.exchange_capture_mode(exchanged), status::success);
+          };
+          if (here) {
+            make();
+          } else {
+            in_another_thread(make);
+          }
+          const auto which = [&] {
+            return name + " " + std::to_string(static_cast<int>(mode)) +
+                   std::to_string(static_cast<int>(own)) + (here ? " own" : " other");
+          };
+          EXPECT_EQ(first == status::capture_unsupported, refused) << which();
+          EXPECT_EQ(second == status::capture_invalidated, refused) << which();
+          EXPECT_EQ(device.end_capture(queue, graph),
+                    refused ? status::capture_invalidated : status::success);
+          if (graph != nullptr) destroy(graph);
         }
-        EXPECT_EQ(first == status::capture_unsupported, refused) << name << static_cast<int>(mode) << here;
-        EXPECT_EQ(second == status::capture_invalidated, refused) << name << static_cast<int>(mode) << here;
-        EXPECT_EQ(device.end_capture(queue, graph), refused ? status::capture_invalidated : status::success);
-        if (graph != nullptr) destroy(graph);
       }
     }
   }
 }
 
-TEST(fake_capture_options, calls_that_a_device_allows_can_be_taken_from_the_unsafe_ones) {
-  fake_device device{{.granularity_bytes = grain, .unsafe_calls = {"cuMemAlloc"}}};
+TEST(fake_capture_options, calls_that_a_device_allows_can_be_taken_from_the_refused_ones) {
+  fake_device device{{.granularity_bytes = grain, .refusals = {{.call = "cuMemAlloc", .source = "here"}}}};
   const cuda::stream queue{device};
   byte_range range;
   std::uintptr_t block = 0;
@@ -947,8 +1001,8 @@ TEST_F(fake_capture, safe_calls_leave_it_valid) {
   const cuda::stream queue{device};
   const cuda::pool_handle from = pool();
   int runs = 0;
+  const cuda::stream fresh{device};
   destroy(captured(queue, [&] {
-    const cuda::stream fresh{device};
     const cuda::event point{fresh, device};
     EXPECT_EQ(device.launch_on_host(fresh, &count_up, &runs), status::success);
     EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
@@ -1224,22 +1278,18 @@ TEST_F(fake_graph, handles_are_destroyed_once) {
   EXPECT_EQ(device.destroy_graph(nullptr), status::invalid_value);
 }
 
-TEST_F(fake_graph, a_launch_in_a_capture_is_one_node) {
-  int runs = 0;
+TEST_F(fake_graph, it_cannot_be_launched_on_a_capturing_stream) {
   const cuda::stream queue{device};
-  const cuda::graph_handle inner = captured(queue, [&] {
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  });
-  const cuda::executable_handle inner_executable = instantiated(inner);
-  const cuda::graph_handle outer =
-      captured(queue, [&] { EXPECT_EQ(device.launch(inner_executable, queue), status::success); });
-  EXPECT_EQ(nodes(outer), 1u);
-  const cuda::executable_handle executable = instantiated(outer);
-  EXPECT_EQ(device.launch(executable, queue), status::success);
-  queue.synchronize();
-  EXPECT_EQ(runs, 3);
-  for (cuda::executable_handle each : {inner_executable, executable}) destroy(each);
-  for (cuda::graph_handle each : {inner, outer}) destroy(each);
+  int runs = 0;
+  const cuda::graph_handle inner =
+      captured(queue, [&] { EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success); });
+  const cuda::executable_handle executable = instantiated(inner);
+  cuda::graph_handle outer = nullptr;
+  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
+  EXPECT_EQ(device.launch(executable, queue), status::capture_unsupported);
+  EXPECT_EQ(device.end_capture(queue, outer), status::capture_invalidated);
+  destroy(executable);
+  destroy(inner);
 }
 
 TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
@@ -1280,21 +1330,6 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
   EXPECT_EQ(device.free(left), status::success);
   EXPECT_EQ(device.free(left), status::invalid_value);
   queue.synchronize();
-  destroy(executable);
-  destroy(graph);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-}
-
-TEST_F(fake_graph, one_that_allocates_is_no_part_of_another) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
-  const cuda::graph_handle graph = captured(
-      queue, [&] { EXPECT_EQ(device.free_async(allocated(1, from, queue), queue), status::success); });
-  const cuda::executable_handle executable = instantiated(graph);
-  cuda::graph_handle outer = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.launch(executable, queue), status::not_supported);
-  EXPECT_EQ(device.end_capture(queue, outer), status::capture_invalidated);
   destroy(executable);
   destroy(graph);
   EXPECT_EQ(device.destroy_pool(from), status::success);

@@ -172,33 +172,58 @@ void table_of_replays() {
 
 // ---- mapping ----------------------------------------------------------------------------------------------
 
+/// Addresses with handles of one size behind all of them, or not.
+class mapped_by_handles {
+ public:
+  mapped_by_handles(std::size_t bytes, std::size_t handle_bytes)
+      : handle_bytes_{handle_bytes}, handles_(bytes / handle_bytes) {
+    cuda::require(driver_, "cuMemAddressReserve", driver_.reserve(bytes, handle_bytes, range_));
+  }
+  mapped_by_handles(mapped_by_handles const&) = delete;
+  mapped_by_handles& operator=(mapped_by_handles const&) = delete;
+  ~mapped_by_handles() { (void)driver_.free_reservation(range_); }
+
+  void map() {
+    for (std::size_t i = 0; i < handles_.size(); ++i) {
+      cuda::require(driver_, "cuMemCreate", driver_.create(0, handle_bytes_, handles_[i]));
+      cuda::require(driver_, "cuMemMap",
+                    driver_.map({range_.begin + i * handle_bytes_, handle_bytes_}, handles_[i]));
+    }
+    cuda::require(driver_, "cuMemSetAccess", driver_.allow_access(range_, 0));
+  }
+  void unmap() {
+    cuda::require(driver_, "cuMemUnmap", driver_.unmap(range_));
+    for (const cuda::physical_handle handle : handles_) {
+      cuda::require(driver_, "cuMemRelease", driver_.release(handle));
+    }
+  }
+  [[nodiscard]] std::size_t handles() const { return handles_.size(); }
+
+ private:
+  cuda::driver& driver_ = cuda::default_driver();
+  std::size_t handle_bytes_;
+  std::vector<cuda::physical_handle> handles_;
+  byte_range range_;
+};
+
 void table_of_mappings() {
   constexpr std::size_t total = 512 * MiB;
   std::puts("## Memory behind 512 MiB of addresses, by the size of a handle, microseconds\n");
   std::puts("| MiB a handle | handles | map all | map, a handle | unmap all | unmap, a handle |");
   std::puts("|---|---|---|---|---|---|");
   for (std::size_t handle_bytes = 2 * MiB; handle_bytes <= 512 * MiB; handle_bytes *= 4) {
-    cuda::stream stream;
-    cuda::virtual_memory memory{{.stream = stream, .handle_bytes = handle_bytes}};
-    const byte_range range = memory.reserve(total, total);
-    if (range.empty()) {
-      throw std::runtime_error{std::string{"512 MiB of addresses could not be reserved: "} +
-                               (*memory.refusal() != '\0' ? memory.refusal() : "there are none left")};
-    }
+    mapped_by_handles memory{total, handle_bytes};
     std::vector<double> maps, unmaps;
     for (int i = 0; i < rounds; ++i) {
-      bool done = true;
-      maps.push_back(median_ns(1, 1, [&] { done = memory.commit({range.begin, total}); }));
-      unmaps.push_back(median_ns(1, 1, [&] { done = done && memory.decommit({range.begin, total}); }));
-      if (!done) throw std::runtime_error{"512 MiB could not be mapped and unmapped"};
+      maps.push_back(median_ns(1, 1, [&] { memory.map(); }));
+      unmaps.push_back(median_ns(1, 1, [&] { memory.unmap(); }));
     }
     std::nth_element(maps.begin(), maps.begin() + rounds / 2, maps.end());
     std::nth_element(unmaps.begin(), unmaps.begin() + rounds / 2, unmaps.end());
     const double map = maps[rounds / 2] / 1e3, unmap = unmaps[rounds / 2] / 1e3;
-    const auto handles = static_cast<double>(total / memory.granularity());
-    std::printf("| %zu | %.0f | %.0f | %.1f | %.0f | %.1f |\n", memory.granularity() / MiB, handles, map,
+    const auto handles = static_cast<double>(memory.handles());
+    std::printf("| %zu | %.0f | %.0f | %.1f | %.0f | %.1f |\n", handle_bytes / MiB, handles, map,
                 map / handles, unmap, unmap / handles);
-    memory.release(range);
   }
   std::puts("");
 }

@@ -177,6 +177,187 @@ TEST_F(reuse, a_request_polls_32_fences_at_most_and_soon_each_of_them) {
   give(cache, {blocks.begin() + 100, blocks.end()}, 512);
 }
 
+// ---- fences with an order ---------------------------------------------------------------------------------
+
+/// Events in one order, or in several that take turns, and a block of 512 bytes behind each.
+struct ordered_fences : test::reuse_test {
+  static constexpr int orders = 40;
+  char order[orders] = {};
+  std::vector<event> events = std::vector<event>(100);
+  reuse_cache cache{&upstream};
+  std::vector<void*> blocks = take(cache, 100, 512);
+  std::vector<void*> taken;
+
+  void give_in_orders(std::size_t of) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      events[i].order = &order[i % of];
+      cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+    }
+    cache.check_invariants();
+  }
+  void* request() { return taken.emplace_back(cache.allocate(512, 256)); }
+  [[nodiscard]] std::size_t asked() const {
+    std::size_t sum = 0;
+    for (event const& each : events) sum += static_cast<std::size_t>(each.asked);
+    return sum;
+  }
+  void TearDown() override {
+    cache.check_invariants();
+    for (event& each : events) each.complete();
+    give(cache, taken, 512);
+    (void)cache.collect();
+    EXPECT_EQ(cache.stats().held_bytes, 0u);
+  }
+};
+
+TEST_F(ordered_fences, a_request_queries_only_the_first_of_one_order) {
+  give_in_orders(1);
+  for (std::size_t requests = 1; requests <= 3; ++requests) {
+    (void)request();
+    EXPECT_EQ(asked(), requests);
+  }
+  EXPECT_EQ(events[0].asked, 3);
+}
+
+TEST_F(ordered_fences, blocks_of_one_order_are_reused_in_it_with_one_query_each) {
+  give_in_orders(1);
+  for (std::size_t i = 0; i < 3; ++i) events[i].complete();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(request(), blocks[i]);
+  EXPECT_EQ(asked(), 3u);
+  EXPECT_EQ(std::ranges::count(blocks, request()), 0);
+  EXPECT_EQ(asked(), 4u);
+}
+
+TEST_F(ordered_fences, a_request_queries_the_first_of_each_order) {
+  give_in_orders(3);
+  events[2].complete();
+  EXPECT_EQ(request(), blocks[2]);
+  const std::size_t before = asked();
+  EXPECT_EQ(std::ranges::count(blocks, request()), 0);
+  EXPECT_EQ(asked(), before + 3);
+}
+
+TEST_F(ordered_fences, a_request_queries_32_orders_at_most_and_the_next_one_the_others) {
+  give_in_orders(orders);
+  (void)request();
+  EXPECT_EQ(asked(), 32u);
+  (void)request();
+  EXPECT_EQ(asked(), 64u);
+  for (int i = 0; i < orders; ++i) EXPECT_GE(events[static_cast<std::size_t>(i)].asked, 1) << i;
+}
+
+TEST_F(ordered_fences, a_fence_that_is_not_done_keeps_no_other_order_from_being_seen) {
+  events[1].complete();
+  for (std::size_t i = 0; i < 3; ++i) {  // 0 and 2 in one order, 1 in none
+    events[i].order = i == 1 ? nullptr : &order[0];
+    cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+  }
+  EXPECT_EQ(request(), blocks[1]);
+  give(cache, {blocks.begin() + 3, blocks.end()}, 512);
+}
+
+TEST_F(ordered_fences, collect_stops_at_the_first_of_each_order_that_is_not_done) {
+  give_in_orders(2);
+  for (std::size_t i : {0u, 1u, 2u, 4u}) events[i].complete();  // three of one order, one of the other
+  EXPECT_EQ(cache.collect(), 4 * 512u);
+  EXPECT_EQ(asked(), 6u);
+  EXPECT_EQ(cache.stats().pending_bytes, 96 * 512u);
+}
+
+TEST_F(ordered_fences, collect_with_force_takes_all_without_a_query) {
+  give_in_orders(7);
+  EXPECT_EQ(cache.collect(true), 100 * 512u);
+  EXPECT_EQ(asked(), 0u);
+  for (event const& each : events) EXPECT_EQ(each.waits, 1);
+}
+
+TEST_F(ordered_fences, a_wrong_order_delays_a_block_and_frees_none_too_early) {
+  give_in_orders(1);
+  events[1].complete();
+  EXPECT_EQ(std::ranges::count(blocks, request()), 0);
+  events[0].complete();
+  EXPECT_EQ(request(), blocks[0]);
+  EXPECT_EQ(request(), blocks[1]);
+  EXPECT_EQ(std::ranges::count(blocks, request()), 0);
+}
+
+TEST_F(ordered_fences, orders_of_other_sizes_are_not_queried) {
+  give_in_orders(1);
+  cache.deallocate(cache.allocate(513, 256), 513, 256);
+  EXPECT_EQ(asked(), 0u);
+}
+
+TEST_F(reuse, deallocations_query_fences_with_an_order_and_without_in_turn) {
+  constexpr char orders[4] = {};
+  for (const bool is_ordered_done : {false, true}) {
+    std::vector<event> events(8);
+    reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}};
+    const std::vector<void*> blocks = take(cache, events.size(), 512);
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      if (i < 4) events[i].order = &orders[i];
+      cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+    }
+    for (std::size_t i = 0; i < events.size(); ++i)
+      if ((i < 4) == is_ordered_done) events[i].complete();  // the other four never are
+    for (int i = 0; i < 8; ++i) cache.deallocate(cache.allocate(8, 256), 8, 256);
+    EXPECT_EQ(cache.stats().pending_bytes, 4 * 512u) << is_ordered_done;
+    cache.check_invariants();
+  }
+}
+
+/// Counts its calls; queries nothing while `refuses`.
+struct counted_scope {
+  int calls = 0;
+  bool refuses = false;
+  reuse_query_scope scope() {
+    return {.call =
+                [](void* self, void (*queries)(void*) noexcept, void* state) noexcept {
+                  ++static_cast<counted_scope*>(self)->calls;
+                  if (!static_cast<counted_scope*>(self)->refuses) queries(state);
+                },
+            .context = this};
+  }
+};
+
+TEST_F(reuse, what_surrounds_queries_is_called_once_a_call_and_not_without_pending_blocks) {
+  std::array<event, 5> events;
+  counted_scope around;
+  reuse_cache cache{{.max_cached_bytes = 1 * MiB, .query_scope = around.scope(), .upstream = &upstream}};
+  give(cache, take(cache, 5, 512), 512);
+  const std::vector<void*> blocks = take(cache, 5, 512);
+  (void)cache.collect();
+  EXPECT_EQ(around.calls, 0);
+  for (std::size_t i = 0; i < 5; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
+  EXPECT_EQ(around.calls, 4) << "the first found nothing pending";
+  void* const block = cache.allocate(512, 256);
+  EXPECT_EQ(around.calls, 5);
+  (void)cache.collect();
+  EXPECT_EQ(around.calls, 6);
+  (void)cache.collect(true);
+  EXPECT_EQ(around.calls, 6) << "it queries nothing";
+  cache.deallocate(block, 512, 256);
+}
+
+TEST_F(reuse, no_fence_is_queried_where_what_surrounds_queries_refuses) {
+  event done;
+  done.complete();
+  counted_scope around{.refuses = true};
+  reuse_cache cache{{.max_cached_bytes = 1 * MiB, .query_scope = around.scope(), .upstream = &upstream}};
+  const std::vector<void*> blocks = take(cache, 2, 512);
+  cache.deallocate_after(blocks[0], 512, 256, done.fence());
+  cache.deallocate(blocks[1], 512, 256);
+  EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+  void* const other = cache.allocate(512, 256);
+  EXPECT_NE(other, blocks[0]);
+  EXPECT_EQ(cache.collect(), 0u);
+  EXPECT_EQ(done.asked, 0);
+  around.refuses = false;
+  EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
+  give(cache, {blocks[0], blocks[1], other}, 512);
+}
+
+// ---- the end of fences ------------------------------------------------------------------------------------
+
 TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
   std::array<event, 3> events;
   {

@@ -57,6 +57,7 @@ class reuse_model {
   struct kept_block {
     std::size_t bytes, align;
     std::unique_ptr<event> fence;  // null: ready at once
+    std::uint64_t number;          // those of one order become done in the order of their numbers
   };
   using kept_blocks = std::map<void*, kept_block>;
 
@@ -97,13 +98,15 @@ class reuse_model {
     const block chosen = held_[i];
     held_[i] = held_.back();
     held_.pop_back();
-    kept_block& kept = kept_[chosen.first] = {chosen.bytes, chosen.align, nullptr};
+    kept_block& kept = kept_[chosen.first] = {chosen.bytes, chosen.align, nullptr, ++deallocations_};
     if (random_() % 3 == 0) {
       blocks_.remove(chosen.first);
       cache_.deallocate(chosen.first, chosen.bytes, chosen.align);
     } else {
       kept.fence = std::make_unique<event>();
       kept.fence->wait_completes = false;
+      if (const std::size_t order = random_() % 4; order < orders_.size())
+        kept.fence->order = &orders_[order];
       cache_.deallocate_after(chosen.first, chosen.bytes, chosen.align, kept.fence->fence());
     }
   }
@@ -111,6 +114,16 @@ class reuse_model {
   // The device is done with a block: until now it must not have changed.
   void complete(void* address, kept_block& kept) {
     if (kept.fence == nullptr || kept.fence->completed()) return;
+    for (auto& [earlier, other] : kept_) {
+      if (is_before(other, kept)) complete_one(earlier, other);
+    }
+    complete_one(address, kept);
+  }
+  static bool is_before(kept_block const& a, kept_block const& b) {
+    return a.fence != nullptr && !a.fence->completed() && a.fence->order != nullptr &&
+           a.fence->order == b.fence->order && a.number < b.number;
+  }
+  void complete_one(void* address, kept_block& kept) {
     blocks_.remove(address);
     kept.fence->complete();
   }
@@ -169,6 +182,8 @@ class reuse_model {
   std::mt19937_64 random_;
   std::vector<block> held_;
   shadow blocks_;
+  std::array<char, 3> orders_{};  // three streams; other fences have no order
+  std::uint64_t deallocations_ = 0;
   std::uint64_t steps_ = 0;
 };
 

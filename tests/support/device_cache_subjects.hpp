@@ -64,7 +64,8 @@ class async_resource_subject : public subject_of_a_device {
 /// The cache whose blocks only its own stream uses.
 class device_cache_subject : public subject_of_a_device {
  public:
-  explicit device_cache_subject(supply_type& supply, device_cache_options const& limits = {})
+  explicit device_cache_subject(supply_type& supply,
+                                device_cache_options const& limits = {.max_cached_bytes = 1 * GiB})
       : subject_of_a_device{supply}, cache_{with_stream(limits), device_} {}
 
   device_cache& resource() { return cache_; }

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <thread>
 #include <utility>
@@ -17,6 +19,7 @@
 #include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_memory.hpp"
+#include "fake_refusals.hpp"
 #include "fake_streams.hpp"
 
 namespace tidemark::test {
@@ -42,17 +45,19 @@ struct fake_executable {
 };
 
 struct fake_node {
-  enum class kind { host_function, allocation, free, child };
+  enum class kind { host_function, kernel, allocation, free };
 
   kind what;
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
+  std::shared_ptr<fake_kernel const> kernel = {};
   std::shared_ptr<fake_graph_block> block;  ///< that is allocated or freed
-  std::shared_ptr<fake_graph const> child;
+  std::size_t place = 0;                    ///< its own in the capture
+  fake_places behind = {};                  ///< that come before it
 };
 
 struct fake_graph {
-  std::vector<fake_node> nodes;               ///< in the order of the capture, which fits their dependencies
+  std::vector<fake_node> nodes;               ///< in the order of the capture, one of those that are possible
   std::weak_ptr<fake_executable> executable;  ///< one of it, if there is any
 
   [[nodiscard]] bool allocates() const {
@@ -82,7 +87,7 @@ class fake_captures {
   using status = cuda::status;
   using condition = fake_capture::condition;
 
-  explicit fake_captures(fake_memory& memory) : memory_{memory} {}
+  fake_captures(fake_memory& memory, fake_accesses& accesses) : memory_{memory}, accesses_{accesses} {}
   fake_captures(fake_captures const&) = delete;
   fake_captures& operator=(fake_captures const&) = delete;
   ~fake_captures() {
@@ -96,7 +101,7 @@ class fake_captures {
   // ---- captures ----
 
   status begin(std::shared_ptr<fake_stream> const& on, cuda::capture_mode mode) {
-    if (on->handle == nullptr) return status::capture_unsupported;
+    if (on->is == fake_stream::sort::legacy) return status::capture_unsupported;
     if (on->capture != nullptr) return violate(*on->capture, status::illegal_state);
     auto begun = std::make_shared<fake_capture>();
     begun->origin = on;
@@ -138,19 +143,20 @@ class fake_captures {
     capture.now = condition::invalidated;
     return result;
   }
-  /// What the modes of captures say of an unsafe call by this thread.
-  status refuse_unsafe() {
-    status result = status::success;
+  /// What the captures that go on say of a call by this thread; each that refuses it is invalid then.
+  status refuse(fake_refusal const& call) {
     const auto exchanged = modes_.find(std::this_thread::get_id());
     const cuda::capture_mode here_mode =
         exchanged == modes_.end() ? cuda::capture_mode::global : exchanged->second;
-    if (here_mode == cuda::capture_mode::relaxed) return result;
+    if (here_mode == cuda::capture_mode::relaxed && !call.in_relaxed_too) return status::success;
+    status result = status::success;
     for (auto const& each : captures_) {
-      const bool ours = each->thread == std::this_thread::get_id();
-      const bool concerned =
-          ours ? each->mode != cuda::capture_mode::relaxed
-               : each->mode == cuda::capture_mode::global && here_mode == cuda::capture_mode::global;
-      if (!concerned) continue;
+      const bool is_own = each->thread == std::this_thread::get_id();
+      const bool reaches_others = here_mode != cuda::capture_mode::thread_local_ || call.in_relaxed_too;
+      const bool is_concerned =
+          is_own ? call.by_own && each->mode != cuda::capture_mode::relaxed
+                 : call.by_others && each->mode == cuda::capture_mode::global && reaches_others;
+      if (!is_concerned) continue;
       const status here = violate(*each, status::capture_unsupported);
       if (result != status::capture_unsupported) result = here;
     }
@@ -180,6 +186,24 @@ class fake_captures {
     if (event.capture->now == condition::ended) return status::captured_event;
     return violate(*event.capture, status::captured_event);
   }
+  /// Refuses what is put on the legacy stream while a blocking stream of the device captures, which it would
+  /// have to wait for.
+  status refuse_legacy(fake_stream const& on) {
+    status result = status::success;
+    if (on.is != fake_stream::sort::legacy) return result;
+    for (auto const& each : captures_) {
+      if (!has_blocking_stream(*each, on.device)) continue;
+      const status here = violate(*each, status::capture_implicit);
+      if (result != status::capture_implicit) result = here;
+    }
+    return result;
+  }
+  /// Whether work on this stream would be refused so.
+  [[nodiscard]] bool disturbed_by(fake_stream const& on) const {
+    return on.is == fake_stream::sort::legacy && std::ranges::any_of(captures_, [&](auto const& each) {
+             return has_blocking_stream(*each, on.device);
+           });
+  }
   /// Whether this thread has begun a capture that has not ended.
   [[nodiscard]] bool captures_here() const {
     for (auto const& each : captures_)
@@ -207,7 +231,7 @@ class fake_captures {
       return violate(*waiting, status::capture_merge);
     }
     if (event.capture->now == condition::invalidated) return status::invalid_value;
-    if (on->handle == nullptr) return violate(*event.capture, status::capture_implicit);
+    if (on->is == fake_stream::sort::legacy) return violate(*event.capture, status::capture_implicit);
     if (waiting == nullptr) {
       draw_in(event.capture, on, event.behind);
     } else {
@@ -219,8 +243,11 @@ class fake_captures {
   static status add(fake_stream& on, fake_node node) {
     fake_capture& capture = *on.capture;
     if (capture.now == condition::invalidated) return status::capture_invalidated;
+    node.place = capture.places++;
+    node.behind = on.behind;
+    check_order(*capture.graph, node);
     capture.graph->nodes.push_back(std::move(node));
-    on.behind.insert(capture.places++);
+    on.behind.insert(capture.graph->nodes.back().place);
     return status::success;
   }
   /// Puts an allocation there.
@@ -232,7 +259,7 @@ class fake_captures {
     first = address;
     auto made = std::make_shared<fake_graph_block>(memory_, address);
     on.capture->live.emplace(address, made);
-    return add(on, {.what = fake_node::kind::allocation, .block = std::move(made), .child = {}});
+    return add(on, {.what = fake_node::kind::allocation, .block = std::move(made)});
   }
   /// Puts a free there, of a block that a graph allocates: this one, or one that was launched.
   status deallocate(fake_stream& on, std::uintptr_t first) {
@@ -245,7 +272,7 @@ class fake_captures {
       block = other->second;
     }
     if (block == nullptr) return violate(*on.capture, status::invalid_value);
-    return add(on, {.what = fake_node::kind::free, .block = std::move(block), .child = {}});
+    return add(on, {.what = fake_node::kind::free, .block = std::move(block)});
   }
 
   // ---- graphs ----
@@ -272,12 +299,14 @@ class fake_captures {
     const auto found = executables_.find(handle);
     if (found == executables_.end()) return status::invalid_value;
     std::shared_ptr<fake_executable> const executable = found->second;
-    if (on->capture != nullptr) {
-      if (executable->graph->allocates()) return violate(*on->capture, status::not_supported);
-      return add(*on, {.what = fake_node::kind::child, .block = {}, .child = executable->graph});
-    }
+    if (on->capture != nullptr) return violate(*on->capture, status::capture_unsupported);
     if (!launch_memory(*executable->graph)) return status::invalid_value;
     if (executable->last != nullptr) fake_streams::wait(*on, executable->last);
+    const fake_accesses::moment now{on->identity, on->known.tick(on->identity), on->known};
+    for (fake_node const& node : executable->graph->nodes)
+      if (node.kernel != nullptr) accesses_.check(*node.kernel, now);
+    for (fake_node const& node : executable->graph->nodes)
+      if (node.kernel != nullptr) accesses_.note(*node.kernel, now);
     launch_nodes(*executable->graph, *on, executable);
     executable->last = fake_streams::record(on);
     return status::success;
@@ -286,6 +315,11 @@ class fake_captures {
   bool free_block(std::uintptr_t first) { return live_.erase(first) == 1; }
 
  private:
+  static bool has_blocking_stream(fake_capture const& capture, cuda::device_number device) {
+    return std::ranges::any_of(capture.streams, [&](auto const& stream) {
+      return stream->device == device && stream->is == fake_stream::sort::blocking;
+    });
+  }
   // Its own place is what joining it again means, also where it captured nothing.
   static void draw_in(std::shared_ptr<fake_capture> const& to, std::shared_ptr<fake_stream> const& on,
                       fake_places behind) {
@@ -318,21 +352,46 @@ class fake_captures {
     live_ = std::move(live);
     return true;
   }
-  static void launch_nodes(fake_graph const& graph, fake_stream& on,
-                           std::shared_ptr<void const> const& keeps) {
+  // In any order that their dependencies leave open: branches run side by side.
+  void launch_nodes(fake_graph const& graph, fake_stream& on, std::shared_ptr<void const> const& keeps) {
+    std::vector<fake_node const*> waiting;
+    for (fake_node const& node : graph.nodes) waiting.push_back(&node);
+    while (!waiting.empty()) {
+      std::vector<std::size_t> ready;
+      for (std::size_t i = 0; i < waiting.size(); ++i) {
+        const bool waits = std::ranges::any_of(waiting, [&](fake_node const* other) {
+          return other != waiting[i] && waiting[i]->behind.contains(other->place);
+        });
+        if (!waits) ready.push_back(i);
+      }
+      const auto next = waiting.begin() + static_cast<std::ptrdiff_t>(ready[random_() % ready.size()]);
+      fake_node const& node = **next;
+      waiting.erase(next);
+      if (node.what != fake_node::kind::host_function && node.what != fake_node::kind::kernel) continue;
+      on.queue.push_back(
+          {.what = node.kernel != nullptr ? fake_work::kind::kernel : fake_work::kind::host_function,
+           .function = node.function,
+           .argument = node.argument,
+           .kernel = node.kernel,
+           .moment = {},
+           .done = {},
+           .keeps = keeps});
+    }
+  }
+  // Branches of a graph run side by side, so none writes what another touches.
+  static void check_order(fake_graph const& graph, fake_node const& added) {
+    if (added.kernel == nullptr) return;
     for (fake_node const& node : graph.nodes) {
-      if (node.what == fake_node::kind::child) launch_nodes(*node.child, on, keeps);
-      if (node.what != fake_node::kind::host_function) continue;
-      on.queue.push_back({.what = fake_work::kind::host_function,
-                          .function = node.function,
-                          .argument = node.argument,
-                          .moment = {},
-                          .done = {},
-                          .keeps = keeps});
+      if (node.kernel == nullptr || added.behind.contains(node.place)) continue;
+      if (!fake_accesses::conflict(*node.kernel, *added.kernel)) continue;
+      ADD_FAILURE() << "race in a graph: '" << added.kernel->name << "' and '" << node.kernel->name
+                    << "' use the same memory, and nothing orders them";
     }
   }
 
   fake_memory& memory_;
+  fake_accesses& accesses_;
+  std::minstd_rand random_;                              // the same in each run
   std::vector<std::shared_ptr<fake_capture>> captures_;  // that have not ended
   std::map<std::thread::id, cuda::capture_mode> modes_;
   std::map<cuda::graph_handle, std::shared_ptr<fake_graph>> graphs_;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -51,7 +52,15 @@ class fake_device final : public cuda::driver, public fake_calls {
   using status = cuda::status;
 
   explicit fake_device(fake_device_options const& options = {})
-      : options_{options}, memory_{options}, pools_{memory_}, captures_{memory_}, streams_{options.devices} {}
+      : options_{options},
+        memory_{options},
+        pools_{memory_},
+        captures_{memory_, accesses_},
+        streams_{options.devices} {
+    streams_.run_kernel = [this](fake_kernel const& kernel, cuda::device_number on) {
+      run_kernel(kernel, on);
+    };
+  }
 
   // ---- what tests ask ----
 
@@ -74,6 +83,59 @@ class fake_device final : public cuda::driver, public fake_calls {
     const std::scoped_lock held{mutex_};
     const auto on = streams_.stream(stream, current());
     return on == nullptr ? 0 : on->queue.size();
+  }
+
+  /// Puts a kernel on a stream, which says what it reads and writes: it fails the test if its accesses are not
+  /// ordered behind others to the same bytes, or if memory is not there when it runs; and it touches it then,
+  /// where the host can. On a capturing stream it becomes a node.
+  status launch_kernel(cuda::stream_handle stream, fake_kernel kernel) {
+    return call("cuLaunchKernel", [&] {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      auto launched = std::make_shared<fake_kernel const>(std::move(kernel));
+      if (on->capture != nullptr)
+        return captures_.add(*on,
+                             {.what = fake_node::kind::kernel, .kernel = std::move(launched), .block = {}});
+      const status refused = captures_.refuse_legacy(*on);
+      if (refused != status::success) return refused;
+      accesses_.touch(*launched, {on->identity, streams_.enqueue(*on), on->known});
+      on->queue.push_back({.what = fake_work::kind::kernel,
+                           .kernel = std::move(launched),
+                           .moment = {},
+                           .done = {},
+                           .keeps = {}});
+      return status::success;
+    });
+  }
+  /// A stream as `cudaStreamCreate` makes it, which waits for the legacy default stream, and that for it.
+  [[nodiscard]] cuda::stream_handle create_blocking_stream() {
+    const std::scoped_lock held{mutex_};
+    return streams_.create_stream(current(), true);
+  }
+  /// From here on each thread knows what the others have done: they have met, by a barrier or a join.
+  void threads_meet() {
+    const std::scoped_lock held{mutex_};
+    streams_.threads_meet();
+  }
+  /// What memory, or a pool of it, was last asked for.
+  [[nodiscard]] cuda::memory_properties last_wanted() const {
+    const std::scoped_lock held{mutex_};
+    return last_wanted_;
+  }
+  /// Devices for which a context was made, by whatever call.
+  [[nodiscard]] std::set<cuda::device_number> contexts() const {
+    const std::scoped_lock held{mutex_};
+    return contexts_;
+  }
+  /// From here on every call returns this: what an error of work does to its context.
+  void lose(status error) {
+    const std::scoped_lock held{mutex_};
+    lost_ = error;
+  }
+  /// The device is as if nothing had been lost, so that a test can clear up.
+  void recover() {
+    const std::scoped_lock held{mutex_};
+    lost_ = status::success;
   }
 
   /// Bytes that a pool of the driver's holds of the device, in blocks and free.
@@ -119,7 +181,29 @@ class fake_device final : public cuda::driver, public fake_calls {
     return call("cudaSetDevice", [&] {
       if (!exists(device)) return status::invalid_device;
       current_[std::this_thread::get_id()] = device;
+      contexts_.insert(device);
       return status::success;
+    });
+  }
+  status current_context(cuda::context_handle& context) noexcept override {
+    return call("cuCtxGetCurrent", [&] {
+      const auto found = current_.find(std::this_thread::get_id());
+      context = found == current_.end() ? nullptr : context_of(found->second);
+      return status::success;
+    });
+  }
+  status set_context(cuda::context_handle context) noexcept override {
+    return give_back("cuCtxSetCurrent", [&] {
+      if (context == nullptr) {
+        current_.erase(std::this_thread::get_id());
+        return status::success;
+      }
+      for (cuda::device_number device : contexts_) {
+        if (context_of(device) != context) continue;
+        current_[std::this_thread::get_id()] = device;
+        return status::success;
+      }
+      return status::invalid_context;
     });
   }
   status current_device(cuda::device_number& device) noexcept override {
@@ -133,6 +217,8 @@ class fake_device final : public cuda::driver, public fake_calls {
       const status refused = captures_.refuse_synchronization(current());
       if (refused != status::success) return refused;
       streams_.run_all(held, current());
+      for (auto const& each : streams_.all())
+        if (each->device == current()) streams_.of_thread().join(each->known);
       return synchronized();
     });
   }
@@ -145,9 +231,9 @@ class fake_device final : public cuda::driver, public fake_calls {
 
   // ---- addresses and the memory behind them ----
 
-  status granularity(cuda::device_number device, std::size_t& bytes) noexcept override {
+  status granularity(cuda::memory_properties const& wanted, std::size_t& bytes) noexcept override {
     return call("cuMemGetAllocationGranularity", [&] {
-      if (!exists(device)) return status::invalid_device;
+      if (!exists(wanted.device)) return status::invalid_device;
       bytes = memory_.granularity();
       return status::success;
     });
@@ -158,10 +244,11 @@ class fake_device final : public cuda::driver, public fake_calls {
   status free_reservation(byte_range range) noexcept override {
     return give_back("cuMemAddressFree", [&] { return memory_.free_reservation(range); });
   }
-  status create(cuda::device_number device, std::size_t bytes,
+  status create(cuda::memory_properties const& wanted, std::size_t bytes,
                 cuda::physical_handle& handle) noexcept override {
     return call("cuMemCreate", [&] {
-      return exists(device) ? memory_.create(device, bytes, handle) : status::invalid_device;
+      last_wanted_ = wanted;
+      return exists(wanted.device) ? memory_.create(wanted.device, bytes, handle) : status::invalid_device;
     });
   }
   status release(cuda::physical_handle handle) noexcept override {
@@ -171,7 +258,11 @@ class fake_device final : public cuda::driver, public fake_calls {
     return call("cuMemMap", [&] { return memory_.map(range, handle); });
   }
   status unmap(byte_range range) noexcept override {
-    return give_back("cuMemUnmap", [&] { return memory_.unmap(range); });
+    return give_back("cuMemUnmap", [&] {
+      const status result = memory_.unmap(range);
+      if (result == status::success) accesses_.end(range, "cuMemUnmap", streams_.of_thread());
+      return result;
+    });
   }
   status allow_access(byte_range range, cuda::device_number device) noexcept override {
     return call("cuMemSetAccess", [&] {
@@ -185,13 +276,13 @@ class fake_device final : public cuda::driver, public fake_calls {
     return call("cuMemAlloc", [&] { return memory_.allocate(block_kind::device, current(), bytes, block); });
   }
   status free(std::uintptr_t block) noexcept override {
-    return give_back("cuMemFree", [&](fake_streams::lock& held) {
+    return give_back("cuMemFree", [&] {
       if (block == 0) return status::success;
+      accesses_.end(bytes_at(block), "cuMemFree", streams_.of_thread());
       if (pools_.deallocate(block, nullptr) || captures_.free_block(block)) return status::success;
       if (pools_.freeing_plain(block)) return status::invalid_value;
       if (!memory_.holds(block_kind::device, block) && !memory_.holds(block_kind::managed, block))
         return status::invalid_value;
-      streams_.run_all(held, current());  // waits for the device
       const bool freed =
           memory_.deallocate(block_kind::device, block) || memory_.deallocate(block_kind::managed, block);
       return freed ? status::success : status::invalid_value;
@@ -208,16 +299,18 @@ class fake_device final : public cuda::driver, public fake_calls {
   status free_pinned(std::uintptr_t block) noexcept override {
     return give_back("cuMemFreeHost", [&] {
       if (block == 0) return status::success;
+      accesses_.end(bytes_at(block), "cuMemFreeHost", streams_.of_thread());
       return memory_.deallocate(block_kind::pinned, block) ? status::success : status::invalid_value;
     });
   }
 
   // ---- the driver's stream-ordered allocator ----
 
-  status create_pool(cuda::device_number device, cuda::pool_handle& pool) noexcept override {
+  status create_pool(cuda::memory_properties const& wanted, cuda::pool_handle& pool) noexcept override {
     return call("cuMemPoolCreate", [&] {
-      if (!exists(device)) return status::invalid_device;
-      pool = pools_.create(device);
+      last_wanted_ = wanted;
+      if (!exists(wanted.device)) return status::invalid_device;
+      pool = pools_.create(wanted.device);
       return status::success;
     });
   }
@@ -237,7 +330,13 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on == nullptr) return status::invalid_handle;
       if (!pools_.exists(pool)) return refused_on(*on, status::invalid_value);
       if (on->capture != nullptr) return captures_.allocate(*on, pools_.device(pool), bytes, block);
-      return pools_.allocate(bytes, pool, *on, block);
+      const status refused = captures_.refuse_legacy(*on);
+      if (refused != status::success) return refused;
+      const std::size_t number = streams_.enqueue(*on);
+      const status result = pools_.allocate(bytes, pool, *on, block);
+      if (result == status::success)
+        accesses_.begin({block, bytes}, "cuMemAllocFromPoolAsync", {on->identity, number, on->known});
+      return result;
     });
   }
   status free_async(std::uintptr_t block, cuda::stream_handle stream) noexcept override {
@@ -245,6 +344,10 @@ class fake_device final : public cuda::driver, public fake_calls {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
       if (on->capture != nullptr) return captures_.deallocate(*on, block);
+      const status refused = captures_.refuse_legacy(*on);
+      if (refused != status::success) return refused;
+      (void)streams_.enqueue(*on);
+      accesses_.end(bytes_at(block), "cuMemFreeAsync", on->known);
       if (pools_.deallocate(block, on.get()) || captures_.free_block(block)) return status::success;
       if (!memory_.holds(block_kind::device, block) || pools_.freeing_plain(block))
         return status::invalid_value;
@@ -263,7 +366,8 @@ class fake_device final : public cuda::driver, public fake_calls {
   }
   status destroy_stream(cuda::stream_handle stream) noexcept override {
     return give_back("cuStreamDestroy", [&] {
-      const auto gone = stream == nullptr ? nullptr : streams_.stream(stream, current());
+      const bool is_default = cuda::is_same_stream(stream, nullptr) || stream == cuda::per_thread_stream;
+      const auto gone = is_default ? nullptr : streams_.stream(stream, current());
       if (gone == nullptr) return status::invalid_handle;
       captures_.lose(*gone);
       streams_.destroy_stream(stream);
@@ -277,7 +381,10 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on->capture != nullptr) return fake_captures::violate(*on->capture, status::capture_unsupported);
       const status refused = refused_as_unsafe("cuStreamSynchronize");
       if (refused != status::success) return refused;
+      const status refused_here = captures_.refuse_legacy(*on);
+      if (refused_here != status::success) return refused_here;
       streams_.run(held, on);
+      streams_.of_thread().join(on->known);
       return synchronized();
     });
   }
@@ -287,6 +394,9 @@ class fake_device final : public cuda::driver, public fake_calls {
       fake_event const* const behind = streams_.event(event);
       if (on == nullptr || behind == nullptr) return status::invalid_handle;
       if (on->capture != nullptr || behind->capture != nullptr) return fake_captures::wait(on, *behind);
+      const status refused = captures_.refuse_legacy(*on);
+      if (refused != status::success) return refused;
+      (void)streams_.enqueue(*on);
       if (behind->last != nullptr) fake_streams::wait(*on, behind->last);
       return status::success;
     });
@@ -309,7 +419,10 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on == nullptr || recorded == nullptr || on->device != recorded->device)
         return status::invalid_handle;
       if (on->capture != nullptr) return fake_captures::record(*recorded, *on);
+      const status refused = captures_.refuse_legacy(*on);
+      if (refused != status::success) return refused;
       recorded->capture = nullptr;
+      (void)streams_.enqueue(*on);
       recorded->last = fake_streams::record(on);
       return status::success;
     });
@@ -319,7 +432,10 @@ class fake_device final : public cuda::driver, public fake_calls {
       fake_event const* const asked = streams_.event(event);
       const status refused = refused_event(asked, "cuEventQuery");
       if (refused != status::success) return refused;
-      return asked->last == nullptr || asked->last->reached ? status::success : status::not_ready;
+      if (asked->last == nullptr) return status::success;
+      if (!asked->last->reached) return status::not_ready;
+      streams_.of_thread().join(asked->last->known);
+      return status::success;
     });
   }
   status synchronize(cuda::event_handle event) noexcept override {
@@ -327,7 +443,10 @@ class fake_device final : public cuda::driver, public fake_calls {
       fake_event const* const asked = streams_.event(event);
       const status refused = refused_event(asked, "cuEventSynchronize");
       if (refused != status::success) return refused;
-      if (const auto moment = asked->last; moment != nullptr) streams_.run(held, moment);
+      if (const auto moment = asked->last; moment != nullptr) {
+        streams_.run(held, moment);
+        streams_.of_thread().join(moment->known);
+      }
       return synchronized();
     });
   }
@@ -341,8 +460,10 @@ class fake_device final : public cuda::driver, public fake_calls {
         return fake_captures::add(*on, {.what = fake_node::kind::host_function,
                                         .function = function,
                                         .argument = argument,
-                                        .block = {},
-                                        .child = {}});
+                                        .block = {}});
+      const status refused = captures_.refuse_legacy(*on);
+      if (refused != status::success) return refused;
+      (void)streams_.enqueue(*on);
       on->queue.push_back({.what = fake_work::kind::host_function,
                            .function = function,
                            .argument = argument,
@@ -375,6 +496,7 @@ class fake_device final : public cuda::driver, public fake_calls {
     return call("cuStreamIsCapturing", [&] {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
+      if (captures_.disturbed_by(*on)) return status::capture_implicit;
       capturing = on->capture != nullptr;
       return status::success;
     });
@@ -399,7 +521,13 @@ class fake_device final : public cuda::driver, public fake_calls {
   status launch(cuda::executable_handle executable, cuda::stream_handle stream) noexcept override {
     return call("cuGraphLaunch", [&] {
       const auto on = streams_.stream(stream, current());
-      return on == nullptr ? status::invalid_handle : captures_.launch(executable, on);
+      if (on == nullptr) return status::invalid_handle;
+      if (on->capture == nullptr) {
+        const status refused = captures_.refuse_legacy(*on);
+        if (refused != status::success) return refused;
+        (void)streams_.enqueue(*on);
+      }
+      return captures_.launch(executable, on);
     });
   }
   status destroy_executable(cuda::executable_handle executable) noexcept override {
@@ -426,6 +554,49 @@ class fake_device final : public cuda::driver, public fake_calls {
     const auto found = current_.find(std::this_thread::get_id());
     return found == current_.end() ? 0 : found->second;
   }
+  static cuda::context_handle context_of(cuda::device_number device) {
+    return reinterpret_cast<cuda::context_handle>(std::uintptr_t{0xC0DE'0000} +
+                                                  16 * (static_cast<unsigned>(device) + 1));
+  }
+  /// Calls about devices and threads, which do without a context, also where that is lost.
+  static bool is_of_contexts(std::string_view name) {
+    constexpr std::string_view all[] = {"cuDeviceGetCount", "cudaSetDevice",
+                                        "cuCtxGetDevice",   "cuCtxGetCurrent",
+                                        "cuCtxSetCurrent",  "cuThreadExchangeStreamCaptureMode"};
+    return std::ranges::find(all, name) != std::end(all);
+  }
+  /// Whether a call makes a context for a thread that has none: those do not that name a device, or memory of one.
+  static bool needs_context(std::string_view name) {
+    constexpr std::string_view without[] = {"cuMemAddressReserve",
+                                            "cuMemAddressFree",
+                                            "cuMemCreate",
+                                            "cuMemRelease",
+                                            "cuMemMap",
+                                            "cuMemUnmap",
+                                            "cuMemSetAccess",
+                                            "cuMemGetAllocationGranularity",
+                                            "cuMemPoolCreate",
+                                            "cuMemPoolDestroy",
+                                            "cuMemPoolSetAttribute",
+                                            "cuMemPoolTrimTo"};
+    return !is_of_contexts(name) && std::ranges::find(without, name) == std::end(without);
+  }
+  [[nodiscard]] byte_range bytes_at(std::uintptr_t block) const {
+    const std::size_t bytes = memory_.bytes_of(block);
+    return {block, bytes};
+  }
+  void run_kernel(fake_kernel const& kernel, cuda::device_number on) {
+    const auto touch = [&](byte_range range, bool writes) {
+      if (!memory_.accessible(range, on)) {
+        ADD_FAILURE() << "'" << kernel.name << "' runs and its memory is not there";
+        lost_ = status::illegal_address;
+        return;
+      }
+      if (options_.touchable) fake_memory::touch(range, writes);
+    };
+    for (byte_range const& range : kernel.reads) touch(range, false);
+    for (byte_range const& range : kernel.writes) touch(range, true);
+  }
   static status value(bool known) { return known ? status::success : status::invalid_value; }
 
   // One call of the driver: noted, made to fail, refused, or carried out by the body.
@@ -443,6 +614,12 @@ class fake_device final : public cuda::driver, public fake_calls {
     status result = note(name, can_fail, captures_.captures_here());
     if (fake_streams::inside_host_function()) result = status::not_permitted;
     if (options_.devices == 0) result = status::no_device;
+    if (result == status::success && needs_context(name)) {
+      current_.try_emplace(std::this_thread::get_id(), 0);
+      contexts_.insert(current());
+    }
+    const bool is_lost = lost_ != status::success && !is_of_contexts(name);
+    if (is_lost && can_fail) result = lost_;
     if constexpr (std::is_invocable_v<Body, fake_streams::lock&, status>) {
       result = body(held, result);
     } else {
@@ -456,16 +633,15 @@ class fake_device final : public cuda::driver, public fake_calls {
       }
     }
     settle();
-    return result;
+    return is_lost ? lost_ : result;
   }
   // Those that say more where what they are given belongs to a capture.
   static bool looks_itself(std::string_view name) {
     return name == "cuStreamSynchronize" || name == "cuEventQuery" || name == "cuEventSynchronize";
   }
   status refused_as_unsafe(std::string_view name) {
-    return std::ranges::find(options_.unsafe_calls, name) == options_.unsafe_calls.end()
-               ? status::success
-               : captures_.refuse_unsafe();
+    const auto rule = std::ranges::find(options_.refusals, name, &fake_refusal::call);
+    return rule == options_.refusals.end() ? status::success : captures_.refuse(*rule);
   }
   status refused_event(fake_event const* event, std::string_view name) {
     if (event == nullptr) return status::invalid_handle;
@@ -489,7 +665,11 @@ class fake_device final : public cuda::driver, public fake_calls {
   }
 
   fake_device_options options_;
-  std::map<std::thread::id, cuda::device_number> current_;
+  std::map<std::thread::id, cuda::device_number> current_;  // of threads that have a context
+  std::set<cuda::device_number> contexts_;                  // that were made
+  status lost_ = status::success;                           // what every call returns, or success
+  cuda::memory_properties last_wanted_;
+  fake_accesses accesses_;
   fake_memory memory_;
   fake_pools pools_;        // over the memory
   fake_captures captures_;  // over the memory

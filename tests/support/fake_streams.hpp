@@ -10,14 +10,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
+
+#include "fake_accesses.hpp"
 
 namespace tidemark::test {
 
@@ -34,26 +39,34 @@ inline std::uintptr_t next_fake_handle() {
 struct fake_moment {
   std::shared_ptr<fake_stream> on;
   bool reached = false;
+  fake_clock known = {};
 };
 
 /// Something that is queued on a stream.
 struct fake_work {
-  enum class kind { host_function, record, wait, other };
+  enum class kind { host_function, kernel, record, wait, other };
 
   kind what = kind::other;
-  void (*function)(void*) = nullptr;    ///< of a host function
-  void* argument = nullptr;             ///< of a host function
-  std::shared_ptr<fake_moment> moment;  ///< that a record reaches, or a wait waits for
-  std::shared_ptr<bool> done;           ///< of another kind: set when it has run
-  std::shared_ptr<void const> keeps;    ///< lives until the work has run
+  void (*function)(void*) = nullptr;               ///< of a host function
+  void* argument = nullptr;                        ///< of a host function
+  std::shared_ptr<fake_kernel const> kernel = {};  ///< of that kind
+  std::shared_ptr<fake_moment> moment;             ///< that a record reaches, or a wait waits for
+  std::shared_ptr<bool> done;                      ///< of another kind: set when it has run
+  std::shared_ptr<void const> keeps;               ///< lives until the work has run
 };
 
 /// Places in a capture: what a stream's next node comes behind.
 using fake_places = std::set<std::size_t>;
 
 struct fake_stream {
+  /// What it does beside the legacy default stream of its device: be it, wait for it and let it wait, or
+  /// neither.
+  enum class sort { legacy, blocking, non_blocking };
+
   std::uintptr_t identity = next_fake_handle();
   cuda::stream_handle handle = nullptr;  ///< null: a default stream
+  sort is = sort::non_blocking;
+  fake_clock known = {};  ///< to the work that is put on it next
   cuda::device_number device = 0;
   std::deque<fake_work> queue;
   bool busy = false;  ///< a host function of it runs, in some thread
@@ -78,6 +91,7 @@ class fake_streams {
     for (cuda::device_number device = 0; device < devices; ++device) {
       defaults_.push_back(std::make_shared<fake_stream>());
       defaults_.back()->device = device;
+      defaults_.back()->is = fake_stream::sort::legacy;
     }
   }
   fake_streams(fake_streams const&) = delete;
@@ -93,16 +107,28 @@ class fake_streams {
     EXPECT_EQ(functions, 0u) << "functions of the host were queued and have not run";
   }
 
-  cuda::stream_handle create_stream(cuda::device_number device) {
+  cuda::stream_handle create_stream(cuda::device_number device, bool is_blocking = false) {
     auto made = std::make_shared<fake_stream>();
     made->handle = reinterpret_cast<cuda::stream_handle>(next_fake_handle());
     made->device = device;
+    if (is_blocking) made->is = fake_stream::sort::blocking;
     streams_.emplace(made->handle, made);
     return made->handle;
   }
-  /// The stream; null if there is none. A null handle is the default stream of the device.
+  /// The stream; null if there is none. A null handle is the legacy default stream of the device, as 0x1 is;
+  /// 0x2 is the calling thread's.
   std::shared_ptr<fake_stream> stream(cuda::stream_handle handle, cuda::device_number device) {
-    if (handle == nullptr) return defaults_.at(static_cast<std::size_t>(device));
+    if (cuda::is_same_stream(handle, nullptr)) return defaults_.at(static_cast<std::size_t>(device));
+    if (handle == cuda::per_thread_stream) {
+      std::shared_ptr<fake_stream>& own = of_threads_[{std::this_thread::get_id(), device}];
+      if (own == nullptr) {
+        own = std::make_shared<fake_stream>();
+        own->handle = handle;
+        own->device = device;
+        own->is = fake_stream::sort::blocking;
+      }
+      return own;
+    }
     const auto found = streams_.find(handle);
     return found == streams_.end() ? nullptr : found->second;
   }
@@ -125,13 +151,49 @@ class fake_streams {
   }
   bool destroy_event(cuda::event_handle handle) { return events_.erase(handle) == 1; }
 
+  /// The calling thread is about to put work on the stream: it comes behind what the thread knows, and behind
+  /// the legacy stream's, or all blocking streams' before it. @return the work's moment.
+  std::size_t enqueue(fake_stream& on) {
+    on.known.join(of_thread());
+    if (on.is != fake_stream::sort::non_blocking) {
+      for (auto const& other : all()) {
+        const bool is_waited_for =
+            other.get() != &on && other->device == on.device &&
+            other->is != fake_stream::sort::non_blocking &&
+            (on.is == fake_stream::sort::legacy || other->is == fake_stream::sort::legacy);
+        if (!is_waited_for) continue;
+        if (!other->queue.empty()) wait(on, record(other));
+        on.known.join(other->known);
+      }
+    }
+    return on.known.tick(on.identity);
+  }
+  /// What the calling thread knows.
+  fake_clock& of_thread() {
+    auto& [actor, known] = threads_[std::this_thread::get_id()];
+    if (actor == 0) {
+      actor = next_fake_handle();
+      known = met_;
+    }
+    known.tick(actor);
+    return known;
+  }
+  /// From here on every thread knows what any does: they have met, by a barrier or a join.
+  void threads_meet() {
+    fake_clock all_know;
+    for (auto const& [thread, each] : threads_) all_know.join(each.second);
+    for (auto& [thread, each] : threads_) each.second.join(all_know);
+    met_ = all_know;
+  }
+
   /// A record on the stream.
   static std::shared_ptr<fake_moment> record(std::shared_ptr<fake_stream> const& on) {
-    auto moment = std::make_shared<fake_moment>(fake_moment{.on = on, .reached = false});
+    auto moment = std::make_shared<fake_moment>(fake_moment{.on = on, .reached = false, .known = on->known});
     on->queue.push_back({.what = fake_work::kind::record, .moment = moment, .done = {}, .keeps = {}});
     return moment;
   }
   static void wait(fake_stream& on, std::shared_ptr<fake_moment> moment) {
+    on.known.join(moment->known);
     on.queue.push_back({.what = fake_work::kind::wait, .moment = std::move(moment), .done = {}, .keeps = {}});
   }
 
@@ -150,6 +212,7 @@ class fake_streams {
       }
       if (next.what == fake_work::kind::record) next.moment->reached = true;
       if (next.done != nullptr) *next.done = true;
+      if (next.what == fake_work::kind::kernel) run_kernel(*next.kernel, on->device);
       if (next.what == fake_work::kind::host_function) call(held, *on, next);
       on->queue.pop_front();
     }
@@ -165,10 +228,14 @@ class fake_streams {
   /// All streams, also destroyed ones whose work goes on.
   [[nodiscard]] std::vector<std::shared_ptr<fake_stream>> all() const {
     std::vector<std::shared_ptr<fake_stream>> found{defaults_};
+    for (auto const& [thread, each] : of_threads_) found.push_back(each);
     for (auto const& [handle, each] : streams_) found.push_back(each);
     found.insert(found.end(), destroyed_.begin(), destroyed_.end());
     return found;
   }
+
+  /// What a kernel does when it runs.
+  std::function<void(fake_kernel const&, cuda::device_number)> run_kernel;
 
   /// Whether this thread is inside a function of the host, which must make no call to the driver.
   static bool& inside_host_function() {
@@ -189,8 +256,13 @@ class fake_streams {
     changed_.notify_all();
   }
 
+  using thread_on_device = std::pair<std::thread::id, cuda::device_number>;
+
   std::condition_variable changed_;
-  std::vector<std::shared_ptr<fake_stream>> defaults_;  // of each device
+  std::map<std::thread::id, std::pair<std::uintptr_t, fake_clock>> threads_;
+  fake_clock met_;                                                       // what a thread knows that is new
+  std::map<thread_on_device, std::shared_ptr<fake_stream>> of_threads_;  // the default streams of threads
+  std::vector<std::shared_ptr<fake_stream>> defaults_;                   // of each device
   std::map<cuda::stream_handle, std::shared_ptr<fake_stream>> streams_;
   std::vector<std::shared_ptr<fake_stream>> destroyed_;  // while they have work
   std::map<cuda::event_handle, fake_event> events_;

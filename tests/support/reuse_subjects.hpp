@@ -44,11 +44,14 @@ class event {
             [](void* state) noexcept {
               of(state).call_back();
               ++of(state).destroyed;
-            }};
+            },
+        .order = [](void* state) noexcept { return of(state).order; }};
     return {calls, this};
   }
 
   std::atomic<int> asked{0}, waits{0}, destroyed{0};
+  /// What its fence comes in the order of; null: nothing.
+  void const* order = nullptr;
   /// What a wait does: nothing else may complete the event in a test of one thread, so that it does so
   /// itself.
   bool wait_completes = true;
@@ -139,7 +142,8 @@ class fenced_reuse_subject : public reuse_subject {
   static constexpr reuse_fence::functions calls{
       .done = [](void* due) noexcept { return reinterpret_cast<std::uintptr_t>(due) <= now; },
       .wait = [](void*) noexcept { now += lag; },
-      .destroy = nullptr};
+      .destroy = nullptr,
+      .order = nullptr};
 
   class fenced_resource final : public std::pmr::memory_resource {
    public:

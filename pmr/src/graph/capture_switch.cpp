@@ -105,10 +105,9 @@ void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t
   }
   switched_blocks noted;
   auto node = noted.extract(noted.emplace(0, detail::switched_block{bytes, align}).first);
-  if (record.baked == nullptr) {
+  {
     const std::scoped_lock lock{mutex_};
-    record.baked = &baked_.emplace_back();
-    count_special();
+    (void)baked_by(record);
   }
   void* const block = options_.upstream->allocate(bytes, align);
   if (check_level >= 2) check_new(block);
@@ -157,9 +156,10 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
   } else if (baked != baked_.end()) {
     if (!std::exchange(baked->at(address).in_use, false)) return refuse();
   } else if (detail::capture_record* const record = frozen_record()) {
+    if (record->deferred.contains(address)) return refuse();
     try {
-      if (!record->deferred.emplace(address, detail::switched_block{bytes, align, false}).second)
-        return refuse();
+      // Work that was captured before may use it, each time the graph is launched.
+      baked_by(*record).emplace(address, detail::switched_block{bytes, align, false});
     } catch (...) {
       detail::report_violation(violation_kind::exhausted, name(),
                                "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: "
@@ -274,6 +274,14 @@ void capture_switch::forget(graph_arena& arena) noexcept {
 }
 
 // ---- records ---------------------------------------------------------------------------------------
+
+switched_blocks& capture_switch::baked_by(detail::capture_record& record) {
+  if (record.baked == nullptr) {
+    record.baked = &baked_.emplace_back();
+    count_special();
+  }
+  return *record.baked;
+}
 
 detail::capture_record* capture_switch::frozen_record() noexcept {
   const auto found = records_.find(detail::this_thread_number());

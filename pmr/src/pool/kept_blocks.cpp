@@ -20,31 +20,31 @@ blocks_of_size& kept_blocks::size_entry(kept_size wanted) {
   return sizes_[wanted];
 }
 
-template <class List>
-kept_block* kept_blocks::take_pending(List& among, bool also_not_done) noexcept {
-  kept_block& first = *among.front();
-  if (!also_not_done && !first.fence.done()) {
-    among.rotate();
-    return nullptr;
-  }
-  pending_.remove(first);
-  first.of_size->pending.remove(first);
-  pending_bytes_ -= first.bytes;
-  return &first;
+kept_block* kept_blocks::take_ready(std::size_t bytes, std::size_t align) noexcept {
+  const auto found = sizes_.find({bytes, align});
+  if (found == sizes_.end()) return nullptr;
+  auto& ready = found->second.ready;
+  kept_block* const next = settings_.oldest_first ? ready.front() : ready.back();
+  if (next != nullptr) remove_ready(*next);
+  return next;
 }
 
 kept_block* kept_blocks::take(std::size_t bytes, std::size_t align) noexcept {
+  if (kept_block* const ready = take_ready(bytes, align)) return ready;
   const auto found = sizes_.find({bytes, align});
   if (found == sizes_.end()) return nullptr;
-  blocks_of_size& of_size = found->second;
-  if (kept_block* const next = settings_.oldest_first ? of_size.ready.front() : of_size.ready.back()) {
-    remove_ready(*next);
-    return next;
-  }
-  for (std::size_t looks = std::min(max_looks, of_size.pending.size()); looks > 0; --looks) {
-    if (kept_block* const done = take_pending(of_size.pending)) return done;
-  }
-  return nullptr;
+  auto& pending = found->second.pending;
+  pending_looks looks = pending.looks(max_looks);
+  kept_block* const done = pending.take_done(looks);
+  if (done == nullptr) return nullptr;
+  pending_.remove(*done);
+  pending_bytes_ -= done->bytes;
+  return done;
+}
+
+bool kept_blocks::has_pending(std::size_t bytes, std::size_t align) const noexcept {
+  const auto found = sizes_.find({bytes, align});
+  return found != sizes_.end() && !found->second.pending.empty();
 }
 
 bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,
@@ -52,6 +52,10 @@ bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_
   blocks_of_size* of_size = nullptr;
   try {
     of_size = &size_entry({bytes, align});
+    if (!fence.empty()) {
+      of_size->pending.reserve_one();
+      pending_.reserve_one();
+    }
     if (spare_.empty()) spare_.push_back(records_.emplace_back());
   } catch (...) {  // whatever the bookkeeping resource throws
     return false;
@@ -74,18 +78,29 @@ bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_
 }
 
 void kept_blocks::look(std::span<reuse_fence> fences, kept_chain& leaving) noexcept {
-  for (reuse_fence& fence : fences.first(std::min(fences.size(), pending_.size()))) {
-    if (kept_block* const done = take_pending(pending_)) {
-      fence = std::move(done->fence);
-      add_ready(*done, leaving);
-    }
+  pending_looks looks = pending_.looks(fences.size());
+  for (reuse_fence& fence : fences) {
+    kept_block* const done = pending_.take_done(looks);
+    if (done == nullptr) return;
+    done->of_size->pending.remove(*done);
+    pending_bytes_ -= done->bytes;
+    fence = std::move(done->fence);
+    add_ready(*done, leaving);
   }
 }
 
-void kept_blocks::take_out(bool also_not_done, kept_chain& leaving) noexcept {
+void kept_blocks::take_out_ready(kept_chain& leaving) noexcept {
   while (!ready_.empty()) evict(*ready_.front(), leaving);
-  for (std::size_t left = pending_.size(); left > 0; --left) {
-    if (kept_block* const taken = take_pending(pending_, also_not_done)) leaving.push_back(*taken);
+}
+
+void kept_blocks::take_out_pending(bool also_not_done, kept_chain& leaving) noexcept {
+  pending_looks looks = pending_.looks(pending_.size());
+  while (!pending_.empty()) {
+    kept_block* const taken = also_not_done ? &pending_.take_any() : pending_.take_done(looks);
+    if (taken == nullptr) return;
+    taken->of_size->pending.remove(*taken);
+    pending_bytes_ -= taken->bytes;
+    leaving.push_back(*taken);
   }
 }
 
@@ -139,19 +154,26 @@ char const* kept_blocks::broken_invariant() const noexcept {
     if (!block->fence.empty()) return "a ready block has no fence";
     ready_bytes += block->bytes;
   }
-  for (kept_block const* block = pending_.front(); block != nullptr; block = kept_chain::after(*block)) {
-    if (block->fence.empty()) return "a pending block has a fence";
-    pending_bytes += block->bytes;
-  }
+  bool each_has_a_fence = true;
+  pending_.for_each([&](kept_block const& block) {
+    each_has_a_fence = each_has_a_fence && !block.fence.empty();
+    pending_bytes += block.bytes;
+  });
+  if (!each_has_a_fence) return "a pending block has a fence";
+  if (!pending_.is_valid()) return "a pending block is in the queue of its fence's order";
   std::size_t ready = 0, pending = 0, indexed = 0;
   for (auto const& [size, of_size] : sizes_) {
+    bool belongs = true;
+    const auto check = [&](kept_block const& block) {
+      belongs = belongs && kept_size{block.bytes, block.align} == size && block.of_size == &of_size;
+    };
     using list_of_size = kept_list<&kept_block::in_size>;
-    for (list_of_size const* list : {&of_size.ready, &of_size.pending}) {
-      for (kept_block const* block = list->front(); block != nullptr; block = list_of_size::after(*block)) {
-        if (kept_size{block->bytes, block->align} != size || block->of_size != &of_size)
-          return "the lists of a size have blocks of that size and alignment";
-      }
-    }
+    for (kept_block const* block = of_size.ready.front(); block != nullptr;
+         block = list_of_size::after(*block))
+      check(*block);
+    of_size.pending.for_each(check);
+    if (!belongs) return "the lists of a size have blocks of that size and alignment";
+    if (!of_size.pending.is_valid()) return "a pending block is in its size's queue of its fence's order";
     if (settings_.max_blocks_per_size != 0 && of_size.ready.size() > settings_.max_blocks_per_size)
       return "blocks of a size <= max_blocks_per_size";
     if (settings_.largest_first && !of_size.ready.empty() && !of_size.is_indexed)

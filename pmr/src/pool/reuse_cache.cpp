@@ -58,16 +58,40 @@ void* reuse_cache::allocate(std::size_t bytes, std::size_t align) {
 }
 
 void* reuse_cache::take_kept(std::size_t bytes, std::size_t align) noexcept {
+  {
+    const std::scoped_lock lock{mutex_};
+    if (detail::kept_block* const ready = kept_.take_ready(bytes, align)) return hit(*ready);
+    if (!kept_.has_pending(bytes, align)) return nullptr;
+  }
+  return take_done(bytes, align);
+}
+
+// Locks anew, because what surrounds the queries may take long.
+void* reuse_cache::take_done(std::size_t bytes, std::size_t align) noexcept {
   reuse_fence finished;  // before the lock, so that it is destroyed after it
-  const std::scoped_lock lock{mutex_};
-  detail::kept_block* const taken = kept_.take(bytes, align);
-  if (taken == nullptr) return nullptr;
-  finished = std::move(taken->fence);
-  void* const block = taken->block;
-  kept_.recycle(*taken);
-  ++counts_.hits;
-  count_allocation(bytes);
+  void* block = nullptr;
+  query([&]() noexcept {
+    const std::scoped_lock lock{mutex_};
+    detail::kept_block* const taken = kept_.take(bytes, align);
+    if (taken == nullptr) return;
+    finished = std::move(taken->fence);
+    block = hit(*taken);
+  });
   return block;
+}
+
+void* reuse_cache::hit(detail::kept_block& taken) noexcept {
+  kept_.recycle(taken);
+  ++counts_.hits;
+  count_allocation(taken.bytes);
+  return taken.block;
+}
+
+template <class Queries>
+void reuse_cache::query(Queries queries) noexcept {
+  reuse_query_scope const& scope = options_.query_scope;
+  if (scope.call == nullptr) return queries();
+  scope.call(scope.context, [](void* state) noexcept { (*static_cast<Queries*>(state))(); }, &queries);
 }
 
 void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
@@ -126,15 +150,27 @@ void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t a
 void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept {
   std::array<reuse_fence, looks_per_deallocation> finished;
   detail::kept_chain leaving;
-  bool is_kept = false;
-  {
-    const std::scoped_lock lock{mutex_};
+  bool is_kept = false, must_look = false;
+  // With `mutex_` held.
+  const auto keep = [&]() noexcept {
     ++counts_.deallocations;
     --counts_.used_blocks;
     counts_.used_bytes -= bytes;
-    // Without a limit nothing is won by knowing sooner that a block is ready.
-    if (options_.max_cached_bytes != 0 || options_.max_blocks_per_size != 0) kept_.look(finished, leaving);
     is_kept = kept_.keep(block, bytes, align, fence, leaving);
+  };
+  {
+    const std::scoped_lock lock{mutex_};
+    // Without a limit nothing is won by knowing sooner that a block is ready.
+    must_look = (options_.max_cached_bytes != 0 || options_.max_blocks_per_size != 0) && kept_.has_pending();
+    if (!must_look) keep();
+  }
+  if (must_look) {  // before it is kept: what is found to be done has been free for longer
+    query([&]() noexcept {
+      const std::scoped_lock lock{mutex_};
+      kept_.look(finished, leaving);
+    });
+    const std::scoped_lock lock{mutex_};
+    keep();
   }
   (void)return_to_upstream(leaving);
   if (!is_kept) {
@@ -167,9 +203,18 @@ std::size_t reuse_cache::return_to_upstream(detail::kept_chain& leaving) noexcep
 
 std::size_t reuse_cache::collect(bool force) noexcept {
   detail::kept_chain leaving;
+  bool must_query = false;
   {
     const std::scoped_lock lock{mutex_};
-    kept_.take_out(force, leaving);
+    kept_.take_out_ready(leaving);
+    if (force) kept_.take_out_pending(true, leaving);
+    must_query = kept_.has_pending();
+  }
+  if (must_query) {
+    query([&]() noexcept {
+      const std::scoped_lock lock{mutex_};
+      kept_.take_out_pending(false, leaving);
+    });
   }
   return return_to_upstream(leaving);
 }

@@ -22,7 +22,8 @@ enum class exhaustion_policy {
 struct arena_options {
   std::size_t reserve = 0;  ///< address space of a chunk; 0: as the address space prefers, often 1 GiB
   /// Memory is committed in multiples of this (0: 64 KiB), at least 1/8 of what the arena holds, so that
-  /// growing takes O(log n) calls; in pages only where the system refuses so much.
+  /// growing takes O(log n) calls; in pages only where the system refuses so much. A device's memory is
+  /// mapped slowly: there at most 1 GiB is committed beyond what is needed, or one step if that is more.
   std::size_t commit_step = 64 * KiB;
   bool growable = true;                                    ///< whether a full arena takes further chunks
   huge_page_policy huge_pages = huge_page_policy::system;  ///< virtual memory only

@@ -69,7 +69,9 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   /// Ends the scope now, while work on another stream still uses its memory: the stream of the arena, and
   /// with it all later work that may use the memory, waits for `event`. Device memory only. Does nothing to
   /// an inert scope.
-  /// @param event behind that work, as `cudaEvent_t`
+  /// @param event behind that work, as `cudaEvent_t`, which was not recorded in a capture: waiting for it
+  /// would end that; or the stream that has the work, as `cudaStream_t`, in a capture too if the arena's
+  /// stream is in the same one. `nullptr` is ambiguous and does not compile.
   template <class Event, class Space = AddressSpace>
     requires requires(Space& space, Event const& event) { space.wait_before_reuse(event); }
   void end_after(Event const& event) noexcept {

@@ -32,7 +32,10 @@ namespace tidemark {
 ///
 /// A space may also have a constant `block_granule`, where an arena's blocks need not be aligned to
 /// `block_alignment` unless that is requested, but begin and end at multiples of the granule; and a call
-/// `take_buffer(bytes, align)`, which comes first for a range with room for such a block.
+/// `take_buffer(bytes, align)`, which comes first for a range with room for such a block. Where commits are
+/// slow, a constant `max_commit_ahead_bytes` limits how much more than it needs an arena commits at once, and
+/// a call `commit_some(part, least)` commits the part or, without memory for it, its first bytes: it returns
+/// how many, at least `least`, or 0 with nothing changed.
 ///
 /// Memory that the host may not touch is a device's; memory that both may is of a class that says
 /// `device_accessible = true`. An arena on memory for one stream has a `stream()` if its space has.

@@ -41,6 +41,11 @@ class reuse_fence {
     /// Ends the state, also if the end of the work was not noticed. May use the cache. Null: nothing is to be
     /// done.
     void (*destroy)(void* state) noexcept;
+    /// What the fence comes in the order of, such as its event's stream: of fences with one order, those
+    /// given to a cache later are done later. A cache then asks only the first of them. It must be the same
+    /// as long as the fence lives, and is compared, not used. Null, or a null order: it comes in none. A
+    /// wrong order costs delay, never a wrong reuse: each fence is asked before its block is used.
+    void const* (*order)(void* state) noexcept = nullptr;
   };
 
   /// A fence that is done.
@@ -52,6 +57,10 @@ class reuse_fence {
   [[nodiscard]] bool empty() const noexcept { return calls_ == nullptr; }
   /// Whether the work has ended.
   [[nodiscard]] bool done() const noexcept { return empty() || calls_->done(state()); }
+  /// What it comes in the order of; null: nothing.
+  [[nodiscard]] void const* order() const noexcept {
+    return empty() || calls_->order == nullptr ? nullptr : calls_->order(state());
+  }
   /// Returns when it has.
   void wait() const noexcept {
     if (!empty()) calls_->wait(state());

@@ -26,8 +26,9 @@ using switched_blocks = std::map<std::uintptr_t, switched_block>;
 
 }  // namespace detail
 
-/// What `capture_switch::unfreeze` returns to the owner of the graph: the blocks that the switch
-/// allocated from its upstream during the capture, without a graph arena. The graph has their addresses.
+/// What `capture_switch::unfreeze` returns to the owner of the graph: the upstream's blocks that the switch
+/// allocated during the capture, without a graph arena, or that were deallocated in it. The graph has their
+/// addresses.
 /// As long as this object lives, the upstream gets none of them back, and so cannot reuse them. When it
 /// ends, those that were deallocated meanwhile go to the upstream, the others when they are deallocated.
 /// On a thread that has frozen the switch they go when that capture ends.

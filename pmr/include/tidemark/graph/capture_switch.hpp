@@ -58,8 +58,8 @@ struct switched_usage {
 struct capture_record {
   bool frozen = false;
   graph_arena* arena = nullptr;      // installed
-  switched_blocks deferred;          // of the upstream, from before, and deallocated while frozen
-  switched_blocks* baked = nullptr;  // of the upstream, allocated while frozen; null: none yet
+  switched_blocks deferred;          // of graphs that ended meanwhile
+  switched_blocks* baked = nullptr;  // of the upstream, allocated or deallocated while frozen; null: none yet
 };
 
 }  // namespace detail
@@ -78,8 +78,8 @@ struct capture_record {
 /// // what body allocated through `memory` lies in the arena, which the graph owns
 /// ```
 /// What becomes of blocks that cross the borders of a capture:
-/// - one from before that its thread deallocates inside goes to the upstream at the end: a device's memory
-///   cannot be freed while a stream captures
+/// - one from before that its thread deallocates inside is in the graph, whose work may use it at each
+///   launch: it goes to the upstream when the graph ends, or at `unfreeze` if there is none: see `baked_blocks`
 /// - one of an arena that is deallocated after the capture is recognised by its address, for as long as the
 ///   arena lives; those that are in use when the arena ends are invalid then, and must not be deallocated.
 ///   An arena ends with its graph, or because the body threw: so what grows
@@ -133,8 +133,8 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   void freeze();
   /// From here on the calling thread's requests are the upstream's again, and the arena, if one is
   /// installed, is known until it ends; it stays installed. What the thread deallocated meanwhile goes to
-  /// the upstream. Does nothing if the thread has not frozen the switch. @return what the graph must hold
-  /// on to.
+  /// the upstream with the result. Does nothing if the thread has not frozen the switch.
+  /// @return what the graph must hold on to.
   baked_blocks unfreeze() noexcept;
   /// Whether the calling thread has frozen it.
   [[nodiscard]] bool is_frozen() const noexcept;
@@ -182,6 +182,8 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   // With mutex_ held:
   // The calling thread's record if it has frozen the switch; else null.
   [[nodiscard]] detail::capture_record* frozen_record() noexcept;
+  // What the graph of a capture is to hold on to, made if there is none. @throws std::bad_alloc.
+  [[nodiscard]] detail::switched_blocks& baked_by(detail::capture_record& record);
   void end_idle_records() noexcept;
   [[nodiscard]] graph_arena* arena_at(std::uintptr_t address) const noexcept;
   [[nodiscard]] bool is_baked(std::uintptr_t address) const noexcept;

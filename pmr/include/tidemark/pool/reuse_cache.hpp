@@ -40,6 +40,14 @@ struct reuse_relief {
   void* context = nullptr;
 };
 
+/// What surrounds the queries of fences: it prepares a thread for them once, and not for each.
+struct reuse_query_scope {
+  /// Calls `queries(state)` once, or not at all where no fence may be queried now.
+  void (*call)(void* context, void (*queries)(void* state) noexcept, void* state) noexcept = nullptr;
+  /// What it is called with.
+  void* context = nullptr;
+};
+
 /// How a reuse cache is made.
 struct reuse_cache_options {
   /// Blocks that are ready to be used again are kept up to this many bytes in all; 0: without limit. What a
@@ -55,6 +63,9 @@ struct reuse_cache_options {
   /// time. It is called without a lock, by any thread that allocates, and may use the cache. Null:
   /// `collect()`, and if the upstream throws again `collect(true)`, so that it is called up to three times.
   reuse_relief relief = {};
+  /// What surrounds the queries of a call. It is called without a lock, by any thread, and must not use the
+  /// cache. Null: fences are queried as they are.
+  reuse_query_scope query_scope = {};
   /// In messages and statistics; must outlive the cache.
   char const* name = "reuse_cache";
   /// Where blocks come from; null: `std::pmr::get_default_resource()`. Must outlive the cache.
@@ -111,7 +122,8 @@ struct reuse_cache_stats {
 /// *pending*, behind a fence not found to be done, goes nowhere, not to the upstream either. Fences are
 /// queried when a request finds no ready block (those of its size, at most 32), in `collect` (all), and,
 /// where there is a limit, in each deallocation (2 of any size); each time others, so that none is passed
-/// over for long, in whatever order they become done.
+/// over for long, in whatever order they become done. Of fences with one order (`reuse_fence::order`), such
+/// as events of one stream, only the first is queried, and the next if that is done.
 ///
 /// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond,
 /// those that have been ready for longest go to the upstream, or with `eviction_order::largest` the largest
@@ -126,8 +138,10 @@ struct reuse_cache_stats {
 ///   not 0
 ///
 /// Complexity: allocate and deallocate O(1) expected above the upstream's and at most 32 fences', plus what
-/// goes to the upstream, O(1) each, or O(log(sizes)) amortised with `eviction_order::largest`; records are
-/// allocated as more blocks are kept than ever before, none once warm.
+/// goes to the upstream, O(1) each, or O(log(sizes)) amortised with `eviction_order::largest`, and O(orders)
+/// for a block that becomes pending or is no longer. A request queries as many fences as its size's pending
+/// blocks have orders, and those without. Records are allocated as more blocks are kept than ever before,
+/// none once warm.
 /// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One
 /// lock guards the records, and is held while `reuse_fence::done` and the bookkeeping resource are called.
 /// The upstream, and what may take long of fences, are called without it: threads hit while one waits, both
@@ -175,9 +189,9 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
 
   /// Returns all ready blocks to the upstream, and the pending ones whose fences are done; with `force`
-  /// those of the other fences too, each after a wait. As a callback of `on_memory_pressure` it works as it
-  /// is. The memory for records is kept. @return bytes returned to the upstream.
-  /// O(kept blocks).
+  /// those of the other fences too, each after a wait. Of each order it stops at the first that is not done. As
+  /// a callback of `on_memory_pressure` it works as it is. The memory for records is kept.
+  /// @return bytes returned to the upstream. O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
 
   /// A snapshot in numbers. O(1).
@@ -199,6 +213,10 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
 
   void adapt_to_child() noexcept { is_in_child_ = true; }
   [[nodiscard]] void* take_kept(std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] void* take_done(std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] void* hit(detail::kept_block& taken) noexcept;  // with mutex_ held
+  template <class Queries>
+  void query(Queries queries) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* take_new(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* ask_upstream(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool make_room(int refusals) noexcept;

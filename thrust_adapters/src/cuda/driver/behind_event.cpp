@@ -3,6 +3,7 @@
 
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 
 #include "driver_errors.hpp"
 
@@ -16,9 +17,22 @@ status wait_for(driver& driver, event_handle event) noexcept {
 
 status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept {
   // Checked first: a wait for work outside a capture ends the capture.
+  const relaxed_mode ordering{driver};
   if (!may_be_capturing(driver, stream) && driver.wait(stream, event) == status::success)
     return status::success;
   return wait_for(driver, event);
+}
+
+status wait_for(driver& driver, stream_handle last_used_on) noexcept {
+  const relaxed_mode waiting{driver};
+  if (may_be_capturing(driver, last_used_on)) return status::capture_isolation;
+  const status waited = driver.synchronize(last_used_on);
+  return shows_end_of_work(waited) ? status::success : waited;
+}
+
+status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept {
+  if (cuda::put_behind(driver, stream, last_used_on) == status::success) return status::success;
+  return wait_for(driver, last_used_on);
 }
 
 bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
@@ -29,12 +43,20 @@ bool put_behind(driver& driver, stream_handle stream, event_handle event, char c
   return false;
 }
 
+bool put_behind(driver& driver, stream_handle stream, stream_handle last_used_on, char const* resource,
+                std::size_t bytes) noexcept {
+  const status waited = wait_behind(driver, stream, last_used_on);
+  if (waited == status::success) return true;
+  report_lost(driver, resource, "cuStreamSynchronize", waited, bytes);
+  return false;
+}
+
 void require_waited(driver& driver, char const* resource, status waited) noexcept {
   if (waited == status::success) return;
   tidemark::detail::report_violation(
       violation_kind::open_capture, resource,
-      "%s: the end of a scope cannot wait for its event (%s): its memory is reused while "
-      "work may still use it",
+      "%s: the end of a scope cannot wait for the work behind which it ends (%s): its "
+      "memory is reused while that may still use it",
       resource, driver.error_name(waited));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reuse of memory behind an event.
+// Reuse of memory behind an event, or behind what is on a stream.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,20 @@ namespace tidemark::cuda::detail {
 /// The calling thread waits for an event, also during a capture. @return success if its work has ended.
 [[nodiscard]] status wait_for(driver& driver, event_handle event) noexcept;
 
+/// Later work of `stream` waits for what is on `last_used_on` now, in a capture of both too; if it cannot,
+/// the calling thread waits for that stream, unless that is capturing. @return success if either has; as
+/// `cuda::put_behind` if not. @pre the device of both streams is current.
+[[nodiscard]] status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept;
+/// The calling thread waits for what is on a stream, unless that is capturing. @return success if that has
+/// ended. @pre the stream's device is current.
+[[nodiscard]] status wait_for(driver& driver, stream_handle last_used_on) noexcept;
+
 /// As `wait_behind`. @return whether it succeeded; if not, a warning says that so many bytes of `resource`
 /// are lost. @pre the stream's device is current.
 [[nodiscard]] bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
                               std::size_t bytes) noexcept;
+[[nodiscard]] bool put_behind(driver& driver, stream_handle stream, stream_handle last_used_on,
+                              char const* resource, std::size_t bytes) noexcept;
 
 /// Reports a violation (`violation_kind::open_capture`) if the wait at the end of a scope has failed.
 void require_waited(driver& driver, char const* resource, status waited) noexcept;

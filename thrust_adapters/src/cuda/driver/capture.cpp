@@ -24,24 +24,32 @@ class executable_graph final : public graph_instance {
   /// @pre the device is current.
   executable_graph(driver& driver, device_number device, graph_handle graph)
       : driver_{driver}, device_{device}, launched_{driver} {
-    require(driver_, "cuGraphInstantiate", driver_.instantiate(graph, executable_));
+    driver_.retired().reserve_one();
+    const status made = driver_.instantiate(graph, executable_);
+    if (made != status::success) driver_.retired().retire(driver_, nullptr);
+    require(driver_, "cuGraphInstantiate", made);
   }
   // CUDA does not wait for launches, and the memory that they use is freed next.
   ~executable_graph() override {
     const detail::on_device here{driver_, device_};
     if (is_launched_) wait();
-    (void)driver_.destroy_executable(executable_);
+    driver_.retired().retire(driver_, executable_);
   }
 
   void launch(graph_stream stream) override {
     const detail::on_device here{driver_, device_};
     require(driver_, "cudaSetDevice", here.result());
-    const bool is_captured = require_is_capturing(driver_, stream);
+    // Checked first, because the driver's refusal would end that capture.
+    if (require_is_capturing(driver_, stream)) {
+      throw cuda_error{driver_,
+                       "cuGraphLaunch on a stream that is capturing, which no graph can become part of",
+                       status::capture_unsupported};
+    }
     require(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
-    if (is_captured) return;
     // Launches of one executable run one after the other, so that the end of the last is the end of all.
     is_launched_ = true;
-    if (driver_.record(launched_.get(), stream) != status::success) is_tracked_ = false;
+    if (driver_.record(launched_.get(), stream) == status::success) return;
+    if (!detail::shows_end_of_work(driver_.synchronize(stream))) is_tracked_ = false;
   }
   [[nodiscard]] bool is_replay_capable() const noexcept override { return true; }
 
@@ -49,8 +57,9 @@ class executable_graph final : public graph_instance {
   void wait() noexcept {
     status waited = status::not_ready;
     if (is_tracked_) waited = detail::wait_for(driver_, launched_.get());
-    if (waited != status::success) waited = driver_.synchronize();
-    if (detail::shows_end_of_work(waited)) return;
+    // The last resort: it ends captures on the device, but not before memory in use would go.
+    if (waited != status::success && !detail::shows_that_nothing_runs(waited)) waited = driver_.synchronize();
+    if (detail::shows_end_of_work(waited) || detail::shows_that_nothing_runs(waited)) return;
     tidemark::detail::report_violation(
         violation_kind::open_capture, "captured_graph",
         "captured_graph: its destructor cannot wait for the last launch (%s), which may still use the "
@@ -63,7 +72,7 @@ class executable_graph final : public graph_instance {
   executable_handle executable_ = nullptr;
   event launched_;
   bool is_launched_ = false;
-  bool is_tracked_ = true;  // the event is behind all launches
+  bool is_tracked_ = true;  // the event is behind all launches that may still run
 };
 
 }  // namespace
@@ -81,12 +90,17 @@ void capture_backend::begin() {
     throw cuda_error{*driver_, "cuStreamBeginCapture of the default stream, which cannot be captured",
                      status::capture_unsupported};
   }
-  require(*driver_, "cuStreamBeginCapture", driver_->begin_capture(stream_, mode_));
+  driver_->retired().capture_begins();
+  const status begun = driver_->begin_capture(stream_, mode_);
+  if (begun != status::success) driver_->retired().capture_ended(*driver_);
+  require(*driver_, "cuStreamBeginCapture", begun);
 }
 
 std::unique_ptr<graph_instance> capture_backend::end() {
   graph_handle graph = nullptr;
-  require(*driver_, "cuStreamEndCapture", driver_->end_capture(stream_, graph));
+  const status ended = driver_->end_capture(stream_, graph);
+  driver_->retired().capture_ended(*driver_);
+  require(*driver_, "cuStreamEndCapture", ended);
   const detail::unique_handle<graph_handle, &driver::destroy_graph> owner{*driver_, graph};
   std::size_t nodes = 0;
   require(*driver_, "cuGraphGetNodes", driver_->node_count(graph, nodes));
@@ -101,6 +115,7 @@ std::unique_ptr<graph_instance> capture_backend::end() {
 void capture_backend::abandon() noexcept {
   graph_handle graph = nullptr;
   if (driver_->end_capture(stream_, graph) == status::success) (void)driver_->destroy_graph(graph);
+  driver_->retired().capture_ended(*driver_);
 }
 
 }  // namespace tidemark::cuda

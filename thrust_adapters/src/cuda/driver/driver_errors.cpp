@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver_errors.hpp"
 
+#include <stdexcept>
+#include <string>
+
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 
 namespace tidemark::cuda::detail {
 
@@ -21,6 +26,12 @@ device_number device_or_current(driver& driver, device_number device, char const
   return device;
 }
 
+void require_one_stream(char const* kind, char const* name, stream_handle stream) {
+  if (stream != per_thread_stream) return;
+  throw std::invalid_argument(std::string{kind} + " '" + name +
+                              "': cudaStreamPerThread is another stream in each thread; make a cuda::stream");
+}
+
 std::size_t free_bytes(driver& driver) noexcept {
   memory_info info;
   return driver.memory(info) == status::success ? info.free_bytes : exhaustion_report::unknown_bytes;
@@ -28,7 +39,8 @@ std::size_t free_bytes(driver& driver) noexcept {
 
 void report_lost(driver& driver, char const* resource, char const* call, status result,
                  std::size_t bytes) noexcept {
-  if (result == status::deinitialized) return;
+  // Not initialized: a child that was forked, whose parent has the memory.
+  if (result == status::deinitialized || shows_that_nothing_runs(result)) return;
   tidemark::detail::report_warning(
       warning_kind::refused_return, resource,
       "%s: %zu bytes are lost, because the driver did not free them: %s: %s (%s)", resource, bytes, call,

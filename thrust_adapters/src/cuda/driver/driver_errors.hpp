@@ -18,10 +18,15 @@ void require_memory(driver& driver, char const* call, status result, char const*
 /// `device`, or the current device if it is negative. @throws as `require_memory`.
 [[nodiscard]] device_number device_or_current(driver& driver, device_number device, char const* resource);
 
+/// Refuses the default stream of the calling thread for a resource whose memory is for one stream: it is another
+/// stream in each thread. @throws std::invalid_argument.
+void require_one_stream(char const* kind, char const* name, stream_handle stream);
+
 /// Free bytes of the current device; `exhaustion_report::unknown_bytes` if the driver returns an error.
 [[nodiscard]] std::size_t free_bytes(driver& driver) noexcept;
 
-/// Warns that the driver did not free memory. Not if it is shutting down, because that frees everything.
+/// Warns that the driver did not free memory. Not if it is shutting down, because that frees everything, and
+/// not in a forked child, where the driver does not work and the memory is the parent's.
 void report_lost(driver& driver, char const* resource, char const* call, status result,
                  std::size_t bytes) noexcept;
 

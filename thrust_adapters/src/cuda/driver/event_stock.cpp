@@ -4,8 +4,19 @@
 #include <utility>
 
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 
 namespace tidemark::cuda::detail {
+namespace {
+
+// Not null, and another one for each thread's own stream, which have one handle.
+void const* order_of(stream_handle stream) noexcept {
+  static thread_local char const this_thread = 0;
+  if (stream == per_thread_stream) return &this_thread;
+  return is_same_stream(stream, nullptr) ? legacy_stream : stream;
+}
+
+}  // namespace
 
 event_stock::~event_stock() {
   for (entry const& each : entries_) {
@@ -15,11 +26,17 @@ event_stock::~event_stock() {
 
 std::optional<reuse_fence> event_stock::record(stream_handle other) noexcept {
   static constexpr reuse_fence::functions calls{
-      .done = [](void* fence) noexcept { return as_entry(fence).owner->is_done(as_entry(fence)); },
+      .done =
+          [](void* fence) noexcept {
+            return shows_end_of_work(as_entry(fence).owner->driver_->query(as_entry(fence).event));
+          },
       .wait = [](void* fence) noexcept { as_entry(fence).owner->wait(as_entry(fence)); },
-      .destroy = [](void* fence) noexcept { as_entry(fence).owner->release(as_entry(fence)); }};
+      .destroy = [](void* fence) noexcept { as_entry(fence).owner->release(as_entry(fence)); },
+      .order = [](void* fence) noexcept { return as_entry(fence).order; }};
+  const relaxed_mode recording{*driver_};
   entry* const found = acquire();
   if (found == nullptr) return std::nullopt;
+  found->order = order_of(other);
   if (driver_->record(found->event, other) == status::success) return reuse_fence{calls, found};
   release(*found);
   return std::nullopt;
@@ -39,7 +56,7 @@ event_stock::entry* event_stock::acquire() noexcept {
   if (driver_->create_event(event) != status::success) return nullptr;
   try {
     const std::scoped_lock lock{mutex_};
-    return &entries_.emplace_back(this, event, nullptr);
+    return &entries_.emplace_back(this, event, nullptr, nullptr);
   } catch (...) {  // whatever the bookkeeping resource throws
     (void)driver_->destroy_event(event);
     return nullptr;
@@ -51,9 +68,9 @@ void event_stock::release(entry& free) noexcept {
   free.next = std::exchange(free_, &free);
 }
 
-bool event_stock::is_done(entry const& asked) const noexcept {
+void event_stock::query(void (*queries)(void* state) noexcept, void* state) const noexcept {
   const on_device here{*driver_, device_};
-  return !may_be_capturing(*driver_, stream_) && shows_end_of_work(driver_->query(asked.event));
+  if (!may_be_capturing(*driver_, stream_)) queries(state);
 }
 
 void event_stock::wait(entry const& awaited) const noexcept {

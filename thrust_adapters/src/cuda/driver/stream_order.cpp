@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/driver/stream_order.hpp>
 
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+
 namespace tidemark::cuda {
 
 status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept {
-  if (later == earlier) return status::success;
+  if (is_same_stream(later, earlier)) return status::success;
+  const detail::relaxed_mode ordering{driver};
   // Checked first, because a wait across the border of a capture ends the capture, or adds the waiting
   // stream to it.
   bool later_is_captured = false, earlier_is_captured = false;

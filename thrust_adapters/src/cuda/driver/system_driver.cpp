@@ -14,7 +14,10 @@ static_assert(std::is_same_v<stream_handle, cudaStream_t> && std::is_same_v<stre
 static_assert(std::is_same_v<event_handle, cudaEvent_t> && std::is_same_v<graph_handle, cudaGraph_t>);
 static_assert(std::is_same_v<executable_handle, cudaGraphExec_t> &&
               std::is_same_v<pool_handle, cudaMemPool_t>);
+static_assert(std::is_same_v<context_handle, CUcontext>);
 static_assert(std::is_same_v<physical_handle, CUmemGenericAllocationHandle>);
+static_assert(static_cast<int>(handle_type::file_descriptor) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+              static_cast<int>(handle_type::fabric) == CU_MEM_HANDLE_TYPE_FABRIC);
 static_assert(static_cast<int>(capture_mode::global) == CU_STREAM_CAPTURE_MODE_GLOBAL &&
               static_cast<int>(capture_mode::thread_local_) == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
               static_cast<int>(capture_mode::relaxed) == CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -23,6 +26,7 @@ static_assert(static_cast<int>(status::out_of_memory) == CUDA_ERROR_OUT_OF_MEMOR
               static_cast<int>(status::illegal_state) == CUDA_ERROR_ILLEGAL_STATE &&
               static_cast<int>(status::not_ready) == CUDA_ERROR_NOT_READY &&
               static_cast<int>(status::not_supported) == CUDA_ERROR_NOT_SUPPORTED &&
+              static_cast<int>(status::client_terminated) == CUDA_ERROR_MPS_CLIENT_TERMINATED &&
               static_cast<int>(status::capture_unsupported) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
               static_cast<int>(status::capture_wrong_thread) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 
@@ -77,11 +81,13 @@ auto const& entry_of(char const* name) noexcept {
   return found;
 }
 
-CUmemAllocationProp pinned_on(device_number device) noexcept {
+CUmemAllocationProp pinned_as(memory_properties const& wanted) noexcept {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(wanted.exported_as);
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device;
+  properties.location.id = wanted.device;
+  properties.allocFlags.gpuDirectRDMACapable = wanted.gpu_direct_rdma ? 1 : 0;
   return properties;
 }
 
@@ -97,6 +103,16 @@ class real_driver final : public driver {
   status current_device(device_number& device) noexcept override {
     return of(as_of_the_driver(cudaGetDevice(&device)));
   }
+  status current_context(context_handle& context) noexcept override {
+    // First, because a call that finds the driver not initialized would get a context made.
+    const status begun = entry_of<cuInit>("cuInit")(0);
+    if (begun != status::success) return begun;
+    return into<CUcontext>(context,
+                           [](CUcontext* now) { return entry_of<cuCtxGetCurrent>("cuCtxGetCurrent")(now); });
+  }
+  status set_context(context_handle context) noexcept override {
+    return entry_of<cuCtxSetCurrent>("cuCtxSetCurrent")(context);
+  }
   status synchronize() noexcept override { return entry_of<cuCtxSynchronize>("cuCtxSynchronize")(); }
   status memory(memory_info& info) noexcept override {
     return into<memory_info>(info, [](memory_info* now) {
@@ -104,8 +120,8 @@ class real_driver final : public driver {
     });
   }
 
-  status granularity(device_number device, std::size_t& bytes) noexcept override {
-    const CUmemAllocationProp properties = pinned_on(device);
+  status granularity(memory_properties const& wanted, std::size_t& bytes) noexcept override {
+    const CUmemAllocationProp properties = pinned_as(wanted);
     return entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity")(
         &bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
@@ -118,8 +134,9 @@ class real_driver final : public driver {
   status free_reservation(byte_range range) noexcept override {
     return entry_of<cuMemAddressFree>("cuMemAddressFree")(range.begin, range.size);
   }
-  status create(device_number device, std::size_t bytes, physical_handle& handle) noexcept override {
-    const CUmemAllocationProp properties = pinned_on(device);
+  status create(memory_properties const& wanted, std::size_t bytes,
+                physical_handle& handle) noexcept override {
+    const CUmemAllocationProp properties = pinned_as(wanted);
     return entry_of<cuMemCreate>("cuMemCreate")(&handle, bytes, &properties, 0);
   }
   status release(physical_handle handle) noexcept override {
@@ -159,11 +176,12 @@ class real_driver final : public driver {
     return entry_of<cuMemFreeHost>("cuMemFreeHost")(reinterpret_cast<void*>(block));
   }
 
-  status create_pool(device_number device, pool_handle& pool) noexcept override {
+  status create_pool(memory_properties const& wanted, pool_handle& pool) noexcept override {
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.handleTypes = static_cast<CUmemAllocationHandleType>(wanted.exported_as);
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
+    properties.location.id = wanted.device;
     return entry_of<cuMemPoolCreate>("cuMemPoolCreate")(&pool, &properties);
   }
   status destroy_pool(pool_handle pool) noexcept override {

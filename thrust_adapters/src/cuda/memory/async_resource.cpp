@@ -7,12 +7,14 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 #include "../driver/behind_event.hpp"
+#include "../driver/driver_errors.hpp"
 
 namespace tidemark::cuda {
 namespace {
 
 char const* name_of(async_resource_options const& options) {
   char const* const name = options.name != nullptr ? options.name : async_resource_options{}.name;
+  detail::require_one_stream("async_resource", name, options.stream);
   if (options.pool != nullptr) return name;
   throw std::invalid_argument("async_resource '" + std::string{name} +
                               "': the pool is null; memory comes from a cuda::memory_pool");
@@ -34,6 +36,10 @@ detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t
 // The driver is called even if the device could not be made current: only the default stream needs it.
 detail::outcome async_resource::free_block(std::uintptr_t block, std::size_t) noexcept {
   const detail::on_device here{*driver_, device()};
+  bool capturing = false;
+  // On the default stream it would end the capture of a stream that waits for it.
+  if (driver_->is_capturing(stream_, capturing) == status::capture_implicit)
+    return {status::capture_implicit, "cuMemFreeAsync"};
   return {driver_->free_async(block, stream_), "cuMemFreeAsync"};
 }
 
@@ -42,6 +48,14 @@ void async_resource::deallocate_after(void* block, std::size_t bytes, std::size_
   if (block == nullptr) return;
   const detail::on_device here{*driver_, device()};
   if (detail::put_behind(*driver_, stream_, event, name(), bytes)) deallocate(block, bytes, align);
+  else counter_.on_deallocate(bytes);
+}
+
+void async_resource::deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                                      stream_handle last_used_on) noexcept {
+  if (block == nullptr) return;
+  const detail::on_device here{*driver_, device()};
+  if (detail::put_behind(*driver_, stream_, last_used_on, name(), bytes)) deallocate(block, bytes, align);
   else counter_.on_deallocate(bytes);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 #include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
@@ -41,6 +42,13 @@ void basic_block_memory<Kind>::release(byte_range range) noexcept {
 template <block_kind Kind>
 void basic_block_memory<Kind>::wait_before_reuse(event_handle event) noexcept {
   detail::require_waited(*driver_, detail::calls_of<Kind>.name, detail::wait_for(*driver_, event));
+}
+
+template <block_kind Kind>
+void basic_block_memory<Kind>::wait_before_reuse(stream_handle last_used_on) noexcept {
+  if (device_ < 0) return;  // there was no block to use
+  const detail::on_device here{*driver_, device_};
+  detail::require_waited(*driver_, detail::calls_of<Kind>.name, detail::wait_for(*driver_, last_used_on));
 }
 
 template class basic_block_memory<block_kind::device>;

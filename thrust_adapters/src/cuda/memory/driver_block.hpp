@@ -37,7 +37,6 @@ inline constexpr block_calls calls_of = calls_by_kind[static_cast<int>(Kind)];
 /// Frees it, also during a capture.
 [[nodiscard]] inline outcome free_block(block_calls const& calls, driver& driver, device_number device,
                                         std::uintptr_t block) noexcept {
-  const relaxed_mode freeing{driver};
   // The driver knows the block by its address even if its device could not be made current.
   const on_device here{driver, device};
   return {(driver.*calls.free)(block), calls.freeing};

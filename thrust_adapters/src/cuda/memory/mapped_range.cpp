@@ -2,6 +2,7 @@
 #include <tidemark/cuda/memory/detail/mapped_range.hpp>
 
 #include <algorithm>
+#include <bit>
 
 namespace tidemark::cuda::detail {
 
@@ -35,60 +36,142 @@ bool mapped_range::want(byte_range part, bool wanted) noexcept {
   return true;
 }
 
-outcome mapped_range::map_one(std::size_t index) noexcept {
-  unit& one = units_[index];
-  if (!one.held) {
-    const status created = driver_->create(device_, unit_bytes_, one.memory);
+// The units of the handle in which a unit lies; the unit alone if it is not held.
+mapped_range::units mapped_range::handle_at(std::size_t index) const noexcept {
+  if (!units_[index].held) return {index, index + 1};
+  const std::size_t n = std::size_t{1} << units_[index].order;
+  const std::size_t first = index / n * n;
+  return {first, first + n};
+}
+
+bool mapped_range::is_due(std::size_t index) const noexcept {
+  return units_[index].wanted && !units_[index].usable;
+}
+
+bool mapped_range::may_unmap(std::size_t index, units part) const noexcept {
+  if (!units_[index].mapped) return false;
+  const units handle = handle_at(index);
+  for (std::size_t i = handle.first; i < handle.last; ++i) {
+    if (units_[i].wanted && (i < part.first || i >= part.last)) return false;
+  }
+  return true;
+}
+
+// Units of the largest handle that may be made there: a power of two.
+std::size_t mapped_range::largest_at(std::size_t index, std::size_t last) const noexcept {
+  std::size_t largest = std::min(handle_units_max_, std::max<std::size_t>(index / 4, 1));
+  if (index != 0) largest = std::min(largest, index & ~(index - 1));  // it begins at a multiple of its size
+  std::size_t room = 1;
+  while (room < largest && index + room < last && units_[index + room].wanted && !units_[index + room].held) {
+    ++room;
+  }
+  return std::bit_floor(std::min(largest, room));
+}
+
+// A handle for as many units as may be had, all of them before `last`.
+outcome mapped_range::create_at(std::size_t index, std::size_t last) noexcept {
+  physical_handle memory = 0;
+  for (std::size_t n = largest_at(index, last);; n /= 2) {
+    const status created = driver_->create(memory_, n * unit_bytes_, memory);
+    if (created == status::out_of_memory && n != 1) continue;
     if (created != status::success) return {created, "cuMemCreate"};
-    one.held = true;
+    for (std::size_t i = index; i < index + n; ++i) {
+      units_[i].memory = memory;
+      units_[i].order = static_cast<std::uint8_t>(std::countr_zero(n));
+      units_[i].held = true;
+    }
+    return {};
   }
-  if (!one.mapped) {
-    const status mapped = driver_->map(addresses(index, index + 1), one.memory);
-    if (mapped != status::success) return {mapped, "cuMemMap"};
-    one.mapped = true;
+}
+
+outcome mapped_range::map_one(std::size_t index, std::size_t last) noexcept {
+  if (!units_[index].held) {
+    const outcome created = create_at(index, last);
+    if (!created.good()) return created;
   }
+  if (units_[index].mapped) return {};
+  const units handle = handle_at(index);
+  const status mapped = driver_->map(addresses(handle.first, handle.last), units_[index].memory);
+  if (mapped != status::success) return {mapped, "cuMemMap"};
+  for (std::size_t i = handle.first; i < handle.last; ++i) units_[i].mapped = true;
   return {};
 }
 
-// One call allows access to all units of a run.
+// One call allows access to all handles of a run.
 outcome mapped_range::map(byte_range part) noexcept {
   const std::size_t last = last_of(part);
-  const auto is_due = [&](std::size_t i) { return units_[i].wanted && !units_[i].usable; };
   for (std::size_t i = first_of(part); i < last;) {
     if (!is_due(i)) {
       ++i;
       continue;
     }
-    const std::size_t first = i;
-    for (; i < last && is_due(i); ++i) {
-      const outcome mapped = map_one(i);
+    units run{i, i};
+    while (run.last < last && is_due(run.last)) {
+      const outcome mapped = map_one(run.last, last);
       if (!mapped.good()) return mapped;
+      const units handle = handle_at(run.last);
+      run = {std::min(run.first, handle.first), handle.last};
     }
-    const status allowed = driver_->allow_access(addresses(first, i), device_);
+    const status allowed = driver_->allow_access(addresses(run.first, run.last), memory_.device);
     if (allowed != status::success) return {allowed, "cuMemSetAccess"};
-    for (std::size_t usable = first; usable < i; ++usable) units_[usable].usable = true;
+    for (i = run.first; i < run.last; ++i) units_[i].usable = true;
+  }
+  return {};
+}
+
+std::size_t mapped_range::mapped_front(byte_range part, std::size_t least_bytes) const noexcept {
+  const std::size_t first = first_of(part), last = last_of(part);
+  const std::size_t least = first + (least_bytes + unit_bytes_ - 1) / unit_bytes_;
+  std::size_t front = first;
+  while (front < std::min(least, last) && units_[front].mapped) front = handle_at(front).last;
+  return front < least ? 0 : (std::min(front, last) - first) * unit_bytes_;
+}
+
+// One call unmaps a run of whole mappings, as llama.cpp's pool does. The documentation does not say that any
+// run will do, so if one is refused, they go one by one.
+outcome mapped_range::unmap_run(units run) noexcept {
+  const status unmapped = driver_->unmap(addresses(run.first, run.last));
+  if (unmapped == status::success) {
+    for (std::size_t i = run.first; i < run.last; ++i) units_[i].mapped = units_[i].usable = false;
+    return {};
+  }
+  if (handle_at(run.first).last == run.last) return {unmapped, "cuMemUnmap"};
+  for (std::size_t i = run.first; i < run.last;) {
+    const units handle = handle_at(i);
+    const outcome one = unmap_run(handle);
+    if (!one.good()) return one;
+    i = handle.last;
   }
   return {};
 }
 
 outcome mapped_range::unmap(byte_range part) noexcept {
-  for (std::size_t i = first_of(part); i < last_of(part); ++i) {
-    if (!units_[i].mapped) continue;
-    const status unmapped = driver_->unmap(addresses(i, i + 1));
-    if (unmapped != status::success) return {unmapped, "cuMemUnmap"};
-    units_[i].mapped = units_[i].usable = false;
+  const units within{first_of(part), last_of(part)};
+  for (std::size_t i = within.first; i < within.last;) {
+    units run = handle_at(i);
+    if (may_unmap(i, within)) {
+      while (run.last < within.last && may_unmap(run.last, within)) run.last = handle_at(run.last).last;
+      const outcome unmapped = unmap_run(run);
+      if (!unmapped.good()) return unmapped;
+    }
+    i = run.last;
   }
   return {};
 }
 
 outcome mapped_range::release(byte_range part) noexcept {
   outcome result;
-  for (std::size_t i = first_of(part); i < last_of(part); ++i) {
-    unit& one = units_[i];
-    if (!one.held || one.mapped) continue;
-    const status released = driver_->release(one.memory);
-    one.held = released != status::success;
-    if (one.held) result = {released, "cuMemRelease"};
+  const std::size_t last = last_of(part);
+  for (std::size_t i = first_of(part); i < last;) {
+    const units handle = handle_at(i);
+    if (units_[i].held && !units_[i].mapped) {
+      const status released = driver_->release(units_[i].memory);
+      if (released != status::success) result = {released, "cuMemRelease"};
+      for (std::size_t each = handle.first; each < handle.last; ++each) {
+        units_[each].held = released != status::success;
+      }
+    }
+    i = handle.last;
   }
   return result;
 }

@@ -3,6 +3,7 @@
 
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 #include "../driver/driver_errors.hpp"
 
@@ -15,19 +16,24 @@ constexpr char const* resource_name = "memory_pool";
 
 memory_pool::memory_pool(memory_pool_options const& options, driver& driver)
     : device_{detail::device_or_current(driver, options.device, resource_name)}, handle_{driver} {
-  detail::require_memory(driver, "cuMemPoolCreate", driver.create_pool(device_, handle_.out()),
-                         resource_name);
+  const detail::relaxed_mode creating{driver};
+  detail::require_memory(driver, "cuMemPoolCreate",
+                         driver.create_pool({device_, options.exported_as}, handle_.out()), resource_name);
   detail::require_memory(driver, "cuMemPoolSetAttribute",
                          driver.set_release_threshold(get(), options.release_threshold_bytes), resource_name);
 }
 
 void memory_pool::trim(std::size_t keep_bytes) {
+  const detail::relaxed_mode trimming{handle_.calls()};
   require(handle_.calls(), "cuMemPoolTrimTo", handle_.calls().trim_pool(get(), keep_bytes));
 }
 
 void memory_pool::destroy(driver& driver, pool_handle pool) noexcept {
+  const detail::relaxed_mode destroying{driver};
   const status destroyed = driver.destroy_pool(pool);
-  if (destroyed == status::success || destroyed == status::deinitialized) return;
+  if (destroyed == status::success || destroyed == status::deinitialized ||
+      detail::shows_that_nothing_runs(destroyed))
+    return;
   tidemark::detail::report_warning(
       warning_kind::refused_return, resource_name,
       "%s: its memory is lost, because the driver did not destroy it: cuMemPoolDestroy: %s (%s)",

@@ -20,6 +20,7 @@ namespace tidemark::cuda {
 namespace {
 
 constexpr char const* device_memory_name = "device memory";
+constexpr std::size_t default_handle_bytes = 64 * MiB;
 
 }  // namespace
 
@@ -29,16 +30,18 @@ virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
     throw std::invalid_argument("cuda::virtual_memory: handle_bytes is " +
                                 std::to_string(options.handle_bytes) + ", which is not a power of two");
   }
+  detail::require_one_stream("cuda::virtual_memory", device_memory_name, options.stream);
   // The first calls of a program make the device's context, which needs memory.
   const auto require = [&](char const* call, status result) {
     detail::require_memory(driver, call, result, device_memory_name);
   };
-  device_ = detail::device_or_current(driver, options.device, device_memory_name);
-  const detail::on_device here{driver, device_};
+  memory_ = {detail::device_or_current(driver, options.device, device_memory_name), options.exported_as,
+             options.gpu_direct_rdma};
+  const detail::on_device here{driver, memory_.device};
   require("cudaSetDevice", here.result());
-  std::size_t granularity = 0;
-  require("cuMemGetAllocationGranularity", driver.granularity(device_, granularity));
-  unit_bytes_ = std::max(granularity, options.handle_bytes);
+  require("cuMemGetAllocationGranularity", driver.granularity(memory_, unit_bytes_));
+  handle_bytes_max_ =
+      std::max(unit_bytes_, options.handle_bytes != 0 ? options.handle_bytes : default_handle_bytes);
   memory_info info;
   require("cuMemGetInfo", driver.memory(info));
   chunk_bytes_ = tidemark::detail::align_up(info.total_bytes, unit_bytes_);
@@ -56,7 +59,7 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   refusal_ = "";
   const std::size_t bytes = std::max(least_bytes, wanted_bytes);
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   if (!is_ready(here)) return {};
   ranges_.reserve(ranges_.size() + 1);
   byte_range range;
@@ -64,29 +67,40 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
       driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
   if (reserved == status::out_of_memory) return {};
   require(*driver_, "cuMemAddressReserve", reserved);
-  ranges_.emplace_back(*driver_, device_, unit_bytes_, range);
+  ranges_.emplace_back(*driver_, memory_, unit_bytes_, handle_bytes_max_, range);
   return range;
 }
 
-bool virtual_memory::commit(byte_range part) noexcept {
+std::size_t virtual_memory::commit_some(byte_range part, std::size_t least_bytes) noexcept {
   refusal_ = "";
-  const detail::on_device here{*driver_, device_};
-  if (!is_ready(here)) return false;
+  const detail::on_device here{*driver_, memory_.device};
+  if (!is_ready(here)) return 0;
   detail::mapped_range& range = range_of(part);
-  if (!range.want(part, true)) return false;
+  if (!range.want(part, true)) return 0;
   const detail::outcome mapped = range.map(part);
-  if (mapped.good()) return true;
-  (void)range.want(part, false);
-  (void)range.unmap(part);  // no work uses it yet
-  range.release(part);
+  if (mapped.good()) return part.size;
+
+  const auto drop = [&](byte_range rest) {
+    (void)range.want(rest, false);
+    (void)range.unmap(rest);  // no work uses it yet
+    range.release(rest);
+  };
+  // What is kept ends with a handle, so that no more is held than committed. It lacks access still.
+  const bool may_keep = mapped.result == status::out_of_memory && least_bytes < part.size;
+  const std::size_t kept = may_keep ? range.mapped_front(part, least_bytes) : 0;
+  drop({part.begin + kept, part.size - kept});
+  if (kept != 0) {
+    if (range.map({part.begin, kept}).good()) return kept;
+    drop({part.begin, kept});
+  }
   set_refusal(mapped.result);
-  return false;
+  return 0;
 }
 
 bool virtual_memory::decommit(byte_range part) noexcept {
   detail::mapped_range& range = range_of(part);
   if (suspended_) return range.want(part, false);
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   if (!may_change(here).good() || !wait().good()) return false;
   if (!range.unmap(part).good()) {
     suspended_ = !range.map(part).good();
@@ -100,13 +114,19 @@ bool virtual_memory::decommit(byte_range part) noexcept {
 
 void virtual_memory::release(byte_range range) noexcept {
   range_of(range).end();
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   if (may_change(here).good()) free_released();
+}
+
+std::size_t virtual_memory::held_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (detail::mapped_range const& range : ranges_) bytes += range.held_bytes();
+  return bytes;
 }
 
 void virtual_memory::suspend() {
   if (suspended_) return;
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   require_may_change("suspend", here);
   free_released();
   detail::outcome unmapped = wait();
@@ -123,7 +143,7 @@ void virtual_memory::suspend() {
 
 void virtual_memory::resume() {
   if (!suspended_) return;
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   require_may_change("resume", here);
   free_released();
   const detail::outcome mapped = map_all();
@@ -142,8 +162,13 @@ void virtual_memory::resume() {
 }
 
 void virtual_memory::wait_before_reuse(event_handle event) noexcept {
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   detail::require_waited(*driver_, device_memory_name, detail::wait_behind(*driver_, stream_, event));
+}
+
+void virtual_memory::wait_before_reuse(stream_handle last_used_on) noexcept {
+  const detail::on_device here{*driver_, memory_.device};
+  detail::require_waited(*driver_, device_memory_name, detail::wait_behind(*driver_, stream_, last_used_on));
 }
 
 // Whether memory may be mapped and unmapped now.
@@ -228,7 +253,7 @@ detail::outcome virtual_memory::free_released() noexcept {
 void virtual_memory::free_all() noexcept {
   if (ranges_.empty()) return;
   for (detail::mapped_range& range : ranges_) range.end();
-  const detail::on_device here{*driver_, device_};
+  const detail::on_device here{*driver_, memory_.device};
   const detail::outcome allowed = may_change(here);
   const detail::outcome freed = allowed.good() ? free_released() : allowed;
   if (freed.good()) return;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/device_cache.hpp>
 
+#include <mutex>
 #include <new>
 #include <utility>
 
 #include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/pool/byte_cap.hpp>
 
 #include "../driver/driver_errors.hpp"
@@ -16,13 +19,25 @@ namespace tidemark {
 namespace {
 
 constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
-constexpr std::size_t limit_by_default = 1 * GiB;
+constexpr std::size_t limit_of_unknown_device = 1 * GiB;
 constexpr char const* not_relieved = "its stream is capturing, so that what is kept is not returned";
+
+// A quarter of the device: enough for the temporaries of a step on a large one, so that its largest blocks are
+// not returned and allocated again each time, and it leaves most to what is live and to other allocators.
+std::size_t limit_by_default(device_cache_options const& options, cuda::driver& driver) noexcept {
+  const cuda::detail::on_device here{driver, options.device};
+  cuda::memory_info info;
+  const bool is_known = here.result() == cuda::status::success &&
+                        !cuda::detail::may_be_capturing(driver, options.stream) &&
+                        driver.memory(info) == cuda::status::success && info.total_bytes >= 4;
+  return is_known ? info.total_bytes / 4 : limit_of_unknown_device;
+}
 
 device_cache_options completed(device_cache_options options, cuda::driver& driver) {
   cuda::detail::complete(options, driver);
+  cuda::detail::require_one_stream("device_cache", options.name, options.stream);
   if (!options.max_cached_bytes) {
-    const byte_cap limit = mib_cap_from_environment(limit_variable, limit_by_default);
+    const byte_cap limit = mib_cap_from_environment(limit_variable, limit_by_default(options, driver));
     options.max_cached_bytes = limit.bytes;
     if (!limit.warning.empty()) {
       detail::report_warning(warning_kind::refused_setting, limit_variable, "%s", limit.warning.c_str());
@@ -37,11 +52,13 @@ device_cache::device_cache(device_cache_options const& options, cuda::driver& dr
     : driver_{&driver},
       options_{completed(options, driver)},
       events_{driver, options_.device, options_.stream, options_.bookkeeping},
+      captured_{options_.bookkeeping},
       cache_{options_of_cache()} {}
 
 // Blocks are returned to an upstream of the user's with the cache's device current, too.
 device_cache::~device_cache() {
   const cuda::detail::on_device here{*driver_, options_.device};
+  (void)release_captured();
   (void)cache_.collect(true);
 }
 
@@ -60,6 +77,11 @@ reuse_cache_options device_cache::options_of_cache() {
       .eviction = eviction_order::largest,
       .relief = {.call = [](void* cache) noexcept { return static_cast<device_cache*>(cache)->relieve(); },
                  .context = this},
+      .query_scope = {.call =
+                          [](void* events, void (*queries)(void*) noexcept, void* state) noexcept {
+                            static_cast<cuda::detail::event_stock*>(events)->query(queries, state);
+                          },
+                      .context = &events_},
       .name = options_.name,
       .upstream = options_.upstream,
       .bookkeeping = options_.bookkeeping};
@@ -107,37 +129,57 @@ bool device_cache::relieve() noexcept {
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
                               cuda::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
-  reuse_fence fence;
-  if (last_used_on != options_.stream) fence = fence_behind(last_used_on);
-  cache_.deallocate_after(block, bytes, aligned(align), std::move(fence));
-}
-
-// Without an event the thread waits, and where that is refused, or would invalidate a capture, for the
-// device.
-reuse_fence device_cache::fence_behind(cuda::stream_handle other) noexcept {
+  if (cuda::is_same_stream(last_used_on, options_.stream)) return deallocate(block, bytes, align);
   const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::is_capturing(*driver_, other)) return fence_of_device();
-  if (std::optional<reuse_fence> fence = events_.record(other)) return std::move(*fence);
-  if (cuda::detail::shows_end_of_work(driver_->synchronize(other))) return {};
-  return fence_of_device();
+  if (cuda::detail::is_capturing(*driver_, last_used_on)) {
+    hold_captured(block, bytes, align);
+  } else if (std::optional<reuse_fence> fence = events_.record(last_used_on)) {
+    cache_.deallocate_after(block, bytes, aligned(align), std::move(*fence));
+  } else if (const cuda::status waited = driver_->synchronize(last_used_on);
+             cuda::detail::shows_end_of_work(waited)) {
+    deallocate(block, bytes, align);
+  } else {
+    cuda::detail::report_lost(*driver_, options_.name, "cuStreamSynchronize", waited, bytes);
+  }
 }
 
-// For work that no event can be put behind: it has ended at the latest when the device has been waited for.
-reuse_fence device_cache::fence_of_device() noexcept {
-  constexpr auto wait = [](void* cache) noexcept {
-    auto const& of = *static_cast<device_cache*>(cache);
-    const cuda::detail::on_device here{*of.driver_, of.options_.device};
-    (void)of.driver_->synchronize();
-  };
-  static constexpr reuse_fence::functions calls{
-      .done = [](void*) noexcept { return false; }, .wait = wait, .destroy = nullptr};
-  return {calls, this};
+// The graph has its address: neither this cache nor the driver may give it to others.
+void device_cache::hold_captured(void* block, std::size_t bytes, std::size_t align) noexcept {
+  try {
+    const std::scoped_lock lock{captured_mutex_};
+    captured_.push_back({block, bytes, align});
+  } catch (...) {  // whatever the bookkeeping resource throws
+    detail::report_warning(
+        warning_kind::refused_return, options_.name,
+        "%s: %zu bytes are lost, because there is no memory to note that a graph uses them", options_.name,
+        bytes);
+  }
+}
+
+std::size_t device_cache::release_captured() noexcept {
+  std::pmr::vector<captured_block> leaving{captured_.get_allocator()};
+  {
+    const std::scoped_lock lock{captured_mutex_};
+    leaving.swap(captured_);
+  }
+  std::size_t bytes = 0;
+  for (captured_block const& each : leaving) {
+    deallocate(each.block, each.bytes, each.align);
+    bytes += each.bytes;
+  }
+  return bytes;
 }
 
 std::size_t device_cache::collect(bool force) noexcept {
   const cuda::detail::on_device here{*driver_, options_.device};
   if (cuda::detail::may_be_capturing(*driver_, options_.stream)) return 0;
-  return cache_.collect(force);
+  const std::size_t bytes = cache_.collect(force);
+  if (own_) {  // which keeps what it has until it is trimmed
+    if (force)
+      (void)driver_->synchronize(options_.stream);  // what was returned is free when it has come there
+    own_->trim();
+  }
+  return bytes;
 }
 
 }  // namespace tidemark

@@ -15,6 +15,7 @@ namespace {
 device_pool_options completed(device_pool_options options, cuda::driver& driver) {
   using classes = cuda::detail::device_classes;
   cuda::detail::complete(options, driver);
+  cuda::detail::require_one_stream("device_pool", options.name, options.stream);
   if (options.largest_pooled_bytes > classes::max_bytes) {
     throw std::invalid_argument("device_pool '" + std::string{options.name} + "': largest_pooled_bytes is " +
                                 std::to_string(options.largest_pooled_bytes) +
@@ -43,6 +44,14 @@ void device_pool::deallocate_after(void* block, std::size_t bytes, std::size_t a
   if (block == nullptr) return;
   const cuda::detail::on_device here{*driver_, options_.device};
   if (cuda::detail::put_behind(*driver_, options_.stream, event, name(), bytes))
+    deallocate(block, bytes, align);
+}
+
+void device_pool::deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                                   cuda::stream_handle last_used_on) noexcept {
+  if (block == nullptr) return;
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::put_behind(*driver_, options_.stream, last_used_on, name(), bytes))
     deallocate(block, bytes, align);
 }
 

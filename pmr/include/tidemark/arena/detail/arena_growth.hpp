@@ -186,20 +186,30 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
 }
 
 // Commits in steps until `last` has memory behind it; false without memory, also for its records.
-// Where a whole step is refused, what is needed may still be had.
+// Where a whole step is refused, what is needed may still be had. Where commits are slow, the space limits
+// how far ahead they go, so that no allocation of a large arena takes long.
 template <class AddressSpace>
 bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
   if (!chunk.marks.reserve()) return false;
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
-  const std::size_t amortised = detail::round_up(committed_bytes_ / 8, step);
+  std::size_t ahead = committed_bytes_ / 8;
+  if constexpr (requires { AddressSpace::max_commit_ahead_bytes; }) {
+    ahead = std::min(ahead, AddressSpace::max_commit_ahead_bytes);
+  }
+  const std::size_t amortised = detail::round_up(ahead, step);
   const std::size_t needed = detail::round_up(last - chunk.begin, step);
   const std::size_t wanted = std::max(needed, (chunk.committed - chunk.begin) + std::max(step, amortised));
   const std::size_t capacity = chunk.end - chunk.begin;
   const std::size_t least = std::min(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
   std::uintptr_t target = chunk.begin + std::min(wanted, capacity);
   ++system_calls_;
-  if (!space_.commit({chunk.committed, target - chunk.committed})) {
+  if constexpr (requires(byte_range part) { space_.commit_some(part, least); }) {
+    const byte_range part{chunk.committed, target - chunk.committed};
+    const std::size_t committed = space_.commit_some(part, chunk.begin + least - chunk.committed);
+    if (committed == 0) return false;
+    target = chunk.committed + committed;
+  } else if (!space_.commit({chunk.committed, target - chunk.committed})) {
     if (target == chunk.begin + least) return false;
     target = chunk.begin + least;
     ++system_calls_;

@@ -3,6 +3,7 @@
 /// Which blocks a reuse cache keeps, and in what order they leave. Owns its records, not the blocks.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <deque>
@@ -84,6 +85,137 @@ class kept_list {
 /// Blocks in the order in which they were added, or leave.
 using kept_chain = kept_list<&kept_block::in_all>;
 
+/// How many more fences one call may query, so that it queries none twice.
+struct pending_looks {
+  std::size_t in_all;     // fences
+  std::size_t of_queues;  // queues whose first fence was not found to be not done
+  std::size_t of_others;  // fences without an order
+};
+
+/// Blocks behind fences: a queue for each order of fences, of which only the first is queried, and a list of
+/// those without an order, which take turns. Queues and list are queried alternately.
+///
+/// Invariants: no queue is empty; no two have one order; a block in a queue has a fence of that order, one in
+/// the list has a fence without; `size() == sum over all`.
+///
+/// Complexity: O(queues) to add and to remove a block, which are the streams that have blocks here: few.
+template <kept_block::links kept_block::* Links>
+class pending_blocks {
+ public:
+  explicit pending_blocks(std::pmr::memory_resource* bookkeeping) : queues_{bookkeeping} {}
+
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  /// Makes room for a block of whatever order. @throws what the bookkeeping resource throws.
+  void reserve_one() {
+    if (queues_.size() == queues_.capacity()) queues_.reserve(2 * queues_.size() + 1);
+  }
+  /// @pre there is room for it.
+  void push_back(kept_block& block) noexcept {
+    ++size_;
+    void const* const order = block.fence.order();
+    if (order == nullptr) return others_.push_back(block);
+    auto found = find(order);
+    if (found == queues_.end()) found = queues_.insert(queues_.end(), queue{.order = order, .blocks = {}});
+    found->blocks.push_back(block);
+  }
+  /// @pre it is here, with its fence.
+  void remove(kept_block& block) noexcept {
+    --size_;
+    void const* const order = block.fence.order();
+    if (order == nullptr) return others_.remove(block);
+    const auto found = find(order);
+    found->blocks.remove(block);
+    if (!found->blocks.empty()) return;
+    const auto index = static_cast<std::size_t>(found - queues_.begin());
+    queues_.erase(found);
+    if (index < turn_) --turn_;
+    if (turn_ == queues_.size()) turn_ = 0;
+  }
+
+  /// For one call that queries so many fences at most.
+  [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept {
+    return {.in_all = at_most, .of_queues = queues_.size(), .of_others = others_.size()};
+  }
+  /// The next block whose fence is done, removed; null if `left` allows no more queries. Other fences each
+  /// time.
+  [[nodiscard]] kept_block* take_done(pending_looks& left) noexcept {
+    while (left.in_all > 0 && (left.of_queues > 0 || left.of_others > 0)) {
+      --left.in_all;
+      is_turn_of_queues_ = !is_turn_of_queues_;
+      if (left.of_queues > 0 && (is_turn_of_queues_ || left.of_others == 0)) {
+        kept_block& first = *queues_[turn_].blocks.front();
+        if (first.fence.done()) {
+          if (queues_[turn_].blocks.size() == 1) --left.of_queues;  // it will be gone
+          remove(first);
+          return &first;
+        }
+        --left.of_queues;
+        turn_ = (turn_ + 1) % queues_.size();
+      } else {
+        kept_block& first = *others_.front();
+        --left.of_others;
+        if (first.fence.done()) {
+          remove(first);
+          return &first;
+        }
+        others_.rotate();
+      }
+    }
+    return nullptr;
+  }
+  /// Any block, of each queue the first one, removed without a query. @pre not empty.
+  [[nodiscard]] kept_block& take_any() noexcept {
+    kept_block& first = *(others_.empty() ? queues_.front().blocks : others_).front();
+    remove(first);
+    return first;
+  }
+
+  /// Calls `visit` with each block. O(blocks).
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for_each_of(others_, visit);
+    for (queue const& each : queues_) for_each_of(each.blocks, visit);
+  }
+  /// Whether the invariants hold. O(blocks * queues).
+  [[nodiscard]] bool is_valid() const noexcept {
+    std::size_t blocks = others_.size();
+    bool valid = turn_ == 0 || turn_ < queues_.size();
+    for_each_of(others_, [&](kept_block const& block) { valid = valid && block.fence.order() == nullptr; });
+    for (queue const& each : queues_) {
+      blocks += each.blocks.size();
+      valid = valid && !each.blocks.empty() && each.order != nullptr &&
+              std::ranges::count(queues_, each.order, &queue::order) == 1;
+      for_each_of(each.blocks,
+                  [&](kept_block const& block) { valid = valid && block.fence.order() == each.order; });
+    }
+    return valid && blocks == size_;
+  }
+
+ private:
+  using list = kept_list<Links>;
+  struct queue {
+    void const* order;
+    list blocks;  // the first was added first
+  };
+
+  [[nodiscard]] auto find(void const* order) noexcept {
+    return std::ranges::find(queues_, order, &queue::order);
+  }
+  template <class Visit>
+  static void for_each_of(list const& blocks, Visit visit) {
+    for (kept_block const* block = blocks.front(); block != nullptr; block = list::after(*block))
+      visit(*block);
+  }
+
+  std::pmr::vector<queue> queues_;
+  list others_;                     // without an order: the first is the next whose fence is queried
+  std::size_t size_ = 0;            // in all
+  std::size_t turn_ = 0;            // the queue whose first fence is queried next
+  bool is_turn_of_queues_ = false;  // and not of the others, when a fence was queried last
+};
+
 /// Size and alignment of blocks; ordered by bytes first.
 struct kept_size {
   std::size_t bytes, align;
@@ -92,8 +224,12 @@ struct kept_size {
 
 /// The kept blocks of one size and alignment.
 struct blocks_of_size {
-  kept_list<&kept_block::in_size> ready;    // the oldest first
-  kept_list<&kept_block::in_size> pending;  // the first is the next whose fence is queried
+  using allocator_type = std::pmr::polymorphic_allocator<>;  // so that a map passes its own on
+
+  explicit blocks_of_size(allocator_type bookkeeping) : pending{bookkeeping.resource()} {}
+
+  kept_list<&kept_block::in_size> ready;  // the oldest first
+  pending_blocks<&kept_block::in_size> pending;
   bool is_indexed = false;
 
   [[nodiscard]] bool empty() const noexcept { return ready.empty() && pending.empty(); }
@@ -106,10 +242,11 @@ struct blocks_of_size {
 /// Invariants: each record is in exactly one of the lists ready, pending, spare, or a chain of the caller's;
 /// `ready_bytes() == sum over ready <= max_cached_bytes`, `pending_bytes() == sum over pending`; a ready
 /// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size;
-/// with `largest_first` each size with a ready block is in the index.
+/// with `largest_first` each size with a ready block is in the index; those of `pending_blocks`.
 ///
-/// Complexity: O(1) expected where not said otherwise; with `largest_first` besides O(log(sizes))
-/// for each block that leaves and for each size that is new, amortised. One thread at a time.
+/// Complexity: O(1) expected where not said otherwise; O(orders) for each block that becomes pending or is no
+/// longer; with `largest_first` besides O(log(sizes)) for each block that leaves and for each size that is
+/// new, amortised. One thread at a time.
 class kept_blocks {
  public:
   /// At most so many fences are queried for one request.
@@ -126,13 +263,20 @@ class kept_blocks {
   };
 
   kept_blocks(settings const& with, std::pmr::memory_resource* bookkeeping)
-      : settings_{with}, records_{bookkeeping}, sizes_{bookkeeping}, index_{bookkeeping} {}
+      : settings_{with},
+        records_{bookkeeping},
+        pending_{bookkeeping},
+        sizes_{bookkeeping},
+        index_{bookkeeping} {}
   kept_blocks(kept_blocks const&) = delete;
   kept_blocks& operator=(kept_blocks const&) = delete;
 
-  /// A block of exactly this size and alignment, of those that are ready the one whose turn it is, or else
-  /// the first whose fence turns out to be done; queries `max_looks` fences at most, other ones each time.
+  /// Of the ready blocks of exactly this size and alignment the one whose turn it is.
   /// @return its record, to be given to `recycle`, or null.
+  [[nodiscard]] kept_block* take_ready(std::size_t bytes, std::size_t align) noexcept;
+
+  /// The same, or else the first block whose fence turns out to be done: of each order it queries the first
+  /// one of this size, and `max_looks` fences at most, other ones each time.
   [[nodiscard]] kept_block* take(std::size_t bytes, std::size_t align) noexcept;
 
   /// Keeps a block, behind `fence` unless that is empty.
@@ -141,13 +285,18 @@ class kept_blocks {
   [[nodiscard]] bool keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,
                           kept_chain& leaving) noexcept;
 
-  /// Queries as many pending fences as `fences` has room for, other ones each time. Those that are done are
-  /// moved there, and their blocks become ready.
+  /// Queries as many pending fences as `fences` has room for, the first of each order and other ones each
+  /// time. Those that are done are moved there, and their blocks become ready.
   void look(std::span<reuse_fence> fences, kept_chain& leaving) noexcept;
 
-  /// Adds to `leaving` what is ready, the oldest first, and what is pending: all of it, or only that whose
-  /// fence is done. They leave with their fences. O(blocks).
-  void take_out(bool also_not_done, kept_chain& leaving) noexcept;
+  /// Adds to `leaving` what is ready, the oldest first. O(blocks).
+  void take_out_ready(kept_chain& leaving) noexcept;
+  /// Adds to `leaving` what is pending, with the fences: all of it without a query, or only that whose fence
+  /// is done, of each order up to the first that is not. O(blocks).
+  void take_out_pending(bool also_not_done, kept_chain& leaving) noexcept;
+
+  [[nodiscard]] bool has_pending() const noexcept { return !pending_.empty(); }
+  [[nodiscard]] bool has_pending(std::size_t bytes, std::size_t align) const noexcept;
 
   /// Records whose blocks have been reused or returned, for use again. @pre their fences are empty.
   void recycle(kept_chain& done) noexcept { spare_.append(done); }
@@ -171,17 +320,14 @@ class kept_blocks {
   [[nodiscard]] blocks_of_size& size_entry(kept_size wanted);
   void add_ready(kept_block& block, kept_chain& leaving) noexcept;
   void remove_ready(kept_block& block) noexcept;
-  /// The first of a list of pending blocks, if its fence is done; otherwise that becomes the last.
-  template <class List>
-  [[nodiscard]] kept_block* take_pending(List& among, bool also_not_done = false) noexcept;
   void evict(kept_block& block, kept_chain& leaving) noexcept;
   [[nodiscard]] kept_block& next_to_leave() noexcept;
 
   settings settings_;
   std::pmr::deque<kept_block> records_;  // a deque, because it grows without moving them
   kept_chain spare_;
-  kept_chain ready_;    // became ready first: first
-  kept_chain pending_;  // the first is the next whose fence is queried
+  kept_chain ready_;  // became ready first: first
+  pending_blocks<&kept_block::in_all> pending_;
   sizes sizes_;
   // For `largest_first`, else empty: a heap, the largest size first. Has room for all sizes. Hits leave sizes
   // there that they have emptied.

@@ -29,7 +29,8 @@ namespace cuda {
 ///
 /// The graph of `end` is launched with `cuGraphLaunch`. Each launch records an event, so that the end of
 /// the graph, and of the memory that it uses, can wait for the last launch. A launch on a capturing stream
-/// becomes part of that capture, and the graph must outlive the captured one.
+/// throws cuda_error and leaves that capture as it was. An executable whose graph ends during a capture is
+/// destroyed after it, because that would invalidate captures of mode `global`.
 ///
 /// Thread-safety: one thread at a time; a capture ends on the thread that began it.
 class capture_backend final : public graph_backend {

@@ -7,8 +7,10 @@
 #include <cstdint>
 
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/cuda/driver/detail/retired_executables.hpp>
 
 // The driver's own opaque structures: cudaStream_t and CUstream are both CUstream_st*, and so on.
+struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
@@ -18,6 +20,8 @@ struct CUmemPoolHandle_st;
 // clang-tidy 22 sees only parts of what a module brings, and takes them for all.
 namespace tidemark::cuda {  // NOLINT(modernize-concat-nested-namespaces)
 
+/// A device's context, as `CUcontext`; null is none.
+using context_handle = ::CUctx_st*;
 /// A stream, as `cudaStream_t` and `CUstream`; null is the default stream.
 using stream_handle = ::CUstream_st*;
 /// An event, as `cudaEvent_t` and `CUevent`.
@@ -45,6 +49,7 @@ enum class [[nodiscard]] status : int {
   no_device = 100,
   invalid_device = 101,
   invalid_context = 201,
+  contained = 226,  ///< an error of work that ended only the work of this process
   invalid_handle = 400,
   illegal_state = 401,
   not_found = 500,
@@ -52,6 +57,7 @@ enum class [[nodiscard]] status : int {
   illegal_address = 700,
   not_permitted = 800,
   not_supported = 801,
+  client_terminated = 810,  ///< the server that shares the device has ended this process's work
   capture_unsupported = 900,
   capture_invalidated = 901,
   capture_merge = 902,
@@ -69,6 +75,26 @@ enum class capture_mode : int {
   global = 0,         ///< unsafe calls of any thread
   thread_local_ = 1,  ///< unsafe calls of the capturing thread
   relaxed = 2,        ///< nothing
+};
+
+/// How physical memory can be handed to other processes, as `CUmemAllocationHandleType`.
+enum class handle_type : int {
+  none = 0,             ///< not at all
+  file_descriptor = 1,  ///< of this machine
+  fabric = 8,           ///< of this machine and others that share its fabric
+};
+
+/// What physical memory is asked for. A device's number converts to memory of it that is not shared.
+struct memory_properties {
+  constexpr memory_properties(device_number of = 0, handle_type shared_as = handle_type::none,  // NOLINT
+                              bool with_gpu_direct_rdma = false) noexcept
+      : device{of}, exported_as{shared_as}, gpu_direct_rdma{with_gpu_direct_rdma} {}
+
+  device_number device;     ///< whose memory
+  handle_type exported_as;  ///< how it can be exported; to be said when it is created
+  bool gpu_direct_rdma;     ///< whether network adapters shall read and write it; to be said then, too
+
+  friend bool operator==(memory_properties const&, memory_properties const&) = default;
 };
 
 /// Bytes of a device's memory.
@@ -98,8 +124,12 @@ class driver {
   virtual status device_count(int& /*count*/) noexcept { return none; }
   /// Makes a device's primary context current for the calling thread, as `cudaSetDevice`.
   virtual status make_current(device_number) noexcept { return none; }
-  /// `cuCtxGetDevice`: the calling thread's current device; 0 before `make_current`.
+  /// `cuCtxGetDevice`: the calling thread's current device; 0 before `make_current`. Makes no context.
   virtual status current_device(device_number&) noexcept { return none; }
+  /// `cuCtxGetCurrent`: the calling thread's context; null if it has none, and then it gets none.
+  virtual status current_context(context_handle&) noexcept { return none; }
+  /// `cuCtxSetCurrent`: null takes the calling thread's context away.
+  virtual status set_context(context_handle) noexcept { return none; }
   /// `cuCtxSynchronize`: waits for all work of the current device.
   virtual status synchronize() noexcept { return none; }
   /// `cuMemGetInfo`.
@@ -108,13 +138,15 @@ class driver {
   // ---- addresses and the memory behind them ----
 
   /// `cuMemGetAllocationGranularity`, the minimum: bytes that physical memory comes in, a power of two.
-  virtual status granularity(device_number, std::size_t& /*bytes*/) noexcept { return none; }
+  virtual status granularity(memory_properties const&, std::size_t& /*bytes*/) noexcept { return none; }
   /// `cuMemAddressReserve`. @pre `bytes` is a multiple of the granularity, `align` a power of two or 0.
   virtual status reserve(std::size_t /*bytes*/, std::size_t /*align*/, byte_range&) noexcept { return none; }
   /// `cuMemAddressFree`. @pre the range is whole, and nothing is mapped in it.
   virtual status free_reservation(byte_range) noexcept { return none; }
-  /// `cuMemCreate`: pinned memory of `device`. @pre `bytes` is a multiple of the granularity.
-  virtual status create(device_number, std::size_t /*bytes*/, physical_handle&) noexcept { return none; }
+  /// `cuMemCreate`: pinned memory of a device. @pre `bytes` is a multiple of the granularity.
+  virtual status create(memory_properties const&, std::size_t /*bytes*/, physical_handle&) noexcept {
+    return none;
+  }
   /// `cuMemRelease`: mapped memory is freed when it is unmapped.
   virtual status release(physical_handle) noexcept { return none; }
   /// `cuMemMap`, all of a handle's memory. @pre nothing is mapped in the range.
@@ -128,7 +160,7 @@ class driver {
 
   /// `cuMemAlloc`.
   virtual status allocate(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
-  /// `cuMemFree`, also of managed memory: waits for the device.
+  /// `cuMemFree`, also of managed memory: may wait for the device, and need not.
   virtual status free(std::uintptr_t /*block*/) noexcept { return none; }
   /// `cuMemAllocManaged`, attached globally.
   virtual status allocate_managed(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
@@ -139,8 +171,8 @@ class driver {
 
   // ---- the driver's stream-ordered allocator ----
 
-  /// `cuMemPoolCreate`, of pinned memory of `device`.
-  virtual status create_pool(device_number, pool_handle&) noexcept { return none; }
+  /// `cuMemPoolCreate`, of pinned memory of a device; RDMA is a matter of the driver's then.
+  virtual status create_pool(memory_properties const&, pool_handle&) noexcept { return none; }
   /// `cuMemPoolDestroy`.
   virtual status destroy_pool(pool_handle) noexcept { return none; }
   /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: a synchronisation frees unused memory
@@ -211,8 +243,13 @@ class driver {
   /// `cuGetErrorString`, as "out of memory"; never null.
   [[nodiscard]] virtual char const* error_string(status result) noexcept;
 
+  /// What waits until nothing captures. For tidemark's own use.
+  [[nodiscard]] detail::retired_executables& retired() noexcept { return retired_; }
+
  private:
   static constexpr status none = status::no_device;
+
+  detail::retired_executables retired_;
 };
 
 /// The real driver: one object for the process. Its calls are looked up in the installed driver when they

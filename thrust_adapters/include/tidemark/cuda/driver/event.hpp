@@ -21,7 +21,8 @@ namespace tidemark::cuda {
 /// cache.deallocate_after(buffer, bytes, 256, std::move(copied).as_fence());  // the cache owns the event now
 /// ```
 /// Move-only; a moved-from event may only be destroyed or assigned to. Thread-safety: one thread at a time;
-/// `done` and `wait` any.
+/// `done` and `wait` any. Its calls disturb no capture of another stream; the host must not ask for, nor
+/// wait for, an event that was recorded in a capture: the driver invalidates that capture.
 class event {
  public:
   /// An event that was not recorded: it is done. @throws cuda_error.
@@ -33,6 +34,7 @@ class event {
 
   /// Records it behind all work that is on `stream` now. @throws cuda_error; its place is unchanged then.
   void record(stream_handle stream) {
+    const detail::relaxed_mode recording{handle_.calls()};
     require(handle_.calls(), "cuEventRecord", handle_.calls().record(get(), stream));
   }
   /// Whether the work before it has ended, or its device is lost. False if the driver returns another
@@ -42,7 +44,10 @@ class event {
     return detail::shows_end_of_work(handle_.calls().query(get()));
   }
   /// Returns when the work before it has ended. @throws cuda_error, also of that work.
-  void wait() const { require(handle_.calls(), "cuEventSynchronize", handle_.calls().synchronize(get())); }
+  void wait() const {
+    const detail::relaxed_mode waiting{handle_.calls()};
+    require(handle_.calls(), "cuEventSynchronize", handle_.calls().synchronize(get()));
+  }
 
   /// A fence that owns the event and is done when the event is, or when its device is lost. It does not
   /// report errors of the work. @throws std::bad_alloc; the event is unchanged then.

@@ -28,6 +28,18 @@ template <class R>
   }
 }
 
+/// The handle of the legacy default stream, as null is.
+inline stream_handle const legacy_stream = reinterpret_cast<stream_handle>(1);
+/// The handle of the calling thread's default stream: another stream in each thread. A resource whose memory is
+/// for the work of one stream refuses it; a call that names a stream takes it.
+inline stream_handle const per_thread_stream = reinterpret_cast<stream_handle>(2);
+
+/// Whether both handles name one stream, for calls of the same thread.
+[[nodiscard]] inline bool is_same_stream(stream_handle a, stream_handle b) noexcept {
+  const auto plain = [](stream_handle stream) { return stream == legacy_stream ? nullptr : stream; };
+  return plain(a) == plain(b);
+}
+
 /// Puts future work of stream `later` behind all work that is on stream `earlier` now. Does nothing if they
 /// are the same. If both belong to one capture, the order is captured.
 /// @return success; `status::capture_isolation`, with nothing done, if only one of them is capturing,

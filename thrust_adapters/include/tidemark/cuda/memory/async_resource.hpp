@@ -32,7 +32,7 @@ struct async_resource_options {
 /// Use it as the upstream of resources that call it seldom: `device_cache`, `device_pool`, an `arena`. A
 /// block may be used by later work on the stream, and is freed behind the work that is on the stream at
 /// its deallocation: no thread waits. For work of other streams, order its begin by an event, and free by
-/// `deallocate_after`.
+/// `deallocate_after`, which takes an event or the stream.
 ///
 /// ```cpp
 /// cuda::memory_pool pool;
@@ -58,8 +58,16 @@ class async_resource final : public detail::driver_resource {
 
   /// Frees a block behind `event`; later work on the stream comes behind that event too. The caller keeps
   /// the event and may destroy it at once. If the stream cannot wait for it, the calling thread does; if
-  /// that fails too, the block is lost: a warning (`refused_return`).
+  /// that fails too, the block is lost: a warning (`refused_return`). @pre the event was not recorded in a
+  /// capture, which waiting for it would end: there the stream is given instead.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, event_handle event) noexcept;
+
+  /// The same behind what is on `last_used_on` now, a stream of the same device. In one capture with the
+  /// resource's stream, the order is captured. If only that stream is capturing, the block is in the graph,
+  /// whose launches use it: it is lost, a warning; of two captures both end (`cuda::put_behind`). A null
+  /// stream needs its type, `stream_handle{}`: `nullptr` may be an event too, and does not compile.
+  void deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                        stream_handle last_used_on) noexcept;
 
   /// The stream that orders allocations and frees.
   [[nodiscard]] stream_handle stream() const noexcept { return stream_; }

@@ -85,8 +85,11 @@ class basic_block_memory {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 
-  /// Waits for `event`, in the calling thread.
+  /// Waits for `event`, in the calling thread. @pre it was not recorded in a capture.
   void wait_before_reuse(event_handle event) noexcept;
+  /// Waits for what is on a stream of the device, in the calling thread. If that stream is capturing, it
+  /// reports a violation (`open_capture`).
+  void wait_before_reuse(stream_handle last_used_on) noexcept;
 
  private:
   driver* driver_;

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 
-#include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
@@ -15,9 +15,12 @@ namespace tidemark::cuda {
 struct memory_pool_options {
   /// The device; -1: the current device of the thread that makes the pool.
   device_number device = -1;
-  /// Each wait for a stream, an event or the device frees unused memory of the pool beyond this many bytes.
-  /// The driver's own default is 0: everything is freed each time, and allocated again.
-  std::size_t release_threshold_bytes = 512 * MiB;
+  /// Each wait for a stream, an event or the device frees unused memory of the pool while the pool has more
+  /// than this many bytes, those in use included: with more in use than that, everything unused is freed each
+  /// time, and allocated again. So the default keeps all until `trim`. The driver's own default is 0.
+  std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
+  /// How the memory can be handed to other processes: the driver wants to know when it makes the pool.
+  handle_type exported_as = handle_type::none;
 };
 
 /// A pool for stream-ordered allocations: see `cuda::async_resource`.

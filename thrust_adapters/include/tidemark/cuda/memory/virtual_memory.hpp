@@ -8,6 +8,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/mapped_range.hpp>
@@ -20,9 +21,14 @@ struct virtual_memory_options {
   device_number device = -1;
   /// The stream whose work uses the memory; null: the device's default stream. It must outlive the memory.
   stream_handle stream = nullptr;
-  /// Bytes of one allocation of physical memory, a power of two; larger ones need fewer calls. At least the
-  /// device's granularity is used.
+  /// Bytes of the largest allocation of physical memory (a handle), a power of two; 0: 64 MiB. Mapping costs
+  /// about 80 µs for each, whatever its size. Larger ones need fewer calls, and a `decommit` may leave more
+  /// memory that is held and not committed. At least the device's granularity is used.
   std::size_t handle_bytes = 0;
+  /// How the memory can be handed to other processes: the driver wants to know when it makes it.
+  handle_type exported_as = handle_type::none;
+  /// Whether network adapters shall read and write it (GPUDirect RDMA), which is said then, too.
+  bool gpu_direct_rdma = false;
 };
 
 /// An `address_space` of a device: addresses are reserved at once and memory is mapped to them when
@@ -41,8 +47,12 @@ struct virtual_memory_options {
 ///
 /// While that stream is capturing, nothing is mapped or unmapped, because the graph contains the
 /// addresses, and a wait would invalidate the capture: `reserve`, `commit`, `decommit` and `suspend` fail,
-/// and `release` takes effect at the first call after the capture. Captures of other streams are not known
-/// here; unless their mode is relaxed, the driver may return errors and invalidate them.
+/// and `release` takes effect at the first call after the capture. Captures of other streams are not disturbed.
+///
+/// Memory comes in handles of one unit up to `handle_bytes`, and the driver unmaps whole handles only. One
+/// that is partly decommitted stays mapped and held until all of it is decommitted; a commit of such a part
+/// makes no call. So up to one handle more is held than is committed at each end of a committed part, and at
+/// most a quarter of what lies before it in the range.
 ///
 /// Only these functions call the driver; each makes the device current.
 /// Complexity: calls to the driver, O(units of the part). Thread-safety: one thread at a time.
@@ -56,10 +66,13 @@ class virtual_memory {
   static constexpr bool reserves_at_once = true;
   static constexpr std::size_t block_alignment = 256;
   static constexpr std::size_t chunk_growth = 1;
+  /// An arena commits at most this much more than it needs: 16 handles, which take about 1.3 ms.
+  static constexpr std::size_t max_commit_ahead_bytes = 1 * GiB;
 
   /// @param driver the calls to use; must outlive this object.
   /// @throws out_of_memory; cuda_error of another error, for example if there is no device;
-  /// std::invalid_argument if `handle_bytes` is not a power of two.
+  /// std::invalid_argument if `handle_bytes` is not a power of two, or the stream is the thread's default
+  /// stream (`cuda::per_thread_stream`).
   explicit virtual_memory(virtual_memory_options options = {}, driver& driver = default_driver());
   /// The same, of the current device and `stream`.
   explicit virtual_memory(stream_handle stream, driver& driver = default_driver())
@@ -77,16 +90,23 @@ class virtual_memory {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
   /// Maps memory to a part of a range. @pre its ends are multiples of the granularity.
   /// @return false, with nothing changed, if there is no memory, or for the reason in `refusal`.
-  [[nodiscard]] bool commit(byte_range part) noexcept;
-  /// Waits for the stream, and frees the memory of a part. @pre as `commit`.
+  [[nodiscard]] bool commit(byte_range part) noexcept { return commit_some(part, part.size) == part.size; }
+  /// Maps memory to a part of a range or, if there is too little, to its first bytes. @pre as `commit`, and
+  /// `least_bytes <= part.size`.
+  /// @return the bytes committed, at least `least_bytes`; 0, with nothing changed, as `commit`.
+  [[nodiscard]] std::size_t commit_some(byte_range part, std::size_t least_bytes) noexcept;
+  /// Waits for the stream, and frees the memory of a part, but for handles that are committed in another
+  /// part. @pre as `commit`.
   /// @return false, with the contents unchanged, if the driver returns an error or the stream is capturing.
   [[nodiscard]] bool decommit(byte_range part) noexcept;
   /// Frees a whole range, after a wait for the stream if it has memory.
   void release(byte_range range) noexcept;
   /// The device's memory, rounded up to units: address space is nearly free, and one range is contiguous.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
-  /// Bytes of a unit, which is one mapping of one handle.
+  /// Bytes of a unit: the device's granularity.
   [[nodiscard]] std::size_t granularity() const noexcept { return unit_bytes_; }
+  /// Bytes of physical memory that are held, committed or not. O(units).
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
 
   /// Waits for the stream and frees all memory; addresses stay. Does nothing if suspended. Until `resume`
   /// nothing can be reserved or committed; decommitted parts stay so.
@@ -101,14 +121,17 @@ class virtual_memory {
   [[nodiscard]] bool is_suspended() const noexcept { return suspended_; }
 
   /// Later work on the stream, and unmapping, wait for `event`. If the stream cannot, the calling thread
-  /// waits.
+  /// waits. @pre the event was not recorded in a capture, which waiting for it would end.
   void wait_before_reuse(event_handle event) noexcept;
+  /// The same for what is on another stream of the device now. In one capture with the stream, the order is
+  /// captured; if only the other one is capturing, nothing can wait: a violation (`open_capture`).
+  void wait_before_reuse(stream_handle last_used_on) noexcept;
 
   /// Why the last `reserve` or `commit` failed, in words, as long-lived as the driver; empty if there was
   /// no memory.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
   /// The device.
-  [[nodiscard]] device_number device() const noexcept { return device_; }
+  [[nodiscard]] device_number device() const noexcept { return memory_.device; }
   /// The stream whose work uses the memory.
   [[nodiscard]] stream_handle stream() const noexcept { return stream_; }
 
@@ -124,9 +147,10 @@ class virtual_memory {
   void free_all() noexcept;
 
   driver* driver_;
-  device_number device_ = 0;
+  memory_properties memory_;
   stream_handle stream_ = nullptr;
   std::size_t unit_bytes_ = 0;
+  std::size_t handle_bytes_max_ = 0;  // a multiple of the unit
   std::size_t chunk_bytes_ = 0;
   char const* refusal_ = "";
   bool suspended_ = false;                    // committed parts may lack memory

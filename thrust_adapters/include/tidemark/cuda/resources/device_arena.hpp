@@ -23,7 +23,8 @@ namespace tidemark {
 /// ```
 /// One resource, one stream. All work that uses the memory is on the arena's stream: it is done in order, so
 /// that what a rewind or a reset frees can be allocated again without a wait. For work on another stream,
-/// `scope.end_after(event)` makes later work wait for an event behind it.
+/// `scope.end_after(event)` makes later work wait for an event behind it, and `scope.end_after(stream)` for
+/// what is on that stream, in a capture of both too.
 ///
 /// The driver is called when the arena grows or returns memory, not to allocate what it holds, to rewind
 /// or to reset: a step that repeats makes no call. `trim`, `release`, `suspend` and the end of the arena wait

@@ -6,13 +6,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory_resource>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/macros.hpp>
-#include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/detail/event_stock.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/async_resource.hpp>
@@ -30,13 +32,16 @@ struct device_cache_options {
   /// Blocks of one size that are kept ready, at most; 0: without limit.
   std::size_t max_blocks_per_size = 64;
   /// Bytes that are kept ready in all, at most; 0: without limit. Left empty it is what the environment
-  /// variable `TIDEMARK_DEVICE_CACHE_MIB` says, a number of MiB in digits, or 1 GiB where that is unset,
-  /// empty or something else, which is warned of (`refused_setting`). It is read when the cache is made.
+  /// variable `TIDEMARK_DEVICE_CACHE_MIB` says, a number of MiB in digits. Where that is unset, empty or
+  /// something else, which is warned of (`refused_setting`), it is a quarter of the device's memory
+  /// (cuMemGetInfo's total), or 1 GiB if the driver does not tell that or the stream is capturing. Both are
+  /// read when the cache is made.
   // GCC warns about members that are left out unless they have initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
-  /// Bytes that the cache's own pool of the driver's keeps when something is waited for: see
-  /// `cuda::memory_pool_options`. Not used where there is an upstream.
-  std::size_t release_threshold_bytes = 512 * MiB;
+  /// Bytes, used and unused, up to which the cache's own pool of the driver's keeps unused memory when
+  /// something is waited for: see `cuda::memory_pool_options`. By default it keeps all until the cache trims
+  /// it. Not used where there is an upstream.
+  std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
   /// Where blocks come from; null: a `cuda::memory_pool` of the cache's own, in the order of the stream. It
   /// must allow threads if the cache is used by several, and not allocate a block that was
   /// returned to it again before the work on the stream that uses it has ended. Must outlive the cache.
@@ -86,14 +91,16 @@ struct device_cache_options {
 /// While its stream is capturing, ready blocks are allocated and deallocated blocks are kept as always, but
 /// what would invalidate the capture is left: events are not queried, nothing is waited for, nothing is taken
 /// from the cache's own pool, whose memory would be the graph's, nor freed. A request that needs one of these
-/// throws out_of_memory, which says why. What a graph uses comes from a `graph_arena`. Captures of other
-/// streams are not known here; one of mode `global` the driver may invalidate where an event is queried or
-/// waited for.
+/// throws out_of_memory, which says why. What a graph uses comes from a `graph_arena`, or through a
+/// `capture_switch`. Captures of other streams are not disturbed.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
 /// Complexity: that of `reuse_cache`: O(1) expected, and O(log(sizes)) amortised for each block that goes to
-/// the upstream. Thread-safety: any thread, any function, except construction, destruction and
+/// the upstream, and O(streams) for each block that another stream used. Events of one stream are done in
+/// order, and only the first of a stream is queried: a request that finds no ready block makes one query for
+/// each stream with pending blocks of its size, 32 at most, and a few other calls of the driver in all.
+/// Thread-safety: any thread, any function, except construction, destruction and
 /// `check_invariants()`. No lock is held while the driver is called, but that events are queried under the
 /// lock of the records, so that to look and to take is one step; a query takes about a microsecond and waits
 /// for nothing. Level 2 checks what `reuse_cache` does.
@@ -128,16 +135,23 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   }
 
   /// Takes back a block that work on `last_used_on`, a stream of the same device, uses: pending until that
-  /// work is seen to be done. If no event can be recorded the calling thread waits for that stream instead.
-  /// If that fails too, or that stream is capturing, the block is pending until something waits for the whole
-  /// device: `collect(true)`, the ladder, the destructor.
+  /// work is seen to be done. If no event can be recorded the calling thread waits for that stream instead; if
+  /// that fails too, the block stays live: a warning (`refused_return`). If that stream is capturing, the
+  /// block is in the graph, whose launches use it: it stays live until `release_captured()` or the end of the
+  /// cache.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   cuda::stream_handle last_used_on) noexcept;
 
   /// Returns all ready blocks to the upstream, and the pending ones whose work is done; with `force` the
-  /// others too, each after a wait. Nothing happens while the stream is capturing. @return bytes returned.
+  /// others too, each after a wait. The cache's own pool then gives its unused memory back to the device;
+  /// what was just returned only with `force`, after a wait for the stream, or if the stream has come there.
+  /// Nothing happens while the stream is capturing. @return bytes returned.
   /// O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
+
+  /// Makes ready what was deallocated by captured work. @pre the graphs of those captures have ended.
+  /// @return bytes. O(blocks).
+  std::size_t release_captured() noexcept;
 
   /// A snapshot in numbers. O(1).
   [[nodiscard]] reuse_cache_stats stats() const noexcept { return cache_.stats(); }
@@ -167,13 +181,19 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool relieve() noexcept;
-  [[nodiscard]] reuse_fence fence_behind(cuda::stream_handle other) noexcept;
-  [[nodiscard]] reuse_fence fence_of_device() noexcept;
+  void hold_captured(void* block, std::size_t bytes, std::size_t align) noexcept;
+
+  struct captured_block {
+    void* block;
+    std::size_t bytes, align;
+  };
 
   cuda::driver* driver_;
   device_cache_options options_;
   std::optional<cuda::detail::uncaptured_memory> own_;
   cuda::detail::event_stock events_;
+  detail::fork_safe<> captured_mutex_;  // for what follows
+  std::pmr::vector<captured_block> captured_;
   reuse_cache cache_;  // the last, because it returns blocks to what is before it
 };
 

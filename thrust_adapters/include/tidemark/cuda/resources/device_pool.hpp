@@ -27,9 +27,9 @@ struct device_pool_options {
   std::size_t slab_bytes = 2 * MiB;
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
   std::size_t max_cached_bytes = 1 * GiB;
-  /// Where memory comes from; null: a `cuda::device_resource` of the pool's own. It must not allocate a slab
-  /// that was returned to it again before the work on the stream that uses it has ended. Must outlive the
-  /// pool.
+  /// Where memory comes from; null: a `cuda::memory_pool` of the pool's own, in the order of the stream. It
+  /// must not allocate a slab that was returned to it again before the work on the stream that uses it has
+  /// ended; a `cuda::device_resource` gets slabs after a wait for that. Must outlive the pool.
   std::pmr::memory_resource* upstream = nullptr;
   /// Where the pool's records come from, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the pool.
@@ -57,19 +57,20 @@ extern template class detail::basic_pool<cuda::detail::device_blocks>;
 /// ```
 /// One pool, one stream: a block goes to work that is put on the pool's stream, and so may be allocated again
 /// as soon as it was deallocated, because later work comes behind it. Work of another stream that uses a
-/// block is put behind an event, and `deallocate_after` lets the pool's stream wait for that.
+/// block is put behind an event or named by its stream, and `deallocate_after` lets the pool's stream wait for
+/// that.
 ///
 /// A request takes the last block of its class's list (a hit). If the list is empty, a slab comes from the
 /// upstream (a miss). Classes are multiples of 256 bytes, from 2 KiB on four for each power of two. Requests
 /// beyond the largest class, or aligned to more than 256 bytes, go to the upstream one by one (a miss each)
 /// and straight back. Free blocks are held up to `max_cached_bytes`; beyond, slabs whose blocks are all free
 /// go back, and where that is not enough free blocks whose slab holds live ones are set aside. Where the
-/// upstream throws std::bad_alloc the free slabs go back, and it is called once more. Level 1 too reports
-/// a deallocation that makes more blocks of a class free than there are, or of a large block that is not the
-/// pool's, and then does nothing.
+/// upstream throws std::bad_alloc the free slabs go back, and it is called once more; if it is the pool's own,
+/// after a wait for the stream. Level 1 too reports a deallocation that makes more blocks of a class free than
+/// there are, or of a large block that is not the pool's, and then does nothing.
 ///
-/// In a capture the pool makes no call to the driver as long as it hits; what the upstream does then is its
-/// own matter; the driver refuses those of a `cuda::device_resource`. What a graph uses comes from a
+/// In a capture the pool makes no call to the driver as long as it hits. A miss throws out_of_memory then if
+/// the upstream is the pool's own, whose memory would be the graph's. What a graph uses comes from a
 /// `graph_arena`.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats`, and for each class
@@ -93,8 +94,16 @@ class device_pool final : public detail::basic_pool<cuda::detail::device_blocks>
   /// Takes a block back behind `event`: later work of the stream, whatever block it uses, comes behind it.
   /// The event is the caller's, who may destroy it at once. If the stream cannot wait for it, the calling
   /// thread does; if that cannot either, the block stays live: a warning (`refused_return`). Does nothing for
-  /// null.
+  /// null. @pre the event was not recorded in a capture, which waiting for it would end: there the stream is
+  /// given instead.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, cuda::event_handle event) noexcept;
+
+  /// The same behind what is on `last_used_on` now, a stream of the same device. In one capture with the
+  /// pool's stream, the order is captured. If only that stream is capturing, the block is in the graph, whose
+  /// launches use it: it stays live, a warning; of two captures both end (`cuda::put_behind`). A null stream
+  /// needs its type, `cuda::stream_handle{}`: `nullptr` may be an event too, and does not compile.
+  void deallocate_after(void* block, std::size_t bytes, std::size_t align,
+                        cuda::stream_handle last_used_on) noexcept;
 
   /// The options that hold: device, resources and the largest class as they were found out.
   [[nodiscard]] device_pool_options const& options() const noexcept { return options_; }

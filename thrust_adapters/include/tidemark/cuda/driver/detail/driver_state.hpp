@@ -7,32 +7,6 @@
 
 namespace tidemark::cuda::detail {
 
-/// Makes a device current for the calling thread during its lifetime. Needed for calls on the default
-/// stream, on free memory and on new blocks, which are those of the current device.
-class on_device {
- public:
-  on_device(driver& driver, device_number device) noexcept : driver_{&driver} {
-    device_number now = 0;
-    result_ = driver.current_device(now);
-    if (result_ != status::success || now == device) return;
-    result_ = driver.make_current(device);
-    if (result_ == status::success) before_ = now;
-  }
-  on_device(on_device const&) = delete;
-  on_device& operator=(on_device const&) = delete;
-  ~on_device() {
-    if (before_ >= 0) (void)driver_->make_current(before_);
-  }
-
-  /// Success if the device is current, or the driver's error.
-  [[nodiscard]] status result() const noexcept { return result_; }
-
- private:
-  driver* driver_;
-  status result_;
-  device_number before_ = -1;  // to be made current again; -1: nothing to do
-};
-
 /// Allows the calling thread to free and to wait during its lifetime, even if its own capture, or in mode
 /// `global` another thread's, is active: the driver would reject such calls and invalidate the capture.
 /// Only for what was used before the capture, or not at all.
@@ -52,6 +26,39 @@ class relaxed_mode {
   bool exchanged_;
 };
 
+/// Makes a device current for the calling thread during its lifetime, in relaxed mode. Needed for calls on the
+/// default stream, on free memory and on new blocks, which are those of the current device.
+///
+/// It puts back the thread's context and not its device: to make device 0 current again in a thread that
+/// never chose one would make a context there, of hundreds of MiB.
+class on_device {
+ public:
+  on_device(driver& driver, device_number device) noexcept : relaxed_{driver}, driver_{&driver} {
+    device_number now = 0;
+    result_ = driver.current_device(now);
+    if (result_ != status::success || now == device) return;
+    result_ = driver.current_context(before_);
+    if (result_ != status::success) return;
+    result_ = driver.make_current(device);
+    has_changed_ = result_ == status::success;
+  }
+  on_device(on_device const&) = delete;
+  on_device& operator=(on_device const&) = delete;
+  ~on_device() {
+    if (has_changed_) (void)driver_->set_context(before_);
+  }
+
+  /// Success if the device is current, or the driver's error.
+  [[nodiscard]] status result() const noexcept { return result_; }
+
+ private:
+  relaxed_mode relaxed_;
+  driver* driver_;
+  status result_;
+  context_handle before_ = nullptr;
+  bool has_changed_ = false;  // the context before is to be current again
+};
+
 /// The result of the last of several calls, and its name.
 struct outcome {
   status result = status::success;
@@ -61,10 +68,17 @@ struct outcome {
   [[nodiscard]] bool good() const noexcept { return result == status::success; }
 };
 
-/// Whether a stream is capturing; false if the driver returns an error. @pre its device is current.
+/// Whether this result says that a capture forbids the call, or that the call has invalidated one.
+[[nodiscard]] constexpr bool is_of_a_capture(status result) noexcept {
+  return result >= status::capture_unsupported && result <= status::capture_wrong_thread;
+}
+
+/// Whether a stream is capturing, or is the default stream and work on it would end the capture of a stream
+/// that waits for it; false if the driver returns another error. @pre its device is current.
 [[nodiscard]] inline bool is_capturing(driver& driver, stream_handle stream) noexcept {
   bool capturing = false;
-  return driver.is_capturing(stream, capturing) == status::success && capturing;
+  const status asked = driver.is_capturing(stream, capturing);
+  return asked == status::success ? capturing : is_of_a_capture(asked);
 }
 
 /// The same, but true if the driver returns an error: for callers that must not disturb a capture.
@@ -80,7 +94,8 @@ struct outcome {
   constexpr int uncorrectable_memory = 214, uncorrectable_link = 220, first_of_work = 700,
                 first_of_calls = 800;
   const int number = static_cast<int>(result);
-  return result == status::success || result == status::deinitialized || number == uncorrectable_memory ||
+  return result == status::success || result == status::deinitialized || result == status::contained ||
+         result == status::client_terminated || number == uncorrectable_memory ||
          number == uncorrectable_link || (number >= first_of_work && number < first_of_calls);
 }
 

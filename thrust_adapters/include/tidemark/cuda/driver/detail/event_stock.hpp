@@ -20,9 +20,10 @@ namespace tidemark::cuda::detail {
 ///
 /// A wait that fails, because a capture forbids it, is done by the own stream instead, so that blocks are
 /// still reused behind the event. While the own stream is capturing, which queries and waits would
-/// invalidate, no fence is done, and waits return at once.
+/// invalidate, `query` does nothing, and waits return at once.
 ///
-/// Fences may be queried and waited for on any current device.
+/// Fences are queried inside `query`, and may be waited for on any current device. Those of one stream come
+/// in one order (`reuse_fence::order`).
 ///
 /// Invariant: each event is in the free list or in one fence. Complexity: O(1). Thread-safety: any thread,
 /// except for construction and destruction.
@@ -43,6 +44,10 @@ class event_stock {
   /// for another event or the driver returns an error. @pre the device of both streams is current.
   [[nodiscard]] std::optional<reuse_fence> record(stream_handle other) noexcept;
 
+  /// Calls `queries(state)`, which may query fences, with the device current and in relaxed mode; not while
+  /// the own stream is capturing.
+  void query(void (*queries)(void* state) noexcept, void* state) const noexcept;
+
   /// Number of events.
   [[nodiscard]] std::size_t size() const noexcept;
 
@@ -50,13 +55,13 @@ class event_stock {
   struct entry {
     event_stock* owner;
     event_handle event;
-    entry* next;  // in the free list
+    entry* next;        // in the free list
+    void const* order;  // in a fence: its stream
   };
   static entry& as_entry(void* fence) noexcept { return *static_cast<entry*>(fence); }
 
   [[nodiscard]] entry* acquire() noexcept;
   void release(entry& free) noexcept;
-  [[nodiscard]] bool is_done(entry const& asked) const noexcept;
   void wait(entry const& awaited) const noexcept;
 
   driver* driver_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
@@ -13,29 +14,44 @@
 
 namespace tidemark::cuda::detail {
 
-/// One reservation in units of `unit_bytes`. Each unit is one mapping of one handle, because the driver
-/// unmaps whole mappings only.
+/// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. Mapping costs about 80 µs for
+/// each handle, whatever its size, so handles are as large as the wanted part allows: at most
+/// `handle_bytes_max`, and at most a quarter of what lies before them in the range, so that a small range
+/// does not hold much more than it wants. Where the device has no memory for one, smaller ones are tried.
 ///
-/// Handles are kept as long as their memory, so that a unit can be mapped again with its contents if
-/// another could not be unmapped.
+/// The driver unmaps whole mappings only: a handle goes when none of its units is wanted any more.
 ///
-/// Invariants, of each unit: `usable` implies `mapped` implies `held`. Units without a record are neither
-/// wanted nor held.
+/// Handles are kept as long as their memory, so that it can be mapped again with its contents if other memory
+/// could not be unmapped.
+///
+/// Invariants, of each unit: `usable` implies `mapped` implies `held`. Of each handle: it begins at a
+/// multiple of its units, and all its units have the same record but for `wanted`. Units without a record are
+/// neither wanted nor held.
 ///
 /// The caller waits for work that uses the memory, checks that no stream captures, and makes the device
 /// current. Thread-safety: one thread at a time.
 class mapped_range {
   struct unit {
-    physical_handle memory = 0;  // valid if `held`
+    physical_handle memory = 0;  // valid if `held`, as `order`
+    std::uint8_t order = 0;      // the handle has 2^order units
     bool wanted = false;         // it shall have memory
     bool held = false;           // it has memory
     bool mapped = false;         // its memory is mapped to its addresses
     bool usable = false;         // the device may access it
   };
+  struct units {
+    std::size_t first, last;  // [first, last)
+  };
 
  public:
-  mapped_range(driver& driver, device_number device, std::size_t unit_bytes, byte_range range) noexcept
-      : driver_{&driver}, device_{device}, unit_bytes_{unit_bytes}, range_{range} {}
+  /// @pre `handle_bytes_max` is a multiple of `unit_bytes`; both are powers of two.
+  mapped_range(driver& driver, memory_properties const& memory, std::size_t unit_bytes,
+               std::size_t handle_bytes_max, byte_range range) noexcept
+      : driver_{&driver},
+        memory_{memory},
+        unit_bytes_{unit_bytes},
+        handle_units_max_{handle_bytes_max / unit_bytes},
+        range_{range} {}
 
   /// The addresses.
   [[nodiscard]] byte_range range() const noexcept { return range_; }
@@ -53,10 +69,13 @@ class mapped_range {
   /// Makes the wanted units of `part` usable, with the memory they hold or with new memory.
   /// @return success, or the error that ended it.
   [[nodiscard]] outcome map(byte_range part) noexcept;
-  /// Unmaps the units of `part`, which still hold their memory.
-  /// @return success, or the error of the first unit that could not be unmapped.
+  /// Bytes at the front of `part` that are mapped, up to the end of the handle in which the first
+  /// `least_bytes` end; 0 if fewer are mapped.
+  [[nodiscard]] std::size_t mapped_front(byte_range part, std::size_t least_bytes) const noexcept;
+  /// Unmaps the handles of `part` that have no wanted unit outside of it. They still hold their memory.
+  /// @return success, or the error of the first that could not be unmapped.
   [[nodiscard]] outcome unmap(byte_range part) noexcept;
-  /// Releases the memory of unmapped units of `part`. @return success, or the last error.
+  /// Releases the unmapped handles of `part`. @return success, or the last error.
   outcome release(byte_range part) noexcept;
   /// Frees the addresses. @pre nothing is mapped.
   [[nodiscard]] outcome free() noexcept { return {driver_->free_reservation(range_), "cuMemAddressFree"}; }
@@ -71,11 +90,18 @@ class mapped_range {
   [[nodiscard]] std::size_t first_of(byte_range part) const noexcept;
   [[nodiscard]] std::size_t last_of(byte_range part) const noexcept;
   [[nodiscard]] byte_range addresses(std::size_t first, std::size_t last) const noexcept;
-  [[nodiscard]] outcome map_one(std::size_t index) noexcept;
+  [[nodiscard]] units handle_at(std::size_t index) const noexcept;
+  [[nodiscard]] bool is_due(std::size_t index) const noexcept;
+  [[nodiscard]] bool may_unmap(std::size_t index, units part) const noexcept;
+  [[nodiscard]] std::size_t largest_at(std::size_t index, std::size_t last) const noexcept;
+  [[nodiscard]] outcome create_at(std::size_t index, std::size_t last) noexcept;
+  [[nodiscard]] outcome map_one(std::size_t index, std::size_t last) noexcept;
+  [[nodiscard]] outcome unmap_run(units run) noexcept;
 
   driver* driver_;
-  device_number device_;
+  memory_properties memory_;
   std::size_t unit_bytes_;
+  std::size_t handle_units_max_;  // a power of two
   byte_range range_;
   bool ended_ = false;
   std::vector<unit> units_;  // up to the last that was ever wanted

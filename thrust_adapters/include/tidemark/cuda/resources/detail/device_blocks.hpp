@@ -14,7 +14,7 @@
 
 #include <tidemark/core/macros.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
 #include <tidemark/cuda/resources/detail/device_classes.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 
@@ -40,6 +40,10 @@ namespace tidemark::cuda::detail {
 /// Invariants: `begin <= floor <= top <= end == begin + blocks in slabs` for each class; a free block is one
 /// of a slab of its class; `cached_bytes() == sum over listed`, `stranded_bytes() == sum over stranded`,
 /// `slab_bytes_ == sum over slabs`, `large_bytes_ == sum over large blocks`.
+///
+/// Memory goes back when the work on the stream is done with it: the pool's own upstream sees to that, and an
+/// upstream of plain blocks of the driver (`cuda::device_resource`), which may not wait, gets them after a
+/// wait for the stream; while the stream is capturing, it gets none.
 ///
 /// Complexity: O(1) where not said otherwise. One thread at a time.
 class device_blocks {
@@ -151,6 +155,8 @@ class device_blocks {
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept;
   template <class Call>
   auto call_upstream(Call call);
+  [[nodiscard]] outcome wait_before_return() const noexcept;
+  [[nodiscard]] bool trim_own() noexcept;
   void point_to(std::size_t index, std::size_t stranded, std::size_t free) noexcept;
   [[nodiscard]] slab const* find(std::size_t index, void const* block) const noexcept;
   bool count_free(std::size_t index) const noexcept;
@@ -170,8 +176,12 @@ class device_blocks {
   std::size_t wanted_slab_bytes_;
   std::size_t max_cached_bytes_;
   char const* name_;
-  std::optional<device_resource> own_;  // where the options name no upstream
+  driver* driver_;
+  device_number device_;
+  stream_handle stream_;
+  std::optional<uncaptured_memory> own_;  // where the options name no upstream
   std::pmr::memory_resource* upstream_;
+  bool must_wait_;                                     // before blocks go to the upstream
   std::pmr::vector<places> places_;                    // by class; each as long as its class has blocks
   std::pmr::vector<slabs> slabs_;                      // by class
   std::pmr::unordered_map<void*, large_block> large_;  // live

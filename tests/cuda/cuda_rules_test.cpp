@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: what real drivers do to a careless library, on the fake device that does the same: captures of
+// others go on whatever the resources do meanwhile, memory in graphs stays, memory that work uses is not taken,
+// threads get no contexts. Then random programs of all resources, on which the fake finds every race.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda.hpp>
+
+#include "fake_device.hpp"
+#include "seeds.hpp"
+#include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::capture_mode;
+using cuda::status;
+using test::fake_device;
+
+constexpr std::size_t grain = 64 * KiB;
+
+/// A capture by somebody else, in the mode that forbids most, on a thread of its own's behalf.
+struct cuda_rules : ::testing::Test {
+  /// What `body` does while another thread captures in mode global: the capture must come to its end.
+  void beside_a_global_capture(std::function<void()> const& body) {
+    device.threads_meet();
+    std::thread{[&] {
+      EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
+    }}.join();
+    body();
+    std::thread{[&] {
+      cuda::graph_handle graph = nullptr;
+      EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "it was invalidated";
+      if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
+    }}.join();
+  }
+  void use(cuda::stream_handle on, void* block, std::size_t bytes, char const* name = "user") {
+    const byte_range range{reinterpret_cast<std::uintptr_t>(block), bytes};
+    EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range}}), status::success);
+  }
+  /// A graph of one kernel on `stream`.
+  [[nodiscard]] std::unique_ptr<graph_instance> captured() {
+    cuda::capture_backend backend{stream, {.driver = &device}};
+    backend.begin();
+    EXPECT_EQ(device.launch_kernel(stream, {.name = "captured", .reads = {}, .writes = {}}), status::success);
+    return backend.end();
+  }
+
+  fake_device device{{.granularity_bytes = grain, .touchable = true, .devices = 2}};
+  cuda::stream stream{device}, other{device}, foreign{device};
+};
+
+// 1
+TEST_F(cuda_rules, a_graph_that_ends_during_a_foreign_capture_is_destroyed_later_and_not_lost) {
+  std::unique_ptr<graph_instance> graph = captured();
+  cuda::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
+  own.begin();
+  graph.reset();
+  EXPECT_EQ(device.count("cuGraphExecDestroy"), 0u) << "it would have invalidated the capture";
+  EXPECT_EQ(device.retired().size(), 1u);
+  EXPECT_EQ(device.launch_kernel(other, {.name = "k", .reads = {}, .writes = {}}), status::success);
+  const std::unique_ptr<graph_instance> made = own.end();
+  EXPECT_EQ(device.count("cuGraphExecDestroy"), 1u);
+  EXPECT_EQ(device.retired().size(), 0u);
+}
+
+TEST_F(cuda_rules, an_executable_that_a_foreign_capture_keeps_from_its_end_is_tried_again) {
+  std::unique_ptr<graph_instance> first = captured(), second = captured();
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
+  first.reset();
+  EXPECT_EQ(device.end_capture(foreign, graph), status::capture_invalidated)
+      << "no call tells of captures of others";
+  EXPECT_EQ(device.retired().size(), 1u);
+  second.reset();
+  EXPECT_EQ(device.retired().size(), 0u);
+}
+
+// 2
+TEST_F(cuda_rules, a_launch_on_a_capturing_stream_is_refused_before_the_driver_ends_that_capture) {
+  const std::unique_ptr<graph_instance> graph = captured();
+  cuda::graph_handle outer = nullptr;
+  EXPECT_EQ(device.begin_capture(other, capture_mode::relaxed), status::success);
+  try {
+    graph->launch(other);
+    ADD_FAILURE() << "it was launched";
+  } catch (cuda_error const& error) {
+    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(device.end_capture(other, outer), status::success);
+  EXPECT_EQ(device.destroy_graph(outer), status::success);
+}
+
+// 3
+TEST_F(cuda_rules, captures_of_other_threads_go_on_whatever_the_resources_do) {
+  beside_a_global_capture([&] {
+    device_cache cache{{.stream = stream}, device};
+    void* const block = cache.allocate(grain);
+    cache.deallocate(block, grain, 256, other);
+    EXPECT_EQ(cache.collect(), 0u);
+    device.run_all();
+    EXPECT_EQ(cache.collect(true), grain);
+  });
+  beside_a_global_capture([&] {
+    device_pool pool{{.stream = stream}, device};
+    const cuda::event point{other, device};
+    pool.deallocate_after(pool.allocate(grain), grain, 256, point);
+    EXPECT_GT(pool.trim(), 0u);
+  });
+  beside_a_global_capture([&] {
+    cuda::virtual_memory space{{.stream = stream}, device};
+    const byte_range range = space.reserve(1, 4 * grain);
+    EXPECT_TRUE(space.commit(range));
+    const cuda::event point{other, device};
+    space.wait_before_reuse(point);
+    EXPECT_TRUE(space.decommit(range));
+    space.release(range);
+  });
+  beside_a_global_capture([&] {
+    cuda::memory_pool pool{{}, device};
+    cuda::async_resource blocks{{.pool = pool, .stream = stream}, device};
+    blocks.deallocate(blocks.allocate(1000), 1000);
+    stream.synchronize();
+    pool.trim(0);
+    cuda::device_resource plain{{}, device};
+    plain.deallocate(plain.allocate(1000), 1000);
+    cuda::pinned_resource pinned{{}, device};
+    pinned.deallocate(pinned.allocate(1000), 1000);
+    const cuda::stream made{device};
+    EXPECT_EQ(cuda::put_behind(device, made, stream), status::success);
+  });
+  beside_a_global_capture([&] {
+    pinned_arena staging{{.reserve = grain}, 64 * KiB, device};
+    (void)staging.allocate(100);
+  });
+}
+
+// 5
+TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_uses_as_long_as_the_graph) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(grain);
+  stream.synchronize();
+  cuda::graph_handle graph = nullptr;
+  cuda::executable_handle executable = nullptr;
+  EXPECT_EQ(device.begin_capture(other, capture_mode::global), status::success);
+  use(other, block, grain, "captured");
+  cache.deallocate(block, grain, 256, other);
+  EXPECT_EQ(cache.collect(true), 0u);
+  EXPECT_EQ(device.end_capture(other, graph), status::success);
+  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  EXPECT_EQ(cache.collect(true), 0u);
+  void* const meanwhile = cache.allocate(grain);
+  EXPECT_NE(meanwhile, block) << "launches use it";
+  EXPECT_EQ(device.launch(executable, other), status::success);
+  other.synchronize();
+  EXPECT_EQ(device.destroy_executable(executable), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_EQ(cache.stats().used_bytes, 2 * grain);
+  EXPECT_EQ(cache.release_captured(), grain);
+  EXPECT_EQ(cache.allocate(grain), block);
+  cache.deallocate(block, grain);
+  cache.deallocate(meanwhile, grain);
+}
+
+// 6
+TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_long_as_the_graph) {
+  device_cache cache{{.stream = stream}, device};
+  capture_switch memory{&cache};
+  cuda::device_resource plain{{}, device};
+  void* const block = memory.allocate(grain, 256);
+  {
+    auto graph = capture(stream, memory, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+                         [&](std::pmr::memory_resource& of_body, int, int) {
+                           use(stream, block, grain, "captured");
+                           of_body.deallocate(block, grain, 256);
+                         },
+                         {.driver = &device});
+    EXPECT_EQ(cache.stats().used_bytes, grain);
+    void* const meanwhile = memory.allocate(grain, 256);
+    EXPECT_NE(meanwhile, block);
+    graph.launch();
+    memory.deallocate(meanwhile, grain, 256);
+  }
+  EXPECT_EQ(cache.stats().used_bytes, 0u);
+}
+
+// 7
+TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_threads) {
+  cuda::memory_pool const pool{{}, device};
+  cuda::stream_handle const own = cuda::per_thread_stream;
+  const std::function<void()> makers[] = {
+      [&] { device_cache{{.stream = own}, device}; },
+      [&] { device_pool{{.stream = own}, device}; },
+      [&] { cuda::virtual_memory{{.stream = own}, device}; },
+      [&] { cuda::async_resource{{.pool = pool, .stream = own}, device}; },
+  };
+  for (auto const& make : makers) {
+    try {
+      make();
+      ADD_FAILURE() << "it was made";
+    } catch (std::invalid_argument const& refusal) {
+      EXPECT_NE(std::string{refusal.what()}.find("cudaStreamPerThread"), std::string::npos) << refusal.what();
+    }
+  }
+}
+
+TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own_is_of_another_stream) {
+  device_cache cache{{.stream = nullptr}, device};
+  cache.deallocate(cache.allocate(grain), grain, 256, cuda::legacy_stream);
+  EXPECT_EQ(cache.stats().pending_bytes, 0u);
+  EXPECT_EQ(cuda::put_behind(device, nullptr, cuda::legacy_stream), status::success);
+  EXPECT_EQ(device.count("cuEventCreate"), 0u);
+  void* const block = cache.allocate(grain);
+  use(cuda::per_thread_stream, block, grain);
+  cache.deallocate(block, grain, 256, cuda::per_thread_stream);
+  EXPECT_EQ(cache.stats().pending_bytes, grain);
+}
+
+// 8
+TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_uses_them) {
+  cuda::device_resource plain{{}, device};
+  for (std::pmr::memory_resource* upstream :
+       {static_cast<std::pmr::memory_resource*>(nullptr), static_cast<std::pmr::memory_resource*>(&plain)}) {
+    device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = upstream}, device};
+    for (std::size_t bytes : {std::size_t{1000}, 4 * grain}) {
+      void* const block = pool.allocate(bytes);
+      use(stream, block, bytes);
+      pool.deallocate(block, bytes);
+      (void)pool.trim();
+    }
+    void* const block = pool.allocate(1000);
+    use(stream, block, 1000, "at the end");
+    pool.deallocate(block, 1000);
+  }
+}
+
+TEST_F(cuda_rules, a_pool_on_plain_blocks_returns_nothing_while_its_stream_is_capturing) {
+  const test::warning_recorder warnings;
+  cuda::device_resource plain{{}, device};
+  device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = &plain}, device};
+  void* const small = pool.allocate(1000);
+  void* const large = pool.allocate(4 * grain);
+  pool.deallocate(small, 1000);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(stream, capture_mode::thread_local_), status::success);
+  EXPECT_EQ(pool.trim(), 0u);
+  pool.deallocate(large, 4 * grain);
+  EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
+  EXPECT_EQ(device.end_capture(stream, graph), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_GT(pool.trim(), 0u);
+}
+
+// 9
+TEST(cuda_contexts, a_thread_that_never_chose_a_device_gets_no_context_of_device_0) {
+  fake_device device{{.granularity_bytes = grain, .devices = 2}};
+  EXPECT_EQ(device.make_current(1), status::success);
+  {
+    const cuda::stream stream{device};
+    device_cache cache{{.stream = stream, .device = 1}, device};
+    device_pool pool{{.stream = stream, .device = 1}, device};
+    device_arena arena{
+        {.reserve = 4 * grain}, cuda::virtual_memory_options{.device = 1, .stream = stream}, device};
+    std::thread{[&] {
+      cache.deallocate(cache.allocate(1000), 1000);
+      pool.deallocate(pool.allocate(1000), 1000);
+      (void)arena.allocate(1000);
+      pool.release_thread_ownership();
+      arena.release_thread_ownership();
+      cuda::context_handle context = nullptr;
+      EXPECT_EQ(device.current_context(context), status::success);
+      EXPECT_EQ(context, nullptr) << "as it was";
+    }}.join();
+  }
+  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{1}));
+}
+
+// 10
+TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_stream_alone) {
+  const test::warning_recorder warnings;
+  cuda::stream_handle const blocking = device.create_blocking_stream();
+  {
+    device_cache cache{{.stream = nullptr}, device};
+    void* const block = cache.allocate(grain);
+    device_cache of_other{{.stream = other}, device};
+    void* const used_there = of_other.allocate(grain);
+    device_arena arena{{.reserve = 4 * grain}, cuda::virtual_memory_options{}, device};
+    (void)arena.allocate(100);
+    cuda::memory_pool pool{{}, device};
+    cuda::async_resource async{{.pool = pool, .stream = nullptr}, device};
+    void* const of_driver = async.allocate(1000);
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
+    cache.deallocate(block, grain);
+    EXPECT_EQ(cache.collect(true), 0u);
+    of_other.deallocate(used_there, grain, 256, nullptr);
+    arena.reset();
+    arena.trim(0);
+    EXPECT_THROW(arena.suspend(), cuda_error);
+    EXPECT_NE(cuda::put_behind(device, other, nullptr), status::success);
+    async.deallocate(of_driver, 1000);
+    EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u) << "that free cannot wait";
+    EXPECT_EQ(device.end_capture(blocking, graph), status::success);
+    EXPECT_EQ(device.destroy_graph(graph), status::success);
+    EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(of_driver), nullptr), status::success);
+  }
+  EXPECT_EQ(device.destroy_stream(blocking), status::success);
+}
+
+// 14
+TEST_F(cuda_rules, errors_that_end_all_work_end_waits_and_a_forked_child_is_silent) {
+  for (status error : {status::contained, status::client_terminated}) {
+    EXPECT_TRUE(cuda::detail::shows_end_of_work(error)) << device.error_name(error);
+  }
+  EXPECT_STREQ(device.error_name(status::contained), "CUDA_ERROR_CONTAINED");
+  EXPECT_STREQ(device.error_name(status::client_terminated), "CUDA_ERROR_MPS_CLIENT_TERMINATED");
+  const test::warning_recorder warnings;
+  const test::violation_recorder violations;
+  {
+    device_cache cache{{.stream = stream}, device};
+    const std::unique_ptr<graph_instance> graph = captured();
+    graph->launch(stream);
+    cache.deallocate(cache.allocate(1000), 1000);
+    device.lose(status::not_initialized);  // as in a child
+  }
+  EXPECT_EQ(warnings.reports().size(), 0u);
+  EXPECT_EQ(violations.reports().size(), 0u);
+  device.recover();
+}
+
+TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
+  cuda::virtual_memory space{
+      {.stream = stream, .exported_as = cuda::handle_type::fabric, .gpu_direct_rdma = true}, device};
+  EXPECT_TRUE(space.commit(space.reserve(1, 4 * grain)));
+  EXPECT_EQ(device.last_wanted(), cuda::memory_properties(0, cuda::handle_type::fabric, true));
+  const cuda::memory_pool pool{{.device = 1, .exported_as = cuda::handle_type::file_descriptor}, device};
+  EXPECT_EQ(device.last_wanted(), cuda::memory_properties(1, cuda::handle_type::file_descriptor));
+  const cuda::memory_pool plain{{}, device};
+  EXPECT_EQ(device.last_wanted(), cuda::memory_properties(0));
+}
+
+// ---- random programs --------------------------------------------------------------------------------------
+
+/// Allocates, uses and frees blocks of every resource on several streams, as their contracts want it. Beside it
+/// others capture in mode global.
+class random_program {
+ public:
+  explicit random_program(std::uint64_t seed) : random_{seed} {}
+
+  random_program(random_program const&) = delete;
+  random_program& operator=(random_program const&) = delete;
+  ~random_program() {
+    if (is_capturing_) end_capture();
+    while (!live_.empty()) free_one(0);
+    arena_.reset();
+    EXPECT_EQ(device_.synchronize(), status::success);
+  }
+
+  void step() {
+    switch (below(12)) {
+      case 0:
+      case 1:
+      case 2:
+        return allocate();
+      case 3:
+      case 4:
+        return use_on_own();
+      case 5:
+        return use_on_another();
+      case 6:
+      case 7:
+        return live_.empty() ? void() : free_one(below(live_.size()));
+      case 8:
+        return in_scope();
+      case 9:
+        return give_back();
+      case 10:
+        return device_.run(below(2) == 0 ? stream_.get() : others());
+      default:
+        return is_capturing_ ? end_capture() : begin_capture();
+    }
+  }
+  void check_contents() {
+    cache_.check_invariants();
+    pool_.check_invariants();
+    plain_pool_.check_invariants();
+  }
+
+ private:
+  enum class source { cache, pool, plain_pool, async, count };
+  struct block {
+    source from;
+    void* first;
+    std::size_t bytes;
+    std::set<cuda::stream_handle> used_on;  // other than the resources' stream
+  };
+
+  std::size_t below(std::size_t n) { return random_() % n; }
+  [[nodiscard]] cuda::stream_handle others() { return others_[below(2)]; }
+
+  void allocate() {
+    if (live_.size() > 40) return free_one(below(live_.size()));
+    const auto from = static_cast<source>(below(static_cast<std::size_t>(source::count)));
+    const std::size_t bytes = std::size_t{256} << below(9);
+    live_.push_back({from, resource(from).allocate(bytes, 256), bytes, {}});
+    use(stream_, live_.back(), true);
+  }
+  void use(cuda::stream_handle on, block const& what, bool writes) {
+    const byte_range range{reinterpret_cast<std::uintptr_t>(what.first), what.bytes};
+    test::fake_kernel kernel{.name = "program", .reads = {}, .writes = {}};
+    (writes ? kernel.writes : kernel.reads).push_back(range);
+    EXPECT_EQ(device_.launch_kernel(on, kernel), status::success);
+  }
+  void use_on_own() {
+    if (live_.empty()) return;
+    block const& what = live_[below(live_.size())];
+    if (what.used_on.empty()) use(stream_, what, below(2) == 0);
+  }
+  // The program orders its own work: the stream comes behind the resources' stream before it uses a block.
+  void use_on_another() {
+    if (live_.empty()) return;
+    block& what = live_[below(live_.size())];
+    cuda::stream_handle const on = others();
+    if (!what.used_on.empty() && !what.used_on.contains(on)) return;
+    EXPECT_EQ(cuda::put_behind(device_, on, stream_), status::success);
+    use(on, what, true);
+    what.used_on.insert(on);
+  }
+  void free_one(std::size_t index) {
+    const block gone = live_[index];
+    live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
+    if (gone.used_on.empty()) return resource(gone.from).deallocate(gone.first, gone.bytes, 256);
+    cuda::stream_handle const on = *gone.used_on.begin();
+    if (gone.from == source::cache) return cache_.deallocate(gone.first, gone.bytes, 256, on);
+    const cuda::event point{on, device_};
+    if (gone.from == source::async) return async_.deallocate_after(gone.first, gone.bytes, 256, point);
+    (gone.from == source::pool ? pool_ : plain_pool_).deallocate_after(gone.first, gone.bytes, 256, point);
+  }
+  void in_scope() {
+    device_arena::scope scope{arena_};
+    const std::size_t bytes = std::size_t{1000} << below(9);
+    const block part{source::count, arena_.allocate(bytes), bytes, {}};
+    use(stream_, part, true);
+    if (below(2) == 0) return;
+    cuda::stream_handle const on = others();
+    EXPECT_EQ(cuda::put_behind(device_, on, stream_), status::success);
+    use(on, part, true);
+    const cuda::event point{on, device_};
+    scope.end_after(point);
+  }
+  void give_back() {
+    switch (below(6)) {
+      case 0:
+        (void)cache_.collect();
+        break;
+      case 1:
+        (void)cache_.collect(true);
+        break;
+      case 2:
+        (void)pool_.trim(below(grain));
+        break;
+      case 3:
+        (void)plain_pool_.trim();
+        break;
+      case 4:
+        (void)arena_.trim(0);
+        break;
+      default:
+        arena_.suspend();
+        arena_.resume();
+    }
+  }
+  void begin_capture() {
+    std::thread{[&] {
+      EXPECT_EQ(device_.begin_capture(foreign_, capture_mode::global), status::success);
+    }}.join();
+    is_capturing_ = true;
+  }
+  void end_capture() {
+    std::thread{[&] {
+      cuda::graph_handle graph = nullptr;
+      EXPECT_EQ(device_.end_capture(foreign_, graph), status::success) << "the program has invalidated it";
+      if (graph != nullptr) EXPECT_EQ(device_.destroy_graph(graph), status::success);
+    }}.join();
+    is_capturing_ = false;
+  }
+  std::pmr::memory_resource& resource(source of) {
+    if (of == source::cache) return cache_;
+    if (of == source::async) return async_;
+    return of == source::pool ? pool_ : plain_pool_;
+  }
+
+  std::mt19937_64 random_;
+  fake_device device_{{.capacity_bytes = 1 * GiB, .granularity_bytes = grain, .touchable = true}};
+  cuda::stream stream_{device_}, foreign_{device_};
+  cuda::stream other_streams_[2]{cuda::stream{device_}, cuda::stream{device_}};
+  cuda::stream_handle others_[2] = {other_streams_[0], other_streams_[1]};
+  cuda::memory_pool driver_pool_{{}, device_};
+  cuda::device_resource plain_{{}, device_};
+  cuda::async_resource async_{{.pool = driver_pool_, .stream = stream_}, device_};
+  device_cache cache_{{.stream = stream_, .max_cached_bytes = 16 * grain}, device_};
+  device_pool pool_{{.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain}, device_};
+  device_pool plain_pool_{
+      {.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
+  device_arena arena_{{.reserve = 64 * grain}, cuda::virtual_memory_options{.stream = stream_}, device_};
+  std::vector<block> live_;
+  bool is_capturing_ = false;
+};
+
+TEST(cuda_random_program, of_all_resources_has_no_race_and_disturbs_no_capture) {
+  test::run_for_seeds(
+      [](std::uint64_t seed, auto const& run) {
+        random_program program{seed};
+        run(program);
+      },
+      4000);
+}
+
+}  // namespace
+}  // namespace tidemark

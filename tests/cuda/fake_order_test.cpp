@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: the fake device must find what a real one would not tell: work that nothing orders, on the same
+// bytes. Each edge of the order once, with the race that is there without it; each way memory goes; graphs,
+// whose branches run in any order; default streams and contexts.
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+
+#include "fake_device.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::capture_mode;
+using cuda::status;
+using test::fake_device;
+
+constexpr std::size_t grain = 64 * KiB;
+
+/// Two streams and a block for kernels.
+struct fake_order : ::testing::Test {
+  fake_order() {
+    EXPECT_EQ(device.allocate(grain, address), status::success);
+    EXPECT_EQ(device.create_pool(0, pool), status::success);
+  }
+  ~fake_order() override {
+    EXPECT_EQ(device.synchronize(), status::success);
+    if (address != 0) EXPECT_EQ(device.free(address), status::success);
+    EXPECT_EQ(device.destroy_pool(pool), status::success);
+  }
+
+  [[nodiscard]] byte_range part(std::size_t first, std::size_t bytes) const {
+    return {address + first, bytes};
+  }
+  void write(cuda::stream_handle on, byte_range range, char const* name = "writer") {
+    EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range}}), status::success);
+  }
+  void read(cuda::stream_handle on, byte_range range, char const* name = "reader") {
+    EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {range}, .writes = {}}), status::success);
+  }
+  /// What the device finds wrong meanwhile; empty if nothing.
+  std::string failures_of(std::function<void()> const& body) {
+    testing::TestPartResultArray results;
+    {
+      const testing::ScopedFakeTestPartResultReporter reporter{
+          testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
+      body();
+    }
+    std::string all;
+    for (int i = 0; i < results.size(); ++i) all += results.GetTestPartResult(i).message();
+    return all;
+  }
+  bool races(std::function<void()> const& body) {
+    return failures_of(body).find("race: ") != std::string::npos;
+  }
+
+  fake_device device{
+      {.capacity_bytes = 64 * grain, .granularity_bytes = grain, .touchable = true, .devices = 2}};
+  cuda::stream one{device}, other{device};
+  std::uintptr_t address = 0;
+  cuda::pool_handle pool = nullptr;
+};
+
+TEST_F(fake_order, two_accesses_to_the_same_bytes_race_if_one_writes_and_nothing_orders_them) {
+  write(one, part(0, 100), "first");
+  const std::string found = failures_of([&] { read(other, part(99, 10), "second"); });
+  EXPECT_NE(found.find("race: 'second' reads"), std::string::npos) << found;
+  EXPECT_NE(found.find("'first' writes"), std::string::npos) << found;
+  EXPECT_TRUE(races([&] { write(other, part(0, 1)); }));
+}
+
+TEST_F(fake_order, reads_do_not_race_and_neither_do_other_bytes) {
+  read(one, part(0, 100));
+  read(other, part(0, 100));
+  write(one, part(200, 100));
+  write(other, part(300, 100));
+  EXPECT_TRUE(races([&] { write(other, part(0, 1)); })) << "behind the other's read";
+}
+
+TEST_F(fake_order, work_of_one_stream_is_ordered) {
+  write(one, part(0, 100));
+  read(one, part(0, 100));
+  write(one, part(0, 100));
+}
+
+TEST_F(fake_order, a_wait_for_an_event_orders_what_is_before_the_record_and_behind_the_wait) {
+  write(one, part(0, 100));
+  const cuda::event point{one, device};
+  write(one, part(200, 100), "behind the record");
+  other.wait(point);
+  read(other, part(0, 100));
+  EXPECT_TRUE(races([&] { read(other, part(200, 100)); }));
+}
+
+TEST_F(fake_order, what_the_host_has_waited_for_is_before_what_it_launches_then) {
+  write(one, part(0, 100));
+  one.synchronize();
+  write(other, part(0, 100));
+  const cuda::event point{other, device};
+  EXPECT_FALSE(point.done());
+  device.run_all();
+  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "it has run, and nobody has asked";
+  EXPECT_EQ(device.synchronize(), status::success);
+  write(other, part(0, 100));
+  cuda::event asked{other, device};
+  device.run_all();
+  EXPECT_TRUE(asked.done());
+  write(one, part(0, 100));
+  asked.record(one);
+  asked.wait();
+  write(other, part(0, 100));
+}
+
+TEST_F(fake_order, what_one_thread_has_waited_for_another_knows_when_they_have_met) {
+  for (bool meet : {false, true}) {
+    write(one, part(0, 100));
+    std::thread{[&] { one.synchronize(); }}.join();
+    if (meet) device.threads_meet();
+    EXPECT_EQ(races([&] { write(other, part(0, 100)); }), !meet);
+    EXPECT_EQ(device.synchronize(), status::success);
+  }
+}
+
+TEST_F(fake_order, a_free_does_not_wait_for_what_uses_the_memory) {
+  write(one, part(0, 100), "late");
+  const std::string found = failures_of([&] { EXPECT_EQ(device.free(address), status::success); });
+  EXPECT_NE(found.find("cuMemFree takes memory"), std::string::npos) << found;
+  EXPECT_NE(found.find("'late'"), std::string::npos) << found;
+  EXPECT_NE(failures_of([&] { device.run_all(); }).find("its memory is not there"), std::string::npos);
+  address = 0;
+  device.recover();
+}
+
+TEST_F(fake_order, a_free_in_stream_order_comes_behind_that_streams_work_only) {
+  std::uintptr_t block = 0;
+  EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
+  EXPECT_TRUE(races([&] { write(other, {block, 1000}); })) << "nothing says that the block is there yet";
+  one.synchronize();
+  EXPECT_NE(failures_of([&] { EXPECT_EQ(device.free_async(block, one), status::success); }), "");
+  EXPECT_EQ(device.synchronize(), status::success);
+
+  EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
+  write(one, {block, 1000});
+  EXPECT_EQ(device.free_async(block, one), status::success);
+}
+
+TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
+  byte_range range;
+  cuda::physical_handle handle = 0;
+  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
+  EXPECT_EQ(device.create(0, grain, handle), status::success);
+  for (bool wait : {true, false}) {
+    EXPECT_EQ(device.map(range, handle), status::success);
+    EXPECT_EQ(device.allow_access(range, 0), status::success);
+    write(one, {range.begin, grain});
+    if (wait) one.synchronize();
+    const std::string found = failures_of([&] { EXPECT_EQ(device.unmap(range), status::success); });
+    EXPECT_EQ(found.find("cuMemUnmap takes memory") == std::string::npos, wait) << found;
+  }
+  EXPECT_NE(failures_of([&] { device.run_all(); }).find("its memory is not there"), std::string::npos);
+  device.recover();
+  EXPECT_EQ(device.release(handle), status::success);
+  EXPECT_EQ(device.free_reservation(range), status::success);
+}
+
+TEST_F(fake_order, an_error_of_work_is_returned_by_every_later_call) {
+  byte_range range;
+  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
+  write(one, {range.begin, 1});
+  EXPECT_NE(failures_of([&] { (void)device.synchronize(); }), "");
+  std::uintptr_t block = 0;
+  EXPECT_EQ(device.allocate(1, block), status::illegal_address);
+  EXPECT_EQ(device.synchronize(one), status::illegal_address);
+  EXPECT_EQ(block, 0u);
+  EXPECT_EQ(device.free_reservation(range), status::illegal_address) << "though it is gone";
+  device.recover();
+}
+
+// ---- default streams --------------------------------------------------------------------------------------
+
+TEST_F(fake_order, a_blocking_stream_and_the_legacy_one_wait_for_each_other) {
+  cuda::stream_handle const blocking = device.create_blocking_stream();
+  write(blocking, part(0, 100));
+  write(nullptr, part(0, 100));
+  write(blocking, part(0, 100));
+  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "that one does not";
+  EXPECT_EQ(device.synchronize(), status::success);
+  EXPECT_EQ(device.destroy_stream(blocking), status::success);
+}
+
+TEST_F(fake_order, a_legacy_stream_has_two_handles) {
+  write(nullptr, part(0, 100));
+  write(cuda::legacy_stream, part(0, 100));
+}
+
+TEST_F(fake_order, the_default_stream_of_a_thread_is_its_own) {
+  write(cuda::per_thread_stream, part(0, 100));
+  write(cuda::per_thread_stream, part(0, 100));
+  std::thread{[&] {
+    EXPECT_TRUE(races([&] { write(cuda::per_thread_stream, part(0, 100)); }));
+    EXPECT_EQ(device.synchronize(), status::success);
+    write(nullptr, part(0, 100));
+  }}.join();
+  device.threads_meet();
+  write(cuda::per_thread_stream, part(0, 100), "waits for the legacy stream");
+}
+
+TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_captures) {
+  cuda::stream_handle const blocking = device.create_blocking_stream();
+  const cuda::event point{device};
+  std::uintptr_t block = 0;
+  EXPECT_EQ(device.allocate_async(1, pool, nullptr, block), status::success);
+  const std::function<status()> uses[] = {
+      [&] { return device.launch_kernel(nullptr, {.name = "k", .reads = {}, .writes = {}}); },
+      [&] { return device.record(point, nullptr); },
+      [&] { return device.wait(nullptr, point); },
+      [&] { return device.free_async(block, nullptr); },
+      [&] { return device.synchronize(cuda::stream_handle{}); },
+  };
+  for (auto const& use : uses) {
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
+    EXPECT_EQ(use(), status::capture_implicit);
+    EXPECT_EQ(device.end_capture(blocking, graph), status::capture_invalidated);
+    EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
+    if (&use != std::end(uses) - 2)
+      EXPECT_EQ(use(), status::success) << "beside one that does not wait for it";
+    EXPECT_EQ(device.end_capture(one, graph), status::success);
+    EXPECT_EQ(device.destroy_graph(graph), status::success);
+  }
+  EXPECT_EQ(device.free_async(block, nullptr), status::success);
+  EXPECT_EQ(device.destroy_stream(blocking), status::success);
+}
+
+// ---- graphs -----------------------------------------------------------------------------------------------
+
+TEST_F(fake_order, branches_of_a_graph_race_where_nothing_orders_them) {
+  const cuda::event fork{device}, join{device};
+  for (bool same : {true, false}) {
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
+    EXPECT_EQ(device.record(fork, one), status::success);
+    EXPECT_EQ(device.wait(other, fork), status::success);
+    write(one, part(0, 100));
+    const std::string found = failures_of([&] { write(other, part(same ? 0 : 100, 100)); });
+    EXPECT_EQ(found.find("race in a graph") != std::string::npos, same);
+    EXPECT_EQ(device.record(join, other), status::success);
+    EXPECT_EQ(device.wait(one, join), status::success);
+    read(one, part(0, 200), "behind both");
+    EXPECT_EQ(device.end_capture(one, graph), status::success);
+    EXPECT_EQ(device.destroy_graph(graph), status::success);
+  }
+}
+
+TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
+  cuda::graph_handle graph = nullptr;
+  cuda::executable_handle executable = nullptr;
+  EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
+  write(one, part(0, 100), "captured");
+  EXPECT_EQ(device.end_capture(one, graph), status::success);
+  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  write(other, part(0, 100), "beside it");
+  EXPECT_TRUE(races([&] { EXPECT_EQ(device.launch(executable, one), status::success); }));
+  EXPECT_EQ(device.synchronize(), status::success);
+  EXPECT_EQ(device.launch(executable, one), status::success);
+  EXPECT_EQ(device.launch(executable, other), status::success) << "launches of one are ordered";
+  EXPECT_EQ(device.synchronize(), status::success);
+  EXPECT_EQ(device.launch(executable, one), status::success);
+  EXPECT_NE(failures_of([&] { EXPECT_EQ(device.free(address), status::success); }), "") << "it still runs";
+  address = 0;
+  EXPECT_NE(failures_of([&] { device.run_all(); }), "");
+  device.recover();
+  EXPECT_EQ(device.destroy_executable(executable), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+}
+
+TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
+  struct turn {
+    std::vector<int>* taken;
+    int number;
+  };
+  std::vector<int> taken;
+  turn turns[] = {{&taken, 0}, {&taken, 1}, {&taken, 2}, {&taken, 3}};
+  const auto note = [](void* of) {
+    static_cast<turn*>(of)->taken->push_back(static_cast<turn*>(of)->number);
+  };
+  const cuda::event fork{device}, join{device};
+  cuda::graph_handle graph = nullptr;
+  cuda::executable_handle executable = nullptr;
+  EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
+  EXPECT_EQ(device.launch_on_host(one, note, &turns[0]), status::success);
+  EXPECT_EQ(device.record(fork, one), status::success);
+  EXPECT_EQ(device.wait(other, fork), status::success);
+  EXPECT_EQ(device.launch_on_host(one, note, &turns[1]), status::success);
+  EXPECT_EQ(device.launch_on_host(other, note, &turns[2]), status::success);
+  EXPECT_EQ(device.record(join, other), status::success);
+  EXPECT_EQ(device.wait(one, join), status::success);
+  EXPECT_EQ(device.launch_on_host(one, note, &turns[3]), status::success);
+  EXPECT_EQ(device.end_capture(one, graph), status::success);
+  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  std::set<std::vector<int>> orders;
+  for (int i = 0; i < 32; ++i) {
+    taken.clear();
+    EXPECT_EQ(device.launch(executable, one), status::success);
+    one.synchronize();
+    orders.insert(taken);
+  }
+  EXPECT_EQ(orders, (std::set<std::vector<int>>{{0, 1, 2, 3}, {0, 2, 1, 3}}));
+  EXPECT_EQ(device.destroy_executable(executable), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+}
+
+// ---- contexts ---------------------------------------------------------------------------------------------
+
+TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_one) {
+  fake_device device{{.granularity_bytes = grain, .devices = 3}};
+  cuda::context_handle context = nullptr;
+  cuda::device_number current = -1;
+  EXPECT_EQ(device.current_context(context), status::success);
+  EXPECT_EQ(context, nullptr);
+  EXPECT_EQ(device.current_device(current), status::success);
+  EXPECT_EQ(current, 0);
+  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{})) << "to ask makes none";
+  EXPECT_EQ(device.make_current(2), status::success);
+  EXPECT_EQ(device.current_context(context), status::success);
+  EXPECT_NE(context, nullptr);
+  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{2}));
+  EXPECT_EQ(device.set_context(nullptr), status::success);
+  EXPECT_EQ(device.current_device(current), status::success);
+  EXPECT_EQ(current, 0);
+  EXPECT_EQ(device.set_context(context), status::success);
+  EXPECT_EQ(device.current_device(current), status::success);
+  EXPECT_EQ(current, 2);
+  std::thread{[&] {
+    cuda::memory_info info;
+    EXPECT_EQ(device.memory(info), status::success);
+  }}.join();
+  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{0, 2})) << "a call on a thread without one";
+}
+
+}  // namespace
+}  // namespace tidemark

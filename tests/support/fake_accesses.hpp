@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What work touches which memory, and whether it is ordered: by vector clocks, so that one run finds each race
+// on its path, whatever the schedule.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/byte_range.hpp>
+
+namespace tidemark::test {
+
+/// A point in the order of a program: of each actor (a stream, a thread of the host) how much is known to come
+/// before (Fidge; Mattern: "Virtual Time and Global States of Distributed Systems", 1989).
+class fake_clock {
+ public:
+  /// The next moment of an actor. @return its number.
+  std::size_t tick(std::uintptr_t actor) { return ++known_[actor]; }
+  /// What the other knows is known here from now on.
+  void join(fake_clock const& other) {
+    for (auto const& [actor, moment] : other.known_) {
+      std::size_t& here = known_[actor];
+      here = std::max(here, moment);
+    }
+  }
+  /// Whether that moment of the actor comes before.
+  [[nodiscard]] bool knows(std::uintptr_t actor, std::size_t moment) const {
+    const auto found = known_.find(actor);
+    return found != known_.end() && found->second >= moment;
+  }
+
+ private:
+  std::map<std::uintptr_t, std::size_t> known_;
+};
+
+/// What a kernel touches. Its name is for messages.
+struct fake_kernel {
+  std::string name;
+  std::vector<byte_range> reads;
+  std::vector<byte_range> writes;
+};
+
+/// The last accesses to each byte. A race fails the test and names both sides.
+///
+/// Invariant: of two accesses that overlap and of which one writes, the later is ordered behind the earlier,
+/// or was reported.
+class fake_accesses {
+ public:
+  /// Who touches memory, when, and what that knows.
+  struct moment {
+    std::uintptr_t actor;
+    std::size_t number;
+    fake_clock const& known;
+  };
+
+  /// A kernel is put on a stream, or launched with a graph.
+  void touch(fake_kernel const& kernel, moment const& at) {
+    check(kernel, at);
+    note(kernel, at);
+  }
+  /// Of a graph's kernels all are looked at before any is noted: the graph's own order is looked at by itself.
+  void check(fake_kernel const& kernel, moment const& at) const {
+    for (byte_range const& range : kernel.reads) check(range, false, kernel.name, at);
+    for (byte_range const& range : kernel.writes) check(range, true, kernel.name, at);
+  }
+  void note(fake_kernel const& kernel, moment const& at) {
+    for (byte_range const& range : kernel.reads) note(range, false, kernel.name, at);
+    for (byte_range const& range : kernel.writes) note(range, true, kernel.name, at);
+  }
+  /// Memory is there from this moment on: what does not know of it must not touch it.
+  void begin(byte_range range, std::string const& what, moment const& at) { note(range, true, what, at); }
+  /// Memory goes: everything that touched it must have come before. The driver waits for nothing.
+  void end(byte_range range, std::string const& what, fake_clock const& known) {
+    for (access const& each : accesses_) {
+      if (!overlap(each.range, range) || known.knows(each.actor, each.number)) continue;
+      ADD_FAILURE() << what << " takes memory at " << text(range) << " while '" << each.name
+                    << "' may still use it: nothing orders them";
+    }
+    std::erase_if(accesses_, [&](access const& each) { return overlap(each.range, range); });
+  }
+  /// Whether two kernels of one graph may run in any order only if neither writes what the other touches.
+  static bool conflict(fake_kernel const& a, fake_kernel const& b) {
+    return any_overlap(a.writes, b.writes) || any_overlap(a.writes, b.reads) ||
+           any_overlap(a.reads, b.writes);
+  }
+
+ private:
+  struct access {
+    byte_range range;
+    bool is_write;
+    std::string name;
+    std::uintptr_t actor;
+    std::size_t number;
+  };
+
+  static bool overlap(byte_range a, byte_range b) { return a.begin < b.end() && b.begin < a.end(); }
+  static bool any_overlap(std::vector<byte_range> const& some, std::vector<byte_range> const& others) {
+    return std::ranges::any_of(some, [&](byte_range a) {
+      return std::ranges::any_of(others, [&](byte_range b) { return overlap(a, b); });
+    });
+  }
+  static std::string text(byte_range range) {
+    return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end()) + ")";
+  }
+  void check(byte_range range, bool is_write, std::string const& name, moment const& at) const {
+    for (access const& each : accesses_) {
+      if (!overlap(each.range, range) || (!is_write && !each.is_write)) continue;
+      if (at.known.knows(each.actor, each.number)) continue;
+      ADD_FAILURE() << "race: '" << name << "' " << (is_write ? "writes " : "reads ") << text(range)
+                    << ", which '" << each.name << (each.is_write ? "' writes" : "' reads")
+                    << ", and nothing orders them";
+    }
+  }
+  // A write that covers earlier accesses and comes behind them stands for them.
+  void note(byte_range range, bool is_write, std::string const& name, moment const& at) {
+    std::erase_if(accesses_, [&](access const& each) {
+      const bool is_covered = range.begin <= each.range.begin && each.range.end() <= range.end();
+      return is_covered && at.known.knows(each.actor, each.number) && (is_write || !each.is_write) &&
+             !(each.actor == at.actor && each.number == at.number);
+    });
+    accesses_.push_back({range, is_write, name, at.actor, at.number});
+  }
+
+  std::vector<access> accesses_;
+};
+
+}  // namespace tidemark::test
