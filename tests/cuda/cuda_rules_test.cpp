@@ -17,6 +17,8 @@
 
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/graph.hpp>
 
 #include "fake_device.hpp"
 #include "seeds.hpp"
@@ -354,8 +356,8 @@ TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
 
 // ---- random programs --------------------------------------------------------------------------------------
 
-/// Allocates, uses and frees blocks of every resource on several streams, as their contracts want it. Beside it
-/// others capture in mode global.
+/// Allocates, uses and frees blocks of every resource on several streams, as their contracts want it, in
+/// scopes, planned steps, epochs and graphs. Beside it others capture in mode global.
 class random_program {
  public:
   explicit random_program(std::uint64_t seed) : random_{seed} {}
@@ -364,13 +366,14 @@ class random_program {
   random_program& operator=(random_program const&) = delete;
   ~random_program() {
     if (is_capturing_) end_capture();
+    end_graph();
     while (!live_.empty()) free_one(0);
     arena_.reset();
     EXPECT_EQ(device_.synchronize(), status::success);
   }
 
   void step() {
-    switch (below(12)) {
+    switch (below(16)) {
       case 0:
       case 1:
       case 2:
@@ -389,6 +392,13 @@ class random_program {
         return give_back();
       case 10:
         return device_.run(below(2) == 0 ? stream_.get() : others());
+      case 11:
+        return planned_step();
+      case 12:
+        return in_epoch();
+      case 13:
+      case 14:
+        return use_graph();
       default:
         return is_capturing_ ? end_capture() : begin_capture();
     }
@@ -461,6 +471,57 @@ class random_program {
     const cuda::event point{on, device_};
     scope.end_after(point);
   }
+  // Steps of two kinds, so that plans are made and given up.
+  void planned_step() {
+    const device_planned_arena::step step{planned_};
+    const std::size_t bytes = below(8) == 0 ? 3 * grain : grain;
+    std::vector<block> blocks;
+    for (int i = 0; i < 5; ++i) {
+      blocks.push_back({source::count, planned_.allocate(bytes, 256), bytes, {}});
+      use(stream_, blocks.back(), true);
+      if (i >= 2) planned_.deallocate(blocks[blocks.size() - 3].first, bytes, 256);
+    }
+    for (std::size_t i = 3; i < 5; ++i) planned_.deallocate(blocks[i].first, bytes, 256);
+  }
+  void in_epoch() {
+    const epoch step{epochs_};
+    for (std::size_t i = below(4) + 1; i > 0; --i) {
+      const std::size_t bytes = std::size_t{256} << below(6);
+      const block part{source::count, epochs_.allocate(bytes, 256), bytes, {}};
+      use(stream_, part, true);
+      if (below(3) == 0) epochs_.deallocate(part.first, bytes, 256);
+    }
+  }
+  void use_graph() {
+    if (graph_ == nullptr) return capture_graph();
+    if (below(4) == 0) return end_graph();
+    EXPECT_EQ(cuda::put_behind(device_, graph_stream_, stream_), status::success);
+    graph_->launch();
+  }
+  // Its work uses memory of an arena of its own, and a block from before, which it may free.
+  void capture_graph() {
+    const std::size_t bytes = std::size_t{256} << below(8);
+    const block before{source::count, switch_.allocate(bytes, 256), bytes, {}};
+    const bool frees_inside = below(2) == 0;
+    graph_ = std::make_unique<captured_graph<int, int>>(
+        capture(graph_stream_, switch_, std::make_unique<graph_arena>(4 * grain, &plain_), 0, 0,
+                [&](std::pmr::memory_resource& memory, int, int) {
+                  const block in_arena{source::count, memory.allocate(grain, 256), grain, {}};
+                  use(graph_stream_, in_arena, true);
+                  use(graph_stream_, before, true);
+                  memory.deallocate(in_arena.first, grain, 256);
+                  if (frees_inside) memory.deallocate(before.first, bytes, 256);
+                },
+                {.driver = &device_}));
+    if (!frees_inside) used_by_graph_ = before;
+  }
+  // Waits for its launches. Not during a capture of others, which no call tells of: see above.
+  void end_graph() {
+    if (is_capturing_) return;
+    graph_.reset();
+    if (used_by_graph_.bytes != 0) switch_.deallocate(used_by_graph_.first, used_by_graph_.bytes, 256);
+    used_by_graph_.bytes = 0;
+  }
   void give_back() {
     switch (below(6)) {
       case 0:
@@ -516,6 +577,12 @@ class random_program {
   device_pool plain_pool_{
       {.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
   device_arena arena_{{.reserve = 64 * grain}, cuda::virtual_memory_options{.stream = stream_}, device_};
+  device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};
+  epoch_resource epochs_{&pool_};
+  capture_switch switch_{&cache_};
+  cuda::stream graph_stream_{device_};
+  std::unique_ptr<captured_graph<int, int>> graph_;
+  block used_by_graph_{source::count, nullptr, 0, {}};  // and not freed by it
   std::vector<block> live_;
   bool is_capturing_ = false;
 };

@@ -21,8 +21,13 @@ namespace tidemark::test {
 /// before (Fidge; Mattern: "Virtual Time and Global States of Distributed Systems", 1989).
 class fake_clock {
  public:
-  /// The next moment of an actor. @return its number.
-  std::size_t tick(std::uintptr_t actor) { return ++known_[actor]; }
+  /// The next moment of an actor.
+  void tick(std::uintptr_t actor) { ++known_[actor]; }
+  /// The number of its last moment that is known; 0 if none is.
+  [[nodiscard]] std::size_t number(std::uintptr_t actor) const {
+    const auto found = known_.find(actor);
+    return found == known_.end() ? 0 : found->second;
+  }
   /// What the other knows is known here from now on.
   void join(fake_clock const& other) {
     for (auto const& [actor, moment] : other.known_) {
@@ -31,10 +36,7 @@ class fake_clock {
     }
   }
   /// Whether that moment of the actor comes before.
-  [[nodiscard]] bool knows(std::uintptr_t actor, std::size_t moment) const {
-    const auto found = known_.find(actor);
-    return found != known_.end() && found->second >= moment;
-  }
+  [[nodiscard]] bool knows(std::uintptr_t actor, std::size_t moment) const { return number(actor) >= moment; }
 
  private:
   std::map<std::uintptr_t, std::size_t> known_;

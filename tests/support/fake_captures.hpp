@@ -302,7 +302,8 @@ class fake_captures {
     if (on->capture != nullptr) return violate(*on->capture, status::capture_unsupported);
     if (!launch_memory(*executable->graph)) return status::invalid_value;
     if (executable->last != nullptr) fake_streams::wait(*on, executable->last);
-    const fake_accesses::moment now{on->identity, on->known.tick(on->identity), on->known};
+    on->known.tick(on->identity);  // behind the launch before
+    const fake_accesses::moment now{on->identity, on->known.number(on->identity), on->known};
     for (fake_node const& node : executable->graph->nodes)
       if (node.kernel != nullptr) accesses_.check(*node.kernel, now);
     for (fake_node const& node : executable->graph->nodes)

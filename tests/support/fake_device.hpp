@@ -34,6 +34,9 @@ namespace tidemark::test {
 /// EXPECT_THROW(grow_twice(device), out_of_memory);
 /// EXPECT_EQ(device.count("cuMemRelease"), 1u);
 /// ```
+/// It checks what a device would not tell (fake_accesses.hpp): `launch_kernel` says what work touches, and what
+/// nothing orders fails the test. What captures refuse is in fake_refusals.hpp, costs are in fake_costs.hpp.
+///
 /// Work on streams runs by `run`, `run_all` and the calls that wait for it, in the thread that makes them,
 /// and otherwise never. A function of the host that makes a call to the driver gets `not_permitted`.
 ///
@@ -96,9 +99,9 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on->capture != nullptr)
         return captures_.add(*on,
                              {.what = fake_node::kind::kernel, .kernel = std::move(launched), .block = {}});
-      const status refused = captures_.refuse_legacy(*on);
+      const status refused = before_work(*on);
       if (refused != status::success) return refused;
-      accesses_.touch(*launched, {on->identity, streams_.enqueue(*on), on->known});
+      accesses_.touch(*launched, now_on(*on));
       on->queue.push_back({.what = fake_work::kind::kernel,
                            .kernel = std::move(launched),
                            .moment = {},
@@ -330,12 +333,10 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on == nullptr) return status::invalid_handle;
       if (!pools_.exists(pool)) return refused_on(*on, status::invalid_value);
       if (on->capture != nullptr) return captures_.allocate(*on, pools_.device(pool), bytes, block);
-      const status refused = captures_.refuse_legacy(*on);
+      const status refused = before_work(*on);
       if (refused != status::success) return refused;
-      const std::size_t number = streams_.enqueue(*on);
       const status result = pools_.allocate(bytes, pool, *on, block);
-      if (result == status::success)
-        accesses_.begin({block, bytes}, "cuMemAllocFromPoolAsync", {on->identity, number, on->known});
+      if (result == status::success) accesses_.begin({block, bytes}, "cuMemAllocFromPoolAsync", now_on(*on));
       return result;
     });
   }
@@ -344,9 +345,8 @@ class fake_device final : public cuda::driver, public fake_calls {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
       if (on->capture != nullptr) return captures_.deallocate(*on, block);
-      const status refused = captures_.refuse_legacy(*on);
+      const status refused = before_work(*on);
       if (refused != status::success) return refused;
-      (void)streams_.enqueue(*on);
       accesses_.end(bytes_at(block), "cuMemFreeAsync", on->known);
       if (pools_.deallocate(block, on.get()) || captures_.free_block(block)) return status::success;
       if (!memory_.holds(block_kind::device, block) || pools_.freeing_plain(block))
@@ -379,10 +379,9 @@ class fake_device final : public cuda::driver, public fake_calls {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
       if (on->capture != nullptr) return fake_captures::violate(*on->capture, status::capture_unsupported);
-      const status refused = refused_as_unsafe("cuStreamSynchronize");
+      status refused = refused_as_unsafe("cuStreamSynchronize");
+      if (refused == status::success) refused = captures_.refuse_legacy(*on);
       if (refused != status::success) return refused;
-      const status refused_here = captures_.refuse_legacy(*on);
-      if (refused_here != status::success) return refused_here;
       streams_.run(held, on);
       streams_.of_thread().join(on->known);
       return synchronized();
@@ -394,9 +393,8 @@ class fake_device final : public cuda::driver, public fake_calls {
       fake_event const* const behind = streams_.event(event);
       if (on == nullptr || behind == nullptr) return status::invalid_handle;
       if (on->capture != nullptr || behind->capture != nullptr) return fake_captures::wait(on, *behind);
-      const status refused = captures_.refuse_legacy(*on);
+      const status refused = before_work(*on);
       if (refused != status::success) return refused;
-      (void)streams_.enqueue(*on);
       if (behind->last != nullptr) fake_streams::wait(*on, behind->last);
       return status::success;
     });
@@ -419,10 +417,9 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on == nullptr || recorded == nullptr || on->device != recorded->device)
         return status::invalid_handle;
       if (on->capture != nullptr) return fake_captures::record(*recorded, *on);
-      const status refused = captures_.refuse_legacy(*on);
+      const status refused = before_work(*on);
       if (refused != status::success) return refused;
       recorded->capture = nullptr;
-      (void)streams_.enqueue(*on);
       recorded->last = fake_streams::record(on);
       return status::success;
     });
@@ -461,9 +458,8 @@ class fake_device final : public cuda::driver, public fake_calls {
                                         .function = function,
                                         .argument = argument,
                                         .block = {}});
-      const status refused = captures_.refuse_legacy(*on);
+      const status refused = before_work(*on);
       if (refused != status::success) return refused;
-      (void)streams_.enqueue(*on);
       on->queue.push_back({.what = fake_work::kind::host_function,
                            .function = function,
                            .argument = argument,
@@ -523,9 +519,8 @@ class fake_device final : public cuda::driver, public fake_calls {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
       if (on->capture == nullptr) {
-        const status refused = captures_.refuse_legacy(*on);
+        const status refused = before_work(*on);
         if (refused != status::success) return refused;
-        (void)streams_.enqueue(*on);
       }
       return captures_.launch(executable, on);
     });
@@ -553,6 +548,15 @@ class fake_device final : public cuda::driver, public fake_calls {
   [[nodiscard]] cuda::device_number current() const {
     const auto found = current_.find(std::this_thread::get_id());
     return found == current_.end() ? 0 : found->second;
+  }
+  // Work is about to be put on a stream that does not capture.
+  status before_work(fake_stream& on) {
+    const status refused = captures_.refuse_legacy(on);
+    if (refused == status::success) streams_.enqueue(on);
+    return refused;
+  }
+  static fake_accesses::moment now_on(fake_stream const& on) {
+    return {on.identity, on.known.number(on.identity), on.known};
   }
   static cuda::context_handle context_of(cuda::device_number device) {
     return reinterpret_cast<cuda::context_handle>(std::uintptr_t{0xC0DE'0000} +

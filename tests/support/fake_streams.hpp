@@ -152,8 +152,8 @@ class fake_streams {
   bool destroy_event(cuda::event_handle handle) { return events_.erase(handle) == 1; }
 
   /// The calling thread is about to put work on the stream: it comes behind what the thread knows, and behind
-  /// the legacy stream's, or all blocking streams' before it. @return the work's moment.
-  std::size_t enqueue(fake_stream& on) {
+  /// the legacy stream's, or all blocking streams' before it.
+  void enqueue(fake_stream& on) {
     on.known.join(of_thread());
     if (on.is != fake_stream::sort::non_blocking) {
       for (auto const& other : all()) {
@@ -166,7 +166,7 @@ class fake_streams {
         on.known.join(other->known);
       }
     }
-    return on.known.tick(on.identity);
+    on.known.tick(on.identity);
   }
   /// What the calling thread knows.
   fake_clock& of_thread() {
