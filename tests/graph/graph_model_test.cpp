@@ -350,7 +350,7 @@ class switch_model {
     } else if (of.capture != 0) {
       graph_of(of.capture).given_back.push_back(first);
     } else if (frozen_) {
-      deferred_.push_back(first);
+      graphs_.back().given_back.push_back(first);
       ++deferred;
     }
     EXPECT_EQ(device_.returned, returned + (goes_at_once ? 1 : 0));
