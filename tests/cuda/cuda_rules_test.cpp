@@ -4,9 +4,12 @@
 // threads get no contexts. Then random programs of all resources, on which the fake finds every race.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <random>
@@ -19,6 +22,7 @@
 #include <tidemark/cuda.hpp>
 #include <tidemark/epoch.hpp>
 #include <tidemark/graph.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "fake_device.hpp"
 #include "seeds.hpp"
@@ -48,6 +52,14 @@ struct cuda_rules : ::testing::Test {
       EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "it was invalidated";
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
     }}.join();
+  }
+  /// What `body` does while a stream captures on this thread: the capture must come to its end.
+  void in_capture_of(cuda::stream_handle captured, std::function<void()> const& body) {
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device.begin_capture(captured, capture_mode::thread_local_), status::success);
+    body();
+    EXPECT_EQ(device.end_capture(captured, graph), status::success) << "it was invalidated";
+    if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
   }
   void use(cuda::stream_handle on, void* block, std::size_t bytes, char const* name = "user") {
     const byte_range range{reinterpret_cast<std::uintptr_t>(block), bytes};
@@ -89,6 +101,26 @@ TEST_F(cuda_rules, an_executable_that_a_foreign_capture_keeps_from_its_end_is_tr
   EXPECT_EQ(device.retired().size(), 1u);
   second.reset();
   EXPECT_EQ(device.retired().size(), 0u);
+}
+
+TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_gone) {
+  struct slow_driver final : cuda::driver {
+    status destroy_executable(cuda::executable_handle) noexcept override {
+      begun.count_down();
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      is_done = true;
+      return status::success;
+    }
+    std::latch begun{1};
+    std::atomic<bool> is_done = false;
+  } driver;
+  driver.retired().reserve_one();
+  const std::jthread ending{
+      [&] { driver.retired().retire(driver, reinterpret_cast<cuda::executable_handle>(&driver)); }};
+  driver.begun.wait();
+  driver.retired().capture_begins();
+  EXPECT_TRUE(driver.is_done);
+  driver.retired().capture_ended(driver);
 }
 
 // 2
@@ -177,6 +209,39 @@ TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_uses_as_long_as_the_
   cache.deallocate(meanwhile, grain);
 }
 
+TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_of_its_own_stream_uses_if_the_stream_is_named) {
+  device_cache cache{{.stream = stream}, device};
+  void* const block = cache.allocate(grain);
+  stream.synchronize();
+  in_capture_of(stream, [&] {
+    use(stream, block, grain, "captured");
+    cache.deallocate(block, grain, 256, stream);
+  });
+  EXPECT_EQ(cache.stats().used_bytes, grain);
+  EXPECT_EQ(cache.release_captured(), grain);
+  EXPECT_EQ(cache.stats().cached_bytes, grain) << "ready, because it was of the cache's own stream";
+}
+
+TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_at_it) {
+  cuda::stream_handle const blocking = device.create_blocking_stream();
+  {
+    device_cache cache{{.stream = stream}, device};
+    void* const block = cache.allocate(grain);
+    stream.synchronize();
+    use(nullptr, block, grain);
+    in_capture_of(blocking, [&] {
+      cache.deallocate(block, grain, 256, nullptr);
+      EXPECT_EQ(cache.release_captured(), 0u);
+      EXPECT_EQ(cache.stats().used_bytes, grain);
+    });
+    EXPECT_EQ(cache.collect(), 0u) << "its work has not run";
+    EXPECT_EQ(cache.stats().pending_bytes, grain);
+    device.run_all();
+    EXPECT_EQ(cache.collect(), grain);
+  }
+  EXPECT_EQ(device.destroy_stream(blocking), status::success);
+}
+
 // 6
 TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_long_as_the_graph) {
   device_cache cache{{.stream = stream}, device};
@@ -234,8 +299,16 @@ TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own
 // 8
 TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_uses_them) {
   cuda::device_resource plain{{}, device};
-  for (std::pmr::memory_resource* upstream :
-       {static_cast<std::pmr::memory_resource*>(nullptr), static_cast<std::pmr::memory_resource*>(&plain)}) {
+  cuda::managed_resource managed{{}, device};
+  statistics_resource adaptor{&plain};
+  std::pmr::memory_resource* const upstreams[] = {nullptr, &plain, &managed, &adaptor};
+  for (std::pmr::memory_resource* upstream : upstreams) {
+    device_cache cache{{.stream = stream, .max_cached_bytes = grain, .upstream = upstream}, device};
+    for (int i = 0; i < 3; ++i) {
+      void* const block = cache.allocate(grain + static_cast<std::size_t>(i));
+      use(stream, block, grain, "of the cache");
+      cache.deallocate(block, grain + static_cast<std::size_t>(i));  // more than it keeps
+    }
     device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = upstream}, device};
     for (std::size_t bytes : {std::size_t{1000}, 4 * grain}) {
       void* const block = pool.allocate(bytes);
@@ -249,21 +322,51 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
   }
 }
 
-TEST_F(cuda_rules, a_pool_on_plain_blocks_returns_nothing_while_its_stream_is_capturing) {
-  const test::warning_recorder warnings;
+TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in_it) {
   cuda::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = &plain}, device};
   void* const small = pool.allocate(1000);
   void* const large = pool.allocate(4 * grain);
   pool.deallocate(small, 1000);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(stream, capture_mode::thread_local_), status::success);
-  EXPECT_EQ(pool.trim(), 0u);
-  pool.deallocate(large, 4 * grain);
-  EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(device.end_capture(stream, graph), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
-  EXPECT_GT(pool.trim(), 0u);
+  in_capture_of(stream, [&] {
+    EXPECT_GT(pool.trim(), 0u);
+    pool.deallocate(large, 4 * grain);
+    EXPECT_EQ(plain.stats().used_blocks, 2u);
+  });
+  pool.deallocate(pool.allocate(5 * grain), 5 * grain);
+  EXPECT_EQ(plain.stats().used_blocks, 0u);
+}
+
+TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost) {
+  const test::violation_recorder violations;
+  cuda::device_resource plain{{}, device};
+  auto pool =
+      std::make_unique<device_pool>(device_pool_options{.stream = stream, .upstream = &plain}, device);
+  void* const block = pool->allocate(1000);
+  use(stream, block, 1000);
+  in_capture_of(stream, [&] {
+    pool.reset();
+    EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
+    EXPECT_EQ(plain.stats().used_blocks, 1u) << "work may use it";
+  });
+  stream.synchronize();
+  plain.deallocate(block, plain.stats().used_bytes);
+}
+
+TEST_F(cuda_rules, an_upstream_that_the_stream_orders_gets_its_memory_without_a_wait) {
+  device_cache below{{.stream = stream}, device};
+  statistics_resource adaptor{&below};
+  device_pool direct{{.stream = stream, .largest_pooled_bytes = 0, .upstream = &below}, device};
+  device_pool said{
+      {.stream = stream, .largest_pooled_bytes = 0, .upstream = &adaptor, .upstream_is_ordered = true},
+      device};
+  for (device_pool* pool : {&direct, &said}) {
+    void* const block = pool->allocate(1000);
+    use(stream, block, 1000);
+    pool->deallocate(block, 1000);
+  }
+  EXPECT_EQ(device.count("cuStreamSynchronize"), 0u);
+  EXPECT_EQ(direct.upstream_resource(), &below);
 }
 
 // 9
@@ -343,6 +446,32 @@ TEST_F(cuda_rules, errors_that_end_all_work_end_waits_and_a_forked_child_is_sile
   device.recover();
 }
 
+TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
+  const test::warning_recorder warnings;
+  const test::violation_recorder violations;
+  {
+    device_pool pool{{.stream = stream}, device};
+    device_cache cache{{.stream = stream}, device};
+    device_arena arena{{.reserve = 4 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+    void* const of_pool = pool.allocate(1000);
+    void* const of_cache = cache.allocate(1000);
+    stream.synchronize();
+    device_arena::scope scope{arena};
+    (void)arena.allocate(1000);
+    device.lose(status::illegal_address);
+    pool.deallocate_after(of_pool, 1000, 256, other);
+    EXPECT_EQ(pool.stats().used_blocks, 0u);
+    cache.deallocate(of_cache, 1000, 256, other);
+    EXPECT_EQ(cache.stats().used_bytes, 0u);
+    scope.end_after(other);
+    EXPECT_EQ(arena.stats().used_bytes, 0u);
+    device.recover();
+    device.run_all();
+  }
+  EXPECT_EQ(warnings.reports().size(), 0u);
+  EXPECT_EQ(violations.reports().size(), 0u);
+}
+
 TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
   cuda::virtual_memory space{
       {.stream = stream, .exported_as = cuda::handle_type::fabric, .gpu_direct_rdma = true}, device};
@@ -365,15 +494,17 @@ class random_program {
   random_program(random_program const&) = delete;
   random_program& operator=(random_program const&) = delete;
   ~random_program() {
-    if (is_capturing_) end_capture();
+    if (is_capturing()) end_capture();
     end_graph();
+    end_graph_of_own();
     while (!live_.empty()) free_one(0);
     arena_.reset();
     EXPECT_EQ(device_.synchronize(), status::success);
+    for (cuda::stream_handle each : blocking_) EXPECT_EQ(device_.destroy_stream(each), status::success);
   }
 
   void step() {
-    switch (below(16)) {
+    switch (below(18)) {
       case 0:
       case 1:
       case 2:
@@ -399,18 +530,23 @@ class random_program {
       case 13:
       case 14:
         return use_graph();
+      case 15:
+        return use_graph_of_own();
+      case 16:
+        return on_another_thread();
       default:
-        return is_capturing_ ? end_capture() : begin_capture();
+        return is_capturing() ? end_capture() : begin_capture();
     }
   }
   void check_contents() {
     cache_.check_invariants();
     pool_.check_invariants();
     plain_pool_.check_invariants();
+    plain_cache_.check_invariants();
   }
 
  private:
-  enum class source { cache, pool, plain_pool, async, count };
+  enum class source { cache, plain_cache, pool, plain_pool, async, count };
   struct block {
     source from;
     void* first;
@@ -419,7 +555,9 @@ class random_program {
   };
 
   std::size_t below(std::size_t n) { return random_() % n; }
-  [[nodiscard]] cuda::stream_handle others() { return others_[below(2)]; }
+  // Not the legacy stream beside a capture of a blocking one, which any work on it would end.
+  [[nodiscard]] cuda::stream_handle others() { return others_[below(capturing_ == blocking_[1] ? 4 : 5)]; }
+  [[nodiscard]] bool is_capturing() const { return capturing_ != nullptr; }
 
   void allocate() {
     if (live_.size() > 40) return free_one(below(live_.size()));
@@ -455,9 +593,16 @@ class random_program {
     if (gone.used_on.empty()) return resource(gone.from).deallocate(gone.first, gone.bytes, 256);
     cuda::stream_handle const on = *gone.used_on.begin();
     if (gone.from == source::cache) return cache_.deallocate(gone.first, gone.bytes, 256, on);
-    const cuda::event point{on, device_};
-    if (gone.from == source::async) return async_.deallocate_after(gone.first, gone.bytes, 256, point);
-    (gone.from == source::pool ? pool_ : plain_pool_).deallocate_after(gone.first, gone.bytes, 256, point);
+    if (gone.from == source::plain_cache) return plain_cache_.deallocate(gone.first, gone.bytes, 256, on);
+    // Beside that capture only a cache can keep it until later.
+    if (on == nullptr && capturing_ == blocking_[1]) return live_.push_back(gone);
+    const auto deallocate = [&](auto& from) {
+      if (below(2) == 0) return from.deallocate_after(gone.first, gone.bytes, 256, on);
+      const cuda::event point{on, device_};
+      from.deallocate_after(gone.first, gone.bytes, 256, point);
+    };
+    if (gone.from == source::async) return deallocate(async_);
+    deallocate(gone.from == source::pool ? pool_ : plain_pool_);
   }
   void in_scope() {
     device_arena::scope scope{arena_};
@@ -468,6 +613,7 @@ class random_program {
     cuda::stream_handle const on = others();
     EXPECT_EQ(cuda::put_behind(device_, on, stream_), status::success);
     use(on, part, true);
+    if (below(2) == 0) return scope.end_after(on);
     const cuda::event point{on, device_};
     scope.end_after(point);
   }
@@ -517,13 +663,60 @@ class random_program {
   }
   // Waits for its launches. Not during a capture of others, which no call tells of: see above.
   void end_graph() {
-    if (is_capturing_) return;
+    if (is_capturing()) return;
     graph_.reset();
     if (used_by_graph_.bytes != 0) switch_.deallocate(used_by_graph_.first, used_by_graph_.bytes, 256);
     used_by_graph_.bytes = 0;
   }
+  // A capture of the resources' own stream, whose work uses what the caches have, and gives it back inside.
+  void use_graph_of_own() {
+    if (graph_of_own_ == nullptr) return capture_own();
+    if (below(4) == 0) return end_graph_of_own();
+    EXPECT_EQ(device_.launch(graph_of_own_, stream_), status::success);
+  }
+  void capture_own() {
+    cuda::graph_handle graph = nullptr;
+    EXPECT_EQ(device_.begin_capture(stream_, capture_mode::thread_local_), status::success);
+    for (std::size_t i = below(4) + 1; i > 0; --i) {
+      device_cache& from = below(2) == 0 ? cache_ : plain_cache_;
+      const std::size_t bytes = std::size_t{256} << below(9);
+      try {
+        const block part{source::count, from.allocate(bytes), bytes, {}};
+        use(stream_, part, true);
+        from.deallocate(part.first, bytes, 256, stream_);
+      } catch (out_of_memory const&) {  // nothing is ready, and the memory would be the graph's
+      }
+    }
+    (void)pool_.trim(below(grain));
+    (void)plain_pool_.trim();
+    EXPECT_EQ(device_.end_capture(stream_, graph), status::success) << "the program has invalidated it";
+    EXPECT_EQ(device_.instantiate(graph, graph_of_own_), status::success);
+    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  }
+  void end_graph_of_own() {
+    if (graph_of_own_ == nullptr || is_capturing()) return;
+    EXPECT_EQ(device_.destroy_executable(graph_of_own_), status::success);
+    graph_of_own_ = nullptr;
+    (void)cache_.release_captured();
+    (void)plain_cache_.release_captured();
+  }
+  // What the threads' locks order they know of each other.
+  void on_another_thread() {
+    device_.threads_meet();
+    std::thread{[&] {
+      for (device_cache* from : {&cache_, &plain_cache_}) {
+        const std::size_t bytes = std::size_t{256} << below(9);
+        const block part{source::count, from->allocate(bytes), bytes, {}};
+        use(stream_, part, true);
+        EXPECT_EQ(cuda::put_behind(device_, cuda::per_thread_stream, stream_), status::success);
+        use(cuda::per_thread_stream, part, true);
+        from->deallocate(part.first, bytes, 256, cuda::per_thread_stream);
+      }
+    }}.join();
+    device_.threads_meet();
+  }
   void give_back() {
-    switch (below(6)) {
+    switch (below(7)) {
       case 0:
         (void)cache_.collect();
         break;
@@ -539,27 +732,31 @@ class random_program {
       case 4:
         (void)arena_.trim(0);
         break;
+      case 5:
+        (void)plain_cache_.collect(below(2) == 0);
+        break;
       default:
         arena_.suspend();
         arena_.resume();
     }
   }
   void begin_capture() {
+    capturing_ = below(2) == 0 ? foreign_.get() : blocking_[1];
     std::thread{[&] {
-      EXPECT_EQ(device_.begin_capture(foreign_, capture_mode::global), status::success);
+      EXPECT_EQ(device_.begin_capture(capturing_, capture_mode::global), status::success);
     }}.join();
-    is_capturing_ = true;
   }
   void end_capture() {
     std::thread{[&] {
       cuda::graph_handle graph = nullptr;
-      EXPECT_EQ(device_.end_capture(foreign_, graph), status::success) << "the program has invalidated it";
+      EXPECT_EQ(device_.end_capture(capturing_, graph), status::success) << "the program has invalidated it";
       if (graph != nullptr) EXPECT_EQ(device_.destroy_graph(graph), status::success);
     }}.join();
-    is_capturing_ = false;
+    capturing_ = nullptr;
   }
   std::pmr::memory_resource& resource(source of) {
     if (of == source::cache) return cache_;
+    if (of == source::plain_cache) return plain_cache_;
     if (of == source::async) return async_;
     return of == source::pool ? pool_ : plain_pool_;
   }
@@ -568,11 +765,14 @@ class random_program {
   fake_device device_{{.capacity_bytes = 1 * GiB, .granularity_bytes = grain, .touchable = true}};
   cuda::stream stream_{device_}, foreign_{device_};
   cuda::stream other_streams_[2]{cuda::stream{device_}, cuda::stream{device_}};
-  cuda::stream_handle others_[2] = {other_streams_[0], other_streams_[1]};
+  cuda::stream_handle blocking_[2] = {device_.create_blocking_stream(), device_.create_blocking_stream()};
+  cuda::stream_handle others_[5] = {other_streams_[0], other_streams_[1], blocking_[0],
+                                    cuda::per_thread_stream, nullptr};
   cuda::memory_pool driver_pool_{{}, device_};
   cuda::device_resource plain_{{}, device_};
   cuda::async_resource async_{{.pool = driver_pool_, .stream = stream_}, device_};
   device_cache cache_{{.stream = stream_, .max_cached_bytes = 16 * grain}, device_};
+  device_cache plain_cache_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
   device_pool pool_{{.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain}, device_};
   device_pool plain_pool_{
       {.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
@@ -584,7 +784,8 @@ class random_program {
   std::unique_ptr<captured_graph<int, int>> graph_;
   block used_by_graph_{source::count, nullptr, 0, {}};  // and not freed by it
   std::vector<block> live_;
-  bool is_capturing_ = false;
+  cuda::executable_handle graph_of_own_ = nullptr;
+  cuda::stream_handle capturing_ = nullptr;  // by another thread
 };
 
 TEST(cuda_random_program, of_all_resources_has_no_race_and_disturbs_no_capture) {

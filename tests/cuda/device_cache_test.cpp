@@ -611,7 +611,8 @@ TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
   users.deallocate(users.allocate(600), 600);
   const std::size_t before = device.counts_total();
   void* const block = users.allocate(601);
-  EXPECT_EQ(calls_from(before), (std::vector<std::string>{"cuStreamSynchronize"}));
+  EXPECT_EQ(calls_from(before), (std::vector<std::string>{"cuStreamSynchronize", "cuStreamSynchronize"}))
+      << "before the block goes back, and in the ladder";
   EXPECT_EQ(budget.stats().refused, 1u);
   EXPECT_THROW((void)users.allocate(400), out_of_memory);
   EXPECT_EQ(budget.stats().refused, 3u) << "asked once more, and no oftener";
@@ -719,12 +720,29 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
 TEST_F(device_cache_capture, destroyed_in_one_it_waits_for_nothing) {
   test::recording_resource below;
   {
-    device_cache gone{{.stream = stream, .upstream = &below}, device};
+    device_cache gone{{.stream = stream, .upstream = &below, .upstream_is_ordered = true}, device};
     gone.deallocate(gone.allocate(1000), 1000, 256, other);
     begin();
   }
   EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
   end();
+}
+
+TEST_F(device_cache_capture, destroyed_in_one_it_says_what_an_upstream_that_no_stream_orders_loses) {
+  const test::violation_recorder recorder;
+  test::recording_resource below;
+  void* lost = nullptr;
+  {
+    device_cache gone{{.stream = stream, .upstream = &below}, device};
+    gone.deallocate(lost = gone.allocate(1000), 1000);
+    begin();
+  }
+  EXPECT_EQ(below.outstanding, 1000u) << "work may use it";
+  ASSERT_EQ(recorder.count(violation_kind::open_capture), 1u);
+  EXPECT_NE(recorder.reports()[0].message.find("1000 bytes"), std::string::npos)
+      << recorder.reports()[0].message;
+  end();
+  below.deallocate(lost, 1000, 256);
 }
 
 TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_return) {

@@ -174,11 +174,42 @@ TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
+TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order) {
+  std::uintptr_t block = 0;
+  EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
+  cuda::graph_handle graph = nullptr;
+  cuda::executable_handle executable = nullptr;
+  EXPECT_EQ(device.begin_capture(one, cuda::capture_mode::thread_local_), status::success);
+  write(one, {block, 1000});
+  EXPECT_EQ(device.end_capture(one, graph), status::success);
+  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  EXPECT_EQ(device.launch(executable, one), status::success);
+  EXPECT_EQ(device.free_async(block, one), status::success);
+  EXPECT_NE(failures_of([&] { write(one, {block, 1}); }).find("was freed"), std::string::npos);
+  EXPECT_NE(
+      failures_of([&] { EXPECT_EQ(device.launch(executable, one), status::success); }).find("was freed"),
+      std::string::npos);
+  EXPECT_EQ(device.destroy_executable(executable), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  device.run_all();
+}
+
+TEST_F(fake_order, who_waits_for_the_device_has_waited_for_streams_that_are_gone) {
+  cuda::stream_handle gone = nullptr;
+  EXPECT_EQ(device.create_stream(gone), status::success);
+  write(gone, part(0, 100));
+  EXPECT_EQ(device.destroy_stream(gone), status::success);
+  device.run_all();
+  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "nobody has waited";
+  EXPECT_EQ(device.synchronize(), status::success);
+  write(one, part(0, 100));
+}
+
 TEST_F(fake_order, an_error_of_work_is_returned_by_every_later_call) {
   byte_range range;
   EXPECT_EQ(device.reserve(grain, 0, range), status::success);
   write(one, {range.begin, 1});
-  EXPECT_NE(failures_of([&] { (void)device.synchronize(); }), "");
+  EXPECT_NE(failures_of([&] { EXPECT_EQ(device.synchronize(), status::illegal_address); }), "");
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate(1, block), status::illegal_address);
   EXPECT_EQ(device.synchronize(one), status::illegal_address);

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -248,7 +249,7 @@ class switch_model {
   }
 
   std::size_t captures = 0, baked = 0, deferred = 0, late = 0, orphans = 0, empty_captures = 0,
-              in_capture = 0;
+              in_capture = 0, in_two = 0;
 
   void step() {
     const std::uint64_t what = random_() % 1000;
@@ -349,6 +350,10 @@ class switch_model {
       late += !frozen_ || of.arena != installed_ ? 1 : 0;
     } else if (of.capture != 0) {
       graph_of(of.capture).given_back.push_back(first);
+      if (frozen_ && of.capture != capture_) {
+        graphs_.back().given_back.push_back(first);
+        ++in_two;
+      }
     } else if (frozen_) {
       graphs_.back().given_back.push_back(first);
       ++deferred;
@@ -409,6 +414,11 @@ class switch_model {
     EXPECT_EQ(ended->held->size(), baked_now);
     for (arena_of_graph& one : ended->memory) end_arena(one);
     const std::size_t returned = device_.returned;
+    std::erase_if(ended->given_back, [&](void* first) {
+      return std::ranges::any_of(graphs_, [&](graph const& other) {
+        return &other != &*ended && std::ranges::count(other.given_back, first) != 0;
+      });
+    });
     if (frozen_) {
       deferred_.insert(deferred_.end(), ended->given_back.begin(), ended->given_back.end());
       ended->held->release();
@@ -455,8 +465,9 @@ class switch_model {
 
   void check() const {
     const capture_switch_stats stats = switch_.stats();
-    std::size_t waiting = deferred_.size();
-    for (graph const& one : graphs_) waiting += one.given_back.size();
+    std::set<void*> in_graphs;
+    for (graph const& one : graphs_) in_graphs.insert(one.given_back.begin(), one.given_back.end());
+    const std::size_t waiting = deferred_.size() + in_graphs.size();
     EXPECT_EQ(stats.allocations, allocations_);
     EXPECT_EQ(stats.deallocations, deallocations_);
     EXPECT_EQ(stats.refused, refused_);
@@ -485,7 +496,7 @@ class switch_model {
 
 TEST(capture_switch_model, knows_whose_each_block_is) {
   std::size_t captures = 0, baked = 0, deferred = 0, late = 0, orphans = 0, empty_captures = 0,
-              in_capture = 0;
+              in_capture = 0, in_two = 0;
   run_for_seeds([&](std::uint64_t seed, auto run) {
     switch_model model{seed};
     run(model);
@@ -496,6 +507,7 @@ TEST(capture_switch_model, knows_whose_each_block_is) {
     orphans += model.orphans;
     empty_captures += model.empty_captures;
     in_capture += model.in_capture;
+    in_two += model.in_two;
   });
   // A sequence that never did these things would show nothing about them.
   EXPECT_GT(captures, in_this_length(5000));
@@ -505,6 +517,7 @@ TEST(capture_switch_model, knows_whose_each_block_is) {
   EXPECT_GT(orphans, in_this_length(1000));
   EXPECT_GT(empty_captures, in_this_length(50));
   EXPECT_GT(in_capture, in_this_length(1000));
+  EXPECT_GT(in_two, in_this_length(1000));
 }
 
 // ---- a switch among threads -------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ class fake_accesses {
   }
   /// Of a graph's kernels all are looked at before any is noted: the graph's own order is looked at by itself.
   void check(fake_kernel const& kernel, moment const& at) const {
+    if (any_overlap(kernel.reads, freed_) || any_overlap(kernel.writes, freed_))
+      ADD_FAILURE() << "'" << kernel.name << "' uses memory that was freed";
     for (byte_range const& range : kernel.reads) check(range, false, kernel.name, at);
     for (byte_range const& range : kernel.writes) check(range, true, kernel.name, at);
   }
@@ -77,7 +79,19 @@ class fake_accesses {
     for (byte_range const& range : kernel.writes) note(range, true, kernel.name, at);
   }
   /// Memory is there from this moment on: what does not know of it must not touch it.
-  void begin(byte_range range, std::string const& what, moment const& at) { note(range, true, what, at); }
+  void begin(byte_range range, std::string const& what, moment const& at) {
+    appear(range);
+    note(range, true, what, at);
+  }
+  /// Memory is there, of whatever kind: it is no longer freed.
+  void appear(byte_range range) {
+    std::erase_if(freed_, [&](byte_range each) { return overlap(each, range); });
+  }
+  /// Memory goes in the order of a stream: it may be there for long, and nothing may be launched on it.
+  void free(byte_range range, std::string const& what, fake_clock const& known) {
+    end(range, what, known);
+    freed_.push_back(range);
+  }
   /// Memory goes: everything that touched it must have come before. The driver waits for nothing.
   void end(byte_range range, std::string const& what, fake_clock const& known) {
     for (access const& each : accesses_) {
@@ -131,6 +145,7 @@ class fake_accesses {
   }
 
   std::vector<access> accesses_;
+  std::vector<byte_range> freed_;  // in stream order, and not allocated again
 };
 
 }  // namespace tidemark::test

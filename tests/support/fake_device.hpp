@@ -220,8 +220,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       const status refused = captures_.refuse_synchronization(current());
       if (refused != status::success) return refused;
       streams_.run_all(held, current());
-      for (auto const& each : streams_.all())
-        if (each->device == current()) streams_.of_thread().join(each->known);
+      streams_.join_all(current());
       return synchronized();
     });
   }
@@ -269,6 +268,7 @@ class fake_device final : public cuda::driver, public fake_calls {
   }
   status allow_access(byte_range range, cuda::device_number device) noexcept override {
     return call("cuMemSetAccess", [&] {
+      accesses_.appear(range);
       return exists(device) ? memory_.allow_access(range, device) : status::invalid_device;
     });
   }
@@ -276,7 +276,7 @@ class fake_device final : public cuda::driver, public fake_calls {
   // ---- blocks ----
 
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    return call("cuMemAlloc", [&] { return memory_.allocate(block_kind::device, current(), bytes, block); });
+    return call("cuMemAlloc", [&] { return allocate(block_kind::device, bytes, block); });
   }
   status free(std::uintptr_t block) noexcept override {
     return give_back("cuMemFree", [&] {
@@ -292,12 +292,10 @@ class fake_device final : public cuda::driver, public fake_calls {
     });
   }
   status allocate_managed(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    return call("cuMemAllocManaged",
-                [&] { return memory_.allocate(block_kind::managed, current(), bytes, block); });
+    return call("cuMemAllocManaged", [&] { return allocate(block_kind::managed, bytes, block); });
   }
   status allocate_pinned(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    return call("cuMemHostAlloc",
-                [&] { return memory_.allocate(block_kind::pinned, current(), bytes, block); });
+    return call("cuMemHostAlloc", [&] { return allocate(block_kind::pinned, bytes, block); });
   }
   status free_pinned(std::uintptr_t block) noexcept override {
     return give_back("cuMemFreeHost", [&] {
@@ -332,7 +330,11 @@ class fake_device final : public cuda::driver, public fake_calls {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
       if (!pools_.exists(pool)) return refused_on(*on, status::invalid_value);
-      if (on->capture != nullptr) return captures_.allocate(*on, pools_.device(pool), bytes, block);
+      if (on->capture != nullptr) {
+        const status result = captures_.allocate(*on, pools_.device(pool), bytes, block);
+        if (result == status::success) accesses_.appear({block, bytes});
+        return result;
+      }
       const status refused = before_work(*on);
       if (refused != status::success) return refused;
       const status result = pools_.allocate(bytes, pool, *on, block);
@@ -347,7 +349,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (on->capture != nullptr) return captures_.deallocate(*on, block);
       const status refused = before_work(*on);
       if (refused != status::success) return refused;
-      accesses_.end(bytes_at(block), "cuMemFreeAsync", on->known);
+      accesses_.free(bytes_at(block), "cuMemFreeAsync", on->known);
       if (pools_.deallocate(block, on.get()) || captures_.free_block(block)) return status::success;
       if (!memory_.holds(block_kind::device, block) || pools_.freeing_plain(block))
         return status::invalid_value;
@@ -585,6 +587,11 @@ class fake_device final : public cuda::driver, public fake_calls {
                                             "cuMemPoolTrimTo"};
     return !is_of_contexts(name) && std::ranges::find(without, name) == std::end(without);
   }
+  status allocate(block_kind kind, std::size_t bytes, std::uintptr_t& block) {
+    const status result = memory_.allocate(kind, current(), bytes, block);
+    if (result == status::success) accesses_.appear({block, bytes});
+    return result;
+  }
   [[nodiscard]] byte_range bytes_at(std::uintptr_t block) const {
     const std::size_t bytes = memory_.bytes_of(block);
     return {block, bytes};
@@ -622,8 +629,8 @@ class fake_device final : public cuda::driver, public fake_calls {
       current_.try_emplace(std::this_thread::get_id(), 0);
       contexts_.insert(current());
     }
-    const bool is_lost = lost_ != status::success && !is_of_contexts(name);
-    if (is_lost && can_fail) result = lost_;
+    const auto is_lost = [&] { return lost_ != status::success && !is_of_contexts(name); };
+    if (is_lost() && can_fail) result = lost_;
     if constexpr (std::is_invocable_v<Body, fake_streams::lock&, status>) {
       result = body(held, result);
     } else {
@@ -637,7 +644,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       }
     }
     settle();
-    return is_lost ? lost_ : result;
+    return is_lost() ? lost_ : result;  // also by work that this call ran
   }
   // Those that say more where what they are given belongs to a capture.
   static bool looks_itself(std::string_view name) {

@@ -135,7 +135,7 @@ class fake_streams {
   /// Its work goes on without it.
   void destroy_stream(cuda::stream_handle handle) {
     const auto found = streams_.find(handle);
-    if (!found->second->queue.empty()) destroyed_.push_back(found->second);
+    destroyed_.push_back(found->second);
     streams_.erase(found);
   }
 
@@ -222,10 +222,15 @@ class fake_streams {
   void run_all(lock& held, cuda::device_number device = -1) {
     for (auto const& each : all())
       if (device < 0 || each->device == device) run(held, each);
-    std::erase_if(destroyed_, [](auto const& each) { return each->queue.empty(); });
+  }
+  /// The calling thread knows what is on all streams of a device. @pre it has run.
+  void join_all(cuda::device_number device) {
+    for (auto const& each : all())
+      if (each->device == device) of_thread().join(each->known);
+    std::erase_if(destroyed_, [&](auto const& each) { return each->device == device; });
   }
 
-  /// All streams, also destroyed ones whose work goes on.
+  /// All streams, also destroyed ones for whose work no thread has waited.
   [[nodiscard]] std::vector<std::shared_ptr<fake_stream>> all() const {
     std::vector<std::shared_ptr<fake_stream>> found{defaults_};
     for (auto const& [thread, each] : of_threads_) found.push_back(each);
@@ -264,7 +269,7 @@ class fake_streams {
   std::map<thread_on_device, std::shared_ptr<fake_stream>> of_threads_;  // the default streams of threads
   std::vector<std::shared_ptr<fake_stream>> defaults_;                   // of each device
   std::map<cuda::stream_handle, std::shared_ptr<fake_stream>> streams_;
-  std::vector<std::shared_ptr<fake_stream>> destroyed_;  // while they have work
+  std::vector<std::shared_ptr<fake_stream>> destroyed_;  // until a thread has waited for all work
   std::map<cuda::event_handle, fake_event> events_;
 };
 

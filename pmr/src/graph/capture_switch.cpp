@@ -2,6 +2,7 @@
 #include <tidemark/graph/capture_switch.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -144,6 +145,7 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
   const std::scoped_lock lock{mutex_};
   const auto baked =
       std::ranges::find_if(baked_, [&](switched_blocks const& blocks) { return blocks.contains(address); });
+  detail::capture_record* const record = frozen_record();
   bool is_kept = true;
   if (graph_arena* const arena = arena_at(address)) {
     const std::uint64_t refused = arena->bad_deallocations_;
@@ -153,14 +155,15 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
     detail::switched_usage& usage = arenas_[arena];
     usage.blocks -= std::min<std::size_t>(usage.blocks, 1);
     usage.bytes -= std::min(usage.bytes, bytes);
-  } else if (baked != baked_.end()) {
-    if (!std::exchange(baked->at(address).in_use, false)) return refuse();
-  } else if (detail::capture_record* const record = frozen_record()) {
-    if (record->deferred.contains(address)) return refuse();
+  } else if (baked != baked_.end() || record != nullptr) {
+    if (baked != baked_.end() && !std::exchange(baked->at(address).in_use, false)) return refuse();
+    if (record != nullptr && record->deferred.contains(address)) return refuse();
     try {
-      // Work that was captured before may use it, each time the graph is launched.
-      baked_by(*record).emplace(address, detail::switched_block{bytes, align, false});
+      // Work that was captured before may use it, each time the graph is launched; so may an earlier graph's.
+      if (record != nullptr)
+        baked_by(*record).try_emplace(address, detail::switched_block{bytes, align, false});
     } catch (...) {
+      if (baked != baked_.end()) baked->erase(address);
       detail::report_violation(violation_kind::exhausted, name(),
                                "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: "
                                "they are lost",
@@ -179,6 +182,7 @@ void capture_switch::release(switched_blocks& baked) noexcept {
     const std::scoped_lock lock{mutex_};
     leaving.swap(baked);
     baked_.remove_if([&](switched_blocks const& other) { return &other == &baked; });
+    std::erase_if(leaving, [this](auto const& entry) { return is_baked(entry.first); });  // of another, too
     // On a thread that captures now, they wait for the end of that capture.
     if (detail::capture_record* const record = frozen_record()) {
       std::erase_if(leaving, [](auto const& entry) { return entry.second.in_use; });
@@ -326,9 +330,11 @@ capture_switch_stats capture_switch::stats() const noexcept {
     deferred += record.deferred.size();
     frozen += record.frozen ? 1 : 0;
   }
-  for (switched_blocks const& baked : baked_) {
-    deferred += static_cast<std::size_t>(
-        std::ranges::count_if(baked, [](auto const& entry) { return !entry.second.in_use; }));
+  for (auto baked = baked_.begin(); baked != baked_.end(); ++baked) {
+    deferred += static_cast<std::size_t>(std::ranges::count_if(*baked, [&](auto const& entry) {
+      const auto has_it = [&](switched_blocks const& later) { return later.contains(entry.first); };
+      return !entry.second.in_use && std::none_of(std::next(baked), baked_.end(), has_it);
+    }));
   }
   return {counted, deferred, frozen};
 }

@@ -30,7 +30,8 @@ using switched_blocks = std::map<std::uintptr_t, switched_block>;
 /// allocated during the capture, without a graph arena, or that were deallocated in it. The graph has their
 /// addresses.
 /// As long as this object lives, the upstream gets none of them back, and so cannot reuse them. When it
-/// ends, those that were deallocated meanwhile go to the upstream, the others when they are deallocated.
+/// ends, those that were deallocated meanwhile go to the upstream, unless another graph has them too, the
+/// others when they are deallocated.
 /// On a thread that has frozen the switch they go when that capture ends.
 ///
 /// Move-only; a moved-from object holds nothing. The switch must outlive it. Thread-safety: one thread at a

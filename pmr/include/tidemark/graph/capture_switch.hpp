@@ -85,7 +85,8 @@ struct capture_record {
 ///   An arena ends with its graph, or because the body threw: so what grows
 ///   in a body is declared there, or is of its inputs and outputs, which end before the arena
 /// - one of the upstream that was allocated during a capture, because no arena was installed, is in the
-///   graph, too: see `baked_blocks`
+///   graph, too: see `baked_blocks`; deallocated in a later capture, it is in both graphs, and goes with the
+///   last of them
 ///
 /// Invariants, checked by `check_invariants()`: a thread with a record is frozen or has an arena; no address
 /// that is deferred or baked lies in an arena known; no address is deferred and baked; an arena known has at
@@ -132,9 +133,10 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   /// thread has frozen the switch already; std::bad_alloc. Nothing has changed then.
   void freeze();
   /// From here on the calling thread's requests are the upstream's again, and the arena, if one is
-  /// installed, is known until it ends; it stays installed. What the thread deallocated meanwhile goes to
-  /// the upstream with the result. Does nothing if the thread has not frozen the switch.
-  /// @return what the graph must hold on to.
+  /// installed, is known until it ends; it stays installed. Does nothing if the thread has not frozen the
+  /// switch.
+  /// @return what the graph must hold on to, what the thread deallocated meanwhile among it: that goes to the
+  /// upstream when the result ends.
   baked_blocks unfreeze() noexcept;
   /// Whether the calling thread has frozen it.
   [[nodiscard]] bool is_frozen() const noexcept;

@@ -113,7 +113,7 @@ class cuda_resource {
       resource_->deallocate(block, bytes, aligned(align), stream.get());
     } else {
       const cuda::status ended = end_work(stream.get());
-      if (is_done(ended) || cuda::detail::shows_end_of_work(ended)) {
+      if (cuda::detail::shows_end_of_work(ended)) {
         free_block(block, bytes, align);
       } else {
         detail::report_warning(
@@ -205,11 +205,11 @@ class cuda_resource {
   }
   // `capture_unsupported` if the stream is captured. That is checked first, because a wait ends a capture.
   [[nodiscard]] cuda::status wait_for(cuda::stream_handle stream) const noexcept {
+    const cuda::detail::relaxed_mode waiting{*driver_};
     bool captured = false;
     const cuda::status asked = driver_->is_capturing(stream, captured);
     if (asked != cuda::status::success) return asked;
     if (captured) return cuda::status::capture_unsupported;
-    const cuda::detail::relaxed_mode waiting{*driver_};
     return driver_->synchronize(stream);
   }
   void require_done(char const* call, cuda::status result, void* block, std::size_t bytes,

@@ -18,14 +18,15 @@ status wait_for(driver& driver, event_handle event) noexcept {
 status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept {
   // Checked first: a wait for work outside a capture ends the capture.
   const relaxed_mode ordering{driver};
-  if (!may_be_capturing(driver, stream) && driver.wait(stream, event) == status::success)
+  if (capture_state_of(driver, stream) == capture_state::none &&
+      driver.wait(stream, event) == status::success)
     return status::success;
   return wait_for(driver, event);
 }
 
 status wait_for(driver& driver, stream_handle last_used_on) noexcept {
   const relaxed_mode waiting{driver};
-  if (may_be_capturing(driver, last_used_on)) return status::capture_isolation;
+  if (capture_state_of(driver, last_used_on) != capture_state::none) return status::capture_isolation;
   const status waited = driver.synchronize(last_used_on);
   return shows_end_of_work(waited) ? status::success : waited;
 }

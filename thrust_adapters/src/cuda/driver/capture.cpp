@@ -6,6 +6,7 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/graph/graph_errors.hpp>
 
 #include "behind_event.hpp"
@@ -58,8 +59,8 @@ class executable_graph final : public graph_instance {
     status waited = status::not_ready;
     if (is_tracked_) waited = detail::wait_for(driver_, launched_.get());
     // The last resort: it ends captures on the device, but not before memory in use would go.
-    if (waited != status::success && !detail::shows_that_nothing_runs(waited)) waited = driver_.synchronize();
-    if (detail::shows_end_of_work(waited) || detail::shows_that_nothing_runs(waited)) return;
+    if (waited != status::success) waited = driver_.synchronize();
+    if (detail::shows_end_of_work(waited)) return;
     tidemark::detail::report_violation(
         violation_kind::open_capture, "captured_graph",
         "captured_graph: its destructor cannot wait for the last launch (%s), which may still use the "
@@ -86,7 +87,7 @@ void capture_backend::begin() {
     throw cuda_error{*driver_, "cuStreamBeginCapture of a stream that captures already",
                      status::illegal_state};
   }
-  if (stream_ == nullptr) {
+  if (is_same_stream(stream_, nullptr)) {
     throw cuda_error{*driver_, "cuStreamBeginCapture of the default stream, which cannot be captured",
                      status::capture_unsupported};
   }

@@ -6,6 +6,8 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 
+#include "behind_event.hpp"
+
 namespace tidemark::cuda::detail {
 namespace {
 
@@ -70,14 +72,16 @@ void event_stock::release(entry& free) noexcept {
 
 void event_stock::query(void (*queries)(void* state) noexcept, void* state) const noexcept {
   const on_device here{*driver_, device_};
-  if (!may_be_capturing(*driver_, stream_)) queries(state);
+  if (capture_state_of(*driver_, stream_) == capture_state::none) queries(state);
 }
 
 void event_stock::wait(entry const& awaited) const noexcept {
   const on_device here{*driver_, device_};
-  if (is_capturing(*driver_, stream_)) return;
-  if (shows_end_of_work(driver_->synchronize(awaited.event))) return;
-  (void)driver_->wait(stream_, awaited.event);
+  if (capture_state_of(*driver_, stream_) != capture_state::none) return;
+  status waited = driver_->synchronize(awaited.event);
+  if (shows_end_of_work(waited)) return;
+  waited = driver_->wait(stream_, awaited.event);
+  if (!shows_end_of_work(waited)) require_waited(*driver_, "device_cache", waited);
 }
 
 }  // namespace tidemark::cuda::detail

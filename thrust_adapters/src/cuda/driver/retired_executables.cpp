@@ -15,10 +15,8 @@ void retired_executables::capture_begins() noexcept {
 }
 
 void retired_executables::capture_ended(driver& calls) noexcept {
-  {
-    const std::scoped_lock lock{mutex_};
-    --captures_;
-  }
+  const std::scoped_lock lock{mutex_};
+  --captures_;
   destroy_waiting(calls);
 }
 
@@ -29,34 +27,21 @@ void retired_executables::reserve_one() {
 }
 
 void retired_executables::retire(driver& calls, ::CUgraphExec_st* executable) noexcept {
-  {
-    const std::scoped_lock lock{mutex_};
-    if (executable == nullptr) {  // it was not made
-      --executables_;
-      return;
-    }
-    waiting_.push_back(executable);  // has the capacity
+  const std::scoped_lock lock{mutex_};
+  if (executable == nullptr) {  // it was not made
+    --executables_;
+    return;
   }
+  waiting_.push_back(executable);  // has the capacity
   destroy_waiting(calls);
 }
 
 // A refusal ends the attempt: the others would meet the same capture.
 void retired_executables::destroy_waiting(driver& calls) noexcept {
+  if (captures_ != 0 || waiting_.empty()) return;
   const relaxed_mode destroying{calls};
-  while (true) {
-    executable_handle next = nullptr;
-    {
-      const std::scoped_lock lock{mutex_};
-      if (captures_ != 0 || waiting_.empty()) return;
-      next = waiting_.back();
-      waiting_.pop_back();
-    }
-    const status destroyed = calls.destroy_executable(next);
-    const std::scoped_lock lock{mutex_};
-    if (is_of_a_capture(destroyed)) {
-      waiting_.push_back(next);
-      return;
-    }
+  while (!waiting_.empty() && !is_of_a_capture(calls.destroy_executable(waiting_.back()))) {
+    waiting_.pop_back();
     --executables_;
   }
 }

@@ -3,6 +3,9 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <type_traits>
 
 #include <tidemark/cuda/driver/driver.hpp>
@@ -97,10 +100,24 @@ class real_driver final : public driver {
     const status begun = entry_of<cuInit>("cuInit")(0);
     return begun == status::success ? entry_of<cuDeviceGetCount>("cuDeviceGetCount")(&count) : begun;
   }
+  // By the driver's calls, so that the runtime notes no device for a thread that gets its context back.
   status make_current(device_number device) noexcept override {
-    return of(as_of_the_driver(cudaSetDevice(device)));
+    if (device < 0 || static_cast<std::size_t>(device) >= primary_.size()) return status::invalid_device;
+    std::atomic<CUcontext>& known = primary_[static_cast<std::size_t>(device)];
+    CUcontext context = known.load(std::memory_order_acquire);
+    if (context == nullptr) {
+      status made = entry_of<cuInit>("cuInit")(0);
+      if (made == status::success)
+        made = entry_of<cuDevicePrimaryCtxRetain>("cuDevicePrimaryCtxRetain")(&context, device);
+      if (made != status::success) return made;
+      known.store(context, std::memory_order_release);  // retained until the process ends
+    }
+    return set_context(context);
   }
   status current_device(device_number& device) noexcept override {
+    context_handle context = nullptr;
+    if (current_context(context) == status::success && context != nullptr)
+      return entry_of<cuCtxGetDevice>("cuCtxGetDevice")(&device);
     return of(as_of_the_driver(cudaGetDevice(&device)));
   }
   status current_context(context_handle& context) noexcept override {
@@ -291,13 +308,16 @@ class real_driver final : public driver {
     if (result == status::success) out = made;
     return result;
   }
+
+  std::array<std::atomic<CUcontext>, 64> primary_{};  // of each device; null: not made current yet
 };
 
 }  // namespace
 
+// Never destroyed: resources in static storage may end later.
 driver& system_driver() noexcept {
-  static real_driver table;
-  return table;
+  static auto* const table = new real_driver;
+  return *table;
 }
 
 }  // namespace tidemark::cuda

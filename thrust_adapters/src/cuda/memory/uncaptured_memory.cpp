@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
 
-#include <mutex>
-
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
@@ -19,14 +17,13 @@ uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_han
       waiting_{bookkeeping} {}
 
 uncaptured_memory::~uncaptured_memory() {
-  if (waiting_.empty()) return;
+  const std::size_t bytes = waiting_.bytes();
+  if (bytes == 0) return;
   const on_device here{*driver_, device()};
-  if (!is_capturing(*driver_, stream_)) {
+  if (capture_state_of(*driver_, stream_) == capture_state::none) {
     free_waiting();
     return;
   }
-  std::size_t bytes = 0;
-  for (freed_block const& each : waiting_) bytes += each.bytes;
   tidemark::detail::report_violation(violation_kind::open_capture, name(),
                                      "%s: destroyed while its stream is capturing: %zu bytes are lost, "
                                      "because the free would become part of the graph",
@@ -35,7 +32,7 @@ uncaptured_memory::~uncaptured_memory() {
 
 outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& block) {
   const on_device here{*driver_, device()};
-  if (may_be_capturing(*driver_, stream_)) {
+  if (capture_state_of(*driver_, stream_) != capture_state::none) {
     throw out_of_memory{{.resource = name(),
                          .requested_bytes = bytes,
                          .alignment = default_alignment,
@@ -44,47 +41,28 @@ outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& blo
   }
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
   free_waiting();
-  {
-    const std::scoped_lock lock{waiting_mutex_};
-    // Doubles the capacity, so that a record costs O(1).
-    if (live_ == waiting_.capacity()) waiting_.reserve(2 * live_ + 16);
-    ++live_;
-  }
+  waiting_.add();
   const outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
-  if (!allocated.good()) {
-    const std::scoped_lock lock{waiting_mutex_};
-    --live_;
-  }
+  if (!allocated.good()) waiting_.remove();
   return allocated;
 }
 
 outcome uncaptured_memory::free_block(std::uintptr_t block, std::size_t bytes) noexcept {
   const on_device here{*driver_, device()};
-  const bool must_wait = may_be_capturing(*driver_, stream_);
-  {
-    const std::scoped_lock lock{waiting_mutex_};
-    if (must_wait) {
-      waiting_.push_back({block, bytes});  // has the capacity
-      return {};
-    }
-    --live_;
+  if (capture_state_of(*driver_, stream_) != capture_state::none) {
+    waiting_.push({reinterpret_cast<void*>(block), bytes, default_alignment});
+    return {};
   }
+  waiting_.remove();
   free_waiting();
   return {driver_->free_async(block, stream_), "cuMemFreeAsync"};
 }
 
 void uncaptured_memory::free_waiting() noexcept {
-  while (true) {
-    freed_block next{};
-    {
-      const std::scoped_lock lock{waiting_mutex_};
-      if (waiting_.empty()) return;
-      next = waiting_.back();
-      waiting_.pop_back();
-      --live_;
-    }
-    const status freed = driver_->free_async(next.block, stream_);
-    if (freed != status::success) report_lost(*driver_, name(), "cuMemFreeAsync", freed, next.bytes);
+  while (const std::optional<waiting_blocks::block> next = waiting_.pop()) {
+    waiting_.remove();
+    const status freed = driver_->free_async(reinterpret_cast<std::uintptr_t>(next->first), stream_);
+    if (freed != status::success) report_lost(*driver_, name(), "cuMemFreeAsync", freed, next->bytes);
   }
 }
 

@@ -10,10 +10,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
-
-#include "../driver/driver_errors.hpp"
 
 namespace tidemark::cuda::detail {
 namespace {
@@ -42,7 +39,6 @@ device_blocks::device_blocks(device_pool_options const& options, driver& driver)
       device_{options.device},
       stream_{options.stream},
       upstream_{options.upstream},
-      must_wait_{dynamic_cast<device_resource*>(options.upstream) != nullptr},
       places_{device_classes::index_of(largest_bytes_) + 1, options.bookkeeping},
       slabs_{places_.size(), options.bookkeeping},
       large_{options.bookkeeping} {
@@ -50,6 +46,8 @@ device_blocks::device_blocks(device_pool_options const& options, driver& driver)
     // What the pool returns is to leave the driver's pool too.
     upstream_ = &own_.emplace(memory_pool_options{.device = device_, .release_threshold_bytes = 0}, stream_,
                               name_, options.bookkeeping, driver);
+  } else {
+    upstream_ = ordered_upstream(waiting_, options, driver);
   }
   for (std::size_t i = 0; i < places_.size(); ++i) classes_[i].block_bytes = device_classes::bytes(i);
 }
@@ -83,7 +81,7 @@ auto device_blocks::call_upstream(Call call) {
 bool device_blocks::trim_own() noexcept {
   if (!own_) return false;
   const on_device here{*driver_, device_};
-  if (may_be_capturing(*driver_, stream_)) return false;
+  if (capture_state_of(*driver_, stream_) != capture_state::none) return false;
   (void)driver_->synchronize(stream_);
   own_->trim();
   return true;
@@ -157,20 +155,9 @@ void device_blocks::deallocate_large(void* block, std::size_t bytes, std::size_t
         name_, bytes, align, block);
     return;
   }
-  if (const outcome waited = wait_before_return(); !waited.good())
-    return report_lost(*driver_, name_, waited.call, waited.result, bytes);
   large_.erase(found);
   large_bytes_ -= bytes;
   upstream_->deallocate(block, bytes, align);
-}
-
-// Work on the stream may still use what is returned, and `cuMemFree` need not wait for it.
-outcome device_blocks::wait_before_return() const noexcept {
-  if (!must_wait_) return {};
-  const on_device here{*driver_, device_};
-  if (may_be_capturing(*driver_, stream_)) return {status::capture_unsupported, "cuStreamSynchronize"};
-  const status waited = driver_->synchronize(stream_);
-  return {shows_end_of_work(waited) ? status::success : waited, "cuStreamSynchronize"};
 }
 
 void device_blocks::point_to(std::size_t index, std::size_t stranded, std::size_t free) noexcept {
@@ -270,7 +257,6 @@ std::size_t device_blocks::release_free_of(std::size_t index, std::size_t bytes_
 
 // Starts with the largest blocks, of which the fewest need to be touched.
 std::size_t device_blocks::release_free(std::size_t target_bytes) noexcept {
-  if (cached_bytes_ + stranded_bytes_ <= target_bytes || !wait_before_return().good()) return 0;
   std::size_t gone = 0;
   for (std::size_t i = places_.size(); i-- > 0 && cached_bytes_ + stranded_bytes_ > target_bytes;)
     gone += release_free_of(i, cached_bytes_ + stranded_bytes_ - target_bytes);
@@ -278,7 +264,6 @@ std::size_t device_blocks::release_free(std::size_t target_bytes) noexcept {
 }
 
 void device_blocks::release() noexcept {
-  if (slab_bytes_ + large_bytes_ != 0) (void)wait_before_return();
   for (std::size_t i = 0; i < places_.size(); ++i) {
     for (slab const& each : slabs_[i]) return_to_upstream(i, each);
     slabs_[i].clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/device_cache.hpp>
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -16,6 +17,9 @@
 #include "completed_options.hpp"
 
 namespace tidemark {
+
+using cuda::detail::capture_state;
+
 namespace {
 
 constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
@@ -28,7 +32,7 @@ std::size_t limit_by_default(device_cache_options const& options, cuda::driver& 
   const cuda::detail::on_device here{driver, options.device};
   cuda::memory_info info;
   const bool is_known = here.result() == cuda::status::success &&
-                        !cuda::detail::may_be_capturing(driver, options.stream) &&
+                        cuda::detail::capture_state_of(driver, options.stream) == capture_state::none &&
                         driver.memory(info) == cuda::status::success && info.total_bytes >= 4;
   return is_known ? info.total_bytes / 4 : limit_of_unknown_device;
 }
@@ -52,7 +56,7 @@ device_cache::device_cache(device_cache_options const& options, cuda::driver& dr
     : driver_{&driver},
       options_{completed(options, driver)},
       events_{driver, options_.device, options_.stream, options_.bookkeeping},
-      captured_{options_.bookkeeping},
+      held_{options_.bookkeeping},
       cache_{options_of_cache()} {}
 
 // Blocks are returned to an upstream of the user's with the cache's device current, too.
@@ -69,6 +73,7 @@ reuse_cache_options device_cache::options_of_cache() {
                                            .release_threshold_bytes = options_.release_threshold_bytes},
                  options_.stream, options_.name, options_.bookkeeping, *driver_);
     options_.upstream = &*own_;
+    options_.upstream_is_ordered = true;
   }
   return {
       .max_cached_bytes = *options_.max_cached_bytes,
@@ -83,7 +88,7 @@ reuse_cache_options device_cache::options_of_cache() {
                           },
                       .context = &events_},
       .name = options_.name,
-      .upstream = options_.upstream,
+      .upstream = cuda::detail::ordered_upstream(waiting_, options_, *driver_),
       .bookkeeping = options_.bookkeeping};
 }
 
@@ -101,7 +106,7 @@ void* device_cache::allocate(std::size_t bytes, std::size_t align) {
 void device_cache::refuse(std::size_t bytes, std::size_t align, char const* because) const {
   const reuse_cache_stats now = stats();
   const cuda::detail::on_device here{*driver_, options_.device};
-  const bool in_capture = cuda::detail::is_capturing(*driver_, options_.stream);
+  const bool in_capture = cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none;
   if (in_capture && *because == '\0') because = not_relieved;
   throw out_of_memory{
       {.resource = options_.name,
@@ -119,7 +124,8 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
 // and work are none of its concern.
 bool device_cache::relieve() noexcept {
   const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::may_be_capturing(*driver_, options_.stream)) return false;
+  if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
+  (void)release_held(false);
   (void)cache_.collect(true);
   (void)driver_->synchronize(options_.stream);
   if (own_) own_->trim();
@@ -129,10 +135,15 @@ bool device_cache::relieve() noexcept {
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
                               cuda::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
-  if (cuda::is_same_stream(last_used_on, options_.stream)) return deallocate(block, bytes, align);
+  const bool is_own = cuda::is_same_stream(last_used_on, options_.stream);
+  const bool is_legacy = cuda::is_same_stream(last_used_on, nullptr);  // which is never captured
+  if (is_own && is_legacy) return deallocate(block, bytes, align);
   const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::is_capturing(*driver_, last_used_on)) {
-    hold_captured(block, bytes, align);
+  const capture_state captures = cuda::detail::capture_state_of(*driver_, last_used_on);
+  if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy)) {
+    hold(block, bytes, align, !is_legacy);
+  } else if (is_own) {
+    deallocate(block, bytes, align);
   } else if (std::optional<reuse_fence> fence = events_.record(last_used_on)) {
     cache_.deallocate_after(block, bytes, aligned(align), std::move(*fence));
   } else if (const cuda::status waited = driver_->synchronize(last_used_on);
@@ -143,36 +154,58 @@ void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
   }
 }
 
-// The graph has its address: neither this cache nor the driver may give it to others.
-void device_cache::hold_captured(void* block, std::size_t bytes, std::size_t align) noexcept {
+// A graph may use it, or work that cannot be waited for now: neither this cache nor the driver may give it to
+// others.
+void device_cache::hold(void* block, std::size_t bytes, std::size_t align, bool is_captured) noexcept {
   try {
-    const std::scoped_lock lock{captured_mutex_};
-    captured_.push_back({block, bytes, align});
+    const std::scoped_lock lock{held_mutex_};
+    held_.push_back({block, bytes, align, is_captured});
   } catch (...) {  // whatever the bookkeeping resource throws
     detail::report_warning(
         warning_kind::refused_return, options_.name,
-        "%s: %zu bytes are lost, because there is no memory to note that a graph uses them", options_.name,
-        bytes);
+        "%s: %zu bytes are lost, because there is no memory to note that captured work, or "
+        "work beside a capture, uses them",
+        options_.name, bytes);
   }
 }
 
-std::size_t device_cache::release_captured() noexcept {
-  std::pmr::vector<captured_block> leaving{captured_.get_allocator()};
-  {
-    const std::scoped_lock lock{captured_mutex_};
-    leaving.swap(captured_);
-  }
+std::size_t device_cache::release_captured() noexcept { return release_held(true); }
+
+// What the legacy stream used comes behind an event of that, if no capture forbids it still.
+std::size_t device_cache::release_held(bool captured_too) noexcept {
+  const std::size_t held = [&] {
+    const std::scoped_lock lock{held_mutex_};
+    return held_.size();
+  }();
+  if (held == 0) return 0;
+  const cuda::detail::on_device here{*driver_, options_.device};
+  const bool legacy_too = cuda::detail::capture_state_of(*driver_, nullptr) == capture_state::none;
   std::size_t bytes = 0;
-  for (captured_block const& each : leaving) {
-    deallocate(each.block, each.bytes, each.align);
-    bytes += each.bytes;
+  for (std::size_t i = 0; i < held; ++i) {
+    held_block leaving{};
+    {
+      const std::scoped_lock lock{held_mutex_};
+      const auto found = std::ranges::find_if(
+          held_, [&](held_block const& each) { return each.is_captured ? captured_too : legacy_too; });
+      if (found == held_.end()) break;
+      leaving = *found;
+      *found = held_.back();
+      held_.pop_back();
+    }
+    if (leaving.is_captured) {
+      deallocate(leaving.block, leaving.bytes, leaving.align);
+      bytes += leaving.bytes;
+    } else {
+      deallocate(leaving.block, leaving.bytes, leaving.align, cuda::legacy_stream);
+    }
   }
   return bytes;
 }
 
 std::size_t device_cache::collect(bool force) noexcept {
   const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::may_be_capturing(*driver_, options_.stream)) return 0;
+  if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return 0;
+  (void)release_held(false);
   const std::size_t bytes = cache_.collect(force);
   if (own_) {  // which keeps what it has until it is trimmed
     if (force)

@@ -38,7 +38,7 @@ class event {
     require(handle_.calls(), "cuEventRecord", handle_.calls().record(get(), stream));
   }
   /// Whether the work before it has ended, or its device is lost. False if the driver returns another
-  /// error. Does not disturb a capture.
+  /// error. @pre it was not recorded in a capture, which to ask would end; other captures go on.
   [[nodiscard]] bool done() const noexcept {
     const detail::relaxed_mode asking{handle_.calls()};
     return detail::shows_end_of_work(handle_.calls().query(get()));

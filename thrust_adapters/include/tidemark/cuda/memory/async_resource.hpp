@@ -50,7 +50,7 @@ class async_resource final : public detail::driver_resource {
  public:
   /// As `options` say. @param driver the calls to use; must outlive this object.
   /// @throws cuda_error or out_of_memory if the driver does not return the current device;
-  /// std::invalid_argument if there is no pool.
+  /// std::invalid_argument if there is no pool, or the stream is `cuda::per_thread_stream`.
   explicit async_resource(async_resource_options const& options, driver& driver = default_driver());
   /// Of a pool and a stream of the current device. @throws as above.
   async_resource(pool_handle pool, stream_handle stream, driver& driver = default_driver())

@@ -22,14 +22,15 @@ struct block_resource_options {
 };
 
 /// A `std::pmr::memory_resource` whose blocks are the driver's: the upstream of pools and caches for
-/// devices. A call costs as much as the driver's call, which is much, and freeing waits for the device:
-/// put a pool, a cache or an arena on it where that matters.
+/// devices. A call costs as much as the driver's call, which is much: put a pool, a cache or an arena on it
+/// where that matters. Freeing may wait for the device, and need not: a block is deallocated when the work that
+/// uses it has ended. `device_pool` and `device_cache` see to that.
 ///
 /// ```cpp
 /// cuda::pinned_resource pinned;
 /// std::pmr::vector<float> staged(n, &pinned);           // copies from it are asynchronous
 /// cuda::device_resource memory;
-/// reuse_cache tensors{{.max_cached_bytes = 1 * GiB, .upstream = &memory}};
+/// device_cache tensors{{.stream = stream, .upstream = &memory}};
 /// ```
 /// Memory is uninitialised. The host must not touch device memory: no containers there.
 ///

@@ -19,6 +19,7 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
+#include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 namespace tidemark {
@@ -35,7 +36,7 @@ struct device_cache_options {
   /// variable `TIDEMARK_DEVICE_CACHE_MIB` says, a number of MiB in digits. Where that is unset, empty or
   /// something else, which is warned of (`refused_setting`), it is a quarter of the device's memory
   /// (cuMemGetInfo's total), or 1 GiB if the driver does not tell that or the stream is capturing. Both are
-  /// read when the cache is made.
+  /// read when the cache is made. Each cache has its own: where several share a device, say what each may keep.
   // GCC warns about members that are left out unless they have initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
   /// Bytes, used and unused, up to which the cache's own pool of the driver's keeps unused memory when
@@ -43,9 +44,12 @@ struct device_cache_options {
   /// it. Not used where there is an upstream.
   std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
   /// Where blocks come from; null: a `cuda::memory_pool` of the cache's own, in the order of the stream. It
-  /// must allow threads if the cache is used by several, and not allocate a block that was
-  /// returned to it again before the work on the stream that uses it has ended. Must outlive the cache.
+  /// must allow threads if the cache is used by several, and not be a resource of another stream. Must outlive
+  /// the cache.
   std::pmr::memory_resource* upstream = nullptr;
+  /// Whether the stream orders the upstream, as in `device_pool_options`. If not, each block goes back to it
+  /// after a wait for the stream.
+  std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Where the cache's own records come from, which the host writes; null: `std::pmr::new_delete_resource()`.
   /// Must outlive the cache. It is called under the cache's locks and must not call back.
   std::pmr::memory_resource* bookkeeping = nullptr;
@@ -92,7 +96,9 @@ struct device_cache_options {
 /// what would invalidate the capture is left: events are not queried, nothing is waited for, nothing is taken
 /// from the cache's own pool, whose memory would be the graph's, nor freed. A request that needs one of these
 /// throws out_of_memory, which says why. What a graph uses comes from a `graph_arena`, or through a
-/// `capture_switch`. Captures of other streams are not disturbed.
+/// `capture_switch`; where captured work uses a block all the same, the block is deallocated with its stream
+/// named, be it the cache's own: then it stays live as long as launches may use it. Captures of other streams
+/// are not disturbed.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
@@ -110,8 +116,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   static constexpr std::size_t default_alignment = cuda::async_resource::default_alignment;
 
   /// As `options` say. @param driver the calls to use; must outlive this object.
-  /// @throws cuda_error if the driver refuses, because there is no device for example, out_of_memory if that
-  /// is for want of memory.
+  /// @throws std::invalid_argument if the stream is `cuda::per_thread_stream`; cuda_error if the driver
+  /// refuses, because there is no device for example, out_of_memory if that is for want of memory.
   explicit device_cache(device_cache_options const& options = {},
                         cuda::driver& driver = cuda::default_driver());
   /// Waits for the events of pending blocks and returns what is kept to the upstream. Live
@@ -129,7 +135,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment);
 
-  /// Takes back a block that later work of the stream may use at once. Does nothing for null.
+  /// Takes back a block that later work of the stream may use at once. Does nothing for null. @pre no captured
+  /// work uses it.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     cache_.deallocate(block, bytes, aligned(align));
   }
@@ -138,7 +145,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// work is seen to be done. If no event can be recorded the calling thread waits for that stream instead; if
   /// that fails too, the block stays live: a warning (`refused_return`). If that stream is capturing, the
   /// block is in the graph, whose launches use it: it stays live until `release_captured()` or the end of the
-  /// cache.
+  /// cache. Beside a capture of a blocking stream the legacy default stream cannot be looked at: a block that
+  /// it used stays live until `collect`, `release_captured` or a request that finds no memory after the capture.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   cuda::stream_handle last_used_on) noexcept;
 
@@ -158,9 +166,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// The options that hold: device, limit and resources as they were found out.
   [[nodiscard]] device_cache_options const& options() const noexcept { return options_; }
   /// The resource that blocks come from: the one of the options, or the cache's own.
-  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept {
-    return cache_.upstream_resource();
-  }
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
   /// The cache's own pool; null if it has an upstream.
   [[nodiscard]] cuda::pool_handle pool() const noexcept { return own_ ? own_->pool().get() : nullptr; }
   /// The stream whose work uses the blocks.
@@ -181,19 +187,22 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool relieve() noexcept;
-  void hold_captured(void* block, std::size_t bytes, std::size_t align) noexcept;
+  void hold(void* block, std::size_t bytes, std::size_t align, bool is_captured) noexcept;
+  std::size_t release_held(bool captured_too) noexcept;
 
-  struct captured_block {
+  struct held_block {
     void* block;
     std::size_t bytes, align;
+    bool is_captured;  // by a graph; else used by work of the legacy stream
   };
 
   cuda::driver* driver_;
   device_cache_options options_;
   std::optional<cuda::detail::uncaptured_memory> own_;
   cuda::detail::event_stock events_;
-  detail::fork_safe<> captured_mutex_;  // for what follows
-  std::pmr::vector<captured_block> captured_;
+  std::optional<cuda::detail::waiting_upstream> waiting_;  // where the stream does not order the upstream
+  detail::fork_safe<> held_mutex_;                         // for what follows
+  std::pmr::vector<held_block> held_;                      // deallocated, and live as yet
   reuse_cache cache_;  // the last, because it returns blocks to what is before it
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory_resource>
+#include <optional>
 
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
@@ -27,10 +28,14 @@ struct device_pool_options {
   std::size_t slab_bytes = 2 * MiB;
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
   std::size_t max_cached_bytes = 1 * GiB;
-  /// Where memory comes from; null: a `cuda::memory_pool` of the pool's own, in the order of the stream. It
-  /// must not allocate a slab that was returned to it again before the work on the stream that uses it has
-  /// ended; a `cuda::device_resource` gets slabs after a wait for that. Must outlive the pool.
+  /// Where memory comes from; null: a `cuda::memory_pool` of the pool's own, in the order of the stream. Not a
+  /// resource of another stream, whose memory is for that stream's work. Must outlive the pool.
   std::pmr::memory_resource* upstream = nullptr;
+  /// Whether the stream orders the upstream: it gives what was returned to it to later work of the stream only.
+  /// If not, as a `cuda::device_resource`, it gets each slab and large block after a wait for the stream, or
+  /// after a capture of it. Left empty it is found out: a `device_arena`, `device_cache`, `device_pool` or
+  /// `cuda::async_resource` of the stream is ordered, anything else is not: say so of an adaptor on one.
+  std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Where the pool's records come from, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the pool.
   std::pmr::memory_resource* bookkeeping = nullptr;
@@ -84,8 +89,9 @@ extern template class detail::basic_pool<cuda::detail::device_blocks>;
 class device_pool final : public detail::basic_pool<cuda::detail::device_blocks> {
  public:
   /// As `options` say. @param driver the calls to use; must outlive this object.
-  /// @throws std::invalid_argument if `largest_pooled_bytes` is too much; cuda_error if the driver cannot
-  /// tell which device is current, out_of_memory if that is for want of memory.
+  /// @throws std::invalid_argument if `largest_pooled_bytes` is too much, or the stream is
+  /// `cuda::per_thread_stream`; cuda_error if the driver cannot tell which device is current or make a pool,
+  /// out_of_memory if that is for want of memory.
   explicit device_pool(device_pool_options const& options = {},
                        cuda::driver& driver = cuda::default_driver());
   /// Returns everything to the upstream, also live blocks.

@@ -49,11 +49,11 @@ struct stream_policy : stream_policy_base<stream_policy> {
   return policy;
 }
 
-/// Whether a thread may wait for a stream: not while it is captured. The default stream never is, and a
-/// query of it is an error while another stream is captured.
+/// Whether a thread may wait for a stream: not while it is captured, nor for the legacy default stream while
+/// a blocking stream is, whose capture the wait would end.
 [[nodiscard]] inline bool may_wait_for(cuda::stream_handle stream) noexcept {
-  return stream == nullptr || stream == cudaStreamLegacy ||
-         !cuda::detail::is_capturing(cuda::default_driver(), stream);
+  using cuda::detail::capture_state;
+  return cuda::detail::capture_state_of(cuda::default_driver(), stream) == capture_state::none;
 }
 
 }  // namespace TIDEMARK_THRUST_SYSTEM

@@ -73,35 +73,38 @@ struct outcome {
   return result >= status::capture_unsupported && result <= status::capture_wrong_thread;
 }
 
-/// Whether a stream is capturing, or is the default stream and work on it would end the capture of a stream
-/// that waits for it; false if the driver returns another error. @pre its device is current.
-[[nodiscard]] inline bool is_capturing(driver& driver, stream_handle stream) noexcept {
-  bool capturing = false;
-  const status asked = driver.is_capturing(stream, capturing);
-  return asked == status::success ? capturing : is_of_a_capture(asked);
-}
-
-/// The same, but true if the driver returns an error: for callers that must not disturb a capture.
-[[nodiscard]] inline bool may_be_capturing(driver& driver, stream_handle stream) noexcept {
-  bool capturing = false;
-  return driver.is_capturing(stream, capturing) != status::success || capturing;
+/// Whether this result of any call shows that no device runs, or ever ran, anything.
+[[nodiscard]] constexpr bool shows_that_nothing_runs(status result) noexcept {
+  return result == status::no_device || result == status::not_initialized;
 }
 
 /// Whether this result of a query of an event, or of a wait for it, shows that its work has ended. An
-/// error of earlier work shows that too, because the device is lost then and runs nothing. Any other
-/// error, such as that of a capture, shows nothing.
+/// error of earlier work shows that too, because the device is lost then and runs nothing, and so does one
+/// that says that there is no device. Any other error, such as that of a capture, shows nothing.
 [[nodiscard]] constexpr bool shows_end_of_work(status result) noexcept {
   constexpr int uncorrectable_memory = 214, uncorrectable_link = 220, first_of_work = 700,
                 first_of_calls = 800;
   const int number = static_cast<int>(result);
   return result == status::success || result == status::deinitialized || result == status::contained ||
-         result == status::client_terminated || number == uncorrectable_memory ||
-         number == uncorrectable_link || (number >= first_of_work && number < first_of_calls);
+         result == status::client_terminated || shows_that_nothing_runs(result) ||
+         number == uncorrectable_memory || number == uncorrectable_link ||
+         (number >= first_of_work && number < first_of_calls);
 }
 
-/// Whether this result of any call shows that no device runs, or ever ran, anything.
-[[nodiscard]] constexpr bool shows_that_nothing_runs(status result) noexcept {
-  return result == status::no_device || result == status::not_initialized;
+/// What captures mean for calls on a stream.
+enum class capture_state {
+  none,         ///< calls on it disturb no capture
+  capturing,    ///< work on it becomes part of a graph; a wait for it ends the capture
+  untouchable,  ///< a call on it may end a capture: the legacy default stream beside a blocking stream that is
+                ///< capturing, or an error of which the driver does not say what it means
+};
+
+/// Asks for it. A device that is lost captures nothing. @pre the stream's device is current.
+[[nodiscard]] inline capture_state capture_state_of(driver& driver, stream_handle stream) noexcept {
+  bool capturing = false;
+  const status asked = driver.is_capturing(stream, capturing);
+  if (asked == status::success && capturing) return capture_state::capturing;
+  return shows_end_of_work(asked) ? capture_state::none : capture_state::untouchable;
 }
 
 }  // namespace tidemark::cuda::detail

@@ -19,8 +19,9 @@ namespace tidemark::cuda::detail {
 /// destroyed fence is reused, because to create one costs several times as much as to record it.
 ///
 /// A wait that fails, because a capture forbids it, is done by the own stream instead, so that blocks are
-/// still reused behind the event. While the own stream is capturing, which queries and waits would
-/// invalidate, `query` does nothing, and waits return at once.
+/// still reused behind the event; if that fails too, a violation (`open_capture`). While the own stream is
+/// capturing, which queries and waits would invalidate, `query` does nothing, and waits return at once: the
+/// upstream holds the blocks then, as it does all.
 ///
 /// Fences are queried inside `query`, and may be waited for on any current device. Those of one stream come
 /// in one order (`reuse_fence::order`).

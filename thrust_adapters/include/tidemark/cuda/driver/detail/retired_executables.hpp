@@ -21,10 +21,10 @@ namespace detail {
 /// and where the driver refuses. Captures that others begin are not known here.
 ///
 /// Each `driver` has one. What it still has when that ends is lost with the device's context.
-/// Thread-safety: any thread; the driver is called without the lock.
+/// Thread-safety: any thread. The driver destroys under the lock, so that no capture begins meanwhile.
 class retired_executables {
  public:
-  /// A capture begins; nothing is destroyed until as many have ended.
+  /// A capture begins; nothing is destroyed until as many have ended. Waits for what is being destroyed.
   void capture_begins() noexcept;
   /// A capture has ended: destroys what waits if it was the last.
   void capture_ended(driver& calls) noexcept;
@@ -36,7 +36,7 @@ class retired_executables {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
-  void destroy_waiting(driver& calls) noexcept;
+  void destroy_waiting(driver& calls) noexcept;  // under the lock
 
   mutable tidemark::detail::fork_safe<> mutex_;  // for what follows
   std::vector<::CUgraphExec_st*> waiting_;       // has capacity for all executables there are

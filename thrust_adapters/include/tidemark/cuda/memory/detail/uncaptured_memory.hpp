@@ -6,11 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
-#include <vector>
 
-#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/driver_resource.hpp>
+#include <tidemark/cuda/memory/detail/waiting_blocks.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 
 namespace tidemark::cuda::detail {
@@ -19,8 +18,7 @@ namespace tidemark::cuda::detail {
 /// capture it allocates nothing, because the memory would be the graph's, and frees nothing: deallocated
 /// blocks are freed with the first call after the capture.
 ///
-/// Invariant: `live_ <= waiting_.capacity()`, so that `deallocate` needs no memory. Thread-safety: any
-/// thread.
+/// Thread-safety: any thread.
 class uncaptured_memory final : public driver_resource {
  public:
   /// @throws cuda_error; out_of_memory.
@@ -35,11 +33,6 @@ class uncaptured_memory final : public driver_resource {
   [[nodiscard]] memory_pool const& pool() const noexcept { return pool_; }
 
  private:
-  struct freed_block {
-    std::uintptr_t block;
-    std::size_t bytes;
-  };
-
   // @throws out_of_memory, with `because` if the stream is capturing.
   outcome allocate_block(std::size_t bytes, std::uintptr_t& block) override;
   outcome free_block(std::uintptr_t block, std::size_t bytes) noexcept override;
@@ -47,9 +40,7 @@ class uncaptured_memory final : public driver_resource {
 
   memory_pool pool_;
   stream_handle stream_;
-  tidemark::detail::fork_safe<> waiting_mutex_;  // for what follows; the driver is not called under it
-  std::pmr::vector<freed_block> waiting_;        // deallocated during a capture
-  std::size_t live_ = 0;                         // blocks that are not freed, waiting ones included
+  waiting_blocks waiting_;  // deallocated during a capture
 };
 
 }  // namespace tidemark::cuda::detail

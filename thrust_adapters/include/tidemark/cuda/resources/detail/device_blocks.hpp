@@ -15,6 +15,7 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
+#include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 #include <tidemark/cuda/resources/detail/device_classes.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 
@@ -41,9 +42,8 @@ namespace tidemark::cuda::detail {
 /// of a slab of its class; `cached_bytes() == sum over listed`, `stranded_bytes() == sum over stranded`,
 /// `slab_bytes_ == sum over slabs`, `large_bytes_ == sum over large blocks`.
 ///
-/// Memory goes back when the work on the stream is done with it: the pool's own upstream sees to that, and an
-/// upstream of plain blocks of the driver (`cuda::device_resource`), which may not wait, gets them after a
-/// wait for the stream; while the stream is capturing, it gets none.
+/// Memory goes back when the work on the stream is done with it: the pool's own upstream sees to that, as one
+/// that is a resource of the same stream does; others stand behind a `waiting_upstream`.
 ///
 /// Complexity: O(1) where not said otherwise. One thread at a time.
 class device_blocks {
@@ -103,7 +103,9 @@ class device_blocks {
   /// Returns everything to the upstream, also live blocks, which count as deallocated.
   void release() noexcept;
 
-  [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept { return upstream_; }
+  [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept {
+    return waiting_ ? waiting_->upstream() : upstream_;
+  }
   /// O(classes).
   [[nodiscard]] tidemark::detail::block_counts counts() const noexcept;
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_ + large_bytes_; }
@@ -155,7 +157,6 @@ class device_blocks {
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept;
   template <class Call>
   auto call_upstream(Call call);
-  [[nodiscard]] outcome wait_before_return() const noexcept;
   [[nodiscard]] bool trim_own() noexcept;
   void point_to(std::size_t index, std::size_t stranded, std::size_t free) noexcept;
   [[nodiscard]] slab const* find(std::size_t index, void const* block) const noexcept;
@@ -179,11 +180,11 @@ class device_blocks {
   driver* driver_;
   device_number device_;
   stream_handle stream_;
-  std::optional<uncaptured_memory> own_;  // where the options name no upstream
-  std::pmr::memory_resource* upstream_;
-  bool must_wait_;                                     // before blocks go to the upstream
-  std::pmr::vector<places> places_;                    // by class; each as long as its class has blocks
-  std::pmr::vector<slabs> slabs_;                      // by class
+  std::optional<uncaptured_memory> own_;     // where the options name no upstream
+  std::optional<waiting_upstream> waiting_;  // where the stream does not order the upstream of the options
+  std::pmr::memory_resource* upstream_;      // one of these, or that of the options
+  std::pmr::vector<places> places_;          // by class; each as long as its class has blocks
+  std::pmr::vector<slabs> slabs_;            // by class
   std::pmr::unordered_map<void*, large_block> large_;  // live
 };
 
