@@ -34,6 +34,7 @@ namespace cuda {
 using tidemark::cuda::capture_mode;
 using tidemark::cuda::context_handle;
 using tidemark::cuda::default_driver;
+using tidemark::cuda::device_budget;
 using tidemark::cuda::device_number;
 using tidemark::cuda::driver;
 using tidemark::cuda::event_handle;

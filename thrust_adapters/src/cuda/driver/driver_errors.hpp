@@ -15,6 +15,9 @@ void require_memory(driver& driver, char const* call, status result, exhaustion_
 /// The same without numbers, for objects that are just made.
 void require_memory(driver& driver, char const* call, status result, char const* resource);
 
+/// Why there is no memory, where a `device_budget` allows no more.
+inline constexpr char const* device_limit_reached = "the limit of its device is reached";
+
 /// `device`, or the current device if it is negative. @throws as `require_memory`.
 [[nodiscard]] device_number device_or_current(driver& driver, device_number device, char const* resource);
 

@@ -23,8 +23,18 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
     require(*driver_, "cuCtxGetDevice", found);
   }
   std::uintptr_t first = 0;
-  const detail::outcome taken =
-      detail::allocate_block(detail::calls_of<Kind>, *driver_, device_, bytes, first);
+  const auto take = [&]() -> detail::outcome {
+    if (Kind != block_kind::pinned && !driver_->budget(device_).take(bytes))
+      return {status::out_of_memory, ""};
+    const detail::outcome taken =
+        detail::allocate_block(detail::calls_of<Kind>, *driver_, device_, bytes, first);
+    if (Kind != block_kind::pinned && !taken.good()) driver_->budget(device_).give(bytes);
+    return taken;
+  };
+  detail::outcome taken = take();
+  if (taken.result == status::out_of_memory && Kind != block_kind::pinned &&
+      driver_->budget(device_).relieve())
+    taken = take();
   if (taken.result == status::out_of_memory) return {};
   require(*driver_, taken.call, taken.result);
   block_ = {first, bytes};
@@ -35,7 +45,10 @@ template <block_kind Kind>
 void basic_block_memory<Kind>::release(byte_range range) noexcept {
   block_ = {};
   const detail::outcome freed = detail::free_block(detail::calls_of<Kind>, *driver_, device_, range.begin);
-  if (freed.good()) return;
+  if (freed.good()) {
+    if (Kind != block_kind::pinned) driver_->budget(device_).give(range.size);
+    return;
+  }
   detail::report_lost(*driver_, detail::calls_of<Kind>.name, freed.call, freed.result, range.size);
 }
 

@@ -10,8 +10,12 @@ namespace tidemark::cuda {
 
 template <block_kind Kind>
 block_resource<Kind>::block_resource(block_resource_options const& options, driver& driver)
-    : driver_resource{"block_resource", options.name != nullptr ? options.name : detail::calls_of<Kind>.name,
-                      options.device, driver, check_level >= 1} {}
+    : driver_resource{"block_resource",
+                      options.name != nullptr ? options.name : detail::calls_of<Kind>.name,
+                      options.device,
+                      driver,
+                      Kind == block_kind::pinned ? counting::none : counting::counted_and_relieved,
+                      check_level >= 1} {}
 
 template <block_kind Kind>
 detail::outcome block_resource<Kind>::allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept {

@@ -22,14 +22,18 @@ std::size_t padded_bytes(std::size_t bytes, std::size_t align) noexcept {
   return std::max<std::size_t>(bytes, 1) + padding;  // the driver has no blocks of 0 bytes
 }
 
+constexpr char const* limit_call = "cuda::device_budget";  // which made none
+
 }  // namespace
 
 driver_resource::driver_resource(char const* kind, char const* name, device_number device, driver& driver,
-                                 bool checks_blocks)
+                                 counting budget, bool checks_blocks)
     : driver_{&driver},
       kind_{kind},
       name_{name},
       device_{device_or_current(driver, device, name)},
+      budget_{budget != counting::none ? &driver.budget(device_) : nullptr},
+      is_relieved_{budget == counting::counted_and_relieved},
       checks_blocks_{checks_blocks} {}
 
 driver_resource::~driver_resource() {
@@ -38,13 +42,30 @@ driver_resource::~driver_resource() {
   }
 }
 
+// Within the budget, or not at all.
+outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
+  if (budget_ == nullptr) return allocate_block(bytes, block);
+  const auto take_once = [&]() -> outcome {
+    if (!budget_->take(bytes)) return {status::out_of_memory, limit_call};
+    try {
+      const outcome allocated = allocate_block(bytes, block);
+      if (!allocated.good()) budget_->give(bytes);
+      return allocated;
+    } catch (...) {
+      budget_->give(bytes);
+      throw;
+    }
+  };
+  const outcome first = take_once();
+  return first.result == status::out_of_memory && is_relieved_ && budget_->relieve() ? take_once() : first;
+}
+
 void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
   tidemark::detail::require_power_of_two(kind_, name_, align);
+  const std::size_t padded = padded_bytes(bytes, align);
   std::uintptr_t block = 0, part = 0;
   try {
-    const std::size_t padded = padded_bytes(bytes, align);
-    const outcome allocated =
-        padded != 0 ? allocate_block(padded, block) : outcome{status::out_of_memory, ""};
+    const outcome allocated = padded != 0 ? take_block(padded, block) : outcome{status::out_of_memory, ""};
     if (!allocated.good()) {
       const std::size_t used = counter_.used_bytes();
       require_memory(*driver_, allocated.call, allocated.result,
@@ -54,7 +75,8 @@ void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
                       .used_bytes = used,
                       .committed_bytes = used,
                       .reserved_bytes = used,
-                      .largest_bytes = largest_bytes()});
+                      .largest_bytes = largest_bytes(),
+                      .because = allocated.call == limit_call ? device_limit_reached : ""});
     }
     part = align > default_alignment ? tidemark::detail::align_up(block, align) : block;
     const std::scoped_lock lock{mutex_};
@@ -66,7 +88,7 @@ void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
       std::unique_lock lock{mutex_};
       over_aligned_.erase(part);
       lock.unlock();
-      free_aligned(block, bytes, default_alignment);
+      free_padded(block, bytes, padded);
     }
     throw;
   }
@@ -81,17 +103,20 @@ void driver_resource::deallocate(void* block, std::size_t bytes, std::size_t ali
     if (!ledger_.remove(kind_, name_, block, bytes, align)) return;
   }
   counter_.on_deallocate(bytes);
-  free_aligned(reinterpret_cast<std::uintptr_t>(block), bytes, align);
-}
-
-void driver_resource::free_aligned(std::uintptr_t block, std::size_t bytes, std::size_t align) noexcept {
+  auto whole = reinterpret_cast<std::uintptr_t>(block);
   if (align > default_alignment) {
     const std::scoped_lock lock{mutex_};
-    const auto found = over_aligned_.extract(block);
-    if (!found.empty()) block = found.mapped();
+    const auto found = over_aligned_.extract(whole);
+    if (!found.empty()) whole = found.mapped();
   }
+  free_padded(whole, bytes, padded_bytes(bytes, align));
+}
+
+// What could not be freed is held on to.
+void driver_resource::free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept {
   const outcome freed = free_block(block, bytes);
-  if (!freed.good()) report_lost(*driver_, name_, freed.call, freed.result, bytes);
+  if (!freed.good()) return report_lost(*driver_, name_, freed.call, freed.result, bytes);
+  if (budget_ != nullptr) budget_->give(padded);
 }
 
 }  // namespace tidemark::cuda::detail

@@ -72,7 +72,10 @@ std::size_t mapped_range::largest_at(std::size_t index, std::size_t last) const 
 outcome mapped_range::create_at(std::size_t index, std::size_t last) noexcept {
   physical_handle memory = 0;
   for (std::size_t n = largest_at(index, last);; n /= 2) {
-    const status created = driver_->create(memory_, n * unit_bytes_, memory);
+    const bool is_allowed = budget_->take(n * unit_bytes_);
+    const status created =
+        is_allowed ? driver_->create(memory_, n * unit_bytes_, memory) : status::out_of_memory;
+    if (is_allowed && created != status::success) budget_->give(n * unit_bytes_);
     if (created == status::out_of_memory && n != 1) continue;
     if (created != status::success) return {created, "cuMemCreate"};
     for (std::size_t i = index; i < index + n; ++i) {
@@ -167,6 +170,7 @@ outcome mapped_range::release(byte_range part) noexcept {
     if (units_[i].held && !units_[i].mapped) {
       const status released = driver_->release(units_[i].memory);
       if (released != status::success) result = {released, "cuMemRelease"};
+      else budget_->give((handle.last - handle.first) * unit_bytes_);
       for (std::size_t each = handle.first; each < handle.last; ++each) {
         units_[each].held = released != status::success;
       }

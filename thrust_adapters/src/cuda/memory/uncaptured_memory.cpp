@@ -11,7 +11,7 @@ namespace tidemark::cuda::detail {
 
 uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_handle stream, char const* name,
                                      std::pmr::memory_resource* bookkeeping, driver& driver)
-    : driver_resource{"uncaptured_memory", name, pool.device, driver, false},
+    : driver_resource{"uncaptured_memory", name, pool.device, driver, counting::counted, false},
       pool_{pool, driver},
       stream_{stream},
       waiting_{bookkeeping} {}

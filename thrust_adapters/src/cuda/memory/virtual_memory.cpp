@@ -37,6 +37,7 @@ virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
   };
   memory_ = {detail::device_or_current(driver, options.device, device_memory_name), options.exported_as,
              options.gpu_direct_rdma};
+  budget_ = &driver.budget(memory_.device);
   const detail::on_device here{driver, memory_.device};
   require("cudaSetDevice", here.result());
   require("cuMemGetAllocationGranularity", driver.granularity(memory_, unit_bytes_));
@@ -67,7 +68,7 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
       driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
   if (reserved == status::out_of_memory) return {};
   require(*driver_, "cuMemAddressReserve", reserved);
-  ranges_.emplace_back(*driver_, memory_, unit_bytes_, handle_bytes_max_, range);
+  ranges_.emplace_back(*driver_, *budget_, memory_, unit_bytes_, handle_bytes_max_, range);
   return range;
 }
 
@@ -75,7 +76,17 @@ std::size_t virtual_memory::commit_some(byte_range part, std::size_t least_bytes
   refusal_ = "";
   const detail::on_device here{*driver_, memory_.device};
   if (!is_ready(here)) return 0;
+  status result = status::success;
+  std::size_t committed = map_some(part, least_bytes, result);
+  if (result == status::out_of_memory && budget_->relieve()) committed = map_some(part, least_bytes, result);
+  if (committed == 0 && result != status::success) set_refusal(result);
+  return committed;
+}
+
+// Where nothing could be committed, `result` says why; success if that was the host's memory.
+std::size_t virtual_memory::map_some(byte_range part, std::size_t least_bytes, status& result) noexcept {
   detail::mapped_range& range = range_of(part);
+  result = status::success;
   if (!range.want(part, true)) return 0;
   const detail::outcome mapped = range.map(part);
   if (mapped.good()) return part.size;
@@ -93,7 +104,7 @@ std::size_t virtual_memory::commit_some(byte_range part, std::size_t least_bytes
     if (range.map({part.begin, kept}).good()) return kept;
     drop({part.begin, kept});
   }
-  set_refusal(mapped.result);
+  result = mapped.result;
   return 0;
 }
 
@@ -146,7 +157,8 @@ void virtual_memory::resume() {
   const detail::on_device here{*driver_, memory_.device};
   require_may_change("resume", here);
   free_released();
-  const detail::outcome mapped = map_all();
+  detail::outcome mapped = map_all();
+  if (mapped.result == status::out_of_memory && budget_->relieve()) mapped = map_all();
   if (!mapped.good()) {
     exhaustion_report report{.resource = device_memory_name, .alignment = unit_bytes_};
     for (detail::mapped_range& range : ranges_) {
@@ -207,6 +219,8 @@ void virtual_memory::set_refusal(status result) noexcept {
     refusal_ = "a stream is capturing";
   } else if (result != status::out_of_memory) {
     refusal_ = driver_->error_name(result);
+  } else if (!budget_->has_room(unit_bytes_)) {
+    refusal_ = detail::device_limit_reached;
   }
 }
 

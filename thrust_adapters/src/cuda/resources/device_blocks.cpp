@@ -50,6 +50,7 @@ device_blocks::device_blocks(device_pool_options const& options, driver& driver)
     upstream_ = ordered_upstream(waiting_, options, driver);
   }
   for (std::size_t i = 0; i < places_.size(); ++i) classes_[i].block_bytes = device_classes::bytes(i);
+  gives_back_ = driver.budget(device_).add_member([this] { return post_trim(), false; });
 }
 
 // Without a call of the upstream: free slabs would go back for nothing.
@@ -72,7 +73,8 @@ auto device_blocks::call_upstream(Call call) {
     return call();
   } catch (std::bad_alloc const&) {
     const std::size_t released = release_free(0);
-    if (!trim_own() && released == 0) throw;
+    const bool is_trimmed = trim_own();
+    if (!driver_->budget(device_).relieve(&gives_back_) && !is_trimmed && released == 0) throw;
   }
   return call();
 }
@@ -87,12 +89,19 @@ bool device_blocks::trim_own() noexcept {
   return true;
 }
 
+bool device_blocks::take_posted_trim() noexcept {
+  if (max_align_.load(std::memory_order_relaxed) != 0) return false;
+  max_align_.store(device_classes::granule_bytes, std::memory_order_relaxed);
+  return true;
+}
+
 void* device_blocks::take_slow(std::size_t bytes, std::size_t align) {
+  if (take_posted_trim()) (void)release_free(0);
   if (!serves(bytes, align)) return allocate_large(bytes, align);
-  void* block = take(bytes, align);
+  void* block = take_listed(bytes);
   if (block == nullptr) {
     refill(bytes, align);
-    block = take(bytes, align);
+    block = take_listed(bytes);
   }
   return block;
 }
@@ -100,9 +109,11 @@ void* device_blocks::take_slow(std::size_t bytes, std::size_t align) {
 void device_blocks::give_slow(void* block, std::size_t bytes, std::size_t align,
                               free_result result) noexcept {
   if (result != free_result::not_listed) return;
-  if (!serves(bytes, align)) {
-    deallocate_large(block, bytes, align);
-    return;
+  if (!serves(bytes, align)) return deallocate_large(block, bytes, align);
+  if (take_posted_trim()) {
+    const bool is_listed = list(block, bytes) != free_result::not_listed;
+    (void)release_free(0);
+    if (is_listed) return;
   }
   tidemark::detail::report_violation(
       violation_kind::bad_deallocate, name_,

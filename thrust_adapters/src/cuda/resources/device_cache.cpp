@@ -57,10 +57,12 @@ device_cache::device_cache(device_cache_options const& options, cuda::driver& dr
       options_{completed(options, driver)},
       events_{driver, options_.device, options_.stream, options_.bookkeeping},
       held_{options_.bookkeeping},
-      cache_{options_of_cache()} {}
+      cache_{options_of_cache()},
+      gives_back_{driver.budget(options_.device).add_member([this] { return give_back(); })} {}
 
 // Blocks are returned to an upstream of the user's with the cache's device current, too.
 device_cache::~device_cache() {
+  gives_back_ = {};
   const cuda::detail::on_device here{*driver_, options_.device};
   (void)release_captured();
   (void)cache_.collect(true);
@@ -129,7 +131,15 @@ bool device_cache::relieve() noexcept {
   (void)cache_.collect(true);
   (void)driver_->synchronize(options_.stream);
   if (own_) own_->trim();
+  (void)driver_->budget(options_.device).relieve(&gives_back_);
   return true;
+}
+
+// Its own pool may have had unused memory where the cache keeps none.
+bool device_cache::give_back() noexcept {
+  const cuda::detail::on_device here{*driver_, options_.device};
+  if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
+  return collect(true) != 0 || own_;
 }
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,

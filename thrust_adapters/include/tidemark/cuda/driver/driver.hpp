@@ -8,6 +8,7 @@
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/cuda/driver/detail/retired_executables.hpp>
+#include <tidemark/cuda/driver/device_budget.hpp>
 
 // The driver's own opaque structures: cudaStream_t and CUstream are both CUstream_st*, and so on.
 struct CUctx_st;
@@ -243,6 +244,10 @@ class driver {
   /// `cuGetErrorString`, as "out of memory"; never null.
   [[nodiscard]] virtual char const* error_string(status result) noexcept;
 
+  /// What tidemark's resources hold of a device by these calls, and its limit. @throws std::bad_alloc where it is
+  /// made, by the first call for the device.
+  [[nodiscard]] device_budget& budget(device_number device) { return budgets_.of(device); }
+
   /// What waits until nothing captures. For tidemark's own use.
   [[nodiscard]] detail::retired_executables& retired() noexcept { return retired_; }
 
@@ -250,6 +255,7 @@ class driver {
   static constexpr status none = status::no_device;
 
   detail::retired_executables retired_;
+  detail::device_budgets budgets_;
 };
 
 /// The real driver: one object for the process. Its calls are looked up in the installed driver when they

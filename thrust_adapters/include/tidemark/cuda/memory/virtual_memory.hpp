@@ -138,6 +138,7 @@ class virtual_memory {
  private:
   [[nodiscard]] detail::outcome may_change(detail::on_device const& here) const noexcept;
   void require_may_change(char const* operation, detail::on_device const& here) const;
+  [[nodiscard]] std::size_t map_some(byte_range part, std::size_t least_bytes, status& result) noexcept;
   [[nodiscard]] bool is_ready(detail::on_device const& here) noexcept;
   void set_refusal(status result) noexcept;
   [[nodiscard]] detail::outcome wait() const noexcept;
@@ -147,6 +148,7 @@ class virtual_memory {
   void free_all() noexcept;
 
   driver* driver_;
+  device_budget* budget_ = nullptr;
   memory_properties memory_;
   stream_handle stream_ = nullptr;
   std::size_t unit_bytes_ = 0;

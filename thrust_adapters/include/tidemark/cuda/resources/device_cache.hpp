@@ -83,8 +83,9 @@ struct device_cache_options {
 /// `max_blocks_per_size` of a size, beyond which the oldest is returned, and `max_cached_bytes` bytes in all,
 /// beyond which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one
 /// attempt more: everything that is kept is returned, pending blocks after a wait; the stream is waited for,
-/// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use; and
-/// the upstream is called once more.
+/// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use; others of
+/// the device are asked for memory (`cuda::device_budget`), as they ask this cache; and the upstream is called
+/// once more.
 ///
 /// A request of 0 bytes gets a block, as std::pmr wants it: one of its own that nothing may be written to. To
 /// deallocate null does nothing.
@@ -187,6 +188,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool relieve() noexcept;
+  [[nodiscard]] bool give_back() noexcept;
   void hold(void* block, std::size_t bytes, std::size_t align, bool is_captured) noexcept;
   std::size_t release_held(bool captured_too) noexcept;
 
@@ -203,7 +205,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   std::optional<cuda::detail::waiting_upstream> waiting_;  // where the stream does not order the upstream
   detail::fork_safe<> held_mutex_;                         // for what follows
   std::pmr::vector<held_block> held_;                      // deallocated, and live as yet
-  reuse_cache cache_;  // the last, because it returns blocks to what is before it
+  reuse_cache cache_;                                      // behind what it returns blocks to
+  cuda::device_budget::subscription gives_back_;
 };
 
 }  // namespace tidemark

@@ -50,13 +50,17 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   [[nodiscard]] device_number device() const noexcept { return device_; }
 
  protected:
+  /// Whether blocks are the device's, and whether somebody else makes room.
+  enum class counting { none, counted, counted_and_relieved };
+
   /// @param kind the class's name, for messages
   /// @param device -1: the current device
+  /// @param budget what its blocks count in, and whether it asks that for relief where there is no memory
   /// @param checks_blocks whether `deallocate` reports wrong deallocations
   /// (`violation_kind::bad_deallocate`) and, at level 2, the destructor live blocks
   /// (`violation_kind::leak`)
   /// @throws cuda_error or out_of_memory if the driver does not return the current device
-  driver_resource(char const* kind, char const* name, device_number device, driver& driver,
+  driver_resource(char const* kind, char const* name, device_number device, driver& driver, counting budget,
                   bool checks_blocks);
   ~driver_resource() override;
 
@@ -72,11 +76,14 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
     return exhaustion_report::unknown_bytes;
   }
 
-  void free_aligned(std::uintptr_t block, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] outcome take_block(std::size_t bytes, std::uintptr_t& block);
+  void free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept;
 
   char const* kind_;
   char const* name_;
   device_number device_;
+  device_budget* budget_;  // null: blocks do not count
+  bool is_relieved_;
   bool checks_blocks_;
   tidemark::detail::fork_safe<> mutex_;                    // for what follows
   std::map<std::uintptr_t, std::uintptr_t> over_aligned_;  // blocks by their aligned parts

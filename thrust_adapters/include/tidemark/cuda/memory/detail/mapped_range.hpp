@@ -17,7 +17,8 @@ namespace tidemark::cuda::detail {
 /// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. Mapping costs about 80 µs for
 /// each handle, whatever its size, so handles are as large as the wanted part allows: at most
 /// `handle_bytes_max`, and at most a quarter of what lies before them in the range, so that a small range
-/// does not hold much more than it wants. Where the device has no memory for one, smaller ones are tried.
+/// does not hold much more than it wants. Where the device has no memory for one, or its budget does not allow
+/// it, smaller ones are tried.
 ///
 /// The driver unmaps whole mappings only: a handle goes when none of its units is wanted any more.
 ///
@@ -45,9 +46,10 @@ class mapped_range {
 
  public:
   /// @pre `handle_bytes_max` is a multiple of `unit_bytes`; both are powers of two.
-  mapped_range(driver& driver, memory_properties const& memory, std::size_t unit_bytes,
+  mapped_range(driver& driver, device_budget& budget, memory_properties const& memory, std::size_t unit_bytes,
                std::size_t handle_bytes_max, byte_range range) noexcept
       : driver_{&driver},
+        budget_{&budget},
         memory_{memory},
         unit_bytes_{unit_bytes},
         handle_units_max_{handle_bytes_max / unit_bytes},
@@ -99,6 +101,7 @@ class mapped_range {
   [[nodiscard]] outcome unmap_run(units run) noexcept;
 
   driver* driver_;
+  device_budget* budget_;  // what is held counts in it
   memory_properties memory_;
   std::size_t unit_bytes_;
   std::size_t handle_units_max_;  // a power of two

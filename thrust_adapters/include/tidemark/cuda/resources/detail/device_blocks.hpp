@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -60,29 +61,12 @@ class device_blocks {
 
   /// A listed block; null if there is none.
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
-    if (!serves(bytes, align)) [[unlikely]]
-      return nullptr;
-    size_class& from = classes_[device_classes::index_of(bytes)];
-    if (from.top == from.floor) [[unlikely]]
-      return nullptr;
-    ++from.allocations;
-    requested_bytes_ += bytes;
-    cached_bytes_ -= from.block_bytes;
-    return *--from.top;
+    return serves_at_once(bytes, align) ? take_listed(bytes) : nullptr;
   }
   /// Lists a block, unless no class serves it or all blocks of its class are free already.
   [[nodiscard]] tidemark::detail::free_result give(void* block, std::size_t bytes,
                                                    std::size_t align) noexcept {
-    using tidemark::detail::free_result;
-    if (!serves(bytes, align)) [[unlikely]]
-      return free_result::not_listed;
-    size_class& to = classes_[device_classes::index_of(bytes)];
-    if (to.top == to.end) [[unlikely]]
-      return free_result::not_listed;
-    *to.top++ = block;
-    requested_bytes_ -= bytes;
-    cached_bytes_ += to.block_bytes;
-    return cached_bytes_ > watermark_ ? free_result::over_watermark : free_result::listed;
+    return serves_at_once(bytes, align) ? list(block, bytes) : tidemark::detail::free_result::not_listed;
   }
   /// Where `take` returned null: lists stranded blocks or a new slab, or allocates a large block.
   /// @throws what the upstream throws, after `release_free(0)` and another call, or the bookkeeping resource;
@@ -94,6 +78,12 @@ class device_blocks {
                  tidemark::detail::free_result result) noexcept;
   /// `give` reports when more than this is cached.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
+  /// Posts a trim to the thread that uses the blocks: its next `take` or `give` fails, and its slow path returns all
+  /// that is free. Any thread.
+  void post_trim() noexcept {
+    max_align_.store(0,
+                     std::memory_order_relaxed);  // no alignment is so small: the fast path's own check fails
+  }
 
   /// Returns slabs whose blocks are all free to the upstream, the largest blocks first, until no more than
   /// that is listed and stranded. @return bytes. O(free blocks * log(slabs of a class)).
@@ -150,6 +140,32 @@ class device_blocks {
   [[nodiscard]] bool serves(std::size_t bytes, std::size_t align) const noexcept {
     return bytes <= largest_bytes_ && align <= device_classes::granule_bytes;
   }
+  // The same, but false for all while a trim is posted.
+  [[nodiscard]] bool serves_at_once(std::size_t bytes, std::size_t align) const noexcept {
+    return bytes <= largest_bytes_ && align <= max_align_.load(std::memory_order_relaxed);
+  }
+  // Of a class: a listed block, null if there is none.
+  [[nodiscard]] void* take_listed(std::size_t bytes) noexcept {
+    size_class& from = classes_[device_classes::index_of(bytes)];
+    if (from.top == from.floor) [[unlikely]]
+      return nullptr;
+    ++from.allocations;
+    requested_bytes_ += bytes;
+    cached_bytes_ -= from.block_bytes;
+    return *--from.top;
+  }
+  // Of a class.
+  [[nodiscard]] tidemark::detail::free_result list(void* block, std::size_t bytes) noexcept {
+    using tidemark::detail::free_result;
+    size_class& to = classes_[device_classes::index_of(bytes)];
+    if (to.top == to.end) [[unlikely]]
+      return free_result::not_listed;
+    *to.top++ = block;
+    requested_bytes_ -= bytes;
+    cached_bytes_ += to.block_bytes;
+    return cached_bytes_ > watermark_ ? free_result::over_watermark : free_result::listed;
+  }
+  [[nodiscard]] bool take_posted_trim() noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   void refill(std::size_t bytes, std::size_t align);
   void add_slab(std::size_t index, std::size_t blocks);
@@ -166,6 +182,7 @@ class device_blocks {
 
   std::array<size_class, max_device_classes_count> classes_;
   std::size_t largest_bytes_;
+  std::atomic<std::size_t> max_align_ = device_classes::granule_bytes;  // or 0 while a trim is posted
   std::size_t watermark_ = 0;
   std::size_t cached_bytes_ = 0;
   std::size_t requested_bytes_ = 0;  // of live blocks of the classes
@@ -186,6 +203,7 @@ class device_blocks {
   std::pmr::vector<places> places_;          // by class; each as long as its class has blocks
   std::pmr::vector<slabs> slabs_;            // by class
   std::pmr::unordered_map<void*, large_block> large_;  // live
+  device_budget::subscription gives_back_;             // posts trims
 };
 
 }  // namespace tidemark::cuda::detail

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a device that is full, or a limit that is reached, and who gives back then: other caches, pools in their
+// next call, callbacks; each source of memory, and what counts. On the fake device.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda.hpp>
+
+#include "fake_device.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::device_budget;
+using cuda::status;
+
+constexpr std::size_t grain = 64 * KiB;
+
+struct device_budget_test : ::testing::Test {
+  /// The sentence of the exception that a request throws; empty if it throws none.
+  static std::string refusal_of(std::function<void()> const& request) {
+    try {
+      request();
+      return "";
+    } catch (out_of_memory const& refusal) {
+      return refusal.what();
+    }
+  }
+
+  test::fake_device device{{.capacity_bytes = 64 * grain, .granularity_bytes = grain, .devices = 2}};
+  cuda::stream stream{device}, other{device};
+  device_budget& budget{device.budget(0)};
+};
+
+TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
+  cuda::memory_pool pool{{}, device};
+  cuda::async_resource async{{.pool = pool, .stream = stream}, device};
+  cuda::device_resource plain{{}, device};
+  cuda::managed_resource managed{{}, device};
+  cuda::pinned_resource pinned{{}, device};
+  std::pmr::memory_resource* const all[] = {&async, &plain, &managed};
+  for (std::pmr::memory_resource* each : all) {
+    for (const std::size_t align : {std::size_t{256}, std::size_t{4096}}) {
+      void* const block = each->allocate(1000, align);
+      EXPECT_EQ(budget.held_bytes(), 1000 + (align - 256));
+      each->deallocate(block, 1000, align);
+      EXPECT_EQ(budget.held_bytes(), 0u);
+    }
+  }
+  void* const of_the_host = pinned.allocate(1000);
+  EXPECT_EQ(budget.held_bytes(), 0u) << "that is the host's";
+  pinned.deallocate(of_the_host, 1000);
+  {
+    device_arena arena{{.reserve = 16 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+    (void)arena.allocate(3 * grain);
+    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes);
+    EXPECT_GE(budget.held_bytes(), 3 * grain);
+    arena.suspend();
+    EXPECT_EQ(budget.held_bytes(), 0u);
+    arena.resume();
+    const managed_arena shared{{.reserve = grain}, grain, device};
+    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes + grain);
+    const pinned_arena staging{{.reserve = grain}, grain, device};
+    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes + grain);
+  }
+  EXPECT_EQ(budget.held_bytes(), 0u);
+  {
+    device_cache cache{{.stream = stream}, device};
+    cache.deallocate(cache.allocate(5000), 5000);
+    EXPECT_EQ(budget.held_bytes(), 5000u) << "what it keeps is held";
+  }
+  EXPECT_EQ(budget.held_bytes(), 0u);
+  EXPECT_EQ(device.budget(1).held_bytes(), 0u);
+}
+
+TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
+  cuda::device_resource plain{{}, device};
+  device_cache cache{{.stream = stream}, device};
+  device_arena arena{{.reserve = 16 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+  budget.set_limit(4 * grain);
+  void* const block = plain.allocate(3 * grain);
+  (void)arena.allocate(100);
+  EXPECT_EQ(budget.held_bytes(), 4 * grain);
+  const std::function<void()> requests[] = {
+      [&] { (void)plain.allocate(1); },
+      [&] { (void)cache.allocate(1); },
+      [&] { (void)arena.allocate(grain); },
+  };
+  const std::size_t calls = device.count("cuMemAlloc");
+  for (auto const& request : requests) {
+    const std::string said = refusal_of(request);
+    EXPECT_NE(said.find("the limit of its device is reached"), std::string::npos) << said;
+  }
+  EXPECT_EQ(device.count("cuMemAlloc"), calls) << "the driver is not asked";
+  budget.set_limit(3 * grain);
+  EXPECT_FALSE(budget.has_room(0));
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(1); }), "");
+  budget.set_limit(device_budget::unlimited);
+  plain.deallocate(plain.allocate(grain), grain);
+  plain.deallocate(block, 3 * grain);
+}
+
+TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
+  device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
+  const std::function<void()> requests[] = {
+      [&] {
+        device_cache cache{{.stream = stream}, device};  // keeps a quarter of the device
+        cache.deallocate(cache.allocate(40 * grain), 40 * grain);
+      },
+      [&] {
+        device_pool pool{{.stream = stream}, device};
+        pool.deallocate(pool.allocate(40 * grain), 40 * grain);
+      },
+      [&] {
+        device_arena arena{{.reserve = 64 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+        (void)arena.allocate(40 * grain);
+      },
+      [&] {
+        cuda::device_resource plain{{}, device};
+        plain.deallocate(plain.allocate(40 * grain), 40 * grain);
+      },
+      [&] { const managed_arena arena{{.reserve = 40 * grain}, grain, device}; },
+  };
+  for (auto const& request : requests) {
+    keeps.deallocate(keeps.allocate(40 * grain), 40 * grain);
+    EXPECT_EQ(keeps.stats().cached_bytes, 40 * grain);
+    EXPECT_EQ(refusal_of(request), "");
+    EXPECT_EQ(keeps.stats().cached_bytes, 0u);
+    stream.synchronize();  // behind which the driver frees
+  }
+}
+
+TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
+  device_cache keeps{{.stream = other}, device};
+  void* const block = keeps.allocate(40 * grain);
+  other.synchronize();
+  EXPECT_EQ(
+      device.launch_kernel(
+          stream, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), 100}}}),
+      status::success);
+  keeps.deallocate(block, 40 * grain, 256, stream);
+  EXPECT_EQ(keeps.stats().pending_bytes, 40 * grain);
+  cuda::device_resource plain{{}, device};
+  plain.deallocate(plain.allocate(40 * grain), 40 * grain);
+  EXPECT_EQ(keeps.stats().held_bytes, 0u);
+}
+
+TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
+  device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
+  keeps.deallocate(keeps.allocate(40 * grain), 40 * grain);
+  cuda::device_resource plain{{}, device};
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(other, cuda::capture_mode::thread_local_), status::success);
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "");
+  EXPECT_EQ(device.end_capture(other, graph), status::success) << "it is not disturbed";
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * grain), 40 * grain); }), "");
+}
+
+TEST_F(device_budget_test, a_pool_gives_back_in_its_next_call) {
+  device_pool keeps{{.stream = other, .slab_bytes = 8 * grain}, device};
+  void* const lives = keeps.allocate(2 * grain);
+  keeps.deallocate(keeps.allocate(grain), grain);
+  const std::size_t held = keeps.stats().held_bytes;
+  EXPECT_EQ(held, 16 * grain);
+  cuda::device_resource plain{{}, device};
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(60 * grain); }), "") << "it is another thread's";
+  EXPECT_EQ(keeps.stats().held_bytes, held);
+  keeps.deallocate(lives, 2 * grain);
+  EXPECT_EQ(keeps.stats().held_bytes, 0u) << "all of it was free then";
+  void* const next = keeps.allocate(2 * grain);
+  EXPECT_EQ(keeps.stats().cached_bytes, 6 * grain) << "and from then on it works as before";
+  keeps.deallocate(next, 2 * grain);
+  keeps.check_invariants();
+}
+
+TEST_F(device_budget_test, a_pool_is_asked_by_other_threads_while_it_is_used) {
+  device_pool pool{{.stream = stream, .slab_bytes = grain}, device};
+  std::jthread asking{[&](std::stop_token const& stop) {
+    while (!stop.stop_requested()) (void)budget.relieve();
+  }};
+  std::vector<void*> blocks;
+  for (int i = 0; i < 2000; ++i) {
+    blocks.push_back(pool.allocate(1000));
+    if (blocks.size() < 20) continue;
+    for (void* block : blocks) pool.deallocate(block, 1000);
+    blocks.clear();
+  }
+  asking.request_stop();
+  asking.join();
+  pool.check_invariants();
+}
+
+TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
+  device_cache tensors{{.stream = other}, device};
+  void* held = tensors.allocate(40 * grain);
+  int asked = 0;
+  std::optional<device_budget::subscription> asks = budget.on_exhausted([&] {
+    ++asked;
+    EXPECT_NE(refusal_of([&] { (void)tensors.allocate(40 * grain); }), "") << "it asks nobody";
+    if (held == nullptr) return false;
+    tensors.deallocate(std::exchange(held, nullptr), 40 * grain);
+    return true;
+  });
+  cuda::device_resource plain{{}, device};
+  void* const block = plain.allocate(40 * grain);
+  EXPECT_EQ(asked, 1);
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "") << "it has freed nothing";
+  EXPECT_EQ(asked, 2);
+  asks.reset();
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "");
+  EXPECT_EQ(asked, 2);
+  plain.deallocate(block, 40 * grain);
+}
+
+TEST_F(device_budget_test, relieve_returns_what_all_caches_keep) {
+  EXPECT_FALSE(budget.relieve());
+  device_cache one{{.stream = stream}, device}, two{{.stream = other}, device};
+  one.deallocate(one.allocate(grain), grain);
+  two.deallocate(two.allocate(grain), grain);
+  EXPECT_TRUE(budget.relieve());
+  EXPECT_EQ(budget.held_bytes(), 0u);
+}
+
+TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
+  cuda::device_resource plain{{}, device};
+  cuda::virtual_memory space{{.stream = stream}, device};
+  const byte_range range = space.reserve(1, 8 * grain);
+  for (char const* call : {"cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
+    device.fail_next(call, status::unknown);
+    EXPECT_TRUE(refusal_of([&] {
+                  try {
+                    plain.deallocate(plain.allocate(1000), 1000);
+                    EXPECT_FALSE(space.commit({range.begin, grain}));
+                  } catch (cuda_error const&) {
+                  }
+                }).empty());
+    EXPECT_EQ(budget.held_bytes(), 0u) << call;
+  }
+  space.release(range);
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::device_budget`: how much of a device a process takes, and who gives back when it runs out. Owns
+/// callbacks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+
+namespace tidemark::cuda {
+
+/// The memory of one device that tidemark's resources hold, all together: those of one `cuda::driver`, which
+/// has a budget for each device (`driver::budget`).
+///
+/// ```cpp
+/// cuda::device_budget& of_device = cuda::default_driver().budget(0);
+/// of_device.set_limit(60 * GiB);                        // the rest is for others
+/// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
+/// of_device.relieve();                                  // what torch.cuda.empty_cache() does
+/// ```
+/// Where the device has no more memory, or the limit is reached, who allocates gives back what it keeps itself;
+/// then every `device_cache` of the device does, pending blocks after a wait, and every `device_pool` is posted a
+/// trim, which its thread does in its next call; then the callbacks are asked, and the caches once more; then the
+/// memory is asked for once more. Arenas, plans and plain resources do the same from the second step on.
+/// Caches whose stream is capturing are left out.
+///
+/// What counts is memory that the driver was asked for: blocks of the driver and handles of virtual memory, with
+/// what caches and pools keep of them; not pinned memory of the host, and not what a pool of the driver's keeps
+/// after blocks were freed to it. Managed memory counts where it was allocated.
+///
+/// Invariant: `held_bytes() <= limit()` unless the limit was lowered below it.
+/// Complexity: two atomic operations for each call of the driver that gets or frees memory. Thread-safety: any
+/// thread. A child that is forked has no device: its budget is of no use.
+class device_budget {
+ public:
+  /// No limit.
+  static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+  device_budget() = default;
+  device_budget(device_budget const&) = delete;
+  device_budget& operator=(device_budget const&) = delete;
+
+  /// From here on no more than that may be held. What is held already stays: with less than that as the limit,
+  /// nothing can be allocated until it is below.
+  void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
+  /// Bytes that are held now.
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.load(std::memory_order_relaxed); }
+
+  /// A callback, or what gives back, as long as this lives. Movable; a moved-from one is none.
+  class subscription {
+   public:
+    subscription() noexcept = default;
+
+   private:
+    friend device_budget;
+    using members = std::list<std::function<bool()>>;
+    struct ender {
+      device_budget* of;
+      members device_budget::* list;
+      members::iterator at;
+      void operator()(device_budget*) const noexcept {
+        const std::scoped_lock lock{of->mutex_};
+        (of->*list).erase(at);
+      }
+    };
+    explicit subscription(ender const& end) noexcept : end_{end.of, end} {}
+    std::unique_ptr<device_budget, ender> end_;
+  };
+
+  /// Has `callback` called on the thread that runs out of memory, once at least for each request that would fail.
+  /// It returns whether it has freed anything. It must not throw, subscribe or end a subscription, nor make or end
+  /// resources of the device; what it allocates of the device fails without asking anyone. @throws std::bad_alloc.
+  [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
+    return subscribe(&device_budget::callbacks_, std::move(callback));
+  }
+  /// Asks caches, pools and callbacks, in that order, but for `asking`. @return whether any may have freed
+  /// something. Waits for work on the streams of caches.
+  bool relieve(subscription const* asking = nullptr) noexcept;
+
+  // For tidemark's own resources:
+
+  /// What gives back: as a callback, but asked before them.
+  [[nodiscard]] subscription add_member(std::function<bool()> give_back) {
+    return subscribe(&device_budget::members_, std::move(give_back));
+  }
+  /// Counts so many bytes more. @return whether the limit allows that; nothing is counted if not.
+  [[nodiscard]] bool take(std::size_t bytes) noexcept;
+  /// Counts so many bytes less.
+  void give(std::size_t bytes) noexcept { held_.fetch_sub(bytes, std::memory_order_relaxed); }
+  /// Whether so many bytes more are allowed.
+  [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
+    const std::size_t held = held_bytes(), limit = this->limit();
+    return held <= limit && bytes <= limit - held;
+  }
+
+ private:
+  using members = subscription::members;
+  [[nodiscard]] subscription subscribe(members device_budget::* list, std::function<bool()> call);
+
+  std::atomic<std::size_t> limit_ = unlimited;
+  std::atomic<std::size_t> held_ = 0;
+  tidemark::detail::fork_safe<std::recursive_mutex> mutex_;  // for what follows
+  members members_;
+  members callbacks_;
+  bool is_relieving_ = false;
+};
+
+namespace detail {
+
+/// The budgets of a driver's devices, made when they are first asked for.
+class device_budgets {
+ public:
+  /// @throws std::bad_alloc.
+  [[nodiscard]] device_budget& of(int device) {
+    const std::scoped_lock lock{mutex_};
+    return budgets_[device];
+  }
+
+ private:
+  tidemark::detail::fork_safe<> mutex_;
+  std::map<int, device_budget> budgets_;
+};
+
+}  // namespace detail
+}  // namespace tidemark::cuda
