@@ -5,6 +5,7 @@
 
 #include <tidemark/cuda/driver/capture.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/device_set.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
