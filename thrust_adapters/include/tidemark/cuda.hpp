@@ -13,6 +13,9 @@
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/exported_memory.hpp>
+#include <tidemark/cuda/memory/file_descriptor.hpp>
+#include <tidemark/cuda/memory/imported_memory.hpp>
 #include <tidemark/cuda/memory/memory_access.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
