@@ -65,7 +65,9 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
   cuda::event_handle event = nullptr;
   cuda::graph_handle graph = nullptr;
   cuda::executable_handle executable = nullptr;
-  bool capturing = false;
+  cuda::context_handle context = nullptr;
+  cuda::shareable_handle shared;
+  bool capturing = false, can = false;
   const std::vector<status> results{
       device.device_count(count),
       device.make_current(0),
@@ -79,6 +81,9 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.map({.begin = 1 << 21, .size = 1 << 21}, 1),
       device.unmap({.begin = 1 << 21, .size = 1 << 21}),
       device.allow_access({.begin = 1 << 21, .size = 1 << 21}, 0),
+      device.can_access_peer(1, 0, can),
+      device.export_handle(1, cuda::handle_type::file_descriptor, shared),
+      device.import_handle({.type = cuda::handle_type::file_descriptor, .file_descriptor = 7}, physical),
       device.allocate(1, block),
       device.free(256),
       device.allocate_managed(1, block),
@@ -87,11 +92,13 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.create_pool(0, pool),
       device.destroy_pool(nullptr),
       device.set_release_threshold(nullptr, 1),
+      device.set_pool_access(nullptr, 1),
       device.trim_pool(nullptr, 0),
       device.allocate_async(1, nullptr, nullptr, block),
       device.free_async(256, nullptr),
       device.create_stream(stream),
       device.destroy_stream(nullptr),
+      device.context_of(nullptr, context),
       device.synchronize(cuda::stream_handle{}),
       device.wait(nullptr, nullptr),
       device.create_event(event),
@@ -127,7 +134,10 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
   EXPECT_EQ(event, nullptr);
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(executable, nullptr);
+  EXPECT_EQ(context, nullptr);
+  EXPECT_EQ(shared, cuda::shareable_handle{});
   EXPECT_FALSE(capturing);
+  EXPECT_FALSE(can);
 }
 
 TEST_F(cuda_system_driver, it_names_every_status) {

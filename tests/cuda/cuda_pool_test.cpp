@@ -342,7 +342,7 @@ TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   cuda::memory_pool pool{{.device = 1}, device};
   cuda::async_resource memory{{.pool = pool, .device = 1}, device};  // the default stream of device 1
   void* const block = memory.allocate(1 * MiB);
-  EXPECT_TRUE(device.accessible(block, 1 * MiB));
+  EXPECT_TRUE(device.accessible(block, 1 * MiB, 1));
   memory.deallocate(block, 1 * MiB);
   cuda::device_number current = -1;
   ASSERT_EQ(device.current_device(current), cuda::status::success);

@@ -190,7 +190,7 @@ TEST_F(stream_order, each_call_that_fails_is_reported_and_leaves_nothing) {
   const std::size_t begun = device_.calls;
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
   const std::size_t calls = device_.calls - begun;
-  EXPECT_EQ(calls, 5u) << "whether each is captured, an event, its record, the wait";
+  EXPECT_EQ(calls, 7u) << "whether each is captured, the contexts, an event, its record, the wait";
   for (std::size_t i = 0; i < calls; ++i) {
     SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
     device_.fail_from = device_.calls + i;

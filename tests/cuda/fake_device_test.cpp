@@ -904,6 +904,16 @@ refused_calls() {
       {"cuMemMap", [](cuda::driver& of, stream, event) { return of.map({}, 0); }},
       {"cuMemUnmap", [](cuda::driver& of, stream, event) { return of.unmap({}); }},
       {"cuMemSetAccess", [](cuda::driver& of, stream, event) { return of.allow_access({}, 0); }},
+      {"cuMemExportToShareableHandle",
+       [](cuda::driver& of, stream, event) {
+         cuda::shareable_handle shared;
+         return of.export_handle(0, cuda::handle_type::file_descriptor, shared);
+       }},
+      {"cuMemImportFromShareableHandle",
+       [](cuda::driver& of, stream, event) {
+         cuda::physical_handle handle = 0;
+         return of.import_handle({}, handle);
+       }},
       {"cuMemPoolCreate",
        [](cuda::driver& of, stream, event) {
          cuda::pool_handle pool = nullptr;
@@ -912,6 +922,7 @@ refused_calls() {
       {"cuMemPoolDestroy", [](cuda::driver& of, stream, event) { return of.destroy_pool(nullptr); }},
       {"cuMemPoolSetAttribute",
        [](cuda::driver& of, stream, event) { return of.set_release_threshold(nullptr, 0); }},
+      {"cuMemPoolSetAccess", [](cuda::driver& of, stream, event) { return of.set_pool_access(nullptr, 0); }},
       {"cuMemPoolTrimTo", [](cuda::driver& of, stream, event) { return of.trim_pool(nullptr, 0); }},
       {"cuStreamCreate",
        [](cuda::driver& of, stream, event) {

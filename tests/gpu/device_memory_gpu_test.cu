@@ -14,6 +14,7 @@
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/imported_memory.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
@@ -85,6 +86,28 @@ TEST_F(device_memory_gpu, a_step_that_repeats_calls_the_driver_for_nothing) {
     previous = x.data();
     calls = memory.stats().system_calls;
   }
+}
+
+TEST_F(device_memory_gpu, imported_memory_is_the_memory_that_was_exported) {
+  cuda::stream stream;
+  device_arena memory{
+      {.reserve = 64 * MiB, .name = "exported"},
+      cuda::virtual_memory_options{.stream = stream, .exported_as = cuda::handle_type::file_descriptor}};
+  const std::span<int> x = memory.push_array<int>(3 * MiB, uninitialized);
+  fill(x, 7, stream);
+  cuda::exported_memory exported =
+      memory.space().export_memory({reinterpret_cast<std::uintptr_t>(x.data()), x.size_bytes()});
+  const cuda::imported_memory shared{exported, {.stream = stream}};
+  exported.handles.clear();
+  const std::span<int> y{static_cast<int*>(shared.range().data()), x.size()};
+  EXPECT_NE(y.data(), x.data());
+  const std::vector<int> seen = read(y.data(), y.size(), stream);
+  EXPECT_EQ(seen.front(), 7);
+  EXPECT_EQ(seen.back(), 7);
+  fill(y, 8, stream);
+  EXPECT_EQ(read(x.data() + x.size() - 1, 1, stream)[0], 8);
+  memory.release();
+  EXPECT_EQ(read(y.data() + y.size() - 1, 1, stream)[0], 8) << "the importer keeps it";
 }
 
 TEST_F(device_memory_gpu, a_suspended_arena_gives_its_memory_back_and_keeps_its_addresses) {

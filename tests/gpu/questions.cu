@@ -3,6 +3,7 @@
 // that settle it. Prints the answers as they go into docs/gpu.md. Compiled with relocatable device code, for
 // the graph that a device launches.
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -60,6 +61,9 @@ struct prepared {
     cuda::require(driver(), "cuMemMap", driver().map(first_half(), mapped));
     first_is_mapped = true;
     cuda::require(driver(), "cuMemCreate", driver().create(0, unit, spare));
+    // Not every device has memory that can be exported: the questions about it get an error then.
+    if (driver().create({0, as_file}, unit, shareable) == status::success)
+      (void)driver().export_handle(shareable, as_file, shared);
     cuda::require(driver(), "cuMemAlloc", driver().allocate(unit, block));
     cuda::require(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
     cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
@@ -72,7 +76,10 @@ struct prepared {
   ~prepared() {
     if (first_is_mapped) (void)driver().unmap(first_half());
     if (second_is_mapped) (void)driver().unmap(second_half());
-    for (const cuda::physical_handle handle : {mapped, spare, got_handle}) {
+    for (const int file : {shared.file_descriptor, got_shared.file_descriptor}) {
+      if (file >= 0) (void)::close(file);
+    }
+    for (const cuda::physical_handle handle : {mapped, spare, shareable, got_handle}) {
       if (handle != 0) (void)driver().release(handle);
     }
     for (const byte_range each : {range, unused_range, got_range}) {
@@ -95,7 +102,9 @@ struct prepared {
   std::size_t unit = 0;
   byte_range range, unused_range;  // nothing is ever mapped in the second
   bool first_is_mapped = false, second_is_mapped = false;
-  cuda::physical_handle mapped = 0, spare = 0;
+  static constexpr cuda::handle_type as_file = cuda::handle_type::file_descriptor;
+  cuda::physical_handle mapped = 0, spare = 0, shareable = 0;
+  cuda::shareable_handle shared;
   std::uintptr_t block = 0, pinned = 0;
   cuda::pool_handle pool = nullptr;
   cuda::stream other;
@@ -103,6 +112,7 @@ struct prepared {
   // What the calls in question get.
   byte_range got_range;
   cuda::physical_handle got_handle = 0;
+  cuda::shareable_handle got_shared;
   std::uintptr_t got_block = 0, got_pinned = 0;
   cuda::event_handle got_event = nullptr;
 };
@@ -132,12 +142,17 @@ constexpr question questions[] = {
        return result;
      }},
     {"cuMemSetAccess", [](prepared& p) { return driver().allow_access(p.first_half(), 0); }},
+    {"cuMemExportToShareableHandle",
+     [](prepared& p) { return driver().export_handle(p.shareable, prepared::as_file, p.got_shared); }},
+    {"cuMemImportFromShareableHandle",
+     [](prepared& p) { return driver().import_handle(p.shared, p.got_handle); }},
     {"cuMemUnmap", [](prepared& p) { return gone(driver().unmap(p.first_half()), p.first_is_mapped); }},
     {"cuMemAlloc", [](prepared& p) { return driver().allocate(p.unit, p.got_block); }},
     {"cuMemAllocManaged", [](prepared& p) { return driver().allocate_managed(p.unit, p.got_block); }},
     {"cuMemFree", [](prepared& p) { return gone(driver().free(p.block), p.block); }},
     {"cuMemHostAlloc", [](prepared& p) { return driver().allocate_pinned(p.unit, p.got_pinned); }},
     {"cuMemFreeHost", [](prepared& p) { return gone(driver().free_pinned(p.pinned), p.pinned); }},
+    {"cuMemPoolSetAccess", [](prepared& p) { return driver().set_pool_access(p.pool, 0); }},
     {"cuMemPoolTrimTo", [](prepared& p) { return driver().trim_pool(p.pool, 0); }},
     {"cuMemGetInfo",
      [](prepared&) {

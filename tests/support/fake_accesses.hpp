@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -107,6 +108,9 @@ class fake_accesses {
            any_overlap(a.reads, b.writes);
   }
 
+  /// Other addresses of the same memory, which an access comes behind too; empty: there are none.
+  std::function<std::vector<byte_range>(byte_range)> aliases_of;
+
  private:
   struct access {
     byte_range range;
@@ -126,6 +130,11 @@ class fake_accesses {
     return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end()) + ")";
   }
   void check(byte_range range, bool is_write, std::string const& name, moment const& at) const {
+    check_at(range, is_write, name, at);
+    if (!aliases_of) return;
+    for (byte_range alias : aliases_of(range)) check_at(alias, is_write, name, at);
+  }
+  void check_at(byte_range range, bool is_write, std::string const& name, moment const& at) const {
     for (access const& each : accesses_) {
       if (!overlap(each.range, range) || (!is_write && !each.is_write)) continue;
       if (at.known.knows(each.actor, each.number)) continue;

@@ -18,13 +18,23 @@ struct fake_cost {
 /// (glake#22: 20.4 ms for 256, 40.2 ms for 477). Inferred: how they share it, that larger handles take as
 /// long, and all other numbers, which are of the right order.
 ///
+/// Inferred too: an import maps nothing, but makes a handle as `cuMemCreate` does, and an export opens a
+/// file.
+///
 /// The access to a mapping counts with its `cuMemMap`, because one `cuMemSetAccess` is for a whole run.
 /// A wait costs as little as any call that is not here: on a device it takes as long as the work.
-inline constexpr std::array fake_costs{
-    fake_cost{"cuMemCreate", 35},        fake_cost{"cuMemMap", 45},        fake_cost{"cuMemUnmap", 20},
-    fake_cost{"cuMemRelease", 20},       fake_cost{"cuMemAlloc", 100},     fake_cost{"cuMemFree", 100},
-    fake_cost{"cuMemAllocManaged", 100}, fake_cost{"cuMemHostAlloc", 300}, fake_cost{"cuMemFreeHost", 300},
-    fake_cost{"cuGraphInstantiate", 100}};
+inline constexpr std::array fake_costs{fake_cost{"cuMemCreate", 35},
+                                       fake_cost{"cuMemMap", 45},
+                                       fake_cost{"cuMemUnmap", 20},
+                                       fake_cost{"cuMemRelease", 20},
+                                       fake_cost{"cuMemAlloc", 100},
+                                       fake_cost{"cuMemFree", 100},
+                                       fake_cost{"cuMemAllocManaged", 100},
+                                       fake_cost{"cuMemHostAlloc", 300},
+                                       fake_cost{"cuMemFreeHost", 300},
+                                       fake_cost{"cuGraphInstantiate", 100},
+                                       fake_cost{"cuMemExportToShareableHandle", 20},
+                                       fake_cost{"cuMemImportFromShareableHandle", 35}};
 
 /// Microseconds of one call, by the name that it has in the driver.
 constexpr double modelled_us_of(std::string_view call) {

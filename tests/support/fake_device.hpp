@@ -60,6 +60,7 @@ class fake_device final : public cuda::driver, public fake_calls {
         pools_{memory_},
         captures_{memory_, accesses_},
         streams_{options.devices} {
+    accesses_.aliases_of = [this](byte_range range) { return memory_.aliases_of(range); };
     streams_.run_kernel = [this](fake_kernel const& kernel, cuda::device_number on) {
       run_kernel(kernel, on);
     };
@@ -94,7 +95,8 @@ class fake_device final : public cuda::driver, public fake_calls {
   status launch_kernel(cuda::stream_handle stream, fake_kernel kernel) {
     return call("cuLaunchKernel", [&] {
       const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+      // Programming guide, 'Stream and Event Behavior' of several devices.
+      if (on == nullptr || on->device != current()) return status::invalid_handle;
       auto launched = std::make_shared<fake_kernel const>(std::move(kernel));
       if (on->capture != nullptr)
         return captures_.add(*on,
@@ -156,8 +158,9 @@ class fake_device final : public cuda::driver, public fake_calls {
     return memory_.reserved_bytes();
   }
   /// Bytes of physical memory, mapped or not.
-  [[nodiscard]] std::size_t physical_bytes() const {
+  [[nodiscard]] std::size_t physical_bytes() {
     const std::scoped_lock held{mutex_};
+    memory_.collect();
     return memory_.physical_bytes();
   }
   /// Bytes of addresses with memory behind them.
@@ -215,6 +218,13 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
+  status can_access_peer(cuda::device_number device, cuda::device_number owner, bool& can) noexcept override {
+    return call("cuDeviceCanAccessPeer", [&] {
+      if (!exists(device) || !exists(owner)) return status::invalid_device;
+      can = memory_.are_peers(device, owner);
+      return status::success;
+    });
+  }
   status synchronize() noexcept override {
     return call("cuCtxSynchronize", [&](fake_streams::lock& held) {
       const status refused = captures_.refuse_synchronization(current());
@@ -250,7 +260,7 @@ class fake_device final : public cuda::driver, public fake_calls {
                 cuda::physical_handle& handle) noexcept override {
     return call("cuMemCreate", [&] {
       last_wanted_ = wanted;
-      return exists(wanted.device) ? memory_.create(wanted.device, bytes, handle) : status::invalid_device;
+      return exists(wanted.device) ? memory_.create(wanted, bytes, handle) : status::invalid_device;
     });
   }
   status release(cuda::physical_handle handle) noexcept override {
@@ -266,11 +276,19 @@ class fake_device final : public cuda::driver, public fake_calls {
       return result;
     });
   }
-  status allow_access(byte_range range, cuda::device_number device) noexcept override {
+  status allow_access(byte_range range, cuda::device_set devices) noexcept override {
     return call("cuMemSetAccess", [&] {
       accesses_.appear(range);
-      return exists(device) ? memory_.allow_access(range, device) : status::invalid_device;
+      return exist(devices) ? memory_.allow_access(range, devices) : status::invalid_device;
     });
+  }
+  status export_handle(cuda::physical_handle handle, cuda::handle_type type,
+                       cuda::shareable_handle& shared) noexcept override {
+    return call("cuMemExportToShareableHandle", [&] { return memory_.export_handle(handle, type, shared); });
+  }
+  status import_handle(cuda::shareable_handle const& shared,
+                       cuda::physical_handle& handle) noexcept override {
+    return call("cuMemImportFromShareableHandle", [&] { return memory_.import_handle(shared, handle); });
   }
 
   // ---- blocks ----
@@ -320,6 +338,12 @@ class fake_device final : public cuda::driver, public fake_calls {
   }
   status set_release_threshold(cuda::pool_handle pool, std::size_t bytes) noexcept override {
     return call("cuMemPoolSetAttribute", [&] { return value(pools_.set_threshold(pool, bytes)); });
+  }
+  status set_pool_access(cuda::pool_handle pool, cuda::device_set devices) noexcept override {
+    return call("cuMemPoolSetAccess", [&] {
+      if (!pools_.exists(pool) || devices.empty() || !exist(devices)) return status::invalid_value;
+      return pools_.allow_access(pool, devices);
+    });
   }
   status trim_pool(cuda::pool_handle pool, std::size_t keep_bytes) noexcept override {
     return call("cuMemPoolTrimTo", [&] { return value(pools_.trim(pool, keep_bytes)); });
@@ -373,6 +397,14 @@ class fake_device final : public cuda::driver, public fake_calls {
       if (gone == nullptr) return status::invalid_handle;
       captures_.lose(*gone);
       streams_.destroy_stream(stream);
+      return status::success;
+    });
+  }
+  status context_of(cuda::stream_handle stream, cuda::context_handle& context) noexcept override {
+    return call("cuStreamGetCtx", [&] {
+      const auto on = streams_.stream(stream, current());
+      if (on == nullptr) return status::invalid_handle;
+      context = fake_device::context_of(on->device);
       return status::success;
     });
   }
@@ -547,6 +579,11 @@ class fake_device final : public cuda::driver, public fake_calls {
   [[nodiscard]] bool exists(cuda::device_number device) const {
     return device >= 0 && device < options_.devices;
   }
+  [[nodiscard]] bool exist(cuda::device_set devices) const {
+    for (cuda::device_number each = options_.devices; each < cuda::device_set::max_devices; ++each)
+      if (devices.contains(each)) return false;
+    return true;
+  }
   [[nodiscard]] cuda::device_number current() const {
     const auto found = current_.find(std::this_thread::get_id());
     return found == current_.end() ? 0 : found->second;
@@ -580,6 +617,10 @@ class fake_device final : public cuda::driver, public fake_calls {
                                             "cuMemMap",
                                             "cuMemUnmap",
                                             "cuMemSetAccess",
+                                            "cuMemExportToShareableHandle",
+                                            "cuMemImportFromShareableHandle",
+                                            "cuDeviceCanAccessPeer",
+                                            "cuMemPoolSetAccess",
                                             "cuMemGetAllocationGranularity",
                                             "cuMemPoolCreate",
                                             "cuMemPoolDestroy",
@@ -670,6 +711,7 @@ class fake_device final : public cuda::driver, public fake_calls {
   // What each call and each run of work ends with.
   void settle() {
     pools_.collect();
+    memory_.collect();
     outstanding = memory_.physical_bytes() + memory_.block_bytes(block_kind::device) +
                   memory_.block_bytes(block_kind::managed) + memory_.block_bytes(block_kind::pinned) +
                   memory_.block_bytes(block_kind::graph) + pools_.live_bytes();

@@ -3,7 +3,11 @@
 // own: fake_device.hpp has it.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,7 +17,8 @@
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <set>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
@@ -29,7 +34,8 @@ struct fake_device_options {
   std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
   std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
   bool touchable = false;  ///< device memory is there on the host, where it is mapped and access was granted
-  cuda::device_number devices = 1;  ///< 0: every call returns no_device
+  cuda::device_number devices = 1;      ///< 0: every call returns no_device
+  cuda::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs
 
   /// Calls that a capture which goes on refuses by modes and threads.
   std::vector<fake_refusal> refusals = strictest_refusals();
@@ -38,6 +44,10 @@ struct fake_device_options {
 /// Addresses are reservations of the host without memory behind them, so that touching one crashes. Memory
 /// that may be touched holds junk when it is given, never zeros. What was in it ends with its mapping, where
 /// the driver would keep it with the handle; two mappings of one handle do not share it.
+///
+/// Memory that can be exported is a file of the host's (`memfd_create`), which all its mappings share and
+/// which keeps its contents. Its file descriptors are real ones; it lives while it has a handle, a mapping or
+/// an open descriptor. A descriptor counts as closed when the number that was returned is: not copies of it.
 class fake_memory {
  public:
   using status = cuda::status;
@@ -55,9 +65,9 @@ class fake_memory {
   ~fake_memory() {
     EXPECT_TRUE(mappings_.empty()) << mappings_.size() << " mappings were not unmapped";
     EXPECT_TRUE(reservations_.empty()) << reservations_.size() << " reservations of addresses were not freed";
-    std::size_t unreleased = 0;
-    for (auto const& [handle, memory] : physical_) unreleased += memory.released ? 0 : 1;
-    EXPECT_EQ(unreleased, 0u) << "handles of physical memory were not released";
+    EXPECT_TRUE(physical_.empty()) << physical_.size() << " handles of physical memory were not released";
+    collect();
+    EXPECT_TRUE(descriptors_.empty()) << descriptors_.size() << " file descriptors were not closed";
     for (auto const& [first, left] : blocks_) {
       ADD_FAILURE() << "a " << name_of(left.kind) << " block of " << left.bytes << " bytes was not freed";
       system_memory().release(left.pages.data(), left.pages.size);
@@ -84,29 +94,62 @@ class fake_memory {
     system_memory().release(range.data(), range.size);
     return status::success;
   }
-  status create(cuda::device_number device, std::size_t bytes, cuda::physical_handle& handle) {
+  status create(cuda::memory_properties const& wanted, std::size_t bytes, cuda::physical_handle& handle) {
     if (!whole(bytes)) return status::invalid_value;
-    if (!take(device, bytes)) return status::out_of_memory;
-    handle = ++last_handle_;
-    physical_.emplace(handle, physical{.device = device, .bytes = bytes});
+    if (!take(wanted.device, bytes)) return status::out_of_memory;
     physical_bytes_ += bytes;
+    const auto made =
+        std::make_shared<physical>(*this, wanted.device, bytes, wanted.exported_as, ++last_identity_);
+    if (wanted.exported_as != cuda::handle_type::none) {
+      made->file = ::memfd_create("fake memory of a device", MFD_CLOEXEC);
+      EXPECT_EQ(::ftruncate(made->file, static_cast<off_t>(bytes)), 0);
+      exportable_.emplace_back(made);
+    }
+    physical_.emplace(handle = ++last_handle_, made);
     return status::success;
   }
   status release(cuda::physical_handle handle) {
+    return physical_.erase(handle) == 1 ? status::success : status::invalid_value;
+  }
+  /// The documentation says that the type has to be asked for at creation, and not what comes otherwise.
+  status export_handle(cuda::physical_handle handle, cuda::handle_type type, cuda::shareable_handle& shared) {
     const auto found = physical_.find(handle);
-    if (found == physical_.end() || found->second.released) return status::invalid_value;
-    found->second.released = true;
-    end_if_unused(found);
+    if (found == physical_.end() || type == cuda::handle_type::none || found->second->exported_as != type)
+      return status::invalid_value;
+    cuda::shareable_handle made{.type = type};
+    if (type == cuda::handle_type::fabric) {
+      std::memcpy(made.fabric.data(), &found->second->identity, sizeof found->second->identity);
+    } else {
+      made.file_descriptor = ::fcntl(found->second->file, F_DUPFD_CLOEXEC, 0);
+      if (made.file_descriptor < 0) return status::unknown;
+      descriptors_.emplace_back(made.file_descriptor, found->second);
+    }
+    shared = made;
     return status::success;
+  }
+  /// Another handle of the same memory. A fabric handle does not keep it: what comes after its end is not
+  /// documented.
+  status import_handle(cuda::shareable_handle const& shared, cuda::physical_handle& handle) {
+    for (std::weak_ptr<physical> const& each : exportable_) {
+      const std::shared_ptr<physical> memory = each.lock();
+      if (memory == nullptr || memory->exported_as != shared.type || !names(shared, *memory)) continue;
+      physical_.emplace(handle = ++last_handle_, memory);
+      return status::success;
+    }
+    return status::invalid_value;
+  }
+  /// Ends what only an open file descriptor kept.
+  void collect() {
+    std::erase_if(descriptors_, [](auto const& each) { return !is_of(each.first, *each.second); });
+    std::erase_if(exportable_, [](std::weak_ptr<physical> const& each) { return each.expired(); });
   }
   status map(byte_range range, cuda::physical_handle handle) {
     const auto found = physical_.find(handle);
-    if (found == physical_.end() || found->second.released) return status::invalid_value;
-    if (range.size != found->second.bytes || range.begin % options_.granularity_bytes != 0 ||
+    if (found == physical_.end()) return status::invalid_value;
+    if (range.size != found->second->bytes || range.begin % options_.granularity_bytes != 0 ||
         !reserved(range) || !mappings_in(range).empty())
       return status::invalid_value;
-    ++found->second.mappings;
-    mappings_.emplace(range.begin, mapping{.bytes = range.size, .handle = handle, .devices = {}});
+    mappings_.emplace(range.begin, mapping{.bytes = range.size, .memory = found->second, .devices = {}});
     return status::success;
   }
   /// Whole mappings, one behind the other, as llama.cpp's pool unmaps all it has by one call on NVIDIA's
@@ -118,26 +161,38 @@ class fake_memory {
       const auto found = mappings_.find(first);
       if (!found->second.devices.empty() && options_.touchable) {
         const byte_range part{first, found->second.bytes};
-        spoil(part);
-        EXPECT_TRUE(system_memory().decommit(part.data(), part.size));
+        if (found->second.memory->file >= 0) {
+          replace_by(part, -1);
+        } else {
+          spoil(part);
+          EXPECT_TRUE(system_memory().decommit(part.data(), part.size));
+        }
       }
-      const auto memory = physical_.find(found->second.handle);
-      --memory->second.mappings;
       mappings_.erase(found);
-      end_if_unused(memory);
     }
     return status::success;
   }
-  /// @pre the device exists.
-  status allow_access(byte_range range, cuda::device_number device) {
-    if (!whole(range.size) || !reserved(range)) return status::invalid_value;
+  /// Whether a device can access memory of another one.
+  [[nodiscard]] bool are_peers(cuda::device_number a, cuda::device_number b) const {
+    return a != b && !options_.without_peers.contains(a) && !options_.without_peers.contains(b);
+  }
+  /// All of it or nothing. @pre the devices exist.
+  status allow_access(byte_range range, cuda::device_set devices) {
+    if (devices.empty() || !whole(range.size) || !reserved(range)) return status::invalid_value;
     std::vector<std::uintptr_t> const parts = whole_mappings(range);
     if (parts.empty()) return status::invalid_value;
+    for (std::uintptr_t first : parts)
+      if (!can_access(devices, mappings_.at(first).memory->device)) return status::invalid_device;
     for (std::uintptr_t first : parts) {
       mapping& part = mappings_.at(first);
       const bool fresh = part.devices.empty();
-      part.devices.insert(device);
+      part.devices = united(part.devices, devices);
       if (!fresh || !options_.touchable) continue;
+      if (part.memory->file >= 0) {
+        replace_by({first, part.bytes}, part.memory->file);
+        if (!std::exchange(part.memory->spoiled, true)) spoil({first, part.bytes});
+        continue;
+      }
       if (!system_memory().commit(reinterpret_cast<void*>(first), part.bytes)) return status::out_of_memory;
       spoil({first, part.bytes});
     }
@@ -166,9 +221,27 @@ class fake_memory {
       EXPECT_TRUE(system_memory().commit(reserved, pages));
       spoil({first, bytes});
     }
-    blocks_.emplace(first, block{.kind = kind, .device = device, .bytes = bytes, .pages = range});
+    const bool is_of_all = kind == block_kind::pinned || kind == block_kind::managed;
+    blocks_.emplace(first, block{.kind = kind,
+                                 .device = device,
+                                 .bytes = bytes,
+                                 .pages = range,
+                                 .devices = is_of_all ? all_devices() : cuda::device_set{device}});
     block_bytes_[static_cast<std::size_t>(kind)] += bytes;
     return status::success;
+  }
+  /// Work on these devices may touch the block too. @pre it is one, and the devices exist.
+  status allow_access_to_block(std::uintptr_t first, cuda::device_set devices) {
+    block& granted = blocks_.at(first);
+    if (!can_access(devices, granted.device)) return status::invalid_device;
+    granted.devices = united(granted.devices, devices);
+    return status::success;
+  }
+  /// Whether all of these can access memory of that device.
+  [[nodiscard]] bool can_access(cuda::device_set devices, cuda::device_number owner) const {
+    for (cuda::device_number each = 0; each < options_.devices; ++each)
+      if (devices.contains(each) && each != owner && !are_peers(each, owner)) return false;
+    return true;
   }
   /// Takes back a block of that kind; false if there is none.
   bool deallocate(block_kind kind, std::uintptr_t first) {
@@ -215,6 +288,20 @@ class fake_memory {
     const auto found = blocks_.find(first);
     return found == blocks_.end() ? 0 : found->second.bytes;
   }
+  /// Where else the memory of these addresses is mapped.
+  [[nodiscard]] std::vector<byte_range> aliases_of(byte_range range) const {
+    std::vector<byte_range> found;
+    for (std::uintptr_t first : mappings_in(range)) {
+      mapping const& part = mappings_.at(first);
+      if (part.memory->exported_as == cuda::handle_type::none) continue;
+      const std::uintptr_t begin = std::max(first, range.begin);
+      const std::uintptr_t end = std::min(first + part.bytes, range.end());
+      for (auto const& [other, same] : mappings_)
+        if (other != first && same.memory == part.memory)
+          found.push_back({other + (begin - first), end - begin});
+    }
+    return found;
+  }
   /// Reads or writes a byte of each page of a range, as a kernel does. @pre it is touchable and accessible.
   static void touch(byte_range range, bool writes) {
     for (std::size_t i = 0; i < range.size; i += 4096) {
@@ -228,12 +315,13 @@ class fake_memory {
     const auto found = blocks_.find(first);
     return found != blocks_.end() && found->second.kind == kind;
   }
-  /// Whether work on the device may touch the bytes: they lie in one block, or in mappings with access
-  /// granted.
+  /// Whether work on the device may touch the bytes: they lie in one block or in mappings, with access
+  /// granted. A block of a device is that device's alone, but for those of pools: `cuCtxEnablePeerAccess` is
+  /// not here.
   [[nodiscard]] bool accessible(byte_range range, cuda::device_number device) const {
     if (const auto after = blocks_.upper_bound(range.begin); after != blocks_.begin()) {
       auto const& [first, held] = *std::prev(after);
-      if (range.end() <= first + held.bytes) return true;
+      if (range.end() <= first + held.bytes) return held.devices.contains(device);
     }
     std::uintptr_t next = range.begin;
     while (next < range.end()) {
@@ -247,22 +335,38 @@ class fake_memory {
   }
 
  private:
+  // Gives its bytes back when nothing has it any more.
   struct physical {
-    cuda::device_number device = 0;
-    std::size_t bytes = 0;
-    std::size_t mappings = 0;
-    bool released = false;
+    physical(fake_memory& of_machine, cuda::device_number of_device, std::size_t size, cuda::handle_type type,
+             std::uint64_t number)
+        : owner{of_machine}, device{of_device}, bytes{size}, exported_as{type}, identity{number} {}
+    physical(physical const&) = delete;
+    physical& operator=(physical const&) = delete;
+    ~physical() {
+      if (file >= 0) ::close(file);
+      owner.give(device, bytes);
+      owner.physical_bytes_ -= bytes;
+    }
+
+    fake_memory& owner;
+    cuda::device_number device;
+    std::size_t bytes;
+    cuda::handle_type exported_as;
+    std::uint64_t identity;
+    int file = -1;  // what is behind its mappings, if it can be exported
+    bool spoiled = false;
   };
   struct mapping {
     std::size_t bytes = 0;
-    cuda::physical_handle handle = 0;
-    std::set<cuda::device_number> devices;  // that may touch it
+    std::shared_ptr<physical> memory;
+    cuda::device_set devices;  // that may touch it
   };
   struct block {
     block_kind kind;
     cuda::device_number device;
     std::size_t bytes;
-    byte_range pages;  // of the host
+    byte_range pages;          // of the host
+    cuda::device_set devices;  // that may touch it
   };
 
   static char const* name_of(block_kind kind) {
@@ -307,11 +411,31 @@ class fake_memory {
   void give(cuda::device_number device, std::size_t bytes) {
     used_bytes_.at(static_cast<std::size_t>(device)) -= bytes;
   }
-  void end_if_unused(std::map<cuda::physical_handle, physical>::iterator at) {
-    if (!at->second.released || at->second.mappings != 0) return;
-    give(at->second.device, at->second.bytes);
-    physical_bytes_ -= at->second.bytes;
-    physical_.erase(at);
+  [[nodiscard]] cuda::device_set all_devices() const {
+    cuda::device_set all;
+    for (cuda::device_number each = 0; each < options_.devices; ++each) all.insert(each);
+    return all;
+  }
+  [[nodiscard]] cuda::device_set united(cuda::device_set a, cuda::device_set b) const {
+    for (cuda::device_number each = 0; each < options_.devices; ++each)
+      if (b.contains(each)) a.insert(each);
+    return a;
+  }
+  // Whether an open file descriptor is of that memory.
+  static bool is_of(int number, physical const& memory) {
+    struct stat asked{}, known{};
+    return ::fstat(number, &asked) == 0 && ::fstat(memory.file, &known) == 0 &&
+           asked.st_ino == known.st_ino && asked.st_dev == known.st_dev;
+  }
+  static bool names(cuda::shareable_handle const& shared, physical const& memory) {
+    if (shared.type == cuda::handle_type::file_descriptor) return is_of(shared.file_descriptor, memory);
+    return std::memcmp(shared.fabric.data(), &memory.identity, sizeof memory.identity) == 0;
+  }
+  // Puts a file behind the addresses, or, for -1, nothing that can be touched.
+  static void replace_by(byte_range range, int file) {
+    const int access = file >= 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
+    const int flags = MAP_FIXED | (file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    EXPECT_EQ(::mmap(range.data(), range.size, access, flags, file, 0), range.data());
   }
   // Who gives and takes memory may touch it. Not all of it: a large block would become the host's memory.
   static void spoil(byte_range range) {
@@ -321,12 +445,15 @@ class fake_memory {
   fake_device_options options_;
   std::vector<std::size_t> used_bytes_;  // of each device
   std::map<std::uintptr_t, std::size_t> reservations_;
-  std::map<cuda::physical_handle, physical> physical_;
-  std::map<std::uintptr_t, mapping> mappings_;
-  std::map<std::uintptr_t, block> blocks_;
   std::size_t physical_bytes_ = 0;
+  std::map<cuda::physical_handle, std::shared_ptr<physical>> physical_;  // by handles that are not released
+  std::map<std::uintptr_t, mapping> mappings_;
+  std::vector<std::pair<int, std::shared_ptr<physical>>> descriptors_;  // that were open when last looked at
+  std::vector<std::weak_ptr<physical>> exportable_;
+  std::map<std::uintptr_t, block> blocks_;
   std::array<std::size_t, 5> block_bytes_{};  // of each kind
   cuda::physical_handle last_handle_ = 0;
+  std::uint64_t last_identity_ = 0;
 };
 
 }  // namespace tidemark::test

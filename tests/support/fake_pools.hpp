@@ -68,6 +68,15 @@ class fake_pools {
     found->threshold_bytes = bytes;
     return true;
   }
+  /// For blocks that there are, and for later ones. @pre the pool and the devices exist.
+  status allow_access(cuda::pool_handle handle, cuda::device_set devices) {
+    pool& granted = pools_.at(handle);
+    // The documentation names only invalid_value.
+    if (!memory_.can_access(devices, granted.device)) return status::invalid_value;
+    granted.peers = devices;
+    for (auto const& [first, held] : granted.blocks) (void)memory_.allow_access_to_block(first, devices);
+    return status::success;
+  }
   bool trim(cuda::pool_handle handle, std::size_t keep_bytes) {
     pool* const found = find(handle);
     if (found == nullptr) return false;
@@ -97,6 +106,7 @@ class fake_pools {
     const std::size_t rounded = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
     const status result = memory_.allocate(fake_memory::block_kind::pooled, from.device, rounded, first);
     if (result != status::success) return result;
+    (void)memory_.allow_access_to_block(first, from.peers);
     from.blocks.emplace(first, block{.bytes = rounded, .free_has_run = {}});
     live_bytes_ += rounded;
     return status::success;
@@ -177,6 +187,7 @@ class fake_pools {
     cuda::device_number device = 0;
     std::size_t threshold_bytes = 0;
     bool destroyed = false;
+    cuda::device_set peers;  // that may touch its blocks
     std::map<std::uintptr_t, block> blocks;
   };
   struct plain_free {

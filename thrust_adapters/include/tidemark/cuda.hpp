@@ -6,6 +6,7 @@
 #include <tidemark/cuda/driver/capture.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
+#include <tidemark/cuda/driver/device_set.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
@@ -13,6 +14,9 @@
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/exported_memory.hpp>
+#include <tidemark/cuda/memory/file_descriptor.hpp>
+#include <tidemark/cuda/memory/imported_memory.hpp>
 #include <tidemark/cuda/memory/memory_access.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>

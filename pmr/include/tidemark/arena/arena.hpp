@@ -217,6 +217,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   [[nodiscard]] auto stream() const noexcept {
     return space_.stream();
   }
+  /// The address space, for what it says of its memory.
+  [[nodiscard]] AddressSpace const& space() const noexcept { return space_; }
   /// The resource that chunks come from, where there is one.
   template <class Space = AddressSpace>
     requires requires(Space const& space) { space.upstream_resource(); }

@@ -16,7 +16,7 @@ namespace tidemark::cuda::detail {
 
 /// Later work of `stream` waits for what is on `last_used_on` now, in a capture of both too; if it cannot,
 /// the calling thread waits for that stream, unless that is capturing. @return success if either has; as
-/// `cuda::put_behind` if not. @pre the device of both streams is current.
+/// `cuda::put_behind` if not. The streams may be of two devices; a default stream is that of the current one.
 [[nodiscard]] status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept;
 /// The calling thread waits for what is on a stream, unless that is capturing. @return success if that has
 /// ended. @pre the stream's device is current.

@@ -32,6 +32,17 @@ void require_one_stream(char const* kind, char const* name, stream_handle stream
                               "': cudaStreamPerThread is another stream in each thread; make a cuda::stream");
 }
 
+void require_peers(driver& driver, char const* kind, device_number owner, device_set peers) {
+  for (device_number peer = 0; peer < device_set::max_devices; ++peer) {
+    if (peer == owner || !peers.contains(peer)) continue;
+    bool can = false;
+    require(driver, "cuDeviceCanAccessPeer", driver.can_access_peer(peer, owner, can));
+    if (can) continue;
+    throw std::invalid_argument(std::string{kind} + ": device " + std::to_string(peer) +
+                                " cannot access the memory of device " + std::to_string(owner));
+  }
+}
+
 std::size_t free_bytes(driver& driver) noexcept {
   memory_info info;
   return driver.memory(info) == status::success ? info.free_bytes : exhaustion_report::unknown_bytes;

@@ -25,6 +25,10 @@ inline constexpr char const* device_limit_reached = "the limit of its device is 
 /// stream in each thread. @throws std::invalid_argument.
 void require_one_stream(char const* kind, char const* name, stream_handle stream);
 
+/// Refuses devices that cannot access the memory of `owner`; `owner` itself may be among them.
+/// @throws std::invalid_argument; cuda_error of an error of the driver.
+void require_peers(driver& driver, char const* kind, device_number owner, device_set peers);
+
 /// Free bytes of the current device; `exhaustion_report::unknown_bytes` if the driver returns an error.
 [[nodiscard]] std::size_t free_bytes(driver& driver) noexcept;
 

@@ -4,6 +4,45 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 namespace tidemark::cuda {
+namespace {
+
+/// Makes the context of a stream current during its lifetime, if it is another one: an event is recorded only
+/// on a stream of the device on which it was created. A default stream is of the current context.
+class context_of_stream {
+ public:
+  context_of_stream(driver& driver, stream_handle stream) noexcept : driver_{&driver} {
+    if (is_same_stream(stream, nullptr) || stream == per_thread_stream) return;
+    context_handle wanted = nullptr;
+    result_ = driver.context_of(stream, wanted);
+    if (is_missing(result_)) result_ = status::success;
+    if (result_ != status::success || wanted == nullptr) return;
+    result_ = driver.current_context(before_);
+    if (result_ != status::success || before_ == wanted) return;
+    result_ = driver.set_context(wanted);
+    has_changed_ = result_ == status::success;
+  }
+  context_of_stream(context_of_stream const&) = delete;
+  context_of_stream& operator=(context_of_stream const&) = delete;
+  ~context_of_stream() {
+    if (has_changed_) (void)driver_->set_context(before_);
+  }
+
+  [[nodiscard]] status result() const noexcept { return result_; }
+
+ private:
+  // A driver or a table that cannot say it, or not for such a stream: then the stream has to be of this
+  // device.
+  static bool is_missing(status result) noexcept {
+    return result == status::no_device || result == status::not_found || result == status::not_supported;
+  }
+
+  driver* driver_;
+  status result_ = status::success;
+  context_handle before_ = nullptr;
+  bool has_changed_ = false;
+};
+
+}  // namespace
 
 status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept {
   if (is_same_stream(later, earlier)) return status::success;
@@ -17,9 +56,14 @@ status put_behind(driver& driver, stream_handle later, stream_handle earlier) no
   if (later_is_captured != earlier_is_captured) return status::capture_isolation;
 
   event_handle event = nullptr;
-  result = driver.create_event(event);
-  if (result != status::success) return result;
-  result = driver.record(event, earlier);
+  {
+    const context_of_stream there{driver, earlier};
+    if (there.result() != status::success) return there.result();
+    result = driver.create_event(event);
+    if (result != status::success) return result;
+    result = driver.record(event, earlier);
+  }
+  // Of any device, but a default stream is of the current one.
   if (result == status::success) result = driver.wait(later, event);
   (void)driver.destroy_event(event);  // the driver keeps it until the wait is over
   return result;

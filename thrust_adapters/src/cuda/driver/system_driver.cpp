@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include <tidemark/cuda/driver/driver.hpp>
@@ -21,6 +22,7 @@ static_assert(std::is_same_v<context_handle, CUcontext>);
 static_assert(std::is_same_v<physical_handle, CUmemGenericAllocationHandle>);
 static_assert(static_cast<int>(handle_type::file_descriptor) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
               static_cast<int>(handle_type::fabric) == CU_MEM_HANDLE_TYPE_FABRIC);
+static_assert(sizeof(CUmemFabricHandle) == sizeof(shareable_handle::fabric));
 static_assert(static_cast<int>(capture_mode::global) == CU_STREAM_CAPTURE_MODE_GLOBAL &&
               static_cast<int>(capture_mode::thread_local_) == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
               static_cast<int>(capture_mode::relaxed) == CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -94,6 +96,22 @@ CUmemAllocationProp pinned_as(memory_properties const& wanted) noexcept {
   return properties;
 }
 
+/// Read and write access for some devices, as the driver wants it.
+struct access_list {
+  explicit access_list(device_set devices) noexcept {
+    for (device_number device = 0; device < device_set::max_devices; ++device) {
+      if (!devices.contains(device)) continue;
+      CUmemAccessDesc& access = entries[count++];
+      access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+      access.location.id = device;
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+  }
+
+  std::array<CUmemAccessDesc, device_set::max_devices> entries{};
+  std::size_t count = 0;
+};
+
 class real_driver final : public driver {
  public:
   status device_count(int& count) noexcept override {
@@ -130,6 +148,15 @@ class real_driver final : public driver {
   status set_context(context_handle context) noexcept override {
     return entry_of<cuCtxSetCurrent>("cuCtxSetCurrent")(context);
   }
+  status can_access_peer(device_number device, device_number owner, bool& can) noexcept override {
+    // First, because a call that finds the driver not initialized would get a context made.
+    const status begun = entry_of<cuInit>("cuInit")(0);
+    if (begun != status::success) return begun;
+    int answer = 0;
+    const status asked = entry_of<cuDeviceCanAccessPeer>("cuDeviceCanAccessPeer")(&answer, device, owner);
+    if (asked == status::success) can = answer != 0;
+    return asked;
+  }
   status synchronize() noexcept override { return entry_of<cuCtxSynchronize>("cuCtxSynchronize")(); }
   status memory(memory_info& info) noexcept override {
     return into<memory_info>(info, [](memory_info* now) {
@@ -165,12 +192,29 @@ class real_driver final : public driver {
   status unmap(byte_range range) noexcept override {
     return entry_of<cuMemUnmap>("cuMemUnmap")(range.begin, range.size);
   }
-  status allow_access(byte_range range, device_number device) noexcept override {
-    CUmemAccessDesc access{};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return entry_of<cuMemSetAccess>("cuMemSetAccess")(range.begin, range.size, &access, 1);
+  status allow_access(byte_range range, device_set devices) noexcept override {
+    const access_list access{devices};
+    return entry_of<cuMemSetAccess>("cuMemSetAccess")(range.begin, range.size, access.entries.data(),
+                                                      access.count);
+  }
+  status export_handle(physical_handle handle, handle_type type, shareable_handle& shared) noexcept override {
+    auto const& exported_to = entry_of<cuMemExportToShareableHandle>("cuMemExportToShareableHandle");
+    shareable_handle made{.type = type};
+    const status result = exported_to(type == handle_type::fabric ? static_cast<void*>(made.fabric.data())
+                                                                  : static_cast<void*>(&made.file_descriptor),
+                                      handle, static_cast<CUmemAllocationHandleType>(type), 0);
+    if (result == status::success) shared = made;
+    return result;
+  }
+  status import_handle(shareable_handle const& shared, physical_handle& handle) noexcept override {
+    std::array<std::byte, sizeof(CUmemFabricHandle)> fabric = shared.fabric;
+    // A file descriptor is passed as the pointer itself.
+    auto* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared.file_descriptor));
+    return into<CUmemGenericAllocationHandle>(handle, [&](CUmemGenericAllocationHandle* imported) {
+      return entry_of<cuMemImportFromShareableHandle>("cuMemImportFromShareableHandle")(
+          imported, shared.type == handle_type::fabric ? static_cast<void*>(fabric.data()) : number,
+          static_cast<CUmemAllocationHandleType>(shared.type));
+    });
   }
 
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
@@ -209,6 +253,10 @@ class real_driver final : public driver {
     return entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute")(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                                                                     &threshold);
   }
+  status set_pool_access(pool_handle pool, device_set devices) noexcept override {
+    const access_list access{devices};
+    return entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess")(pool, access.entries.data(), access.count);
+  }
   status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept override {
     return entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo")(pool, keep_bytes);
   }
@@ -227,6 +275,10 @@ class real_driver final : public driver {
   }
   status destroy_stream(stream_handle stream) noexcept override {
     return entry_of<cuStreamDestroy>("cuStreamDestroy")(stream);
+  }
+  status context_of(stream_handle stream, context_handle& context) noexcept override {
+    return into<CUcontext>(
+        context, [&](CUcontext* found) { return entry_of<cuStreamGetCtx>("cuStreamGetCtx")(stream, found); });
   }
   status synchronize(stream_handle stream) noexcept override {
     return entry_of<cuStreamSynchronize>("cuStreamSynchronize")(stream);
@@ -309,7 +361,8 @@ class real_driver final : public driver {
     return result;
   }
 
-  std::array<std::atomic<CUcontext>, 64> primary_{};  // of each device; null: not made current yet
+  std::array<std::atomic<CUcontext>, device_set::max_devices>
+      primary_{};  // of each device; null: not made current yet
 };
 
 }  // namespace

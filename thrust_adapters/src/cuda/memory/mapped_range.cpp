@@ -115,7 +115,7 @@ outcome mapped_range::map(byte_range part) noexcept {
       const units handle = handle_at(run.last);
       run = {std::min(run.first, handle.first), handle.last};
     }
-    const status allowed = driver_->allow_access(addresses(run.first, run.last), memory_.device);
+    const status allowed = driver_->allow_access(addresses(run.first, run.last), accessible_from_);
     if (allowed != status::success) return {allowed, "cuMemSetAccess"};
     for (i = run.first; i < run.last; ++i) units_[i].usable = true;
   }
@@ -128,6 +128,19 @@ std::size_t mapped_range::mapped_front(byte_range part, std::size_t least_bytes)
   std::size_t front = first;
   while (front < std::min(least, last) && units_[front].mapped) front = handle_at(front).last;
   return front < least ? 0 : (std::min(front, last) - first) * unit_bytes_;
+}
+
+std::vector<mapped_handle> mapped_range::handles_behind(byte_range part) const {
+  const std::size_t last = (part.end() - range_.begin + unit_bytes_ - 1) / unit_bytes_;
+  if (last > units_.size()) return {};
+  std::vector<mapped_handle> handles;
+  for (std::size_t i = first_of(part); i < last; ++i) {
+    if (!units_[i].wanted || !units_[i].usable) return {};
+    const units handle = handle_at(i);
+    if (i == handle.first || handles.empty())
+      handles.push_back({.addresses = addresses(handle.first, handle.last), .memory = units_[i].memory});
+  }
+  return handles;
 }
 
 // One call unmaps a run of whole mappings, as llama.cpp's pool does. The documentation does not say that any

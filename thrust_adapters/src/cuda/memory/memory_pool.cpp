@@ -17,10 +17,14 @@ constexpr char const* resource_name = "memory_pool";
 memory_pool::memory_pool(memory_pool_options const& options, driver& driver)
     : device_{detail::device_or_current(driver, options.device, resource_name)}, handle_{driver} {
   const detail::relaxed_mode creating{driver};
+  detail::require_peers(driver, "cuda::memory_pool", device_, options.accessible_from);
   detail::require_memory(driver, "cuMemPoolCreate",
                          driver.create_pool({device_, options.exported_as}, handle_.out()), resource_name);
   detail::require_memory(driver, "cuMemPoolSetAttribute",
                          driver.set_release_threshold(get(), options.release_threshold_bytes), resource_name);
+  if (options.accessible_from.empty()) return;
+  detail::require_memory(driver, "cuMemPoolSetAccess", driver.set_pool_access(get(), options.accessible_from),
+                         resource_name);
 }
 
 void memory_pool::trim(std::size_t keep_bytes) {

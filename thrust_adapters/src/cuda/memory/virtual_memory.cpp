@@ -43,6 +43,9 @@ virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
   require("cuMemGetAllocationGranularity", driver.granularity(memory_, unit_bytes_));
   handle_bytes_max_ =
       std::max(unit_bytes_, options.handle_bytes != 0 ? options.handle_bytes : default_handle_bytes);
+  detail::require_peers(driver, "cuda::virtual_memory", memory_.device, options.accessible_from);
+  accessible_from_ = options.accessible_from;
+  accessible_from_.insert(memory_.device);
   memory_info info;
   require("cuMemGetInfo", driver.memory(info));
   chunk_bytes_ = tidemark::detail::align_up(info.total_bytes, unit_bytes_);
@@ -68,7 +71,7 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
       driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
   if (reserved == status::out_of_memory) return {};
   require(*driver_, "cuMemAddressReserve", reserved);
-  ranges_.emplace_back(*driver_, *budget_, memory_, unit_bytes_, handle_bytes_max_, range);
+  ranges_.emplace_back(*driver_, *budget_, memory_, accessible_from_, unit_bytes_, handle_bytes_max_, range);
   return range;
 }
 
@@ -171,6 +174,42 @@ void virtual_memory::resume() {
     detail::require_memory(*driver_, mapped.call, mapped.result, report);
   }
   suspended_ = false;
+}
+
+exported_memory virtual_memory::export_memory(byte_range part) const {
+  if (memory_.exported_as == handle_type::none) {
+    throw std::logic_error(
+        "cuda::virtual_memory: export_memory of memory whose options did not say exported_as, which the "
+        "driver "
+        "wants to know when it makes the memory");
+  }
+  if (suspended_) throw std::logic_error("cuda::virtual_memory: export_memory while it is suspended");
+  const auto found = std::ranges::find_if(ranges_, [&](detail::mapped_range const& range) {
+    return !range.has_ended() && range.range().contains(part.begin) &&
+           part.size <= range.range().end() - part.begin;
+  });
+  std::vector<detail::mapped_handle> behind;
+  if (found != ranges_.end() && !part.empty()) behind = found->handles_behind(part);
+  if (behind.empty()) {
+    throw std::invalid_argument("cuda::virtual_memory: export_memory of " + std::to_string(part.size) +
+                                " bytes that are not all committed");
+  }
+  const std::uintptr_t first = behind.front().addresses.begin;
+  exported_memory exported{
+      .exported_as = memory_.exported_as, .offset = part.begin - first, .size = part.size};
+  exported.handles.reserve(behind.size());
+  const detail::on_device here{*driver_, memory_.device};
+  require(*driver_, "cudaSetDevice", here.result());
+  for (detail::mapped_handle const& each : behind) {
+    shareable_handle shared;
+    require(*driver_, "cuMemExportToShareableHandle",
+            driver_->export_handle(each.memory, memory_.exported_as, shared));
+    exported.handles.push_back({.offset = each.addresses.begin - first,
+                                .size = each.addresses.size,
+                                .descriptor = file_descriptor{shared.file_descriptor},
+                                .fabric = shared.fabric});
+  }
+  return exported;
 }
 
 void virtual_memory::wait_before_reuse(event_handle event) noexcept {

@@ -10,6 +10,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
 namespace tidemark::cuda::detail {

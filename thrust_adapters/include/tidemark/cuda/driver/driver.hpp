@@ -3,12 +3,14 @@
 /// `cuda::driver`: the calls that tidemark makes to the CUDA driver, in one replaceable table.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/cuda/driver/detail/retired_executables.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
+#include <tidemark/cuda/driver/device_set.hpp>
 
 // The driver's own opaque structures: cudaStream_t and CUstream are both CUstream_st*, and so on.
 struct CUctx_st;
@@ -35,8 +37,6 @@ using executable_handle = ::CUgraphExec_st*;
 using pool_handle = ::CUmemPoolHandle_st*;
 /// Physical memory, as `CUmemGenericAllocationHandle`.
 using physical_handle = unsigned long long;
-/// A device's number, as `cudaSetDevice` takes it.
-using device_number = int;
 
 /// A result of the driver, with the number of `CUresult`. The names are those that tidemark uses; other
 /// numbers of the driver are valid too.
@@ -85,6 +85,15 @@ enum class handle_type : int {
   fabric = 8,           ///< of this machine and others that share its fabric
 };
 
+/// Physical memory in the form in which other processes can import it. Does not own the file descriptor.
+struct shareable_handle {
+  handle_type type = handle_type::none;  ///< which of the two that follow is used
+  int file_descriptor = -1;              ///< of this process
+  std::array<std::byte, 64> fabric{};    ///< as `CUmemFabricHandle`
+
+  friend bool operator==(shareable_handle const&, shareable_handle const&) = default;
+};
+
 /// What physical memory is asked for. A device's number converts to memory of it that is not shared.
 struct memory_properties {
   constexpr memory_properties(device_number of = 0, handle_type shared_as = handle_type::none,  // NOLINT
@@ -131,6 +140,10 @@ class driver {
   virtual status current_context(context_handle&) noexcept { return none; }
   /// `cuCtxSetCurrent`: null takes the calling thread's context away.
   virtual status set_context(context_handle) noexcept { return none; }
+  /// `cuDeviceCanAccessPeer`: whether `device` can read and write memory of `owner`, which is another device.
+  virtual status can_access_peer(device_number /*device*/, device_number /*owner*/, bool& /*can*/) noexcept {
+    return none;
+  }
   /// `cuCtxSynchronize`: waits for all work of the current device.
   virtual status synchronize() noexcept { return none; }
   /// `cuMemGetInfo`.
@@ -154,8 +167,14 @@ class driver {
   virtual status map(byte_range, physical_handle) noexcept { return none; }
   /// `cuMemUnmap`. @pre the range is one whole mapping.
   virtual status unmap(byte_range) noexcept { return none; }
-  /// `cuMemSetAccess`: `device` may read and write the range. @pre all of it is mapped.
-  virtual status allow_access(byte_range, device_number) noexcept { return none; }
+  /// `cuMemSetAccess`: these devices may read and write the range. @pre all of it is mapped.
+  virtual status allow_access(byte_range, device_set) noexcept { return none; }
+  /// `cuMemExportToShareableHandle`: a file descriptor is the caller's to close. @pre the memory was created
+  /// as exported in that way.
+  virtual status export_handle(physical_handle, handle_type, shareable_handle&) noexcept { return none; }
+  /// `cuMemImportFromShareableHandle`: the handle is released as one that was created. The file descriptor
+  /// stays the caller's.
+  virtual status import_handle(shareable_handle const&, physical_handle&) noexcept { return none; }
 
   // ---- blocks ----
 
@@ -179,6 +198,8 @@ class driver {
   /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: a synchronisation frees unused memory
   /// until the pool holds so many bytes, in use or free.
   virtual status set_release_threshold(pool_handle, std::size_t /*bytes*/) noexcept { return none; }
+  /// `cuMemPoolSetAccess`: these devices may read and write what is in the pool now and later.
+  virtual status set_pool_access(pool_handle, device_set) noexcept { return none; }
   /// `cuMemPoolTrimTo`: frees unused memory until the pool holds `keep_bytes`.
   virtual status trim_pool(pool_handle, std::size_t /*keep_bytes*/) noexcept { return none; }
   /// `cuMemAllocFromPoolAsync`.
@@ -195,6 +216,8 @@ class driver {
   virtual status create_stream(stream_handle&) noexcept { return none; }
   /// `cuStreamDestroy`.
   virtual status destroy_stream(stream_handle) noexcept { return none; }
+  /// `cuStreamGetCtx`: the context of the stream's device; of a default stream, the current one.
+  virtual status context_of(stream_handle, context_handle&) noexcept { return none; }
   /// `cuStreamSynchronize`. If the stream is capturing, it fails and invalidates the capture.
   virtual status synchronize(stream_handle) noexcept { return none; }
   /// `cuStreamWaitEvent`: later work of the stream waits for the event.

@@ -45,8 +45,9 @@ inline stream_handle const per_thread_stream = reinterpret_cast<stream_handle>(2
 /// @return success; `status::capture_isolation`, with nothing done, if only one of them is capturing,
 /// because captured work runs at another time; or the driver's error, which ends both captures if each
 /// stream belongs to another one (`status::capture_merge`). No event is left in any case.
-/// @pre the current device is that of both. Thread-safety: any thread. Not for fast paths: six calls to the
-/// driver.
+/// The streams may be of two devices: the event is made on that of `earlier`, whose context is current for
+/// that long. A default stream is that of the current device.
+/// Thread-safety: any thread. Not for fast paths: ten calls to the driver, twelve for two devices.
 [[nodiscard]] status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept;
 
 }  // namespace tidemark::cuda

@@ -21,6 +21,9 @@ struct memory_pool_options {
   std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
   /// How the memory can be handed to other processes: the driver wants to know when it makes the pool.
   handle_type exported_as = handle_type::none;
+  /// Other devices whose work may read and write the pool's blocks; each must be a peer of the device
+  /// (`cuDeviceCanAccessPeer`). Their work has to be ordered by events, as that of any other stream.
+  device_set accessible_from = {};
 };
 
 /// A pool for stream-ordered allocations: see `cuda::async_resource`.
@@ -36,7 +39,8 @@ struct memory_pool_options {
 /// moving and destroying it. Destruction returns at once; the driver keeps blocks that are not freed yet.
 class memory_pool {
  public:
-  /// An empty pool. @throws out_of_memory; cuda_error of another error, for example if there is no device.
+  /// An empty pool. @throws out_of_memory; cuda_error of another error, for example if there is no device;
+  /// std::invalid_argument if a device of `accessible_from` is not a peer.
   explicit memory_pool(memory_pool_options const& options = {}, driver& driver = default_driver());
 
   /// Frees unused memory until the pool holds `keep_bytes`. A block that was freed on a stream is unused

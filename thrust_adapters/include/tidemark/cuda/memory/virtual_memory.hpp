@@ -12,6 +12,7 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/mapped_range.hpp>
+#include <tidemark/cuda/memory/exported_memory.hpp>
 
 namespace tidemark::cuda {
 
@@ -29,6 +30,9 @@ struct virtual_memory_options {
   handle_type exported_as = handle_type::none;
   /// Whether network adapters shall read and write it (GPUDirect RDMA), which is said then, too.
   bool gpu_direct_rdma = false;
+  /// Other devices whose work may read and write the memory; each must be a peer of the device
+  /// (`cuDeviceCanAccessPeer`). Their work has to be ordered by events, as that of any other stream.
+  device_set accessible_from = {};
 };
 
 /// An `address_space` of a device: addresses are reserved at once and memory is mapped to them when
@@ -54,6 +58,10 @@ struct virtual_memory_options {
 /// makes no call. So up to one handle more is held than is committed at each end of a committed part, and at
 /// most a quarter of what lies before it in the range.
 ///
+/// Kernels on other devices use the memory where `accessible_from` names them, with no
+/// `cudaDeviceEnablePeerAccess`. Other processes map what `export_memory` gives them, as
+/// `cuda::imported_memory`.
+///
 /// Only these functions call the driver; each makes the device current.
 /// Complexity: calls to the driver, O(units of the part). Thread-safety: one thread at a time.
 class virtual_memory {
@@ -71,8 +79,8 @@ class virtual_memory {
 
   /// @param driver the calls to use; must outlive this object.
   /// @throws out_of_memory; cuda_error of another error, for example if there is no device;
-  /// std::invalid_argument if `handle_bytes` is not a power of two, or the stream is the thread's default
-  /// stream (`cuda::per_thread_stream`).
+  /// std::invalid_argument if `handle_bytes` is not a power of two, the stream is the thread's default
+  /// stream (`cuda::per_thread_stream`), or a device of `accessible_from` is not a peer.
   explicit virtual_memory(virtual_memory_options options = {}, driver& driver = default_driver());
   /// The same, of the current device and `stream`.
   explicit virtual_memory(stream_handle stream, driver& driver = default_driver())
@@ -120,11 +128,27 @@ class virtual_memory {
   /// Whether it is suspended.
   [[nodiscard]] bool is_suspended() const noexcept { return suspended_; }
 
+  /// The memory behind a committed part of a range, in the form that another process imports: whole handles,
+  /// of which the first may begin before the part and the last may end behind it. The part need not begin or
+  /// end at a unit, so it may be a block. The memory stays mapped here.
+  ///
+  /// The importer keeps the physical memory: `decommit`, `suspend` and the end of this object take it from
+  /// these addresses, and what is committed or resumed there later is other memory, which has to be exported
+  /// again. Until the last importer has unmapped it and the last file descriptor is closed, it is allocated.
+  /// To send the result to the other process is the program's matter, and so is the order of both
+  /// processes' work.
+  /// @return owns the file descriptors. O(units of the part), and a call to the driver for each handle.
+  /// @throws std::logic_error if the options did not say `exported_as`, or it is suspended;
+  /// std::invalid_argument if the part is empty, or a byte of it is not committed; cuda_error of an error of
+  /// the driver; std::bad_alloc. No descriptor is left open then.
+  [[nodiscard]] exported_memory export_memory(byte_range part) const;
+
   /// Later work on the stream, and unmapping, wait for `event`. If the stream cannot, the calling thread
   /// waits. @pre the event was not recorded in a capture, which waiting for it would end.
   void wait_before_reuse(event_handle event) noexcept;
-  /// The same for what is on another stream of the device now. In one capture with the stream, the order is
-  /// captured; if only the other one is capturing, nothing can wait: a violation (`open_capture`).
+  /// The same for what is on another stream now, of this device or another one; null is the default stream of
+  /// this device. In one capture with the stream, the order is captured; if only the other one is capturing,
+  /// nothing can wait: a violation (`open_capture`).
   void wait_before_reuse(stream_handle last_used_on) noexcept;
 
   /// Why the last `reserve` or `commit` failed, in words, as long-lived as the driver; empty if there was
@@ -132,6 +156,8 @@ class virtual_memory {
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
   /// The device.
   [[nodiscard]] device_number device() const noexcept { return memory_.device; }
+  /// The devices that may access the memory, its own among them.
+  [[nodiscard]] device_set accessible_from() const noexcept { return accessible_from_; }
   /// The stream whose work uses the memory.
   [[nodiscard]] stream_handle stream() const noexcept { return stream_; }
 
@@ -150,6 +176,7 @@ class virtual_memory {
   driver* driver_;
   device_budget* budget_ = nullptr;
   memory_properties memory_;
+  device_set accessible_from_;  // its own device among them
   stream_handle stream_ = nullptr;
   std::size_t unit_bytes_ = 0;
   std::size_t handle_bytes_max_ = 0;  // a multiple of the unit

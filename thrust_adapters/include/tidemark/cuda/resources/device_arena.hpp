@@ -35,8 +35,9 @@ namespace tidemark {
 /// behind them again. Meanwhile `stats().committed_bytes` is 0, and `suspended_bytes` what it was; allocation
 /// goes on within that, rewinds and scopes work, and `trim` makes it less.
 ///
-/// `cuda::virtual_memory_options`, in place of `stream`, set more than the stream. Options for huge pages and
-/// prefaulting have no effect.
+/// `cuda::virtual_memory_options`, in place of `stream`, set more than the stream: other devices that may use
+/// the memory, and how it is exported to other processes (`space().export_memory(block)`). Options for huge
+/// pages and prefaulting have no effect.
 using device_arena = basic_arena<cuda::virtual_memory>;
 
 /// An arena on pinned memory of the host, one block of it.

@@ -14,6 +14,12 @@
 
 namespace tidemark::cuda::detail {
 
+/// One allocation of physical memory, and where it is mapped.
+struct mapped_handle {
+  byte_range addresses;
+  physical_handle memory = 0;
+};
+
 /// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. Mapping costs about 80 µs for
 /// each handle, whatever its size, so handles are as large as the wanted part allows: at most
 /// `handle_bytes_max`, and at most a quarter of what lies before them in the range, so that a small range
@@ -38,19 +44,22 @@ class mapped_range {
     bool wanted = false;         // it shall have memory
     bool held = false;           // it has memory
     bool mapped = false;         // its memory is mapped to its addresses
-    bool usable = false;         // the device may access it
+    bool usable = false;         // the devices may access it
   };
   struct units {
     std::size_t first, last;  // [first, last)
   };
 
  public:
+  /// @param accessible_from the devices that may access the memory.
   /// @pre `handle_bytes_max` is a multiple of `unit_bytes`; both are powers of two.
-  mapped_range(driver& driver, device_budget& budget, memory_properties const& memory, std::size_t unit_bytes,
-               std::size_t handle_bytes_max, byte_range range) noexcept
+  mapped_range(driver& driver, device_budget& budget, memory_properties const& memory,
+               device_set accessible_from, std::size_t unit_bytes, std::size_t handle_bytes_max,
+               byte_range range) noexcept
       : driver_{&driver},
         budget_{&budget},
         memory_{memory},
+        accessible_from_{accessible_from},
         unit_bytes_{unit_bytes},
         handle_units_max_{handle_bytes_max / unit_bytes},
         range_{range} {}
@@ -74,6 +83,9 @@ class mapped_range {
   /// Bytes at the front of `part` that are mapped, up to the end of the handle in which the first
   /// `least_bytes` end; 0 if fewer are mapped.
   [[nodiscard]] std::size_t mapped_front(byte_range part, std::size_t least_bytes) const noexcept;
+  /// The handles of which a byte lies in `part`, which need not begin or end at a unit; none if a unit of it
+  /// is not wanted or not usable. @throws std::bad_alloc
+  [[nodiscard]] std::vector<mapped_handle> handles_behind(byte_range part) const;
   /// Unmaps the handles of `part` that have no wanted unit outside of it. They still hold their memory.
   /// @return success, or the error of the first that could not be unmapped.
   [[nodiscard]] outcome unmap(byte_range part) noexcept;
@@ -103,6 +115,7 @@ class mapped_range {
   driver* driver_;
   device_budget* budget_;  // what is held counts in it
   memory_properties memory_;
+  device_set accessible_from_;
   std::size_t unit_bytes_;
   std::size_t handle_units_max_;  // a power of two
   byte_range range_;

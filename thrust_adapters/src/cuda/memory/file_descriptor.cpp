@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/memory/file_descriptor.hpp>
+
+#include <unistd.h>
+
+namespace tidemark::cuda {
+
+// An error cannot be repaired: the number is free even then.
+file_descriptor::~file_descriptor() {
+  if (number_ >= 0) (void)::close(number_);
+}
+
+}  // namespace tidemark::cuda
