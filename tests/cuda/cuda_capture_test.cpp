@@ -4,6 +4,7 @@
 // left is looked at.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -42,6 +43,7 @@ struct addition {
   int const* in;
   int* tens;
   int* out;
+  int factor = 10;
 };
 
 constexpr std::size_t n = 4;
@@ -50,20 +52,21 @@ constexpr std::size_t bytes = n * sizeof(int);
 /// One stream of a fake device, and memory that work on it can touch.
 class cuda_capture : public ::testing::Test {
  protected:
-  /// out = in + 10 * (1, 2, 3, 4), by way of a temporary.
-  auto step() {
-    return [this](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+  /// out = in + factor * (1, 2, 3, 4), by way of a temporary.
+  auto step(int factor = 10) {
+    return [this, factor](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
       addition& work = works_.emplace_back(std::make_unique<addition>()).operator*();
-      work = {in.as<int>().data(), static_cast<int*>(memory.allocate(bytes)), out.as<int>().data()};
+      work = {in.as<int>().data(), static_cast<int*>(memory.allocate(bytes)), out.as<int>().data(), factor};
       put_on_stream(
           [](void* of) {
-            for (std::size_t i = 0; i < n; ++i)
-              static_cast<addition*>(of)->tens[i] = 10 * static_cast<int>(i + 1);
+            auto const& added = *static_cast<addition*>(of);
+            for (std::size_t i = 0; i < n; ++i) added.tens[i] = added.factor * static_cast<int>(i + 1);
           },
           work);
       put_on_stream(
           [](void* of) {
-            auto const& [from, tens, to] = *static_cast<addition*>(of);
+            auto const& [from, tens, to, factor_of_tens] = *static_cast<addition*>(of);
+            (void)factor_of_tens;
             for (std::size_t i = 0; i < n; ++i) to[i] = from[i] + tens[i];
           },
           work);
@@ -389,6 +392,162 @@ TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
   EXPECT_TRUE(refused_elsewhere(cuda::capture_mode::global));
   EXPECT_FALSE(refused_elsewhere(cuda::capture_mode::thread_local_));
   EXPECT_FALSE(refused_elsewhere(cuda::capture_mode::relaxed));
+}
+
+// ---- updates ----------------------------------------------------------------------------------------------
+
+TEST_F(cuda_capture, an_update_to_a_graph_of_the_same_nodes_changes_the_executable_in_place) {
+  auto graph = a_graph();
+  int const* const temporary = works_.back()->tens;
+  const std::size_t instantiated = device_.count("cuGraphInstantiate");
+  EXPECT_TRUE(graph.update(step(100)));
+  EXPECT_EQ(device_.count("cuGraphExecUpdate"), 1u);
+  EXPECT_EQ(device_.count("cuGraphInstantiate"), instantiated);
+  EXPECT_EQ(works_.back()->tens, temporary);
+  EXPECT_EQ(device_.count("cuGraphDestroy"), 2u) << "of both graphs nothing but the executable is left";
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
+}
+
+TEST_F(cuda_capture, an_update_to_a_graph_of_other_nodes_makes_a_new_executable_and_ends_the_old_one) {
+  auto graph = a_graph();
+  const auto twice = [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+    step(7)(memory, in, out);
+    step(100)(memory, in, out);
+  };
+  const std::size_t instantiated = device_.count("cuGraphInstantiate");
+  EXPECT_FALSE(graph.update(twice));
+  EXPECT_EQ(device_.count("cuGraphExecUpdate"), 1u);
+  EXPECT_EQ(device_.count("cuGraphInstantiate"), instantiated + 1);
+  EXPECT_EQ(device_.count("cuGraphExecDestroy"), 1u);
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
+  EXPECT_TRUE(graph.update(twice)) << "of the new one's nodes";
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
+}
+
+TEST_F(cuda_capture, an_update_where_the_driver_has_no_such_call_makes_a_new_executable) {
+  for (const cuda::status missing : {cuda::status::not_found, cuda::status::not_supported}) {
+    auto graph = a_graph();
+    device_.fail_next("cuGraphExecUpdate", missing);
+    EXPECT_FALSE(graph.update(step(100)));
+    EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
+  }
+}
+
+TEST_F(cuda_capture, a_launch_from_before_an_update_does_what_was_captured_then) {
+  for (const bool same_nodes : {true, false}) {
+    auto graph = a_graph();
+    std::ranges::fill(graph.inputs().as<int>(), 1);
+    graph.launch();
+    EXPECT_EQ(graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+      step(100)(memory, in, out);
+      if (!same_nodes) step(100)(memory, in, out);
+    }),
+              same_nodes);
+    EXPECT_NE(device_.pending(stream_), 0u) << "an update waits for nothing";
+    device_.run(stream_);
+    EXPECT_EQ(graph.outputs().as<int>()[3], 41);
+    graph.launch();
+    device_.run(stream_);
+    EXPECT_EQ(graph.outputs().as<int>()[3], 401);
+  }
+}
+
+TEST_F(cuda_capture, a_launch_on_another_stream_behind_an_update_comes_behind_the_last_one) {
+  auto graph = a_graph();
+  cuda::stream other{device_};
+  std::ranges::fill(graph.inputs().as<int>(), 1);
+  graph.launch();
+  EXPECT_FALSE(graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+    step(100)(memory, in, out);
+    step(100)(memory, in, out);
+  }));
+  graph.launch(other);
+  device_.run(other);
+  EXPECT_EQ(device_.pending(stream_), 0u);
+  EXPECT_EQ(graph.outputs().as<int>()[3], 401);
+}
+
+TEST_F(cuda_capture, an_update_behind_a_launch_without_an_event_waits_where_the_executable_is_replaced) {
+  auto graph = a_graph();
+  device_.fail_next("cuEventRecord", cuda::status::unknown);
+  device_.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  graph.launch();
+  EXPECT_TRUE(graph.update(step(100)));
+  EXPECT_NE(device_.pending(stream_), 0u) << "launches of one executable are ordered";
+  EXPECT_FALSE(graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+    step(100)(memory, in, out);
+    step(100)(memory, in, out);
+  }));
+  EXPECT_EQ(device_.pending(stream_), 0u);
+}
+
+TEST_F(cuda_capture, an_update_whose_body_throws_leaves_the_graph_as_it_was) {
+  auto graph = a_graph();
+  EXPECT_THROW(
+      (void)graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+        step(100)(memory, in, out);
+        throw std::runtime_error{"of the body"};
+      }),
+      std::runtime_error);
+  EXPECT_THROW((void)graph.update([](std::pmr::memory_resource&, unique_block&, unique_block&) {}),
+               empty_capture);
+  EXPECT_THROW(
+      (void)graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+        step(100)(memory, in, out);
+        (void)device_.synchronize(stream_.get());
+      }),
+      cuda_error);
+  EXPECT_EQ(device_.count("cuGraphExecUpdate"), 0u);
+  EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+  graph.arena().check_invariants();
+}
+
+TEST_F(cuda_capture, every_call_to_the_driver_that_fails_in_an_update_leaves_the_graph_as_it_was) {
+  for (const bool same_nodes : {true, false}) {
+    const auto body = [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+      step(100)(memory, in, out);
+      if (!same_nodes) step(100)(memory, in, out);
+    };
+    std::size_t thrown = 0;
+    bool is_over = false;
+    for (std::size_t i = 0; !is_over; ++i) {
+      ASSERT_LT(i, 100u);
+      SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
+      auto graph = a_graph();
+      const std::size_t first = device_.calls;
+      device_.fail_from = first + i;
+      device_.failure = cuda::status::unknown;
+      try {
+        (void)graph.update(body);
+        is_over = device_.calls <= first + i;
+        device_.fail_from = supply::never;
+        EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
+      } catch (cuda_error const& error) {
+        EXPECT_EQ(error.status(), cuda::status::unknown) << error.what();
+        ++thrown;
+        device_.fail_from = supply::never;
+        EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
+      }
+      graph.arena().check_invariants();
+    }
+    EXPECT_GE(thrown, same_nodes ? 6u : 7u);
+  }
+}
+
+TEST_F(cuda_capture, a_graph_of_another_device_is_replaced_by_an_update) {
+  auto graph = a_graph();
+  fake_device another;
+  {
+    cuda::stream elsewhere{another};
+    cuda::capture_backend backend{elsewhere, {.driver = &another}};
+    auto of_another = a_graph();
+    graph.launch();
+    EXPECT_FALSE(of_another.update(backend, [&](std::pmr::memory_resource&, unique_block&, unique_block&) {
+      EXPECT_EQ(another.launch_on_host(elsewhere, [](void*) {}, nullptr), cuda::status::success);
+    }));
+    EXPECT_EQ(another.count("cuGraphInstantiate"), 1u);
+    of_another.launch(elsewhere);
+  }
 }
 
 // ---- graphs that end, and other captures ------------------------------------------------------------------

@@ -112,6 +112,7 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.is_capturing(nullptr, capturing),
       device.node_count(nullptr, bytes),
       device.instantiate(nullptr, executable),
+      device.update(nullptr, nullptr),
       device.launch(nullptr, nullptr),
       device.destroy_executable(nullptr),
       device.destroy_graph(nullptr),

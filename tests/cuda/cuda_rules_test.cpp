@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: what real drivers do to a careless library, on the fake device that does the same: captures of
-// others go on whatever the resources do meanwhile, memory in graphs stays, memory that work uses is not taken,
-// threads get no contexts. Then random programs of all resources, on which the fake finds every race.
+// others go on whatever the resources do meanwhile, memory in graphs stays, memory that work uses is not
+// taken, threads get no contexts. Then random programs of all resources, on which the fake finds every race.
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -71,6 +72,19 @@ struct cuda_rules : ::testing::Test {
     backend.begin();
     EXPECT_EQ(device.launch_kernel(stream, {.name = "captured", .reads = {}, .writes = {}}), status::success);
     return backend.end();
+  }
+
+  /// What the device finds wrong meanwhile; empty if nothing.
+  static std::string failures_of(std::function<void()> const& body) {
+    testing::TestPartResultArray results;
+    {
+      const testing::ScopedFakeTestPartResultReporter reporter{
+          testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
+      body();
+    }
+    std::string all;
+    for (int i = 0; i < results.size(); ++i) all += results.GetTestPartResult(i).message();
+    return all;
   }
 
   fake_device device{{.granularity_bytes = grain, .touchable = true, .devices = 2}};
@@ -265,6 +279,90 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
 }
 
 // 7
+/// A body of so many kernels that write all of the arena's memory.
+auto kernels_on(fake_device& device, cuda::stream_handle stream, int kernels, std::size_t bytes = grain) {
+  return [&device, stream, kernels, bytes](std::pmr::memory_resource& memory, int, int) {
+    const unique_block temporary{&memory, bytes, 256};
+    const byte_range range{reinterpret_cast<std::uintptr_t>(temporary.data()), bytes};
+    for (int i = 0; i < kernels; ++i)
+      EXPECT_EQ(device.launch_kernel(stream, {.name = "of the graph", .reads = {}, .writes = {range}}),
+                status::success);
+  };
+}
+
+TEST_F(cuda_rules, an_update_while_a_launch_runs_is_ordered_before_the_next_one_on_any_stream) {
+  cuda::device_resource plain{{}, device};
+  auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+                       kernels_on(device, stream, 1), {.driver = &device});
+  for (int kernels : {1, 2, 2, 1}) {
+    graph.launch();
+    (void)graph.update(kernels_on(device, stream, kernels));
+    graph.launch(other);  // the fake reports a race if it may overlap with the one before
+  }
+  EXPECT_NE(device.pending(stream), 0u) << "nothing was waited for";
+}
+
+TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launches) {
+  cuda::device_resource plain{{}, device};  // frees at once
+  capture_switch memory{&plain};
+  for (int kernels : {1, 2}) {
+    void* const block = memory.allocate(grain, 256);
+    auto graph = capture(stream, memory, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+                         [&](std::pmr::memory_resource& of_body, int, int) {
+                           use(stream, block, grain, "captured");
+                           of_body.deallocate(block, grain, 256);
+                         },
+                         {.driver = &device});
+    graph.launch();
+    EXPECT_EQ(plain.stats().used_blocks, 2u);
+    EXPECT_EQ(graph.update(kernels_on(device, stream, kernels)), kernels == 1);
+    EXPECT_EQ(plain.stats().used_blocks, 1u);
+  }
+}
+
+TEST_F(cuda_rules, an_executable_that_an_update_replaces_is_destroyed_when_nothing_captures) {
+  cuda::device_resource plain{{}, device};
+  auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+                       kernels_on(device, stream, 1), {.driver = &device});
+  cuda::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
+  own.begin();
+  EXPECT_FALSE(graph.update(kernels_on(device, stream, 2)));
+  EXPECT_TRUE(graph.update(kernels_on(device, stream, 2)));
+  EXPECT_EQ(device.count("cuGraphExecDestroy"), 0u);
+  EXPECT_EQ(device.retired().size(), 1u);
+  EXPECT_EQ(device.launch_kernel(other, {.name = "k", .reads = {}, .writes = {}}), status::success);
+  const std::unique_ptr<graph_instance> made = own.end();
+  EXPECT_EQ(device.retired().size(), 0u);
+}
+
+TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_place) {
+  cuda::device_resource plain{{}, device};
+  auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+                       kernels_on(device, stream, 1), {.driver = &device});
+  // The body's own work is a matter of the capture: in relaxed mode, as the library's calls are.
+  beside_a_global_capture([&] { EXPECT_TRUE(graph.update(kernels_on(device, stream, 1))); });
+}
+
+TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_other) {
+  cuda::device_resource plain{{}, device};
+  auto shared = std::make_shared<unique_block>(&plain, grain, 256);
+  const auto graph_on = [&](cuda::stream_handle on) {
+    return capture(on, std::make_unique<graph_arena>(shared), 0, 0, kernels_on(device, on, 1),
+                   {.driver = &device});
+  };
+  auto first = graph_on(stream), second = graph_on(other);
+  EXPECT_EQ(plain.stats().used_bytes, grain) << "of both";
+  shared.reset();
+  first.launch();
+  second.launch(stream);  // one stream
+  EXPECT_EQ(cuda::put_behind(device, other, stream), status::success);
+  first.launch(other);
+  second.launch();
+  const std::string race = failures_of([&] { first.launch(); });
+  EXPECT_NE(race.find("race: 'of the graph' writes"), std::string::npos)
+      << "of the stream alone nothing orders it";
+}
+
 TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_threads) {
   cuda::memory_pool const pool{{}, device};
   cuda::stream_handle const own = cuda::per_thread_stream;
@@ -641,6 +739,7 @@ class random_program {
   void use_graph() {
     if (graph_ == nullptr) return capture_graph();
     if (below(4) == 0) return end_graph();
+    if (below(4) == 0) return update_graph();
     EXPECT_EQ(cuda::put_behind(device_, graph_stream_, stream_), status::success);
     graph_->launch();
   }
@@ -660,6 +759,18 @@ class random_program {
                 },
                 {.driver = &device_}));
     if (!frees_inside) used_by_graph_ = before;
+  }
+  // Other work, of the same nodes or of others, while launches run. May destroy an executable, as the next.
+  void update_graph() {
+    if (is_capturing()) return;
+    (void)graph_->update([&](std::pmr::memory_resource& memory, int, int) {
+      for (std::size_t i = below(3) + 1; i > 0; --i) {
+        const std::size_t bytes = std::size_t{256} << below(8);
+        const block in_arena{source::count, memory.allocate(bytes, 256), bytes, {}};
+        use(graph_stream_, in_arena, true);
+        memory.deallocate(in_arena.first, bytes, 256);
+      }
+    });
   }
   // Waits for its launches. Not during a capture of others, which no call tells of: see above.
   void end_graph() {

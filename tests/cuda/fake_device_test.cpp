@@ -936,6 +936,7 @@ refused_calls() {
       {"cuEventSynchronize", [](cuda::driver& of, stream, event point) { return of.synchronize(point); }},
       {"cuEventRecord", [](cuda::driver& of, stream idle, event point) { return of.record(point, idle); }},
       {"cuStreamWaitEvent", [](cuda::driver& of, stream idle, event point) { return of.wait(idle, point); }},
+      {"cuGraphExecUpdate", [](cuda::driver& of, stream, event) { return of.update(nullptr, nullptr); }},
       {"cuGraphExecDestroy",
        [](cuda::driver& of, stream, event) { return of.destroy_executable(cuda::executable_handle{}); }},
   };
@@ -1326,6 +1327,47 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
   destroy(graph);
   EXPECT_EQ(free_bytes(), 16 * grain);
   EXPECT_EQ(device.destroy_pool(from), status::success);
+}
+
+TEST_F(fake_graph, an_update_takes_a_graph_of_the_same_nodes_and_dependencies_only) {
+  std::vector<int> order;
+  step first{&order, 1}, second{&order, 2}, third{&order, 3};
+  const cuda::stream queue{device}, side{device};
+  const auto chain_of = [&](std::vector<step*> const& steps) {
+    return captured(queue, [&] {
+      for (step* each : steps) launch(queue, *each);
+    });
+  };
+  const auto branches = [&] {
+    return captured(queue, [&] {
+      const cuda::event fork{queue, device};
+      EXPECT_EQ(device.wait(side, fork), status::success);
+      launch(queue, first);
+      launch(side, second);
+      const cuda::event join{side, device};
+      EXPECT_EQ(device.wait(queue, join), status::success);
+    });
+  };
+  const cuda::graph_handle chain = chain_of({&first, &second}), other = chain_of({&third, &first});
+  const cuda::executable_handle executable = instantiated(chain);
+  EXPECT_EQ(device.launch(executable, queue), status::success);
+  EXPECT_EQ(device.update(executable, other), status::success);
+  EXPECT_EQ(device.launch(executable, queue), status::success);
+  const cuda::graph_handle longer = chain_of({&first, &second, &third}), forked = branches(),
+                           kernels = captured(queue, [&] {
+                             launch(queue, first);
+                             EXPECT_EQ(device.launch_kernel(queue, {.name = "k", .reads = {}, .writes = {}}),
+                                       status::success);
+                           });
+  for (cuda::graph_handle each : {longer, forked, kernels})
+    EXPECT_EQ(device.update(executable, each), status::graph_update_failed);
+  EXPECT_EQ(device.launch(executable, side), status::success);
+  device.run(side);
+  EXPECT_EQ(order, (std::vector{1, 2, 3, 1, 3, 1})) << "launches from before are what they were";
+  EXPECT_EQ(device.update(nullptr, chain), status::invalid_value);
+  EXPECT_EQ(device.update(executable, nullptr), status::invalid_value);
+  destroy(executable);
+  for (cuda::graph_handle each : {chain, other, longer, forked, kernels}) destroy(each);
 }
 
 TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {

@@ -21,6 +21,7 @@
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
@@ -409,13 +410,75 @@ void whether_clones_share_the_arena_safely() {
   for (const cudaGraph_t owned : {graph, clone, launcher}) (void)cudaGraphDestroy(owned);
 }
 
+// ---- updates of graphs ------------------------------------------------------------------------------------
+
+/// out = value, behind kernels that take long enough for the launch to run still when the host goes on.
+auto slow_write(cudaStream_t stream, float value, int kernels) {
+  return [=](std::pmr::memory_resource&, unique_block&, unique_block& out) {
+    for (int i = 0; i < kernels; ++i) spin<<<1, 1, 0, stream>>>(20'000'000);
+    write_value<<<1, 1, 0, stream>>>(out.as<float>().data(), value);
+  };
+}
+
+/// What is written by a launch, by one behind an update in place, and by one behind a new executable on
+/// another stream: each is saved behind its launch, on the device.
+void whether_updates_leave_launches_alone() {
+  std::puts("## Do launches that still run do what they did before an update?\n");
+  cuda::stream stream, other;
+  cuda::device_resource device;
+  auto graph = capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), unique_block{&device, 256},
+                       unique_block{&device, 256}, slow_write(stream, 1.0f, 1));
+  auto* const saved = graph.inputs().as<float>().data();
+  const auto launch_on = [&](cuda::stream const& on, int number) {
+    graph.launch(on);
+    require(cudaMemcpyAsync(saved + number, graph.outputs().data(), sizeof(float), cudaMemcpyDeviceToDevice,
+                            on.get()),
+            "cudaMemcpyAsync");
+  };
+  launch_on(stream, 0);
+  const bool first = graph.update(slow_write(stream, 2.0f, 1));
+  launch_on(stream, 1);
+  const bool second = graph.update(slow_write(stream, 3.0f, 2));
+  const bool was_running = cudaStreamQuery(stream.get()) == cudaErrorNotReady;
+  // For the copies: the graph orders its own launches only.
+  cuda::require(driver(), "cuStreamWaitEvent", cuda::put_behind(driver(), other, stream));
+  launch_on(other, 2);
+  other.synchronize();
+  float results[3] = {};
+  require(cudaMemcpy(results, saved, sizeof results, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  std::printf("in place: %s, then %s; launches ran meanwhile: %s; results %g %g %g (should be 1 2 3).\n",
+              first ? "yes" : "no", second ? "yes" : "no", was_running ? "yes" : "no", results[0], results[1],
+              results[2]);
+
+  const auto captured = [&](float value, int kernels) {
+    cudaGraph_t made{};
+    require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    std::pmr::memory_resource& none = *std::pmr::null_memory_resource();
+    slow_write(stream, value, kernels)(none, graph.inputs(), graph.outputs());
+    require(cudaStreamEndCapture(stream.get(), &made), "cudaStreamEndCapture");
+    return made;
+  };
+  const cudaGraph_t before = captured(4.0f, 1), refused = captured(5.0f, 2);
+  cudaGraphExec_t executable{};
+  require(cudaGraphInstantiate(&executable, before, 0), "cudaGraphInstantiate");
+  const status result = driver().update(executable, refused);
+  require(cudaGraphLaunch(executable, stream.get()), "cudaGraphLaunch");
+  stream.synchronize();
+  require(cudaMemcpy(results, graph.outputs().data(), sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  std::printf("an update by another topology: %s; the executable writes %g (4: it is as it was).\n\n",
+              driver().error_name(result), results[0]);
+  (void)cudaGraphExecDestroy(executable);
+  for (const cudaGraph_t owned : {before, refused}) (void)cudaGraphDestroy(owned);
+}
+
 }  // namespace
 
 int main() {
   if (!test::found_device("questions")) return test::skipped;
   int failed = 0;
   for (void (*const ask)() : {which_calls_each_mode_refuses, whether_unmapping_waits_for_the_device,
-                              whether_a_graph_survives_suspension, whether_clones_share_the_arena_safely}) {
+                              whether_a_graph_survives_suspension, whether_clones_share_the_arena_safely,
+                              whether_updates_leave_launches_alone}) {
     try {
       ask();
     } catch (std::exception const& error) {

@@ -495,6 +495,299 @@ TEST_F(captures, whose_blocks_lie_where_they_were_rehearsed_are_as_good) {
   EXPECT_EQ(graph.arena().layout().hash, layout.hash);
 }
 
+// ---- on shared memory -------------------------------------------------------------------------------------
+
+TEST_F(captures, on_one_memory_run_one_behind_the_other) {
+  const auto shared = std::make_shared<unique_block>(&upstream, 512, 256);
+  const auto made = [&] { return step_graph(4, std::make_unique<graph_arena>(shared)); };
+  auto first = made(), second = made();
+  EXPECT_EQ(first.arena().range(), second.arena().range());
+  for (auto* graph : {&first, &second, &first}) {
+    put(graph->inputs(), {1, 2, 3, 4});
+    graph->launch();
+    EXPECT_EQ(get(graph->outputs()), (std::vector<float>{11, 22, 33, 44}));
+  }
+  EXPECT_EQ(memory.stats().used_blocks, 0u) << "each block was deallocated in its own arena";
+  (void)first.update(backend, step_on(backend));
+  EXPECT_EQ(first.arena().stats().used_blocks + second.arena().stats().used_blocks, 0u);
+  expect_idle();
+}
+
+TEST_F(captures, on_shared_memory_refuse_a_block_that_outlives_the_body) {
+  const auto shared = std::make_shared<unique_block>(&upstream, 4 * KiB, 256);
+  EXPECT_THROW((void)capture_with(
+                   backend, &memory, std::make_unique<graph_arena>(shared), 0, std::pmr::vector<int>{&memory},
+                   [&](std::pmr::memory_resource& given, int&, std::pmr::vector<int>& out) {
+                     out = std::pmr::vector<int>(4, 0, &given);
+                     backend.enqueue([] {});
+                   },
+                   nullptr),
+               allocator_busy);
+  expect_idle();
+}
+
+// ---- updates ----------------------------------------------------------------------------------------------
+
+/// outputs = factor * inputs, by way of one temporary.
+auto times_on(replaying_backend& backend, float factor) {
+  return [&backend, factor](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+    const unique_block temporary{&memory, in.bytes(), 8};
+    backend.enqueue([x = in.as<float>(), products = temporary.as<float>(), factor] {
+      for (std::size_t i = 0; i < x.size(); ++i) products[i] = factor * x[i];
+    });
+    backend.enqueue([y = out.as<float>(), products = temporary.as<float>()] {
+      std::copy(products.begin(), products.end(), y.begin());
+    });
+  };
+}
+
+/// A graph of `step_on` that is updated, and what it must still be where the update fails.
+struct updates : captures {
+  captured_graph<unique_block, unique_block> graph = step_graph();
+
+  std::vector<float> launched() {
+    put(graph.inputs(), {1, 2, 3, 4});
+    put(graph.outputs(), {0, 0, 0, 0});
+    graph.launch();
+    return get(graph.outputs());
+  }
+  /// An update that throws `Error` changes nothing.
+  template <class Error, class Body>
+  void expect_refused(Body body) {
+    const graph_layout layout = graph.arena().layout();
+    const std::size_t outstanding = upstream.outstanding;
+    EXPECT_THROW((void)graph.update(backend, body), Error);
+    backend.begin_throws = backend.end_throws = backend.end_is_null = false;
+    EXPECT_EQ(graph.arena().layout(), layout);
+    EXPECT_EQ(upstream.outstanding, outstanding);
+    EXPECT_EQ(backend.counts().instances, 1);
+    EXPECT_EQ(launched(), (std::vector<float>{11, 22, 33, 44}));
+    graph.arena().check_invariants();
+    expect_idle();
+  }
+};
+
+TEST_F(updates, do_what_another_body_recorded_at_the_same_addresses) {
+  for (const bool in_place : {false, true}) {
+    backend.updates_in_place = in_place;
+    put(graph.inputs(), {1, 2, 3, 4});
+    graph.launch();
+    const std::uint64_t launches = graph.launch_count();
+    void const* first = nullptr;
+    EXPECT_EQ(graph.update(backend,
+                           [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+                             first = in.data();
+                             times_on(backend, 3)(given, in, out);
+                           }),
+              in_place);
+    EXPECT_EQ(first, graph.inputs().data());
+    EXPECT_EQ(get(graph.outputs())[0], in_place ? 3 : 11) << "an update records, and runs nothing";
+    EXPECT_EQ(graph.arena().high_water_bytes(), 256u) << "one temporary, where the first one was";
+    EXPECT_EQ(graph.arena().stats().allocations, 1u);
+    EXPECT_EQ(graph.arena().stats().peak_blocks, 1u);
+    EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
+    EXPECT_EQ(graph.launch_count(), launches + 1);
+    EXPECT_EQ(backend.counts().instances, 1);
+    graph.arena().check_invariants();
+    expect_idle();
+  }
+}
+
+TEST_F(updates, can_be_made_again_and_again) {
+  for (int i = 0; i < 100; ++i) {
+    const auto factor = static_cast<float>(i);
+    (void)graph.update(backend, times_on(backend, factor));
+    ASSERT_EQ(launched(), (std::vector<float>{factor, 2 * factor, 3 * factor, 4 * factor}));
+    EXPECT_EQ(graph.arena().high_water_bytes(), 256u);
+  }
+}
+
+TEST_F(updates, that_fail_leave_the_graph_as_it_was) {
+  const auto times = times_on(backend, 3);
+  expect_refused<std::runtime_error>(
+      [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+        times(given, in, out);
+        const unique_block more{&given, 64 * KiB};
+        throw std::runtime_error{"body"};
+      });
+  expect_refused<out_of_memory>([](std::pmr::memory_resource& given, unique_block&, unique_block&) {
+    const unique_block more{&given, 2 * MiB};
+  });
+  expect_refused<empty_capture>([](std::pmr::memory_resource&, unique_block&, unique_block&) {});
+  backend.begin_throws = true;
+  expect_refused<replaying_backend::begin_error>(times);
+  for (const bool in_place : {false, true}) {
+    backend.updates_in_place = in_place;
+    backend.end_throws = true;
+    expect_refused<replaying_backend::end_error>(times);
+  }
+  backend.updates_in_place = false;
+  backend.end_is_null = true;
+  expect_refused<std::logic_error>(times);
+  memory.freeze();
+  EXPECT_THROW((void)graph.update(backend, times), std::logic_error);
+  EXPECT_TRUE(memory.is_frozen());
+  (void)memory.unfreeze();
+  expect_refused<std::logic_error>(
+      [&](std::pmr::memory_resource&, unique_block&, unique_block&) { (void)graph.update(backend, times); });
+}
+
+TEST_F(updates, expect_the_rehearsed_layout_too) {
+  const graph_layout layout = rehearse([](std::pmr::memory_resource& given) {
+    const unique_block first{&given, 16, 8}, second{&given, 16, 8};
+  });
+  graph = step_graph(4, std::make_unique<graph_arena>(layout, &upstream));
+  expect_refused<layout_mismatch>(times_on(backend, 3));
+  EXPECT_FALSE(graph.update(backend, step_on(backend)));
+  EXPECT_EQ(graph.arena().layout(), layout);
+}
+
+TEST_F(updates, that_fail_keep_what_the_body_has_left_in_the_arena) {
+  void* left = nullptr;
+  const auto leaving = [&](std::pmr::memory_resource& given, unique_block&, unique_block&) {
+    left = given.allocate(4 * KiB);
+    throw std::runtime_error{"body"};
+  };
+  EXPECT_THROW((void)graph.update(backend, leaving), std::runtime_error);
+  EXPECT_EQ(graph.arena().stats().used_blocks, 1u);
+  EXPECT_EQ(graph.arena().stats().allocations, 3u) << "two of the graph's, and this one";
+  graph.arena().check_invariants();
+  EXPECT_EQ(launched(), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_THROW((void)graph.update(backend, times_on(backend, 3)), allocator_busy);
+  memory.deallocate(left, 4 * KiB);
+  (void)graph.update(backend, times_on(backend, 3));
+  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
+  expect_idle();
+}
+
+TEST_F(updates, are_refused_while_blocks_that_the_body_allocated_are_in_use) {
+  auto kept = capture_with(
+      backend, &memory, new_arena(), floats(4), std::pmr::vector<float>{&memory},
+      [&](std::pmr::memory_resource& given, unique_block& x, std::pmr::vector<float>& y) {
+        y = std::pmr::vector<float>(4, 0.0F, &given);
+        backend.enqueue([&x, &y] { std::copy_n(x.as<float>().begin(), 4, y.begin()); });
+      },
+      nullptr);
+  const auto body = [&](std::pmr::memory_resource&, unique_block& x, std::pmr::vector<float>& y) {
+    y.resize(4);
+    backend.enqueue([&x, &y] { y[0] = -x.as<float>()[0]; });
+  };
+  try {
+    (void)kept.update(backend, body);
+    ADD_FAILURE() << "the outputs lie where the new body would allocate";
+  } catch (allocator_busy const& error) {
+    EXPECT_EQ(error.blocks(), 1u);
+  }
+  put(kept.inputs(), {1, 2, 3, 4});
+  kept.launch();
+  EXPECT_EQ(kept.outputs()[3], 4);
+  kept.outputs() = std::pmr::vector<float>{&memory};
+  (void)kept.update(backend, body);
+  kept.launch();
+  EXPECT_EQ(kept.outputs()[0], -1);
+  expect_idle();
+}
+
+TEST_F(updates, keep_blocks_that_were_in_the_arena_before_the_body) {
+  auto arena = new_arena();
+  graph_arena& in_graph = *arena;
+  unique_block in{&in_graph, 16}, out{&in_graph, 16};
+  graph = capture_with(backend, &memory, std::move(arena), std::move(in), std::move(out), step_on(backend),
+                       nullptr);
+  EXPECT_EQ(in_graph.high_water_bytes(), 4u * 256);
+  (void)graph.update(backend, times_on(backend, 3));
+  EXPECT_EQ(in_graph.high_water_bytes(), 3u * 256);
+  EXPECT_EQ(in_graph.stats().used_blocks, 2u);
+  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
+  in_graph.check_invariants();
+}
+
+TEST_F(updates, release_what_the_graph_before_held_behind_its_launches) {
+  const auto baking = [this](std::pmr::memory_resource&, unique_block&, unique_block&) {
+    graph_arena* const arena = memory.clear_arena();
+    memory.deallocate(memory.allocate(100), 100);
+    memory.install_arena(*arena);
+    backend.enqueue([] {});
+  };
+  backend.updates_in_place = true;
+  (void)graph.update(backend, baking);
+  EXPECT_EQ(backend.counts().waits, 0) << "nothing was held before";
+  EXPECT_EQ(memory.stats().deferred_blocks, 1u);
+  EXPECT_THROW((void)graph.update(backend,
+                                  [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+                                    baking(given, in, out);
+                                    throw std::runtime_error{"body"};
+                                  }),
+               std::runtime_error);
+  EXPECT_EQ(memory.stats().deferred_blocks, 1u) << "the graph's, and not what the body has taken";
+  EXPECT_EQ(backend.counts().waits, 0);
+  (void)graph.update(backend, times_on(backend, 3));
+  EXPECT_EQ(backend.counts().waits, 1);
+  EXPECT_EQ(memory.stats().deferred_blocks, 0u);
+  expect_idle();
+}
+
+TEST_F(updates, need_a_backend_of_the_graph_or_of_the_caller) {
+  EXPECT_THROW((void)graph.update(times_on(backend, 3)), std::logic_error);
+  auto own = std::make_unique<replaying_backend>();
+  replaying_backend& recording = *own;
+  graph =
+      capture_with(std::move(own), &memory, new_arena(), floats(4), floats(4), step_on(recording), nullptr);
+  (void)graph.update(times_on(recording, 3));
+  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
+  EXPECT_THROW((void)capture_with(std::unique_ptr<replaying_backend>{}, &memory, new_arena(), floats(4),
+                                  floats(4), step_on(backend), nullptr),
+               std::invalid_argument);
+  const auto moved = std::move(graph);
+  EXPECT_THROW((void)graph.update(backend, times_on(backend, 3)), std::logic_error);
+}
+
+TEST_F(updates, let_another_thread_launch_meanwhile) {
+  std::atomic<bool> is_over{false};
+  std::latch launching{1};
+  std::uint64_t launched_there = 0;
+  std::thread launcher{[&] {
+    do {
+      graph.launch();
+      ++launched_there;
+      if (launched_there == 1) launching.count_down();
+    } while (!is_over);
+  }};
+  launching.wait();
+  for (int i = 0; i < 20; ++i) {
+    backend.updates_in_place = i % 2 == 0;
+    (void)graph.update(backend, times_on(backend, 3));
+  }
+  is_over = true;
+  launcher.join();
+  EXPECT_EQ(graph.launch_count(), launched_there);
+  EXPECT_EQ(backend.counts().overlaps, 0);
+  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
+}
+
+TEST_F(updates, survive_any_failing_allocation_with_the_graph_as_it_was) {
+  test_resource failing;
+  capture_switch own{&failing};
+  std::size_t made = 0;
+  const auto body = [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
+    graph_arena* const arena = own.clear_arena();
+    const unique_block first_baked{&own, 100}, second_baked{&own, 100};
+    own.install_arena(*arena);
+    times_on(backend, 3)(given, in, out);
+  };
+  graph = capture_with(backend, &own, std::make_unique<graph_arena>(4 * KiB, &upstream), floats(4), floats(4),
+                       step_on(backend), nullptr);
+  const std::size_t failures = fail_each_allocation(failing, [&] {
+    if (made == 0) EXPECT_EQ(launched(), (std::vector<float>{11, 22, 33, 44}));
+    (void)graph.update(backend, body);
+    ++made;
+  });
+  EXPECT_GE(failures, 2u);
+  EXPECT_EQ(made, 1u);
+  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
+  graph = step_graph();
+}
+
 // ---- captures that fail -----------------------------------------------------------------------------------
 
 /// Each step of a capture fails in turn. Its body gives a block from before back, takes one of the upstream,
@@ -851,6 +1144,17 @@ TEST_F(host_captures, run_the_body_at_once_and_a_launch_does_nothing) {
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(graph.outputs(), (std::vector<int>{2, 4, 6}));
   EXPECT_EQ(graph.launch_count(), 2u) << "which is counted all the same";
+}
+
+TEST_F(host_captures, run_the_body_of_an_update_at_once) {
+  auto graph = capture(host, new_arena(), std::vector<int>{1, 2, 3}, std::vector<int>{}, doubling());
+  const std::size_t high_water_bytes = graph.arena().high_water_bytes();
+  graph.inputs() = {4, 5, 6};
+  EXPECT_FALSE(graph.update(doubling()));
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(graph.outputs(), (std::vector<int>{8, 10, 12}));
+  EXPECT_EQ(graph.arena().high_water_bytes(), high_water_bytes);
+  EXPECT_FALSE(graph.is_replay_capable());
 }
 
 TEST_F(host_captures, freeze_a_switch_as_others_do) {

@@ -20,8 +20,10 @@
 #include <vector>
 
 #include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/graph/rehearse.hpp>
 
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
@@ -661,6 +663,59 @@ TEST_F(graph_arenas, the_upstream_has_everything_back_where_there_is_no_memory_f
   EXPECT_THROW((graph_arena{graph_layout{.bytes = graph_arena::max_bytes}, &upstream}), std::bad_alloc);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+// ---- on shared memory -------------------------------------------------------------------------------------
+
+TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the_last_of_them) {
+  recording_resource upstream;
+  auto memory = std::make_shared<unique_block>(&upstream, 4 * KiB, 256);
+  void const* const begin = memory->data();
+  auto first = std::make_unique<graph_arena>(memory), second = std::make_unique<graph_arena>(memory);
+  memory.reset();
+  EXPECT_TRUE(first->is_shared());
+  EXPECT_EQ(first->range().size, 4 * KiB);
+  EXPECT_EQ(first->upstream_resource(), nullptr);
+  for (auto* arena : {&first, &second}) {
+    void* const block = (*arena)->allocate(4 * KiB);
+    EXPECT_EQ(block, begin);
+    (*arena)->deallocate(block, 4 * KiB);
+    EXPECT_EQ(upstream.outstanding, 4 * KiB);
+    arena->reset();
+  }
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_FALSE((graph_arena{4 * KiB, &upstream}.is_shared()));
+}
+
+TEST_F(graph_arenas, on_shared_memory_expect_what_was_rehearsed_if_it_fits) {
+  recording_resource upstream;
+  const auto memory = std::make_shared<unique_block const>(&upstream, 4 * KiB, 256);
+  const graph_layout fits{.bytes = 4 * KiB, .alignment = 256, .allocations = 1, .hash = 1};
+  EXPECT_EQ((graph_arena{fits, memory}.expected()), fits);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 4 * KiB + 256}, memory}), out_of_memory);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 256, .alignment = 64 * MiB}, memory}), out_of_memory);
+  EXPECT_THROW((graph_arena{graph_layout{.bytes = 256, .alignment = 3}, memory}), std::invalid_argument);
+  EXPECT_THROW((graph_arena{std::shared_ptr<unique_block const>{}}), std::invalid_argument);
+  EXPECT_THROW((graph_arena{std::make_shared<unique_block const>()}), std::invalid_argument);
+}
+
+TEST_F(graph_arenas, on_shared_memory_follow_a_plan) {
+  recording_resource upstream;
+  const step_plan plan = rehearse_plan([](std::pmr::memory_resource& given) {
+    given.deallocate(given.allocate(1024), 1024);
+    given.deallocate(given.allocate(1024), 1024);
+  });
+  const auto memory = std::make_shared<unique_block const>(&upstream, 4 * KiB, 256);
+  graph_arena arena{plan, memory};
+  EXPECT_TRUE(arena.is_planned());
+  void* const block = arena.allocate(1024);
+  arena.deallocate(block, 1024);
+  EXPECT_EQ(arena.allocate(1024), block);
+  arena.deallocate(block, 1024);
+  arena.deallocate(arena.allocate(3 * KiB), 3 * KiB);  // the tail
+  EXPECT_EQ(arena.layout().allocations, 3u);
+  const auto small = std::make_shared<unique_block const>(&upstream, 512, 256);
+  EXPECT_THROW((graph_arena{plan, small}), out_of_memory);
 }
 
 // ---- as a resource of std::pmr ----------------------------------------------------------------------------

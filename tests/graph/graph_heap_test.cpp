@@ -280,6 +280,43 @@ TEST(graph_heap, a_capture_without_memory_leaves_nothing_behind_and_ends_its_par
   EXPECT_GE(failures, 5u) << "for the graph, its arena's record, the freeze, a baked block and its list";
 }
 
+TEST(graph_heap, an_update_without_memory_leaves_the_graph_as_it_was) {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  ends log;
+  arena_memory below{log};
+  host_backend host;
+  auto graph = capture(
+      host, memory, std::make_unique<graph_arena>(4 * KiB, &below), 0, 0,
+      [&](std::pmr::memory_resource& given, int&, int&) { given.deallocate(given.allocate(100), 100); });
+  const graph_layout layout = graph.arena().layout();
+  std::size_t failures = 0;
+  for (bool done = false; !done;) {
+    ASSERT_LT(failures, 20u);
+    try {
+      const no_memory here{failures};
+      (void)graph.update([&](std::pmr::memory_resource& given, int&, int&) {
+        graph_arena* const installed = memory.clear_arena();
+        const unique_block baked{&memory, 100};
+        memory.install_arena(*installed);
+        given.deallocate(given.allocate(1000), 1000);
+      });
+      done = true;
+    } catch (std::bad_alloc const&) {
+      ++failures;
+      EXPECT_EQ(graph.arena().layout(), layout);
+      EXPECT_EQ(upstream.outstanding(), 0u);
+    }
+    EXPECT_FALSE(memory.is_frozen());
+    EXPECT_FALSE(memory.has_arena());
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    memory.check_invariants();
+    graph.arena().check_invariants();
+  }
+  EXPECT_GE(failures, 4u) << "for the freeze, the arena's record, a baked block and the graph";
+  EXPECT_EQ(graph.arena().high_water_bytes(), 1024u);
+}
+
 TEST(graph_heap, a_rehearsal_that_cannot_note_a_block_gives_it_back) {
   few_blocks upstream;
   rehearsal stage{&upstream};

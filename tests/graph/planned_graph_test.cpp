@@ -20,6 +20,7 @@
 #include <tidemark/graph/capture.hpp>
 #include <tidemark/graph/capture_switch.hpp>
 #include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph/graph_errors.hpp>
 #include <tidemark/graph/rehearse.hpp>
 
 #include "recorded_trace.hpp"
@@ -281,6 +282,64 @@ TEST(planned_graph, an_alignment_that_is_no_power_of_two_is_refused_where_it_is_
   std::size_t volatile three = 3;  // unseen by the compiler, which would refuse it
   EXPECT_THROW((void)arena.allocate(100, three), std::invalid_argument);
   arena.check_invariants();
+}
+
+TEST(planned_graph, an_update_gets_the_planned_addresses_again_and_keeps_blocks_from_before) {
+  const step_plan plan = rehearse_plan(chain, nullptr, quick);
+  auto arena = std::make_unique<graph_arena>(plan, 1 * MiB, nullptr);
+  graph_arena& in_graph = *arena;
+  host_backend host;
+  std::vector<void*> first, second;
+  const auto noting = [](std::vector<void*>& addresses) {
+    return [&addresses](std::pmr::memory_resource& memory, int&, int&) {
+      for (int i = 0; i < 3; ++i) {
+        addresses.push_back(memory.allocate(1024));
+        memory.deallocate(addresses.back(), 1024);
+      }
+    };
+  };
+  void* const before = in_graph.allocate(100);  // the plan's first request
+  auto graph = capture(host, std::move(arena), 0, 0, noting(first));
+  EXPECT_THROW((void)graph.update([&](std::pmr::memory_resource& memory, int&, int&) {
+    noting(second)(memory, graph.inputs(), graph.outputs());
+    throw 42;
+  }),
+               int);
+  EXPECT_EQ(second, first);
+  EXPECT_THROW((void)graph.update([](std::pmr::memory_resource&, int&, int&) { throw 42; }), int);
+  void* const behind = in_graph.allocate(1024);
+  EXPECT_GE(static_cast<std::byte*>(behind), static_cast<std::byte*>(in_graph.range().data()) + plan.height)
+      << "the plan's memory is the graph's";
+  EXPECT_THROW((void)graph.update(noting(second)), allocator_busy);
+  in_graph.deallocate(behind, 1024);
+  second.clear();
+  EXPECT_FALSE(graph.update(noting(second)));
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(in_graph.stats().used_blocks, 1u);
+  in_graph.deallocate(before, 100);
+  in_graph.check_invariants();
+}
+
+TEST(planned_graph, an_update_that_keeps_a_block_for_longer_than_planned_gets_no_block_over_it) {
+  const auto one_by_one = [](std::pmr::memory_resource& memory, int&, int&) {
+    for (int i = 0; i < 3; ++i) memory.deallocate(memory.allocate(1024), 1024);
+  };
+  int nothing = 0;
+  const step_plan plan =
+      rehearse_plan([&](std::pmr::memory_resource& memory) { one_by_one(memory, nothing, nothing); });
+  EXPECT_EQ(plan.height, 1024u);
+  host_backend host;
+  auto graph = capture(host, std::make_unique<graph_arena>(plan, 64 * KiB, nullptr), 0, 0, one_by_one);
+  EXPECT_FALSE(graph.update([](std::pmr::memory_resource& memory, int&, int&) {
+    std::vector<void*> live;
+    for (int i = 0; i < 3; ++i) live.push_back(memory.allocate(1024));
+    EXPECT_NE(live[1], live[0]);
+    EXPECT_NE(live[2], live[0]);
+    EXPECT_NE(live[2], live[1]);
+    for (void* block : live) memory.deallocate(block, 1024);
+  }));
+  EXPECT_FALSE(graph.update(one_by_one));
+  EXPECT_EQ(graph.arena().layout().allocations, 3u);
 }
 
 }  // namespace

@@ -212,6 +212,9 @@ TEST(module, an_importer_can_capture_a_graph) {
     EXPECT_EQ(graph.outputs(), (std::vector<int>{2, 4, 6}));
     EXPECT_EQ(graph.arena().layout(), layout);
     EXPECT_EQ(graph.arena().stats().used_blocks, 0u);
+    graph.inputs() = {4, 5, 6};
+    EXPECT_FALSE(graph.update(body));
+    EXPECT_EQ(graph.outputs(), (std::vector<int>{8, 10, 12}));
   }
   EXPECT_EQ(program.stats().used_blocks, 0u);
   EXPECT_THROW(

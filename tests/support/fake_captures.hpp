@@ -295,6 +295,18 @@ class fake_captures {
     executables_.emplace(executable, std::move(made));
     return status::success;
   }
+  /// Later launches are of the graph, if it is like the one that the executable has; those before keep
+  /// theirs.
+  status update(cuda::executable_handle handle, cuda::graph_handle graph_of) {
+    const auto found = executables_.find(handle);
+    std::shared_ptr<fake_graph> const made = graph(graph_of);
+    if (found == executables_.end() || made == nullptr) return status::invalid_value;
+    if (!is_updatable(*found->second->graph, *made)) return status::graph_update_failed;
+    // Another object, because work that was launched refers to the one before.
+    found->second =
+        std::make_shared<fake_executable>(fake_executable{.graph = made, .last = found->second->last});
+    return status::success;
+  }
   status launch(cuda::executable_handle handle, std::shared_ptr<fake_stream> const& on) {
     const auto found = executables_.find(handle);
     if (found == executables_.end()) return status::invalid_value;
@@ -328,6 +340,24 @@ class fake_captures {
     on->behind = std::move(behind);
     on->behind.insert(to->places++);
     to->streams.push_back(on);
+  }
+  // By the documentation of cuGraphExecUpdate: the same nodes with the same dependencies, in the same order.
+  // It says nothing of nodes that allocate, so that the strictest reading holds: a graph with such is
+  // another.
+  static bool is_updatable(fake_graph const& before, fake_graph const& now) {
+    return !before.allocates() && !now.allocates() &&
+           std::ranges::equal(before.nodes, now.nodes, {}, &fake_node::what, &fake_node::what) &&
+           dependencies_of(before) == dependencies_of(now);
+  }
+  // Of each node those that come before it, by their numbers in the graph.
+  static std::vector<std::vector<std::size_t>> dependencies_of(fake_graph const& graph) {
+    std::vector<std::vector<std::size_t>> all;
+    for (fake_node const& node : graph.nodes) {
+      std::vector<std::size_t>& of_node = all.emplace_back();
+      for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+        if (node.behind.contains(graph.nodes[i].place)) of_node.push_back(i);
+    }
+    return all;
   }
   void close(std::shared_ptr<fake_capture> const& capture) {
     std::shared_ptr<fake_capture> const kept = capture;

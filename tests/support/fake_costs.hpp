@@ -33,6 +33,7 @@ inline constexpr std::array fake_costs{fake_cost{"cuMemCreate", 35},
                                        fake_cost{"cuMemHostAlloc", 300},
                                        fake_cost{"cuMemFreeHost", 300},
                                        fake_cost{"cuGraphInstantiate", 100},
+                                       fake_cost{"cuGraphExecUpdate", 10},
                                        fake_cost{"cuMemExportToShareableHandle", 20},
                                        fake_cost{"cuMemImportFromShareableHandle", 35}};
 

@@ -34,8 +34,9 @@ namespace tidemark::test {
 /// EXPECT_THROW(grow_twice(device), out_of_memory);
 /// EXPECT_EQ(device.count("cuMemRelease"), 1u);
 /// ```
-/// It checks what a device would not tell (fake_accesses.hpp): `launch_kernel` says what work touches, and what
-/// nothing orders fails the test. What captures refuse is in fake_refusals.hpp, costs are in fake_costs.hpp.
+/// It checks what a device would not tell (fake_accesses.hpp): `launch_kernel` says what work touches, and
+/// what nothing orders fails the test. What captures refuse is in fake_refusals.hpp, costs are in
+/// fake_costs.hpp.
 ///
 /// Work on streams runs by `run`, `run_all` and the calls that wait for it, in the thread that makes them,
 /// and otherwise never. A function of the host that makes a call to the driver gets `not_permitted`.
@@ -89,9 +90,9 @@ class fake_device final : public cuda::driver, public fake_calls {
     return on == nullptr ? 0 : on->queue.size();
   }
 
-  /// Puts a kernel on a stream, which says what it reads and writes: it fails the test if its accesses are not
-  /// ordered behind others to the same bytes, or if memory is not there when it runs; and it touches it then,
-  /// where the host can. On a capturing stream it becomes a node.
+  /// Puts a kernel on a stream, which says what it reads and writes: it fails the test if its accesses are
+  /// not ordered behind others to the same bytes, or if memory is not there when it runs; and it touches it
+  /// then, where the host can. On a capturing stream it becomes a node.
   status launch_kernel(cuda::stream_handle stream, fake_kernel kernel) {
     return call("cuLaunchKernel", [&] {
       const auto on = streams_.stream(stream, current());
@@ -548,6 +549,9 @@ class fake_device final : public cuda::driver, public fake_calls {
   status instantiate(cuda::graph_handle graph, cuda::executable_handle& executable) noexcept override {
     return call("cuGraphInstantiate", [&] { return captures_.instantiate(graph, executable); });
   }
+  status update(cuda::executable_handle executable, cuda::graph_handle graph) noexcept override {
+    return call("cuGraphExecUpdate", [&] { return captures_.update(executable, graph); });
+  }
   status launch(cuda::executable_handle executable, cuda::stream_handle stream) noexcept override {
     return call("cuGraphLaunch", [&] {
       const auto on = streams_.stream(stream, current());
@@ -608,7 +612,8 @@ class fake_device final : public cuda::driver, public fake_calls {
                                         "cuCtxSetCurrent",  "cuThreadExchangeStreamCaptureMode"};
     return std::ranges::find(all, name) != std::end(all);
   }
-  /// Whether a call makes a context for a thread that has none: those do not that name a device, or memory of one.
+  /// Whether a call makes a context for a thread that has none: those do not that name a device, or memory of
+  /// one.
   static bool needs_context(std::string_view name) {
     constexpr std::string_view without[] = {"cuMemAddressReserve",
                                             "cuMemAddressFree",

@@ -18,8 +18,8 @@ struct fake_refusal {
 };
 
 /// What drivers refuse, as far as it is known; where it is not, the strictest reading. Only a device tells:
-/// `./run gpu` asks. Refusals that do not hang on modes are in the calls themselves: waits for the device, and
-/// what touches a capturing stream or a captured event.
+/// `./run gpu` asks. Refusals that do not hang on modes are in the calls themselves: waits for the device,
+/// and what touches a capturing stream or a captured event.
 inline std::vector<fake_refusal> strictest_refusals() {
   char const* const doc = "programming guide, 'Prohibited and Unhandled Operations'";
   char const* const warp = "seen on hardware: warp#1410, cccl#11360";
@@ -52,6 +52,7 @@ inline std::vector<fake_refusal> strictest_refusals() {
       // Of work beside a capture that is the thread's own they are legal: forks are made of them.
       {.call = "cuEventRecord", .by_own = false, .source = torch},
       {.call = "cuStreamWaitEvent", .by_own = false, .source = torch},
+      {.call = "cuGraphExecUpdate", .source = inferred},
       // Whether relaxed mode helps is not known.
       {.call = "cuGraphExecDestroy",
        .in_relaxed_too = true,

@@ -43,6 +43,7 @@ class ending_probe {
 struct replay_counts {
   std::atomic<int> instances{0};  ///< alive
   std::atomic<int> launches{0};   ///< that were begun
+  std::atomic<int> waits{0};      ///< for launches, of a graph that lives on
   std::atomic<int> inside{0};     ///< launches that run now
   std::atomic<int> overlaps{0};   ///< launches that began while another ran
   std::atomic<graph_stream> last_stream{nullptr};
@@ -63,6 +64,7 @@ class replaying_backend final : public graph_backend {
   ~replaying_backend() override { EXPECT_FALSE(is_capturing()) << "a capture was never ended nor abandoned"; }
 
   bool begin_throws = false, end_throws = false, end_is_null = false;
+  bool updates_in_place = false;  ///< else a graph that is updated gets a new instance
 
   [[nodiscard]] bool is_capturing() const noexcept { return recorded_.has_value(); }
   [[nodiscard]] replay_counts& counts() const noexcept { return *counts_; }
@@ -80,14 +82,14 @@ class replaying_backend final : public graph_backend {
     recorded_.emplace();
   }
   [[nodiscard]] std::unique_ptr<graph_instance> end() override {
-    note("end");
-    EXPECT_TRUE(is_capturing()) << "end of no capture";
-    const std::vector<kernel> recorded =
-        std::exchange(recorded_, std::nullopt).value_or(std::vector<kernel>{});
-    if (end_throws) throw end_error{};
+    const std::vector<kernel> recorded = take_recorded();
     if (end_is_null) return nullptr;
-    if (recorded.empty()) throw empty_capture{"capture: nothing was enqueued"};
     return std::make_unique<instance>(recorded, counts_, log_);
+  }
+  bool end_into(std::unique_ptr<graph_instance>& of) override {
+    if (!updates_in_place) return graph_backend::end_into(of);
+    dynamic_cast<instance&>(*of).put(take_recorded());
+    return true;
   }
   void abandon() noexcept override {
     note("abandon");
@@ -109,6 +111,8 @@ class replaying_backend final : public graph_backend {
       if (log_ != nullptr) log_->emplace_back("graph ends");
     }
 
+    void put(std::vector<kernel> work) { work_ = std::move(work); }
+    void wait() noexcept override { ++counts_->waits; }
     void launch(graph_stream stream) override {
       if (counts_->inside.fetch_add(1) != 0) ++counts_->overlaps;
       ++counts_->launches;
@@ -129,6 +133,14 @@ class replaying_backend final : public graph_backend {
     event_log* log_;
   };
 
+  std::vector<kernel> take_recorded() {
+    note("end");
+    EXPECT_TRUE(is_capturing()) << "end of no capture";
+    std::vector<kernel> recorded = std::exchange(recorded_, std::nullopt).value_or(std::vector<kernel>{});
+    if (end_throws) throw end_error{};
+    if (recorded.empty()) throw empty_capture{"capture: nothing was enqueued"};
+    return recorded;
+  }
   void note(char const* call) {
     if (log_ != nullptr) log_->emplace_back(call);
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/graph/capture.hpp>
+#include <tidemark/graph/graph_errors.hpp>
 
+#include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace tidemark {
@@ -8,6 +11,7 @@ namespace {
 
 class host_instance final : public graph_instance {
  public:
+  void wait() noexcept override {}
   void launch(graph_stream) override {}
   [[nodiscard]] bool is_replay_capable() const noexcept override { return false; }
 };
@@ -15,6 +19,17 @@ class host_instance final : public graph_instance {
 }  // namespace
 
 std::unique_ptr<graph_instance> host_backend::end() { return std::make_unique<host_instance>(); }
+
+bool graph_backend::end_into(std::unique_ptr<graph_instance>& instance) {
+  instance = detail::ended(*this);  // the old one waits for its launches
+  return false;
+}
+
+std::unique_ptr<graph_instance> detail::ended(graph_backend& backend) {
+  std::unique_ptr<graph_instance> made = backend.end();
+  if (made == nullptr) throw std::logic_error{"capture: the backend's end() returned null, and no graph"};
+  return made;
+}
 
 void detail::require_expected_layout(graph_arena const& arena) {
   if (!arena.expected() || arena.is_planned()) return;

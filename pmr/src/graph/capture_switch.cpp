@@ -299,9 +299,17 @@ void capture_switch::end_idle_records() noexcept {
 }
 
 graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
-  const auto found = std::ranges::find_if(
-      arenas_, [&](auto const& entry) { return entry.first->range().contains(address); });
-  return found != arenas_.end() ? found->first : nullptr;
+  if (arenas_.empty()) return nullptr;
+  const auto here = records_.find(detail::this_thread_number());
+  if (here != records_.end() && here->second.arena != nullptr && here->second.arena->has_block_at(address))
+    return here->second.arena;
+  graph_arena* found = nullptr;
+  for (auto const& [arena, usage] : arenas_) {
+    if (!arena->range().contains(address)) continue;
+    found = arena;
+    if (arena->has_block_at(address)) break;
+  }
+  return found;
 }
 
 bool capture_switch::is_baked(std::uintptr_t address) const noexcept {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/graph/capture_switch.hpp>
+#include <tidemark/graph/detail/rewound_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>
 
 #include "../core/default_upstream.hpp"
@@ -52,6 +54,13 @@ unique_block take(std::pmr::memory_resource* upstream, graph_layout const& layou
   }
   return {upstream, detail::align_up(layout.bytes, granule_bytes),
           monotone_layout::block_alignment(layout.alignment)};
+}
+
+// @throws std::invalid_argument if there is no memory.
+byte_range whole(unique_block const* memory, char const* name) {
+  if (memory != nullptr && *memory) return {detail::address_of(memory->data()), memory->bytes()};
+  throw std::invalid_argument{"graph_arena '" + std::string{name} +
+                              "': the memory to be shared is null or empty"};
 }
 
 // What the planned part takes, in whole granules: the tail begins behind them.
@@ -116,6 +125,35 @@ graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resourc
 graph_arena::graph_arena(step_plan const& rehearsed, std::size_t tail_bytes,
                          std::pmr::memory_resource* upstream, graph_arena_options const& options)
     : graph_arena{planned_layout(rehearsed, tail_bytes, completed(options).name), upstream, options} {
+  add_plan(rehearsed);
+}
+
+graph_arena::graph_arena(std::shared_ptr<unique_block const> memory, graph_arena_options const& options)
+    : graph_arena{whole(memory.get(), completed(options).name), options} {
+  shared_ = std::move(memory);
+}
+
+graph_arena::graph_arena(graph_layout const& rehearsed, std::shared_ptr<unique_block const> memory,
+                         graph_arena_options const& options)
+    : graph_arena{std::move(memory), options} {
+  require_fits(rehearsed);
+  expected_ = rehearsed;
+}
+
+graph_arena::graph_arena(step_plan const& rehearsed, std::shared_ptr<unique_block const> memory,
+                         graph_arena_options const& options)
+    : graph_arena{planned_layout(rehearsed, 0, completed(options).name), std::move(memory), options} {
+  add_plan(rehearsed);
+}
+
+void graph_arena::require_fits(graph_layout const& rehearsed) const {
+  detail::require_power_of_two("graph_arena", name(), rehearsed.alignment);
+  const bool is_aligned = layout_.begin() % rehearsed.alignment == 0;
+  if (is_aligned && rehearsed.bytes <= range().size) return;
+  detail::throw_out_of_layout(name(), layout_, rehearsed.bytes, rehearsed.alignment);
+}
+
+void graph_arena::add_plan(step_plan const& rehearsed) {
   planned_ = std::make_unique<planned_part>(rehearsed);
   planned_->run.bind(layout_.begin(), false);  // graph arenas tell tools nothing of blocks
   begin_planned();
@@ -193,6 +231,78 @@ void graph_arena::reset() {
   if (planned_ != nullptr) begin_planned();
   peak_bytes_ = peak_blocks_ = 0;
   bad_deallocations_ = 0;
+}
+
+// ---- captured anew -----------------------------------------------------------------------------------
+
+// Against other threads, which deallocate through the switch that knows the arena.
+std::unique_lock<detail::fork_safe<std::recursive_mutex>> detail::rewound_arena::locked(
+    graph_arena const& arena) {
+  if (arena.known_to_ == nullptr) return {};
+  return std::unique_lock{arena.known_to_->mutex_};
+}
+
+// Blocks in use that were allocated since: by the plan, and behind the mark.
+template <class Function>
+void detail::rewound_arena::for_each_block_since(graph_arena_mark const& mark, Function function) const {
+  const std::size_t end = arena_->high_water_bytes() / granule_bytes;
+  for (std::size_t i = mark.layout.high_water_bytes() / granule_bytes; i < end; ++i) {
+    const std::size_t granules = arena_->granules_[i];
+    if (granules != 0) function(arena_->layout_.begin() + i * granule_bytes, granules * granule_bytes);
+  }
+  if (arena_->planned_ == nullptr) return;
+  for (plan_replayer::slot const& slot : arena_->planned_->run.slots().subspan(mark.request)) {
+    if (slot.live()) function(slot.address, monotone_layout::block_bytes(slot.bytes));
+  }
+}
+
+detail::graph_arena_mark detail::rewound_arena::mark_of(graph_arena const& arena) noexcept {
+  return {arena.layout_, arena.planned_ != nullptr ? arena.planned_->run.cursor() : 0};
+}
+
+detail::rewound_arena::rewound_arena(graph_arena& arena, graph_arena_mark const& mark)
+    : arena_{&arena}, mark_{mark}, before_{mark.layout} {
+  const auto lock = locked(arena);
+  std::size_t blocks = 0;
+  if (arena.used_blocks_ != 0) for_each_block_since(mark, [&](auto...) { ++blocks; });
+  if (blocks != 0) {
+    throw allocator_busy{"graph_arena '" + std::string{arena.name()} + "': update of a graph while " +
+                             std::to_string(blocks) + " blocks that its body allocated are in use",
+                         blocks};
+  }
+  before_ = arena.layout_;
+  peak_bytes_before_ = std::exchange(arena.peak_bytes_, arena.used_bytes_);
+  peak_blocks_before_ = std::exchange(arena.peak_blocks_, arena.used_blocks_);
+  arena.layout_ = mark.layout;
+  if (arena.planned_ == nullptr) return;
+  arena.planned_->run.begin(++arena.planned_->now);
+  arena.planned_->run.advance_to(mark.request);
+}
+
+void detail::rewound_arena::restore() noexcept {
+  const auto lock = locked(*arena_);
+  monotone_layout restored = before_;
+  for_each_block_since(mark_, [&](std::uintptr_t block, std::size_t bytes) {
+    restored.note(block, bytes);
+    restored.skip_to(block + bytes);
+  });
+  arena_->layout_ = restored;
+  arena_->peak_bytes_ = std::max(peak_bytes_before_, arena_->used_bytes_);
+  arena_->peak_blocks_ = std::max(peak_blocks_before_, arena_->used_blocks_);
+  if (arena_->planned_ == nullptr) return;
+  arena_->layout_.close();
+  // The graph that lives has all of the plan: what is allocated besides lies in the tail.
+  arena_->planned_->run.advance_to(arena_->planned_->run.requests());
+}
+
+void detail::rewound_arena::require_no_block_outlives(graph_arena const& arena) {
+  if (!arena.is_shared()) return;
+  const auto lock = locked(arena);
+  if (arena.used_blocks_ == 0) return;
+  throw allocator_busy{"capture: graph_arena '" + std::string{arena.name()} +
+                           "' shares its memory with other graphs, which would overwrite " +
+                           std::to_string(arena.used_blocks_) + " blocks that are in use behind the body",
+                       arena.used_blocks_};
 }
 
 graph_arena_stats graph_arena::stats() const noexcept {

@@ -8,32 +8,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include <tidemark/graph/baked_blocks.hpp>
 #include <tidemark/graph/capture_switch.hpp>
 #include <tidemark/graph/captured_graph.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_backend.hpp>
-#include <tidemark/graph/graph_errors.hpp>
 
 namespace tidemark {
-
-namespace detail {
-
-/// @throws layout_mismatch if the arena was made of a rehearsal and has another layout now.
-void require_expected_layout(graph_arena const& arena);
-
-// What ends the parts of a capture that has begun, if it throws.
-struct capture_abandoner {
-  void operator()(graph_backend* backend) const noexcept { backend->abandon(); }
-};
-struct switch_unfreezer {
-  void operator()(capture_switch* memory) const noexcept { (void)memory->unfreeze(); }
-};
-struct arena_clearer {
-  void operator()(capture_switch* memory) const noexcept { (void)memory->clear_arena(); }
-};
-
-}  // namespace detail
 
 /// Runs `body(memory, inputs, outputs)` once while `backend` records it, and returns the graph with all that
 /// it refers to. For CUDA, and for the host, there are shorter forms below and in cuda/driver/capture.hpp.
@@ -45,9 +25,10 @@ struct arena_clearer {
 /// @param inputs, outputs what the body reads and writes: moved into the graph. No move of them may throw.
 /// @param stream where `captured_graph::launch()` launches
 /// @throws what the body throws; what the backend throws, where it cannot capture or has recorded nothing;
-/// layout_mismatch; std::bad_alloc; std::logic_error of the switch, where it is frozen already or has an
-/// arena; and std::invalid_argument if `arena` is null. In each case nothing is captured any more, the switch
-/// is as it was, and inputs, outputs and arena are destroyed, in this order.
+/// layout_mismatch; allocator_busy, if the arena shares its memory and blocks of it are in use behind the
+/// body; std::bad_alloc; std::logic_error of the switch, where it is frozen already or has an arena; and
+/// std::invalid_argument if `arena` is null. In each case nothing is captured any more, the switch is as it
+/// was, and inputs, outputs and arena are destroyed, in this order.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_with(graph_backend& backend, capture_switch* memory,
                                                            std::unique_ptr<graph_arena> arena, Inputs inputs,
@@ -60,45 +41,66 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
   Inputs read(std::move(inputs));
   if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
   using parts = captured_graph<Inputs, Outputs>::parts;
-  auto made =
-      std::make_unique<parts>(std::move(memory_of_graph), std::move(written), std::move(read), stream);
-  if (memory != nullptr) memory->freeze();
-  std::unique_ptr<capture_switch, detail::switch_unfreezer> frozen{memory};
-  if (memory != nullptr) memory->install_arena(*made->arena);
-  std::unique_ptr<capture_switch, detail::arena_clearer> installed{memory};
-  backend.begin();
-  std::unique_ptr<graph_backend, detail::capture_abandoner> recording{&backend};
-  // Not the arena where there is a switch: other threads may deallocate blocks of it meanwhile, which the
-  // switch has a lock for.
-  std::pmr::memory_resource& temporaries =
-      memory != nullptr ? static_cast<std::pmr::memory_resource&>(*memory) : *made->arena;
-  body(temporaries, made->inputs, made->outputs);
-  detail::require_expected_layout(*made->arena);
-  made->graph = recording.release()->end();
-  if (made->graph == nullptr)
-    throw std::logic_error{"capture: the backend's end() returned null, and no graph"};
-  installed.reset();
-  // Cast, because nvcc takes the reference that the assignment returns for a discarded value.
-  if (frozen != nullptr) (void)(made->baked = frozen.release()->unfreeze());
+  auto made = std::make_unique<parts>(memory, std::move(memory_of_graph), std::move(written), std::move(read),
+                                      stream);
+  (void)captured_graph<Inputs, Outputs>::record(*made, backend, body);
   return captured_graph<Inputs, Outputs>{std::move(made)};
 }
+/// The same by a backend that the graph owns from now on: `captured_graph::update(body)` captures with it.
+/// @throws as above; std::invalid_argument if `backend` is null.
+template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
+[[nodiscard]] captured_graph<Inputs, Outputs> capture_with(std::unique_ptr<graph_backend> backend,
+                                                           capture_switch* memory,
+                                                           std::unique_ptr<graph_arena> arena, Inputs inputs,
+                                                           Outputs outputs, Body&& body,
+                                                           graph_stream stream) {
+  // Variables here, too: see above.
+  auto memory_of_graph = std::move(arena);
+  Outputs written(std::move(outputs));
+  Inputs read(std::move(inputs));
+  if (backend == nullptr) throw std::invalid_argument{"capture: the backend is null"};
+  auto made = capture_with(*backend, memory, std::move(memory_of_graph), std::move(read), std::move(written),
+                           std::forward<Body>(body), stream);
+  made.parts_->backend = std::move(backend);
+  return made;
+}
 
-/// Runs the body at once, on the host: `launch` does nothing, and `is_replay_capable()` is false.
+namespace detail {
+
+// The same by a `Backend` made of these arguments: behind the parts, so that they end in their order if it
+// throws.
+template <class Backend, class Inputs, class Outputs, class Body, class... Arguments>
+[[nodiscard]] captured_graph<Inputs, Outputs> capture_with_own(capture_switch* memory,
+                                                               std::unique_ptr<graph_arena> arena,
+                                                               Inputs inputs, Outputs outputs, Body&& body,
+                                                               graph_stream stream,
+                                                               Arguments const&... arguments) {
+  auto memory_of_graph = std::move(arena);
+  Outputs written(std::move(outputs));
+  Inputs read(std::move(inputs));
+  std::unique_ptr<graph_backend> backend = std::make_unique<Backend>(arguments...);
+  return capture_with(std::move(backend), memory, std::move(memory_of_graph), std::move(read),
+                      std::move(written), std::forward<Body>(body), stream);
+}
+
+}  // namespace detail
+
+/// Runs the body at once, on the host: `launch` does nothing, and `is_replay_capable()` is false. The graph
+/// has a backend of its own, as these have no state, and `update` runs its body at once, too.
 /// @throws as `capture_with`.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend& backend,
-                                                      std::unique_ptr<graph_arena> arena, Inputs inputs,
-                                                      Outputs outputs, Body&& body) {
-  return capture_with(backend, nullptr, std::move(arena), std::move(inputs), std::move(outputs),
-                      std::forward<Body>(body), nullptr);
+[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, std::unique_ptr<graph_arena> arena,
+                                                      Inputs inputs, Outputs outputs, Body&& body) {
+  return detail::capture_with_own<host_backend>(nullptr, std::move(arena), std::move(inputs),
+                                                std::move(outputs), std::forward<Body>(body), nullptr);
 }
 /// The same, where the body allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend& backend, capture_switch& memory,
+[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body) {
-  return capture_with(backend, &memory, std::move(arena), std::move(inputs), std::move(outputs),
-                      std::forward<Body>(body), nullptr);
+  return detail::capture_with_own<host_backend>(&memory, std::move(arena), std::move(inputs),
+                                                std::move(outputs), std::forward<Body>(body), nullptr);
 }
 
 }  // namespace tidemark

@@ -48,6 +48,7 @@ struct capture_switch_stats : resource_stats {
 class graph_arena;
 
 namespace detail {
+class rewound_arena;
 
 /// What was allocated from an arena through a switch, and not deallocated.
 struct switched_usage {
@@ -79,7 +80,8 @@ struct capture_record {
 /// ```
 /// What becomes of blocks that cross the borders of a capture:
 /// - one from before that its thread deallocates inside is in the graph, whose work may use it at each
-///   launch: it goes to the upstream when the graph ends, or at `unfreeze` if there is none: see `baked_blocks`
+///   launch: it goes to the upstream when the graph ends, or at `unfreeze` if there is none: see
+/// `baked_blocks`
 /// - one of an arena that is deallocated after the capture is recognised by its address, for as long as the
 ///   arena lives; those that are in use when the arena ends are invalid then, and must not be deallocated.
 ///   An arena ends with its graph, or because the body threw: so what grows
@@ -169,6 +171,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
  private:
   friend graph_arena;
   friend baked_blocks;
+  friend detail::rewound_arena;
   [[nodiscard]] TIDEMARK_COLD void* allocate_specially(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_specially(void* block, std::size_t bytes, std::size_t align);
@@ -187,6 +190,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   // What the graph of a capture is to hold on to, made if there is none. @throws std::bad_alloc.
   [[nodiscard]] detail::switched_blocks& baked_by(detail::capture_record& record);
   void end_idle_records() noexcept;
+  // Of arenas on one memory the thread's own, then one with a block in use there.
   [[nodiscard]] graph_arena* arena_at(std::uintptr_t address) const noexcept;
   [[nodiscard]] bool is_baked(std::uintptr_t address) const noexcept;
   void count_special() noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `graph_arena`: memory whose addresses get baked into a graph. It owns what it took of an upstream; a range
-/// that was lent to it stays the lender's.
+/// `graph_arena`: memory whose addresses get baked into a graph. It owns what it took of an upstream, alone
+/// or with other arenas; a range that was lent to it stays the lender's.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +57,16 @@ struct graph_arena_stats {
 
 class capture_switch;
 
+namespace detail {
+class rewound_arena;
+
+/// Where an arena was when a body began to allocate.
+struct graph_arena_mark {
+  monotone_layout layout;
+  std::size_t request = 0;  // the next one of the plan; 0 if there is none
+};
+}  // namespace detail
+
 /// A bump arena over one range that never reuses an address; with a plan, only when all blocks there are
 /// dead.
 ///
@@ -80,6 +90,16 @@ class capture_switch;
 ///
 /// ```cpp
 /// graph_arena memory{rehearse_plan(body), 1 * MiB, &device};   // and a tail of 1 MiB
+/// ```
+/// **On shared memory.** Graphs that never run at once can have their temporaries in the same bytes: each has
+/// an arena of its own on memory that they share. The program must launch them one behind the other, on one
+/// stream or by `cuda::put_behind`. No block may outlive the body, where the other graphs would overwrite it:
+/// `capture` throws allocator_busy. The memory goes with the last arena.
+///
+/// ```cpp
+/// auto memory = std::make_shared<unique_block>(&device, 64 * MiB, 256);
+/// auto prefill = capture(stream, std::make_unique<graph_arena>(memory), …);
+/// auto decode = capture(stream, std::make_unique<graph_arena>(memory), …);   // 64 MiB in all
 /// ```
 /// It makes no call to its upstream or to a device between its construction and its destruction, and never
 /// touches the range: an address that means nothing to the host will do. Blocks are multiples of 256 bytes,
@@ -122,6 +142,19 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   graph_arena(step_plan const& rehearsed, std::size_t tail_bytes, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 
+  /// An arena on all of a block that other arenas may have, too: see above. Several of one block may be known
+  /// to one `capture_switch`; captures of several threads at once through it must not have the same block.
+  /// @throws std::invalid_argument if `memory` is null or empty; std::bad_alloc as above.
+  explicit graph_arena(std::shared_ptr<unique_block const> memory, graph_arena_options const& options = {});
+  /// The same, of what was rehearsed, which it expects. @throws as above; out_of_memory if it does not fit
+  /// there, or is aligned to more than the block.
+  graph_arena(graph_layout const& rehearsed, std::shared_ptr<unique_block const> memory,
+              graph_arena_options const& options = {});
+  /// The same by a plan, with all that is above it as the tail. @throws as above; std::invalid_argument if
+  /// the plan is not valid, or aligns to less than 256 bytes.
+  graph_arena(step_plan const& rehearsed, std::shared_ptr<unique_block const> memory,
+              graph_arena_options const& options = {});
+
   /// Returns the range to its upstream, if it has one. Blocks in use become invalid.
   ~graph_arena() override;
 
@@ -155,8 +188,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   }
 
   /// Starts anew: the next capture gets the first address again. Only where the graph that has the
-  /// addresses is gone. Counts, peaks and `layout` start anew, too. @throws allocator_busy if blocks are
-  /// in use, with nothing changed. O(1).
+  /// addresses is gone; `captured_graph::update` needs no reset. Counts, peaks and `layout` start anew, too.
+  /// @throws allocator_busy if blocks are in use, with nothing changed. O(1).
   void reset();
 
   /// The range, used or not.
@@ -175,6 +208,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// What was rehearsed, if the arena was made of that: `capture` throws `layout_mismatch` where `layout()`
   /// differs. An arena by a plan has it too, and its tail for what differs: nothing is thrown.
   [[nodiscard]] std::optional<graph_layout> const& expected() const noexcept { return expected_; }
+  /// Whether other arenas may lie on the same memory.
+  [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
   /// Whether it was made of a plan.
   [[nodiscard]] bool is_planned() const noexcept { return planned_ != nullptr; }
 
@@ -190,12 +225,18 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
 
  private:
   friend capture_switch;
+  friend detail::rewound_arena;
   using granule_count = std::uint32_t;
   struct free_memory {
     void operator()(granule_count* memory) const noexcept { std::free(memory); }
   };
 
   graph_arena(unique_block taken, graph_arena_options const& options);
+  void require_fits(graph_layout const& rehearsed) const;
+  void add_plan(step_plan const& rehearsed);
+  [[nodiscard]] bool has_block_at(std::uintptr_t address) const noexcept {
+    return range().contains(address) && granules_[index_of(address)] != 0;
+  }
 
   [[nodiscard]] std::size_t index_of(std::uintptr_t block) const noexcept {
     return (block - layout_.begin()) / default_alignment;
@@ -245,7 +286,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   graph_arena_options options_;
   std::optional<graph_layout> expected_;
   std::unique_ptr<planned_part> planned_;          // null: there is no plan
-  unique_block taken_;                             // of the upstream; empty: the range was lent
+  unique_block taken_;                             // of the upstream; empty: shared, or the range was lent
+  std::shared_ptr<unique_block const> shared_;     // null: no other arena has it
   std::pmr::memory_resource* upstream_ = nullptr;  // null: the range was lent
   capture_switch* known_to_ = nullptr;             // recognises this arena's blocks, and must hear of its end
 };

@@ -23,6 +23,9 @@ class graph_instance {
   /// Waits for launches that still run, if the memory that they use could go otherwise.
   virtual ~graph_instance() = default;
 
+  /// The same, and it can be launched again: memory that launches so far use is about to go.
+  virtual void wait() noexcept = 0;
+
   /// Runs it once more, behind what is on `stream`. @throws what the backend throws; it can be tried again.
   virtual void launch(graph_stream stream) = 0;
   /// Whether a launch does what the capture recorded.
@@ -30,7 +33,8 @@ class graph_instance {
 };
 
 /// Records what a body does between `begin` and `end`. Derive from it to capture with something else than
-/// CUDA; `capture` sees to the order of calls: `begin`, and if that did not throw, either `end` or `abandon`.
+/// CUDA; `capture` sees to the order of calls: `begin`, and if that did not throw, one of `end`, `end_into`
+/// and `abandon`.
 class graph_backend {
  public:
   graph_backend() = default;
@@ -45,6 +49,13 @@ class graph_backend {
   /// The capture is over. @return what it recorded, never null. @throws if it recorded nothing, or nothing
   /// that can be used; it is over all the same.
   [[nodiscard]] virtual std::unique_ptr<graph_instance> end() = 0;
+  /// The capture is over, as by `end`, and from now on `instance` does what it recorded. Launches that still
+  /// run are not affected, and later ones come behind them. By default the result of `end` replaces the
+  /// instance.
+  /// @param instance what an earlier capture recorded, of whatever backend; not null
+  /// @return whether it is the same object, which the backend has changed in place
+  /// @throws as `end`, and std::logic_error if that returns null; the instance is as it was then.
+  virtual bool end_into(std::unique_ptr<graph_instance>& instance);
   /// The capture is over, and what it recorded is dropped: the body has thrown.
   virtual void abandon() noexcept = 0;
 };

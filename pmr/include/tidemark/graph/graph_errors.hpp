@@ -18,7 +18,8 @@ class allocator_frozen final : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// Thrown by `reset` while blocks are in use. Nothing has changed.
+/// Thrown where blocks are in use that must not be: by `reset`, and by an update of a graph whose body had
+/// allocated them, with nothing changed; and by the capture of a graph whose arena shares its memory.
 class allocator_busy final : public std::logic_error {
  public:
   allocator_busy(std::string const& text, std::size_t blocks) : logic_error{text}, blocks_{blocks} {}

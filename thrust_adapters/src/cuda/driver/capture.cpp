@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/driver/capture.hpp>
 
+#include <cstddef>
+#include <memory>
+#include <utility>
+
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
@@ -24,17 +28,38 @@ class executable_graph final : public graph_instance {
  public:
   /// @pre the device is current.
   executable_graph(driver& driver, device_number device, graph_handle graph)
-      : driver_{driver}, device_{device}, launched_{driver} {
-    driver_.retired().reserve_one();
-    const status made = driver_.instantiate(graph, executable_);
-    if (made != status::success) driver_.retired().retire(driver_, nullptr);
-    require(driver_, "cuGraphInstantiate", made);
-  }
+      : driver_{driver}, device_{device}, launched_{driver}, executable_{instantiated(driver, graph)} {}
   // CUDA does not wait for launches, and the memory that they use is freed next.
   ~executable_graph() override {
     const detail::on_device here{driver_, device_};
-    if (is_launched_) wait();
+    if (is_launched_) wait_here();
     driver_.retired().retire(driver_, executable_);
+  }
+
+  [[nodiscard]] bool is_of(driver const& calls, device_number device) const noexcept {
+    return &driver_ == &calls && device_ == device;
+  }
+  /// @return as `capture_backend::end_into`. @pre the device is current.
+  bool update(graph_handle graph) {
+    const status updated = driver_.update(executable_, graph);
+    if (updated == status::success) return true;
+    // A driver may not have the call, or not for this graph.
+    if (updated != status::graph_update_failed && updated != status::not_supported &&
+        updated != status::not_found)
+      require(driver_, "cuGraphExecUpdate", updated);
+    const executable_handle made = instantiated(driver_, graph);
+    // Launches of one executable run one after the other, but not those of two: where no event is behind
+    // those that still run, nothing but the host can wait for them.
+    if (is_launched_ && !is_tracked_) wait_here();
+    is_behind_another_ = is_launched_;
+    // One whose launches run still is destroyed by the driver when they have ended.
+    driver_.retired().retire(driver_, std::exchange(executable_, made));
+    return false;
+  }
+  void wait() noexcept override {
+    if (!is_launched_) return;
+    const detail::on_device here{driver_, device_};
+    wait_here();
   }
 
   void launch(graph_stream stream) override {
@@ -46,16 +71,27 @@ class executable_graph final : public graph_instance {
                        "cuGraphLaunch on a stream that is capturing, which no graph can become part of",
                        status::capture_unsupported};
     }
+    if (is_behind_another_) require(driver_, "cuStreamWaitEvent", driver_.wait(stream, launched_.get()));
     require(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
-    // Launches of one executable run one after the other, so that the end of the last is the end of all.
+    // Launches run one after the other, so that the end of the last is the end of all.
     is_launched_ = true;
+    is_behind_another_ = false;
     if (driver_.record(launched_.get(), stream) == status::success) return;
     if (!detail::shows_end_of_work(driver_.synchronize(stream))) is_tracked_ = false;
   }
   [[nodiscard]] bool is_replay_capable() const noexcept override { return true; }
 
  private:
-  void wait() noexcept {
+  // @throws cuda_error; std::bad_alloc. There is no executable then.
+  static executable_handle instantiated(driver& driver, graph_handle graph) {
+    driver.retired().reserve_one();
+    executable_handle executable = nullptr;
+    const status made = driver.instantiate(graph, executable);
+    if (made != status::success) driver.retired().retire(driver, nullptr);
+    require(driver, "cuGraphInstantiate", made);
+    return executable;
+  }
+  void wait_here() noexcept {
     status waited = status::not_ready;
     if (is_tracked_) waited = detail::wait_for(driver_, launched_.get());
     // The last resort: it ends captures on the device, but not before memory in use would go.
@@ -70,10 +106,11 @@ class executable_graph final : public graph_instance {
 
   driver& driver_;
   device_number device_;
-  executable_handle executable_ = nullptr;
   event launched_;
+  executable_handle executable_;  // made last, because nothing destroys it if the constructor throws
   bool is_launched_ = false;
-  bool is_tracked_ = true;  // the event is behind all launches that may still run
+  bool is_tracked_ = true;          // the event is behind all launches that may still run
+  bool is_behind_another_ = false;  // the next launch must wait for those of an executable that was replaced
 };
 
 }  // namespace
@@ -98,6 +135,12 @@ void capture_backend::begin() {
 }
 
 std::unique_ptr<graph_instance> capture_backend::end() {
+  std::unique_ptr<graph_instance> made;
+  (void)end_into(made);
+  return made;
+}
+
+bool capture_backend::end_into(std::unique_ptr<graph_instance>& instance) {
   graph_handle graph = nullptr;
   const status ended = driver_->end_capture(stream_, graph);
   driver_->retired().capture_ended(*driver_);
@@ -110,7 +153,10 @@ std::unique_ptr<graph_instance> capture_backend::end() {
   }
   const detail::on_device here{*driver_, device_};
   require(*driver_, "cudaSetDevice", here.result());
-  return std::make_unique<executable_graph>(*driver_, device_, graph);
+  auto* const known = dynamic_cast<executable_graph*>(instance.get());
+  if (known != nullptr && known->is_of(*driver_, device_)) return known->update(graph);
+  instance = std::make_unique<executable_graph>(*driver_, device_, graph);
+  return false;
 }
 
 void capture_backend::abandon() noexcept {

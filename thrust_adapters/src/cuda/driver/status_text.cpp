@@ -48,6 +48,8 @@ constexpr text texts[] = {
      "the event was last recorded in a capturing stream"},
     {status::capture_wrong_thread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
      "the capture was begun by another thread"},
+    {status::graph_update_failed, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+     "the graph is too different from the one that was instantiated"},
     {status::unknown, "CUDA_ERROR_UNKNOWN", "unknown error"},  // the last: also of any other number
 };
 

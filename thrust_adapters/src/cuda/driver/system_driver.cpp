@@ -33,7 +33,8 @@ static_assert(static_cast<int>(status::out_of_memory) == CUDA_ERROR_OUT_OF_MEMOR
               static_cast<int>(status::not_supported) == CUDA_ERROR_NOT_SUPPORTED &&
               static_cast<int>(status::client_terminated) == CUDA_ERROR_MPS_CLIENT_TERMINATED &&
               static_cast<int>(status::capture_unsupported) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-              static_cast<int>(status::capture_wrong_thread) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+              static_cast<int>(status::capture_wrong_thread) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
+              static_cast<int>(status::graph_update_failed) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
 
 status of(CUresult result) noexcept { return static_cast<status>(result); }
 
@@ -330,6 +331,10 @@ class real_driver final : public driver {
   }
   status instantiate(graph_handle graph, executable_handle& executable) noexcept override {
     return entry_of<cuGraphInstantiateWithFlags>("cuGraphInstantiateWithFlags")(&executable, graph, 0);
+  }
+  status update(executable_handle executable, graph_handle graph) noexcept override {
+    CUgraphExecUpdateResultInfo difference{};  // must not be null
+    return entry_of<cuGraphExecUpdate>("cuGraphExecUpdate")(executable, graph, &difference);
   }
   status launch(executable_handle executable, stream_handle stream) noexcept override {
     return entry_of<cuGraphLaunch>("cuGraphLaunch")(executable, stream);

@@ -57,6 +57,11 @@ class monotone_layout {
     // Like FNV-1a (Fowler, Noll, Vo), by words instead of bytes: of offset and size.
     hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
   }
+  /// Blocks that lie below `end` are there already: what is placed next lies above it. @pre `end` is a
+  /// multiple of the granule, and no block lies above the range
+  constexpr void skip_to(std::uintptr_t end) noexcept {
+    if (end > cursor_) cursor_ = end;
+  }
   /// Leaves the first `bytes` bytes to a plan, which aligns blocks there to `align` at most. @pre
   /// nothing was placed; `bytes` is a multiple of the granule and fits
   constexpr void leave(std::size_t bytes, std::size_t align) noexcept {

@@ -48,6 +48,11 @@ class capture_backend final : public graph_backend {
   /// @throws cuda_error, for instance if a call of the body has invalidated the capture; empty_capture;
   /// std::bad_alloc. The capture has ended then without a graph.
   [[nodiscard]] std::unique_ptr<graph_instance> end() override;
+  /// Puts the graph into the executable of `instance` (`cuGraphExecUpdate`), where the driver can, and else
+  /// instantiates it: launches of the new executable come behind those of the old one.
+  /// @return whether it was put into the old one
+  /// @throws as `end`; the instance is as it was then.
+  bool end_into(std::unique_ptr<graph_instance>& instance) override;
   void abandon() noexcept override;
 
  private:
@@ -70,6 +75,8 @@ class capture_backend final : public graph_backend {
 /// auto arena = std::make_unique<graph_arena>(layout, &device);
 /// auto step = capture(stream, std::move(arena), std::move(x), std::move(y), body);
 /// for (int i = 0; i < 1000; ++i) step.launch();
+/// step.update(other_body);                        // captures the same stream, so that it must be there
+/// still
 /// ```
 /// @throws as `capture_with`; cuda_error; empty_capture if body put nothing on the stream. The capture has
 /// ended then, and the stream can be used.
@@ -78,9 +85,9 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  cuda::capture_backend backend{stream, options};
-  return capture_with(backend, nullptr, std::move(arena), std::move(inputs), std::move(outputs),
-                      std::forward<Body>(body), stream);
+  return detail::capture_with_own<cuda::capture_backend>(nullptr, std::move(arena), std::move(inputs),
+                                                         std::move(outputs), std::forward<Body>(body), stream,
+                                                         stream, options);
 }
 /// The same for a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
@@ -88,9 +95,9 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  cuda::capture_backend backend{stream, options};
-  return capture_with(backend, &memory, std::move(arena), std::move(inputs), std::move(outputs),
-                      std::forward<Body>(body), stream);
+  return detail::capture_with_own<cuda::capture_backend>(&memory, std::move(arena), std::move(inputs),
+                                                         std::move(outputs), std::forward<Body>(body), stream,
+                                                         stream, options);
 }
 
 }  // namespace tidemark

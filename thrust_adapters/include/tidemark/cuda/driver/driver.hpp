@@ -68,6 +68,7 @@ enum class [[nodiscard]] status : int {
   capture_implicit = 906,
   captured_event = 907,
   capture_wrong_thread = 908,
+  graph_update_failed = 910,
   unknown = 999,
 };
 
@@ -252,6 +253,10 @@ class driver {
   virtual status node_count(graph_handle, std::size_t& /*nodes*/) noexcept { return none; }
   /// `cuGraphInstantiate`.
   virtual status instantiate(graph_handle, executable_handle&) noexcept { return none; }
+  /// `cuGraphExecUpdate`: later launches do what the graph says; those made before are not affected.
+  /// `status::graph_update_failed`, with nothing changed, if the graph is not like the one that was
+  /// instantiated: the same kinds of nodes with the same dependencies.
+  virtual status update(executable_handle, graph_handle) noexcept { return none; }
   /// `cuGraphLaunch`.
   virtual status launch(executable_handle, stream_handle) noexcept { return none; }
   /// `cuGraphExecDestroy`.
