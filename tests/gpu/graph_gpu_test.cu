@@ -103,6 +103,7 @@ TEST_F(graph_gpu, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_l
   cuda::device_resource device;
   cuda::stream stream;
   unique_block in{&device, 4096}, out{&device, 4096};
+  put(std::vector<float>(1024, 1.0f), in, stream);  // a rehearsal reads it
   const graph_layout layout =
       rehearse([&](std::pmr::memory_resource& memory) { step(stream)(memory, in, out); }, &device);
   check(cudaStreamSynchronize(stream));

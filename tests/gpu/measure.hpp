@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <vector>
 
@@ -33,6 +34,22 @@ double median_ns(int rounds, int repetitions, Work work) {
   }
   std::nth_element(each.begin(), each.begin() + each.size() / 2, each.end());
   return each[each.size() / 2];
+}
+
+/// What each of `steps` calls of `work` takes, sorted, in nanoseconds divided by `blocks`. Reading the clock is part of
+/// it, some 20 ns a step.
+template <class Work>
+std::vector<double> sorted_ns(int steps, int blocks, Work work) {
+  std::vector<double> each;
+  each.reserve(static_cast<std::size_t>(steps));
+  for (int step = 0; step < steps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+    each.push_back(taken.count() / blocks);
+  }
+  std::sort(each.begin(), each.end());
+  return each;
 }
 
 }  // namespace tidemark::test

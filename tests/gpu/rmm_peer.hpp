@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace tidemark::test {
 
-/// Nanoseconds a block of a step that takes `batch` blocks of RMM's pool and gives them back: the median of
-/// so many rounds. Negative if RMM is not built in.
-double rmm_step_ns(std::size_t bytes, int batch, int rounds);
+/// Nanoseconds a block of each of `steps` steps, sorted, that take `batch` blocks of RMM's pool and give them back.
+/// None if RMM is not built in.
+std::vector<double> rmm_sorted_ns(std::size_t bytes, int batch, int steps);
 
 }  // namespace tidemark::test

@@ -21,6 +21,7 @@
 #include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/tidemark.hpp>
 
@@ -45,75 +46,167 @@ void use(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 constexpr std::size_t sizes[] = {256, 4 * KiB, 64 * KiB, 1 * MiB};
 constexpr int batch = 64;  // blocks that a step takes before it gives them back
 
-/// A step of `batch` blocks, allocated and all freed: nanoseconds a block.
-double arena_step_ns(std::size_t bytes) {
+/// What a step of `batch` blocks takes, allocated and all freed: nanoseconds a block, of each of so many steps.
+using stepper = std::vector<double> (*)(std::size_t bytes, int steps);
+
+template <class Allocate, class Deallocate>
+std::vector<double> steps_of(int steps, Allocate allocate, Deallocate deallocate) {
+  std::vector<void*> blocks(batch);
+  const auto step = [&] {
+    for (void*& block : blocks) use(block = allocate());
+    for (void* block : blocks) deallocate(block);
+  };
+  for (int i = 0; i < 3; ++i) step();  // warm
+  return test::sorted_ns(steps, batch, step);
+}
+template <class Resource>
+std::vector<double> steps_of(int steps, Resource& memory, std::size_t bytes) {
+  return steps_of(
+      steps, [&] { return memory.allocate(bytes, 256); },
+      [&](void* block) { memory.deallocate(block, bytes, 256); });
+}
+
+std::vector<double> arena_steps(std::size_t bytes, int steps) {
   cuda::stream stream;
   device_arena memory{cuda::virtual_memory{stream}, arena_options{.reserve = 256 * MiB, .name = "table"}};
-  return median_ns(rounds, 1000,
-                   [&] {
-                     device_arena::scope scope{memory};
-                     for (int i = 0; i < batch; ++i) use(memory.allocate(bytes));
-                   }) /
-         batch;
+  return test::sorted_ns(steps, batch, [&] {
+    device_arena::scope scope{memory};
+    for (int i = 0; i < batch; ++i) use(memory.allocate(bytes));
+  });
 }
-double resource_step_ns(std::pmr::memory_resource& memory, std::size_t bytes, int repetitions) {
-  std::vector<void*> blocks(batch);
-  return median_ns(rounds, repetitions,
-                   [&] {
-                     for (void*& block : blocks) use(block = memory.allocate(bytes, 256));
-                     for (void* block : blocks) memory.deallocate(block, bytes, 256);
-                   }) /
-         batch;
+std::vector<double> pool_steps(std::size_t bytes, int steps) {
+  cuda::stream stream;
+  device_pool memory{{.stream = stream}};
+  return steps_of(steps, memory, bytes);
 }
-double pool_step_ns(std::size_t bytes) {
+std::vector<double> cache_steps(std::size_t bytes, int steps) {
+  cuda::stream stream;
+  device_cache memory{{.stream = stream}};
+  return steps_of(steps, memory, bytes);
+}
+std::vector<double> plain_steps(std::size_t bytes, int steps) {
   cuda::device_resource device;
-  device_pool memory{{.upstream = &device}};
-  std::vector<void*> blocks(batch);
-  return median_ns(rounds, 1000,
-                   [&] {
-                     for (void*& block : blocks) use(block = memory.allocate(bytes));
-                     for (void* block : blocks) memory.deallocate(block, bytes);
-                   }) /
-         batch;
+  return steps_of(std::min(steps, 50), device, bytes);
 }
-double malloc_async_step_ns(std::size_t bytes) {
+std::vector<double> malloc_async_steps(std::size_t bytes, int steps) {
   cuda::stream stream;
   cudaMemPool_t pool{};
   std::uint64_t keep_all = UINT64_MAX;
   require(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
   require(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
           "cudaMemPoolSetAttribute");
-  std::vector<void*> blocks(batch);
-  const double ns = median_ns(rounds, 100,
-                              [&] {
-                                for (void*& block : blocks) {
-                                  require(cudaMallocAsync(&block, bytes, stream.get()), "cudaMallocAsync");
-                                }
-                                for (void* block : blocks)
-                                  require(cudaFreeAsync(block, stream.get()), "cudaFreeAsync");
-                              }) /
-                    batch;
+  std::vector<double> taken = steps_of(
+      std::min(steps, 2000),
+      [&] {
+        void* block = nullptr;
+        require(cudaMallocAsync(&block, bytes, stream.get()), "cudaMallocAsync");
+        return block;
+      },
+      [&](void* block) { require(cudaFreeAsync(block, stream.get()), "cudaFreeAsync"); });
   stream.synchronize();
-  return ns;
+  return taken;
+}
+std::vector<double> rmm_steps(std::size_t bytes, int steps) {
+  return test::rmm_sorted_ns(bytes, batch, std::min(steps, 2000));
+}
+
+struct allocator {
+  char const* name;
+  stepper steps;
+};
+constexpr allocator allocators[] = {{"device_arena", arena_steps}, {"device_pool", pool_steps},
+                                    {"device_cache", cache_steps}, {"cudaMallocAsync", malloc_async_steps},
+                                    {"cudaMalloc", plain_steps},   {"RMM's pool", rmm_steps}};
+
+// The p-th of sorted times.
+double of_all(std::vector<double> const& sorted, double p) {
+  return sorted[static_cast<std::size_t>(p * static_cast<double>(sorted.size() - 1))];
 }
 
 void table_of_allocations() {
   std::puts("## Allocate and free, ns a block\n");
-  std::printf("A step takes %d blocks and gives them back; the median of %d rounds, warm.\n\n", batch,
-              rounds);
-  std::puts(
-      "| bytes | device_arena | device_pool | cudaMallocAsync | cudaMalloc | RMM's pool | "
-      "cudaMallocAsync / arena (target 20) | RMM / arena (target 5) |");
-  std::puts("|---|---|---|---|---|---|---|---|");
+  std::printf(
+      "A step takes %d blocks and gives them back, warm: the median of the steps, and what 99 of 100 and all "
+      "take "
+      "at most. The last column is the median beside device_arena's (targets: cudaMallocAsync 20, RMM "
+      "5).\n\n",
+      batch);
+  std::puts("| bytes | allocator | p50 | p99 | largest | p50 / arena's |\n|---|---|---|---|---|---|");
   for (const std::size_t bytes : sizes) {
-    cuda::device_resource device;
-    const double arena = arena_step_ns(bytes), pool = pool_step_ns(bytes),
-                 async = malloc_async_step_ns(bytes), plain = resource_step_ns(device, bytes, 3),
-                 rmm = test::rmm_step_ns(bytes, batch, rounds);
-    std::printf("| %zu | %.2f | %.2f | %.0f | %.0f | ", bytes, arena, pool, async, plain);
-    if (rmm > 0) std::printf("%.0f | %.0f | %.0f |\n", rmm, async / arena, rmm / arena);
-    else std::printf("not built in | %.0f | |\n", async / arena);
+    double arena = 0;
+    for (allocator const& each : allocators) {
+      const std::vector<double> taken = each.steps(bytes, 20'000);
+      if (taken.empty()) {
+        std::printf("| %zu | %s | not built in | | | |\n", bytes, each.name);
+        continue;
+      }
+      const double median = of_all(taken, 0.5);
+      if (arena == 0) arena = median;
+      std::printf("| %zu | %s | %.2f | %.2f | %.0f | %.1f |\n", bytes, each.name, median, of_all(taken, 0.99),
+                  taken.back(), median / arena);
+    }
   }
+  std::puts("");
+}
+
+// ---- first touch ------------------------------------------------------------------------------------------
+
+__global__ void write_all(std::size_t n, float4* x) {
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n;
+       i += std::size_t{gridDim.x} * blockDim.x)
+    x[i] = float4{1, 2, 3, 4};
+}
+
+/// Milliseconds that it takes to get a GiB, to write all of it for the first time and for the second.
+template <class Get>
+void row_of_first_touch(char const* name, Get get) {
+  cuda::stream stream;
+  const auto ms = [&](auto work) { return median_ns(1, 1, [&] { work(), stream.synchronize(); }) / 1e6; };
+  const auto write = [&](void* block) {
+    write_all<<<1024, 256, 0, stream.get()>>>(GiB / sizeof(float4), static_cast<float4*>(block));
+    require(cudaGetLastError(), "write_all");
+  };
+  void* block = nullptr;
+  const auto release = get(stream, [&](auto allocate) { return ms([&] { block = allocate(); }); });
+  const double first = ms([&] { write(block); }), second = ms([&] { write(block); });
+  std::printf("| %s | %.2f | %.2f | %.2f |\n", name, release.got_ms, first, second);
+  release.end(block);
+}
+
+/// What a row has measured, and how its memory goes back.
+template <class End>
+struct got {
+  double got_ms;
+  End end;
+};
+template <class End>
+got(double, End) -> got<End>;
+
+void table_of_first_touch() {
+  std::puts("## A GiB: get it, write it for the first time, and again, ms\n");
+  std::puts("| memory | get | first write | second write |\n|---|---|---|---|");
+  cuda::stream warm;
+  write_all<<<1, 1, 0, warm.get()>>>(0, nullptr);  // the first launch of a kernel loads it
+  warm.synchronize();
+  row_of_first_touch("device_arena", [](cuda::stream const& stream, auto time) {
+    auto memory = std::make_shared<device_arena>(cuda::virtual_memory{stream},
+                                                 arena_options{.reserve = 2 * GiB, .name = "first touch"});
+    const double ms = time([&] { return memory->allocate(GiB); });
+    return got{ms, [memory](void*) {}};
+  });
+  const auto of_the_runtime = [](char const* name, auto allocate, auto release) {
+    row_of_first_touch(name, [&](cuda::stream const&, auto time) {
+      const double ms = time([&] {
+        void* block = nullptr;
+        require(allocate(&block), "allocate");
+        return block;
+      });
+      return got{ms, [release](void* block) { (void)release(block); }};
+    });
+  };
+  of_the_runtime("cudaMalloc", [](void** block) { return cudaMalloc(block, GiB); }, cudaFree);
+  of_the_runtime("cudaMallocManaged", [](void** block) { return cudaMallocManaged(block, GiB); }, cudaFree);
+  of_the_runtime("cudaMallocHost", [](void** block) { return cudaMallocHost(block, GiB); }, cudaFreeHost);
   std::puts("");
 }
 
@@ -139,7 +232,7 @@ void table_of_replays() {
     };
     unique_block x{&device, sizeof(float)};
     int nothing = 0;
-    device_pool eager_memory{{.upstream = &device}};
+    device_pool eager_memory{{.stream = stream}};
     const auto eager = [&] { body(eager_memory, x, nothing); };
     const double eager_host = median_ns(rounds, 20, eager);
     stream.synchronize();
@@ -233,7 +326,8 @@ void table_of_mappings() {
 int main() {
   if (!test::found_device("table")) return test::skipped;
   int failed = 0;
-  for (void (*const print)() : {table_of_allocations, table_of_replays, table_of_mappings}) {
+  for (void (*const print)() :
+       {table_of_allocations, table_of_first_touch, table_of_replays, table_of_mappings}) {
     try {
       print();
     } catch (std::exception const& error) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/graph/capture.hpp>
-#include <tidemark/graph/graph_errors.hpp>
 
 #include <memory>
 #include <stdexcept>
 #include <string>
+
+#include <tidemark/graph/graph_errors.hpp>
 
 namespace tidemark {
 namespace {

@@ -81,7 +81,7 @@ struct capture_record {
 /// What becomes of blocks that cross the borders of a capture:
 /// - one from before that its thread deallocates inside is in the graph, whose work may use it at each
 ///   launch: it goes to the upstream when the graph ends, or at `unfreeze` if there is none: see
-/// `baked_blocks`
+///   `baked_blocks`
 /// - one of an arena that is deallocated after the capture is recognised by its address, for as long as the
 ///   arena lives; those that are in use when the arena ends are invalid then, and must not be deallocated.
 ///   An arena ends with its graph, or because the body threw: so what grows

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// What captures refuse, and what ends them.
+#include <cstdint>
+#include <string>
+
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
+
+#include "rule.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using cuda::capture_mode;
+using cuda::status;
+using cuda::detail::relaxed_mode;
+
+__global__ void nothing() {}
+
+/// A graph of one kernel that can be launched.
+class small_graph {
+ public:
+  small_graph() {
+    cuda::stream stream;
+    cuda::graph_handle graph = nullptr;
+    cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(stream, capture_mode::relaxed));
+    nothing<<<1, 1, 0, stream.get()>>>();
+    cuda::require(driver(), "cuStreamEndCapture", driver().end_capture(stream, graph));
+    cuda::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable_));
+    (void)driver().destroy_graph(graph);
+  }
+  small_graph(small_graph const&) = delete;
+  small_graph& operator=(small_graph const&) = delete;
+  ~small_graph() { (void)destroy(); }
+
+  status destroy() {
+    const status result = executable_ == nullptr ? status::success : driver().destroy_executable(executable_);
+    if (result == status::success) executable_ = nullptr;
+    return result;
+  }
+  [[nodiscard]] cuda::executable_handle get() const { return executable_; }
+
+ private:
+  cuda::executable_handle executable_ = nullptr;
+};
+
+cuda::stream_handle blocking_stream() {
+  cudaStream_t made{};
+  require(cudaStreamCreate(&made), "cudaStreamCreate");
+  return made;
+}
+
+answer executable_destroyed(bool is_relaxed) {
+  small_graph graph;
+  cuda::stream captured;
+  const in_capture got = ask_beside_capture(captured, capture_mode::global, [&] {
+    if (!is_relaxed) return graph.destroy();
+    const relaxed_mode relaxed{driver()};
+    return graph.destroy();
+  });
+  return {got.disturbs(), got.seen()};
+}
+
+answer graph_launched() {
+  small_graph graph;
+  cuda::stream captured;
+  const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
+                                            [&] { return driver().launch(graph.get(), captured); });
+  return {got.result == status::capture_unsupported, got.seen()};
+}
+
+/// Whether a call ends another thread's global capture, unless it is made in relaxed mode.
+template <class Call>
+answer ends_a_foreign_capture(Call call) {
+  cuda::stream captured;
+  const in_capture plain = ask_beside_capture(captured, capture_mode::global, call);
+  const in_capture relaxed = ask_beside_capture(captured, capture_mode::global, [&] {
+    const relaxed_mode mode{driver()};
+    return call();
+  });
+  return {plain.disturbs() && !relaxed.disturbs(), plain.seen() + "; in relaxed mode " + relaxed.seen()};
+}
+
+answer event_queried() {
+  cuda::stream other;
+  const cuda::event done{other};
+  other.synchronize();
+  return ends_a_foreign_capture([&] { return driver().query(done); });
+}
+answer event_recorded() {
+  cuda::stream other;
+  const cuda::event point;
+  return ends_a_foreign_capture([&] { return driver().record(point, other); });
+}
+answer event_waited_for() {
+  cuda::stream other;
+  const cuda::event done{other};
+  return ends_a_foreign_capture([&] { return driver().wait(other, done); });
+}
+
+/// A call that gets something is refused where the rule says so, and nowhere else.
+template <class Call>
+void check_unsafe(char const* name, answer& all, Call call) {
+  const auto expect = [&](char const* where, bool wanted, in_capture const& got) {
+    if (got.disturbs() == wanted) return;
+    all.is_confirmed = false;
+    all.seen += std::string{all.seen.empty() ? "" : "; "} + name + ", " + where + ": " + got.seen();
+  };
+  const auto call_relaxed = [&] {
+    const relaxed_mode mode{driver()};
+    return call();
+  };
+  cuda::stream captured;
+  using enum capture_mode;
+  expect("thread-local, own", true, ask_in_own_capture(captured, thread_local_, call));
+  expect("thread-local, another thread", false, ask_beside_capture(captured, thread_local_, call));
+  expect("global, own", true, ask_in_own_capture(captured, global, call));
+  expect("global, another thread", true, ask_beside_capture(captured, global, call));
+  expect("relaxed", false, ask_in_own_capture(captured, relaxed, call));
+  expect("global, own, relaxed inside", false, ask_in_own_capture(captured, global, call_relaxed));
+  expect("global, another thread that is relaxed", false, ask_beside_capture(captured, global, call_relaxed));
+}
+
+answer unsafe_calls() {
+  answer all{true, ""};
+  const cuda::memory_properties here{0};
+  cuda::pool_handle pool = nullptr;
+  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(here, pool));
+  check_unsafe("cuMemPoolSetAttribute", all, [&] { return driver().set_release_threshold(pool, 0); });
+  (void)driver().destroy_pool(pool);
+  check_unsafe("cuStreamCreate", all, [] {
+    cuda::stream_handle made = nullptr;
+    const status result = driver().create_stream(made);
+    if (result == status::success) (void)driver().destroy_stream(made);
+    return result;
+  });
+  check_unsafe("cuMemPoolCreate", all, [&] {
+    cuda::pool_handle made = nullptr;
+    const status result = driver().create_pool(here, made);
+    if (result == status::success) {
+      const relaxed_mode destroying{driver()};
+      (void)driver().destroy_pool(made);
+    }
+    return result;
+  });
+  check_unsafe("cuMemAlloc", all, [] {
+    std::uintptr_t made = 0;
+    const status result = driver().allocate(1000, made);
+    if (result == status::success) {
+      const relaxed_mode freeing{driver()};
+      (void)driver().free(made);
+    }
+    return result;
+  });
+  if (all.is_confirmed) all.seen = "in all modes";
+  return all;
+}
+
+answer context_synchronized() {
+  answer all{true, ""};
+  cuda::stream captured;
+  const auto call = [] {
+    const relaxed_mode mode{driver()};
+    return driver().synchronize();
+  };
+  using enum capture_mode;
+  for (const capture_mode mode : {global, thread_local_, relaxed}) {
+    for (const in_capture got :
+         {ask_in_own_capture(captured, mode, call), ask_beside_capture(captured, mode, call)}) {
+      all.is_confirmed = all.is_confirmed && got.result != status::success && !got.survives;
+      all.seen += (all.seen.empty() ? "" : "; ") + got.seen();
+    }
+  }
+  return {all.is_confirmed, "global own and other, thread-local, relaxed: " + all.seen};
+}
+
+answer captured_event_asked() {
+  cuda::stream captured;
+  const cuda::event point;
+  const auto recorded = [&](auto call) {
+    return ask_in_own_capture(captured, capture_mode::relaxed, [&] {
+      cuda::require(driver(), "cuEventRecord", driver().record(point, captured));
+      return call();
+    });
+  };
+  const in_capture queried = recorded([&] { return driver().query(point); });
+  const in_capture awaited = recorded([&] { return driver().synchronize(point); });
+  return {queried.result == status::captured_event && !queried.survives &&
+              awaited.result == status::captured_event && !awaited.survives,
+          "query: " + queried.seen() + "; synchronise: " + awaited.seen()};
+}
+
+answer waiting_stream_drawn_in() {
+  cuda::stream captured, other;
+  const cuda::event point, joined;
+  bool is_drawn_in = false;
+  const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed, [&] {
+    cuda::require(driver(), "cuEventRecord", driver().record(point, captured));
+    cuda::require(driver(), "cuStreamWaitEvent", driver().wait(other, point));
+    cuda::require(driver(), "cuStreamIsCapturing", driver().is_capturing(other, is_drawn_in));
+    cuda::require(driver(), "cuEventRecord", driver().record(joined, other));
+    return driver().wait(captured, joined);
+  });
+  return {is_drawn_in && got.survives, std::string{is_drawn_in ? "it captures" : "it does not"}};
+}
+
+/// What the legacy stream answers beside a blocking stream that captures.
+answer legacy_stream_used() {
+  cuda::stream_handle const captured = blocking_stream();
+  const cuda::event point;
+  bool capturing = false;
+  const in_capture asked = ask_in_own_capture(captured, capture_mode::relaxed,
+                                              [&] { return driver().is_capturing(nullptr, capturing); });
+  const in_capture recorded =
+      ask_in_own_capture(captured, capture_mode::relaxed, [&] { return driver().record(point, nullptr); });
+  const in_capture waited = ask_in_own_capture(captured, capture_mode::relaxed,
+                                               [&] { return driver().wait(cuda::legacy_stream, point); });
+  (void)driver().destroy_stream(captured);
+  const auto is_implicit = [](in_capture const& got) { return got.result == status::capture_implicit; };
+  return {
+      is_implicit(asked) && asked.survives && is_implicit(recorded) && !recorded.survives &&
+          is_implicit(waited) && !waited.survives,
+      "cuStreamIsCapturing: " + asked.seen() + "; record: " + recorded.seen() + "; wait: " + waited.seen()};
+}
+
+answer block_from_before_freed() {
+  cuda::stream captured;
+  cuda::pool_handle pool = nullptr;
+  std::uintptr_t block = 0;
+  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, captured, block));
+  captured.synchronize();
+  const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
+                                            [&] { return driver().free_async(block, captured); });
+  (void)driver().free_async(block, captured);
+  captured.synchronize();
+  (void)driver().destroy_pool(pool);
+  return {got.result != status::success, got.seen()};
+}
+
+constexpr rule rules[] = {
+    {"executable_destroyed", "cuGraphExecDestroy ends another thread's global capture",
+     [] { return executable_destroyed(false); }},
+    {"executable_destroyed_relaxed", "so it does in relaxed mode", [] { return executable_destroyed(true); }},
+    {"graph_launched", "cuGraphLaunch into a capturing stream is refused with 900", graph_launched},
+    {"event_queried", "cuEventQuery ends another thread's global capture, but not in relaxed mode",
+     event_queried},
+    {"event_recorded", "cuEventRecord on another stream does, too", event_recorded},
+    {"event_waited_for", "cuStreamWaitEvent of another stream does, too", event_waited_for},
+    {"unsafe_calls",
+     "cuStreamCreate, cuMemPoolCreate, cuMemPoolSetAttribute and cuMemAlloc are refused by a thread's own "
+     "capture in modes global and thread-local and by any in mode global, and never in relaxed mode",
+     unsafe_calls},
+    {"context_synchronized", "cuCtxSynchronize is refused in every mode and ends the capture",
+     context_synchronized},
+    {"captured_event_asked", "to query or await an event of a capture gives 907 and ends it",
+     captured_event_asked},
+    {"waiting_stream_drawn_in", "a stream that waits for an event of a capture is drawn into it",
+     waiting_stream_drawn_in},
+    {"legacy_stream_used",
+     "beside a blocking stream that captures the legacy stream gives 906; a record or a wait ends the "
+     "capture",
+     legacy_stream_used},
+    {"block_from_before_freed", "cuMemFreeAsync of a block from before the capture is refused in it",
+     block_from_before_freed},
+};
+
+}  // namespace
+
+std::span<rule const> rules_of_captures() { return rules; }
+
+}  // namespace tidemark::test

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Freeing, mapping, pools and handles of other processes.
+#include <cuda.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+
+#include "rule.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using cuda::status;
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>{std::chrono::steady_clock::now() - begin}.count();
+}
+
+/// cuMemFree *may* wait: whether it does is what is asked, and nothing in tidemark rests on it.
+answer free_waits() {
+  std::uintptr_t block = 0;
+  cuda::require(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
+  cuda::stream other;
+  keep_busy(other);
+  const auto begin = std::chrono::steady_clock::now();
+  const status freed = driver().free(block);
+  const double taken = ms_since(begin);
+  const bool waited = !is_busy(other);
+  other.synchronize();
+  cuda::require(driver(), "cuMemFree", freed);
+  char seen[64];
+  std::snprintf(seen, sizeof seen, "%.1f ms beside work of another stream", taken);
+  return {waited, seen};
+}
+
+/// Handles of one size behind addresses, one behind the other.
+class mapped {
+ public:
+  mapped(std::size_t handles, std::size_t bytes) : bytes_{bytes}, handles_(handles) {
+    cuda::require(driver(), "cuMemAddressReserve", driver().reserve(handles * bytes, 0, range_));
+    for (std::size_t i = 0; i < handles; ++i) {
+      cuda::require(driver(), "cuMemCreate", driver().create(0, bytes, handles_[i]));
+      cuda::require(driver(), "cuMemMap", driver().map(part(i, 1), handles_[i]));
+    }
+    cuda::require(driver(), "cuMemSetAccess", driver().allow_access(range_, 0));
+  }
+  mapped(mapped const&) = delete;
+  mapped& operator=(mapped const&) = delete;
+  ~mapped() {
+    for (std::size_t i = 0; i < handles_.size(); ++i) {
+      (void)driver().unmap(part(i, 1));  // an error where it is unmapped
+      (void)driver().release(handles_[i]);
+    }
+    (void)driver().free_reservation(range_);
+  }
+  [[nodiscard]] byte_range part(std::size_t first, std::size_t count) const {
+    return {range_.begin + first * bytes_, count * bytes_};
+  }
+
+ private:
+  std::size_t bytes_;
+  std::vector<cuda::physical_handle> handles_;
+  byte_range range_;
+};
+
+answer cost_of_mapping() {
+  const auto us_a_handle = [](std::size_t handles, std::size_t bytes) {
+    const auto begin = std::chrono::steady_clock::now();
+    const mapped memory{handles, bytes};
+    return 1e3 * ms_since(begin) / static_cast<double>(handles);
+  };
+  (void)us_a_handle(4, 2 * MiB);
+  const double small = us_a_handle(256, 2 * MiB), large = us_a_handle(8, 64 * MiB);
+  char seen[96];
+  std::snprintf(seen, sizeof seen, "%.0f us a handle of 2 MiB, %.0f us one of 64 MiB", small, large);
+  return {small > 40 && small < 160 && large < 32 * small, seen};
+}
+
+answer neighbours_unmapped() {
+  const mapped memory{4, 2 * MiB};
+  const status result = driver().unmap(memory.part(0, 4));
+  return {result == status::success, text(result)};
+}
+answer some_neighbours_unmapped() {
+  const mapped memory{4, 2 * MiB};
+  const status result = driver().unmap(memory.part(1, 2));
+  return {result == status::success, text(result)};
+}
+
+answer threshold_counts_live_memory() {
+  cudaMemPool_t pool{};
+  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  cuda::require(driver(), "cuMemPoolSetAttribute", driver().set_release_threshold(pool, 64 * MiB));
+  cuda::stream stream;
+  std::uintptr_t live = 0, freed = 0;
+  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(128 * MiB, pool, stream, live));
+  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(32 * MiB, pool, stream, freed));
+  cuda::require(driver(), "cuMemFreeAsync", driver().free_async(freed, stream));
+  stream.synchronize();
+  std::uint64_t held = 0;
+  require(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &held), "cudaMemPoolGetAttribute");
+  cuda::require(driver(), "cuMemFreeAsync", driver().free_async(live, stream));
+  stream.synchronize();
+  (void)driver().destroy_pool(pool);
+  return {held < 160 * MiB, "a threshold of 64 MiB, 128 live and 32 free: after a synchronise it holds " +
+                                std::to_string(held / MiB) + " MiB"};
+}
+
+/// Whether memory that was created for that can be exported as a file descriptor.
+status exported(cuda::handle_type asked_for) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  require(cudaGetDriverEntryPointByVersion("cuMemExportToShareableHandle", &entry, 12000, cudaEnableDefault,
+                                           &found),
+          "cuMemExportToShareableHandle");
+  cuda::physical_handle handle = 0;
+  cuda::require(driver(), "cuMemCreate", driver().create({0, asked_for}, 2 * MiB, handle));
+  int descriptor = -1;
+  const auto result = static_cast<status>(reinterpret_cast<decltype(&cuMemExportToShareableHandle)>(entry)(
+      &descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  if (descriptor >= 0) (void)close(descriptor);
+  (void)driver().release(handle);
+  return result;
+}
+answer handle_types_asked_for() {
+  const status without = exported(cuda::handle_type::none),
+               with = exported(cuda::handle_type::file_descriptor);
+  return {without != status::success && with == status::success,
+          "not asked for: " + text(without) + "; asked for: " + text(with)};
+}
+
+constexpr rule rules[] = {
+    {"free_waits", "cuMemFree waits for work that does not use the memory", free_waits},
+    {"cost_of_mapping", "mapping costs about 80 us a handle of 2 MiB, and no 32 times as much one of 64 MiB",
+     cost_of_mapping},
+    {"neighbours_unmapped", "one cuMemUnmap takes all of several adjacent mappings", neighbours_unmapped},
+    {"some_neighbours_unmapped", "and some of them, with others beside them", some_neighbours_unmapped},
+    {"threshold_counts_live_memory", "a release threshold counts memory that is in use",
+     threshold_counts_live_memory},
+    {"handle_types_asked_for", "memory is exported only if that was asked for when it was created",
+     handle_types_asked_for},
+};
+
+}  // namespace
+
+std::span<rule const> rules_of_memory() { return rules; }
+
+}  // namespace tidemark::test

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a real driver is said to do, as programs that confirm or refute it: what the library and its fake driver
+// take for granted. `tidemark_gpu_rules` asks one of them in each process, because some end the context.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <future>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+
+namespace tidemark::test {
+
+/// What was seen, and whether it is as the rule says.
+struct answer {
+  bool is_confirmed = false;
+  std::string seen;
+};
+
+struct rule {
+  char const* name;
+  char const* says;
+  answer (*ask)();  ///< throws where a call fails that the question is not about
+};
+
+std::span<rule const> rules_of_captures();
+std::span<rule const> rules_of_streams();
+std::span<rule const> rules_of_memory();
+
+inline cuda::driver& driver() { return cuda::system_driver(); }
+
+inline void require(cudaError_t result, char const* what) {
+  if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
+}
+
+/// A result in the driver's words.
+inline std::string text(cuda::status result) {
+  return result == cuda::status::success ? "allowed" : driver().error_name(result);
+}
+
+/// A kernel that keeps one thread of the device busy for so many of its cycles.
+void launch_spin(cudaStream_t stream, long long cycles);
+
+/// Work that goes on for about a fifth of a second. Its kernel is loaded before, which may wait for the device.
+inline void keep_busy(cudaStream_t stream) {
+  launch_spin(stream, 1);
+  require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  launch_spin(stream, 400'000'000);
+}
+inline bool is_busy(cudaStream_t stream) {
+  const cudaError_t now = cudaStreamQuery(stream);
+  if (now != cudaErrorNotReady) require(now, "cudaStreamQuery");
+  (void)cudaGetLastError();
+  return now == cudaErrorNotReady;
+}
+
+/// A capture that a thread of its own begins and ends.
+class capture_in_a_thread {
+ public:
+  capture_in_a_thread(cuda::stream_handle stream, cuda::capture_mode mode)
+      : thread_{[this, stream, mode, may_end = may_end_.get_future()]() mutable {
+          cuda::status now = driver().make_current(0);
+          if (now == cuda::status::success) now = driver().begin_capture(stream, mode);
+          begun_.set_value(now);
+          may_end.wait();
+          cuda::graph_handle graph = nullptr;
+          ended_ = driver().end_capture(stream, graph);
+          if (ended_ == cuda::status::success) (void)driver().destroy_graph(graph);
+        }} {
+    if (const cuda::status begun = begun_.get_future().get(); begun != cuda::status::success) {
+      (void)end();
+      throw std::runtime_error{"cuStreamBeginCapture: " + text(begun)};
+    }
+  }
+  ~capture_in_a_thread() { (void)end(); }
+
+  /// Whether it came to its end, and was not invalidated.
+  bool end() {
+    if (thread_.joinable()) {
+      may_end_.set_value();
+      thread_.join();
+      (void)cudaGetLastError();
+    }
+    return ended_ == cuda::status::success;
+  }
+
+ private:
+  std::promise<cuda::status> begun_;
+  std::promise<void> may_end_;
+  cuda::status ended_ = cuda::status::unknown;
+  std::thread thread_;
+};
+
+/// What a call answers while a stream captures, in this thread or in another, and what becomes of the capture.
+struct in_capture {
+  cuda::status result;
+  bool survives;
+
+  [[nodiscard]] bool disturbs() const { return result != cuda::status::success || !survives; }
+  [[nodiscard]] std::string seen() const { return text(result) + (survives ? "" : ", and ends the capture"); }
+};
+template <class Call>
+in_capture ask_in_own_capture(cuda::stream_handle captured, cuda::capture_mode mode, Call call) {
+  cuda::status result = driver().begin_capture(captured, mode);
+  if (result != cuda::status::success) throw std::runtime_error{"cuStreamBeginCapture: " + text(result)};
+  result = call();
+  cuda::graph_handle graph = nullptr;
+  const cuda::status ended = driver().end_capture(captured, graph);
+  if (ended == cuda::status::success) (void)driver().destroy_graph(graph);
+  (void)cudaGetLastError();
+  return {result, ended == cuda::status::success};
+}
+template <class Call>
+in_capture ask_beside_capture(cuda::stream_handle captured, cuda::capture_mode mode, Call call) {
+  capture_in_a_thread other{captured, mode};
+  const cuda::status result = call();
+  return {result, other.end()};
+}
+
+}  // namespace tidemark::test

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's caching allocator, as a row beside tidemark_gpu_table's: through Python, whose call is part of the time."""
+import time
+
+import torch
+
+BATCH, STEPS = 64, 2000
+
+
+def step_times(size):
+    stream = torch.cuda.current_stream().cuda_stream
+    times = []
+    for _ in range(STEPS):
+        begin = time.perf_counter_ns()
+        blocks = [torch.cuda.caching_allocator_alloc(size, 0, stream) for _ in range(BATCH)]
+        for block in blocks:
+            torch.cuda.caching_allocator_delete(block)
+        times.append((time.perf_counter_ns() - begin) / BATCH)
+    return sorted(times)
+
+
+print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(0)}\n")
+print("| bytes | p50, ns a block | p99 | largest |\n|---|---|---|---|")
+for wanted in (256, 4096, 65536, 1 << 20):
+    taken = step_times(wanted)
+    print(f"| {wanted} | {taken[STEPS // 2]:.0f} | {taken[STEPS * 99 // 100]:.0f} | {taken[-1]:.0f} |")
