@@ -18,6 +18,7 @@ using tidemark::pinned_arena;
 // Caches and pools
 using tidemark::device_cache;
 using tidemark::device_cache_options;
+using tidemark::device_caches;
 using tidemark::device_pool;
 using tidemark::device_pool_options;
 

@@ -22,5 +22,6 @@
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/cuda/resources/device_caches.hpp>
 #include <tidemark/cuda/resources/device_planned_arena.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
