@@ -601,6 +601,8 @@ class random_program {
     for (cuda::stream_handle each : blocking_) EXPECT_EQ(device_.destroy_stream(each), status::success);
   }
 
+  [[nodiscard]] std::size_t refusals() const { return refusals_; }
+
   void step() {
     switch (below(18)) {
       case 0:
@@ -641,10 +643,11 @@ class random_program {
     pool_.check_invariants();
     plain_pool_.check_invariants();
     plain_cache_.check_invariants();
+    stacked_.check_invariants();
   }
 
  private:
-  enum class source { cache, plain_cache, pool, plain_pool, async, count };
+  enum class source { cache, plain_cache, stacked, pool, plain_pool, async, count };
   struct block {
     source from;
     void* first;
@@ -661,8 +664,14 @@ class random_program {
     if (live_.size() > 40) return free_one(below(live_.size()));
     const auto from = static_cast<source>(below(static_cast<std::size_t>(source::count)));
     const std::size_t bytes = std::size_t{256} << below(9);
-    live_.push_back({from, resource(from).allocate(bytes, 256), bytes, {}});
-    use(stream_, live_.back(), true);
+    if (below(8) == 0) device_.budget(0).set_limit(device_.budget(0).held_bytes() + below(2 * grain));
+    try {
+      live_.push_back({from, resource(from).allocate(bytes, 256), bytes, {}});
+      use(stream_, live_.back(), true);
+    } catch (out_of_memory const&) {
+      ++refusals_;
+    }
+    device_.budget(0).set_limit(cuda::device_budget::unlimited);
   }
   void use(cuda::stream_handle on, block const& what, bool writes) {
     const byte_range range{reinterpret_cast<std::uintptr_t>(what.first), what.bytes};
@@ -692,6 +701,7 @@ class random_program {
     cuda::stream_handle const on = *gone.used_on.begin();
     if (gone.from == source::cache) return cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::plain_cache) return plain_cache_.deallocate(gone.first, gone.bytes, 256, on);
+    if (gone.from == source::stacked) return stacked_.deallocate(gone.first, gone.bytes, 256, on);
     // Beside that capture only a cache can keep it until later.
     if (on == nullptr && capturing_ == blocking_[1]) return live_.push_back(gone);
     const auto deallocate = [&](auto& from) {
@@ -868,6 +878,7 @@ class random_program {
   std::pmr::memory_resource& resource(source of) {
     if (of == source::cache) return cache_;
     if (of == source::plain_cache) return plain_cache_;
+    if (of == source::stacked) return stacked_;
     if (of == source::async) return async_;
     return of == source::pool ? pool_ : plain_pool_;
   }
@@ -888,6 +899,8 @@ class random_program {
   device_pool plain_pool_{
       {.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
   device_arena arena_{{.reserve = 64 * grain}, cuda::virtual_memory_options{.stream = stream_}, device_};
+  device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_pool_},
+                        device_};
   device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};
   epoch_resource epochs_{&pool_};
   capture_switch switch_{&cache_};
@@ -897,15 +910,19 @@ class random_program {
   std::vector<block> live_;
   cuda::executable_handle graph_of_own_ = nullptr;
   cuda::stream_handle capturing_ = nullptr;  // by another thread
+  std::size_t refusals_ = 0;
 };
 
 TEST(cuda_random_program, of_all_resources_has_no_race_and_disturbs_no_capture) {
+  std::size_t refusals = 0;
   test::run_for_seeds(
-      [](std::uint64_t seed, auto const& run) {
+      [&](std::uint64_t seed, auto const& run) {
         random_program program{seed};
         run(program);
+        refusals += program.refusals();
       },
       4000);
+  EXPECT_GT(refusals, 0u) << "the limit was never reached";
 }
 
 }  // namespace

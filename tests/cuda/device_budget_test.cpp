@@ -3,8 +3,12 @@
 // next call, callbacks; each source of memory, and what counts. On the fake device.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <functional>
+#include <future>
+#include <latch>
 #include <memory_resource>
 #include <optional>
 #include <string>
@@ -220,6 +224,73 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "");
   EXPECT_EQ(asked, 2);
   plain.deallocate(block, 40 * grain);
+}
+
+TEST_F(device_budget_test, a_callback_may_deallocate_into_the_pool_that_runs_out_and_end_caches) {
+  cuda::device_resource plain{{}, device};
+  device_pool pool{{.stream = stream, .slab_bytes = 8 * grain, .upstream = &plain}, device};
+  std::vector<void*> held;
+  for (int i = 0; i < 8; ++i) held.push_back(pool.allocate(grain));
+  std::optional<device_cache> idle{std::in_place, device_cache_options{.stream = other}, device};
+  void* const filling = idle->allocate(50 * grain);
+  idle->deallocate(filling, 50 * grain);
+  void* const rest = plain.allocate(50 * grain);
+  const auto asks = budget.on_exhausted([&] {
+    for (void* block : held) pool.deallocate(block, grain);
+    held.clear();
+    idle.reset();
+    plain.deallocate(rest, 50 * grain);
+    return true;
+  });
+  void* const block = pool.allocate(grain);
+  pool.check_invariants();
+  EXPECT_EQ(pool.stats().used_blocks, 1u);
+  EXPECT_EQ(pool.stats().cached_bytes, pool.stats().held_bytes - grain);
+  pool.deallocate(block, grain);
+}
+
+TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others) {
+  device_pool pool{{.stream = stream}, device};
+  device_cache on_pool{{.stream = stream, .max_cached_bytes = 0, .upstream = &pool}, device};
+  on_pool.deallocate(on_pool.allocate(1000), 1000);
+  (void)std::async(std::launch::async, [&] { return budget.relieve(); }).get();
+  EXPECT_EQ(on_pool.stats().cached_bytes, 1000u) << "the pool is another thread's";
+}
+
+TEST_F(device_budget_test, what_waits_for_the_end_of_a_capture_is_held) {
+  device_cache cache{{.stream = stream, .max_blocks_per_size = 1}, device};
+  void* const one = cache.allocate(10 * grain);
+  void* const two = cache.allocate(10 * grain);
+  budget.set_limit(25 * grain);
+  cuda::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(stream, cuda::capture_mode::thread_local_), status::success);
+  cache.deallocate(one, 10 * grain);
+  cache.deallocate(two, 10 * grain);  // one of them is too many, and cannot go
+  EXPECT_EQ(budget.held_bytes(), 20 * grain);
+  EXPECT_EQ(device.end_capture(stream, graph), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  void* const next = cache.allocate(grain);
+  EXPECT_EQ(budget.held_bytes(), 11 * grain);
+  cache.deallocate(next, grain);
+}
+
+TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_any_more) {
+  std::latch runs{1};
+  std::atomic<bool> has_returned = false;
+  std::optional<device_budget::subscription> asks = budget.on_exhausted([&] {
+    runs.count_down();
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    has_returned = true;
+    return false;
+  });
+  const std::jthread asking{[&] { (void)budget.relieve(); }};
+  runs.wait();
+  asks.reset();
+  EXPECT_TRUE(has_returned);
+  std::optional<device_budget::subscription> own;
+  own = budget.on_exhausted([&] { return own.reset(), true; });
+  EXPECT_TRUE(budget.relieve());
+  EXPECT_FALSE(budget.relieve());
 }
 
 TEST_F(device_budget_test, relieve_returns_what_all_caches_keep) {

@@ -60,7 +60,7 @@ answer executable_destroyed(bool is_relaxed) {
     const relaxed_mode relaxed{driver()};
     return graph.destroy();
   });
-  return {got.disturbs(), got.seen()};
+  return {!got.survives, got.seen()};
 }
 
 answer graph_launched() {
@@ -80,7 +80,7 @@ answer ends_a_foreign_capture(Call call) {
     const relaxed_mode mode{driver()};
     return call();
   });
-  return {plain.disturbs() && !relaxed.disturbs(), plain.seen() + "; in relaxed mode " + relaxed.seen()};
+  return {!plain.survives && !relaxed.disturbs(), plain.seen() + "; in relaxed mode " + relaxed.seen()};
 }
 
 answer event_queried() {

@@ -137,8 +137,11 @@ answer handle_types_asked_for() {
 }
 
 constexpr rule rules[] = {
-    {"free_waits", "cuMemFree waits for work that does not use the memory", free_waits},
-    {"cost_of_mapping", "mapping costs about 80 us a handle of 2 MiB, and no 32 times as much one of 64 MiB",
+    {"free_waits", "cuMemFree waits for work that does not use the memory (it may, and need not)",
+     free_waits},
+    {"cost_of_mapping",
+     "to reserve, create, map and allow access costs about 80 us a handle of 2 MiB, and not 32 times that of "
+     "64 MiB",
      cost_of_mapping},
     {"neighbours_unmapped", "one cuMemUnmap takes all of several adjacent mappings", neighbours_unmapped},
     {"some_neighbours_unmapped", "and some of them, with others beside them", some_neighbours_unmapped},

@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's caching allocator, as a row beside tidemark_gpu_table's: through Python, whose call is part of the time."""
+import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is None or not torch.cuda.is_available():
+    print("python3 has no torch with a device")
+    sys.exit(77)
 
 BATCH, STEPS = 64, 2000
 

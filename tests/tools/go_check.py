@@ -32,6 +32,7 @@ class Pack:
             text = text if text.startswith("#!") else f"#!/bin/sh\n{text}\n"
             (self.place / "bin" / name).write_text(text)
             (self.place / "bin" / name).chmod(0o755)
+        shutil.copy(pathlib.Path(script).parent / "torch_peer.py", self.place)
 
     def go(self, *options, seconds="52"):
         done = subprocess.run([self.place / "go", *options], capture_output=True, text=True, timeout=60,
@@ -45,6 +46,19 @@ class Pack:
 def expect(holds, what, seen):
     if not holds:
         sys.exit(f"{what}; it was: {seen}")
+
+
+def a_program_that_lists_nothing_fails(place):
+    pack = Pack(place, tidemark_gpu_tests="exit 0", tidemark_gpu_rules="exit 139")
+    status, text = pack.go("tests", "rules")
+    expect(status == 1 and "failed: tests rules" in text, "neither says what there is", text)
+    expect("the list of bin/tidemark_gpu_tests" in text, "it is named", text)
+
+
+def a_skipped_test_is_counted_as_such(place):
+    pack = Pack(place, tidemark_gpu_tests=TESTS.replace("echo passed", "echo 'x.cpp:1: Skipped'").replace("exit 1", "exit 0").replace("sleep 60", "true"))
+    pack = pack.go("tests", seconds="26")
+    expect("skipped" in pack[1] and "test suite.passes" in pack[1], "one is skipped", pack[1])
 
 
 def without_a_device_it_says_so(place):
@@ -90,7 +104,7 @@ def a_rule_that_is_refuted_is_an_answer(place):
 def what_is_missing_is_left_out_with_the_reason(place):
     status, text = Pack(place).go("memcheck", "use_after_rewind", "table")
     expect(status == 0 and "memcheck: compute-sanitizer is not here" in text, "there is none", text)
-    expect("PyTorch's allocator: python3 has no torch" in text, "there is none", text)
+    expect("skipped" in text and "PyTorch's allocator" in text, "there is none", text)
 
 
 def bad_option_is_one_sentence(place):

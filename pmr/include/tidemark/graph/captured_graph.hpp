@@ -87,7 +87,8 @@ class captured_graph {
   /// them, and `update` refuses until they are deallocated.
   ///
   /// Complexity: that of the body and of the backend, and O(bytes of the arena / 256) if blocks of it are in
-  /// use. Thread-safety: one thread at a time; other threads may launch the graph meanwhile.
+  /// use. Thread-safety: one thread at a time; other threads may launch the graph meanwhile, on another stream than
+  /// the one that captures: there, where `launch()` goes, a launch throws until the update is over.
   template <capturable<Inputs, Outputs> Body>
   bool update(Body&& body) {
     parts& of = the_parts();
@@ -178,7 +179,11 @@ class captured_graph {
     std::unique_ptr<capture_switch, detail::arena_clearer> installed{of.memory};
     std::optional<detail::rewound_arena> rewound;
     if (of.graph != nullptr) rewound.emplace(*of.arena, of.body_begin);
-    backend.begin();
+    {
+      const std::scoped_lock lock{
+          of.mutex};  // no launch is on its way to the stream that captures from here on
+      backend.begin();
+    }
     std::unique_ptr<graph_backend, detail::capture_abandoner> recording{&backend};
     // Not the arena where there is a switch: other threads may deallocate blocks of it meanwhile, which the
     // switch has a lock for.

@@ -12,7 +12,9 @@
 #include <thrust/mr/memory_resource.h>
 
 #include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/cuda/driver/detail/stream_ordered.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/thrust/detail/deallocate_or_warn.hpp>
 
 namespace tidemark {
@@ -66,7 +68,7 @@ concept stream_ordered_source =
 /// source, which must outlive this object.
 /// @tparam M the source's class.
 template <raw_memory_source M>
-class foreign_resource final : public std::pmr::memory_resource {
+class foreign_resource final : public std::pmr::memory_resource, public cuda::detail::stream_ordered {
  public:
   /// Memory from `source`, for any work.
   explicit foreign_resource(M& source) noexcept : source_{&source} {}
@@ -77,6 +79,10 @@ class foreign_resource final : public std::pmr::memory_resource {
 
   /// Where memory comes from.
   [[nodiscard]] M& source() const noexcept { return *source_; }
+  /// Whether it is for the work of that stream.
+  [[nodiscard]] bool is_ordered_by(cuda::stream_handle stream) const noexcept override {
+    return stream_ && cuda::is_same_stream(*stream_, stream);
+  }
 
  private:
   static constexpr bool names_sync = requires(M& source) { source.allocate_sync(1, 1); };

@@ -76,8 +76,8 @@ class executable_graph final : public graph_instance {
     // Launches run one after the other, so that the end of the last is the end of all.
     is_launched_ = true;
     is_behind_another_ = false;
-    if (driver_.record(launched_.get(), stream) == status::success) return;
-    if (!detail::shows_end_of_work(driver_.synchronize(stream))) is_tracked_ = false;
+    is_tracked_ = driver_.record(launched_.get(), stream) == status::success ||
+                  detail::shows_end_of_work(driver_.synchronize(stream));
   }
   [[nodiscard]] bool is_replay_capable() const noexcept override { return true; }
 

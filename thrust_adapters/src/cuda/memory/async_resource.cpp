@@ -23,8 +23,7 @@ char const* name_of(async_resource_options const& options) {
 }  // namespace
 
 async_resource::async_resource(async_resource_options const& options, driver& driver)
-    : driver_resource{
-          "async_resource", name_of(options), options.device, driver, counting::counted_and_relieved, false},
+    : driver_resource{"async_resource", name_of(options), options.device, driver, counting::counted, false},
       pool_{options.pool},
       stream_{options.stream} {}
 

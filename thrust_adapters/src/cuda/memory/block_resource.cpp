@@ -14,7 +14,7 @@ block_resource<Kind>::block_resource(block_resource_options const& options, driv
                       options.name != nullptr ? options.name : detail::calls_of<Kind>.name,
                       options.device,
                       driver,
-                      Kind == block_kind::pinned ? counting::none : counting::counted_and_relieved,
+                      Kind == block_kind::pinned ? counting::none : counting::counted,
                       check_level >= 1} {}
 
 template <block_kind Kind>

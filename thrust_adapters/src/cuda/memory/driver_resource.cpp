@@ -22,8 +22,6 @@ std::size_t padded_bytes(std::size_t bytes, std::size_t align) noexcept {
   return std::max<std::size_t>(bytes, 1) + padding;  // the driver has no blocks of 0 bytes
 }
 
-constexpr char const* limit_call = "cuda::device_budget";  // which made none
-
 }  // namespace
 
 driver_resource::driver_resource(char const* kind, char const* name, device_number device, driver& driver,
@@ -33,7 +31,6 @@ driver_resource::driver_resource(char const* kind, char const* name, device_numb
       name_{name},
       device_{device_or_current(driver, device, name)},
       budget_{budget != counting::none ? &driver.budget(device_) : nullptr},
-      is_relieved_{budget == counting::counted_and_relieved},
       checks_blocks_{checks_blocks} {}
 
 driver_resource::~driver_resource() {
@@ -57,7 +54,7 @@ outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
     }
   };
   const outcome first = take_once();
-  return first.result == status::out_of_memory && is_relieved_ && budget_->relieve() ? take_once() : first;
+  return first.result == status::out_of_memory && budget_->relieve() ? take_once() : first;
 }
 
 void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
@@ -114,7 +111,7 @@ void driver_resource::deallocate(void* block, std::size_t bytes, std::size_t ali
 
 // What could not be freed is held on to.
 void driver_resource::free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept {
-  const outcome freed = free_block(block, bytes);
+  const outcome freed = free_block(block, padded);
   if (!freed.good()) return report_lost(*driver_, name_, freed.call, freed.result, bytes);
   if (budget_ != nullptr) budget_->give(padded);
 }

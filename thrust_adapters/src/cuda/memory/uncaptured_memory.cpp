@@ -11,7 +11,8 @@ namespace tidemark::cuda::detail {
 
 uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_handle stream, char const* name,
                                      std::pmr::memory_resource* bookkeeping, driver& driver)
-    : driver_resource{"uncaptured_memory", name, pool.device, driver, counting::counted, false},
+    : driver_resource{"uncaptured_memory", name, pool.device, driver, counting::none, false},
+      budget_{&driver.budget(device())},
       pool_{pool, driver},
       stream_{stream},
       waiting_{bookkeeping} {}
@@ -42,8 +43,15 @@ outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& blo
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
   free_waiting();
   waiting_.add();
+  if (!budget_->take(bytes)) {
+    waiting_.remove();
+    return {status::out_of_memory, limit_call};
+  }
   const outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
-  if (!allocated.good()) waiting_.remove();
+  if (!allocated.good()) {
+    waiting_.remove();
+    budget_->give(bytes);
+  }
   return allocated;
 }
 
@@ -55,14 +63,17 @@ outcome uncaptured_memory::free_block(std::uintptr_t block, std::size_t bytes) n
   }
   waiting_.remove();
   free_waiting();
-  return {driver_->free_async(block, stream_), "cuMemFreeAsync"};
+  const outcome freed{driver_->free_async(block, stream_), "cuMemFreeAsync"};
+  if (freed.good()) budget_->give(bytes);
+  return freed;
 }
 
 void uncaptured_memory::free_waiting() noexcept {
   while (const std::optional<waiting_blocks::block> next = waiting_.pop()) {
     waiting_.remove();
     const status freed = driver_->free_async(reinterpret_cast<std::uintptr_t>(next->first), stream_);
-    if (freed != status::success) report_lost(*driver_, name(), "cuMemFreeAsync", freed, next->bytes);
+    if (freed == status::success) budget_->give(next->bytes);
+    else report_lost(*driver_, name(), "cuMemFreeAsync", freed, next->bytes);
   }
 }
 

@@ -182,13 +182,19 @@ void device_blocks::point_to(std::size_t index, std::size_t stranded, std::size_
 
 void device_blocks::add_slab(std::size_t index, std::size_t blocks) {
   size_class const& of = classes_[index];
+  const std::size_t bytes = blocks * of.block_bytes;
+  // First, because a callback that makes room may deallocate blocks of this pool.
+  void* const first = upstream_->allocate(bytes, device_classes::granule_bytes);
   const auto stranded = of.stranded_blocks();
   const auto free = static_cast<std::size_t>(of.top - of.begin);
-  const std::size_t bytes = blocks * of.block_bytes;
-  make_room(slabs_[index], 1);
-  make_room(places_[index], blocks);
-  point_to(index, stranded, free);  // they may have moved
-  void* const first = upstream_->allocate(bytes, device_classes::granule_bytes);
+  try {
+    make_room(slabs_[index], 1);
+    make_room(places_[index], blocks);
+  } catch (...) {
+    point_to(index, stranded, free);
+    upstream_->deallocate(first, bytes, device_classes::granule_bytes);
+    throw;
+  }
   slabs& all = slabs_[index];
   all.insert(std::ranges::lower_bound(all, address_of(first), {}, &slab::first),
              slab{.first = address_of(first), .blocks = blocks, .free = 0});

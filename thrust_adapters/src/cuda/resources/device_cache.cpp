@@ -58,8 +58,11 @@ device_cache::device_cache(device_cache_options const& options, cuda::driver& dr
       options_{completed(options, driver)},
       events_{driver, options_.device, options_.stream, options_.bookkeeping},
       held_{options_.bookkeeping},
-      cache_{options_of_cache()},
-      gives_back_{driver.budget(options_.device).add_member([this] { return give_back(); })} {}
+      cache_{options_of_cache()} {
+  // Others ask it on their threads, which an upstream or a bookkeeping resource of the user's may not be for.
+  if (own_ && options_.bookkeeping == std::pmr::new_delete_resource())
+    gives_back_ = driver.budget(options_.device).add_member([this] { return give_back(); });
+}
 
 // Blocks are returned to an upstream of the user's with the cache's device current, too.
 device_cache::~device_cache() {
@@ -140,7 +143,8 @@ bool device_cache::relieve() noexcept {
 bool device_cache::give_back() noexcept {
   const cuda::detail::on_device here{*driver_, options_.device};
   if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
-  return collect(true) != 0 || own_;
+  (void)collect(true);
+  return true;
 }
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
@@ -148,7 +152,9 @@ void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
   if (block == nullptr) return;
   const bool is_own = cuda::is_same_stream(last_used_on, options_.stream);
   const bool is_legacy = cuda::is_same_stream(last_used_on, nullptr);  // which is never captured
-  if (is_own && is_legacy) return deallocate(block, bytes, align);
+  // The handle of another stream says which device it is of.
+  if (is_own && (is_legacy || cuda::detail::capture_state_of(*driver_, last_used_on) == capture_state::none))
+    return deallocate(block, bytes, align);
   const cuda::detail::on_device here{*driver_, options_.device};
   const capture_state captures = cuda::detail::capture_state_of(*driver_, last_used_on);
   if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy)) {

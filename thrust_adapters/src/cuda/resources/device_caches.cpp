@@ -102,7 +102,8 @@ void device_caches::forget(cuda::stream_handle stream) {
   if (found == caches_.end()) return;
   if (const std::size_t blocks = found->second->cache.stats().used_blocks; blocks != 0) {
     throw std::logic_error{"device_caches '" + std::string{options_.name} + "': forget while " +
-                           std::to_string(blocks) + " blocks of the stream are in use"};
+                           std::to_string(blocks) +
+                           " blocks of the stream are in use, or of a graph (release_captured)"};
   }
   gone = std::move(found->second);
   caches_.erase(found);
@@ -113,8 +114,9 @@ template <class Call>
 void device_caches::for_each_cache(Call call) const noexcept {
   std::shared_ptr<stream_cache> next;
   for (cuda::stream_handle last = nullptr;; call(next->cache)) {
+    const std::shared_ptr<stream_cache> before = std::move(next);  // may end here, and not under the lock
     const std::scoped_lock lock{mutex_};
-    const auto found = next == nullptr ? caches_.begin() : caches_.upper_bound(last);
+    const auto found = before == nullptr ? caches_.begin() : caches_.upper_bound(last);
     if (found == caches_.end()) return;
     last = found->first;
     next = found->second;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
 
+#include <tidemark/cuda/driver/detail/stream_ordered.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
@@ -19,6 +20,8 @@ bool is_one_of(std::pmr::memory_resource const& resource, stream_handle stream) 
 }  // namespace
 
 bool is_ordered_by(std::pmr::memory_resource const& upstream, stream_handle stream) noexcept {
+  if (auto const* const says = dynamic_cast<stream_ordered const*>(&upstream))
+    return says->is_ordered_by(stream);
   return is_one_of<async_resource, device_arena, device_cache, device_pool>(upstream, stream);
 }
 

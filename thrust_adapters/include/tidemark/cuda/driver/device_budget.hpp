@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::device_budget`: how much of a device a process takes, and who gives back when it runs out. Owns
+/// `cuda::device_budget`: how much of a device tidemark's resources hold, and who gives back when it runs out. Owns
 /// callbacks.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 
@@ -22,22 +23,24 @@ namespace tidemark::cuda {
 ///
 /// ```cpp
 /// cuda::device_budget& of_device = cuda::default_driver().budget(0);
-/// of_device.set_limit(60 * GiB);                        // the rest is for others
+/// of_device.set_limit(60 * GiB);                        // for all resources together
 /// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
 /// ```
 /// Where the device has no more memory, or the limit is reached, who allocates gives back what it keeps itself;
-/// then every `device_cache` of the device does, pending blocks after a wait, and every `device_pool` is posted a
-/// trim, which its thread does in its next call; then the callbacks are asked, and the caches once more; then the
-/// memory is asked for once more. Arenas, plans and plain resources do the same from the second step on.
-/// Caches whose stream is capturing are left out.
+/// then every `device_cache` of the device does whose memory and records are its own, pending blocks after a wait,
+/// and every `device_pool` is posted a trim, which its thread does in its next call; then the callbacks are asked,
+/// and the caches once more; then the memory is asked for once more. Arenas, plans and plain resources do the same
+/// from the second step on. Caches whose stream is capturing are left out; a capture must not begin on a stream
+/// while its cache is asked, so that programs that capture leave some memory free.
 ///
 /// What counts is memory that the driver was asked for: blocks of the driver and handles of virtual memory, with
 /// what caches and pools keep of them; not pinned memory of the host, and not what a pool of the driver's keeps
 /// after blocks were freed to it. Managed memory counts where it was allocated.
 ///
 /// Invariant: `held_bytes() <= limit()` unless the limit was lowered below it.
-/// Complexity: two atomic operations for each call of the driver that gets or frees memory. Thread-safety: any
+/// Complexity: two atomic operations for each call of the driver that gets or frees memory, and a look-up where an
+/// arena takes its one block. Thread-safety: any
 /// thread. A child that is forked has no device: its budget is of no use.
 class device_budget {
  public:
@@ -55,32 +58,34 @@ class device_budget {
   /// Bytes that are held now.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.load(std::memory_order_relaxed); }
 
-  /// A callback, or what gives back, as long as this lives. Movable; a moved-from one is none.
+  /// A callback is asked as long as its subscription lives. Movable; a moved-from one is none. Its end waits until
+  /// the callback is not running any more, unless it is the callback that ends it.
   class subscription {
    public:
     subscription() noexcept = default;
 
    private:
     friend device_budget;
-    using members = std::list<std::function<bool()>>;
+    struct entry {
+      std::function<bool()> call;
+      bool is_member;  // a resource, and asked before callbacks
+      std::recursive_mutex mutex = {};
+      bool has_ended = false;
+    };
     struct ender {
       device_budget* of;
-      members device_budget::* list;
-      members::iterator at;
-      void operator()(device_budget*) const noexcept {
-        const std::scoped_lock lock{of->mutex_};
-        (of->*list).erase(at);
-      }
+      void operator()(entry const* ended) const noexcept { of->end(ended); }
     };
-    explicit subscription(ender const& end) noexcept : end_{end.of, end} {}
-    std::unique_ptr<device_budget, ender> end_;
+    std::unique_ptr<entry const, ender> entry_;
   };
 
   /// Has `callback` called on the thread that runs out of memory, once at least for each request that would fail.
-  /// It returns whether it has freed anything. It must not throw, subscribe or end a subscription, nor make or end
-  /// resources of the device; what it allocates of the device fails without asking anyone. @throws std::bad_alloc.
+  /// It returns whether it has freed anything. It must not throw; it may free memory, and make and end resources,
+  /// but not use the one that runs out. What it allocates of the device fails without asking anyone. It is called
+  /// without locks of tidemark's, but for those of the resources below which memory runs out.
+  /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
-    return subscribe(&device_budget::callbacks_, std::move(callback));
+    return subscribe(std::move(callback), false);
   }
   /// Asks caches, pools and callbacks, in that order, but for `asking`. @return whether any may have freed
   /// something. Waits for work on the streams of caches.
@@ -90,7 +95,7 @@ class device_budget {
 
   /// What gives back: as a callback, but asked before them.
   [[nodiscard]] subscription add_member(std::function<bool()> give_back) {
-    return subscribe(&device_budget::members_, std::move(give_back));
+    return subscribe(std::move(give_back), true);
   }
   /// Counts so many bytes more. @return whether the limit allows that; nothing is counted if not.
   [[nodiscard]] bool take(std::size_t bytes) noexcept;
@@ -103,15 +108,15 @@ class device_budget {
   }
 
  private:
-  using members = subscription::members;
-  [[nodiscard]] subscription subscribe(members device_budget::* list, std::function<bool()> call);
+  using entry = subscription::entry;
+  [[nodiscard]] subscription subscribe(std::function<bool()> call, bool is_member);
+  void end(entry const* ended) noexcept;
+  [[nodiscard]] bool ask(bool members, entry const* but) noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
   std::atomic<std::size_t> held_ = 0;
-  tidemark::detail::fork_safe<std::recursive_mutex> mutex_;  // for what follows
-  members members_;
-  members callbacks_;
-  bool is_relieving_ = false;
+  tidemark::detail::fork_safe<> mutex_;  // for what follows; nobody is asked under it
+  std::list<std::shared_ptr<entry>> entries_;
 };
 
 namespace detail {

@@ -84,8 +84,8 @@ struct device_cache_options {
 /// beyond which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one
 /// attempt more: everything that is kept is returned, pending blocks after a wait; the stream is waited for,
 /// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use; others of
-/// the device are asked for memory (`cuda::device_budget`), as they ask this cache; and the upstream is called
-/// once more.
+/// the device are asked for memory (`cuda::device_budget`); and the upstream is called once more. They ask this
+/// cache, too, on their threads, if its upstream and its bookkeeping are its own.
 ///
 /// A request of 0 bytes gets a block, as std::pmr wants it: one of its own that nothing may be written to. To
 /// deallocate null does nothing.

@@ -31,11 +31,11 @@ namespace tidemark {
 /// std::pmr::memory_resource* of_copies = memory.on(copies);  // the same for what takes a resource
 /// ```
 /// A block goes back to the stream that it was allocated for, as in PyTorch's allocator: what one stream frees is
-/// not given to another, because that would have to wait. What is kept for idle streams comes back when the
-/// device is full (`cuda::device_budget`), or by `collect`. A stream that is captured when it gives a block back
+/// not given to another, because that would have to wait. Each stream's cache may keep `max_cached_bytes`. What is
+/// kept for idle streams comes back when the device is full (`cuda::device_budget`), or by `collect`. A stream that is captured when it gives a block back
 /// keeps it live, as in `device_cache`, until `release_captured`.
 ///
-/// Invariant: each live block is recorded with its cache, `used_blocks == records`.
+/// Invariant: each block that was not deallocated is recorded with its cache.
 /// Complexity: as `device_cache`, and O(1) expected under a lock for the record. Thread-safety: any thread, but for
 /// construction and destruction; `forget` needs that nobody uses that stream's memory.
 class device_caches {
@@ -63,7 +63,7 @@ class device_caches {
   [[nodiscard]] std::pmr::memory_resource* on(cuda::stream_handle stream);
 
   /// The cache of a stream is no more: call it before the stream is destroyed. What it keeps goes to its upstream.
-  /// @throws std::logic_error if blocks of it are live, with nothing changed. Does nothing for a stream that is
+  /// @throws std::logic_error if blocks of it are live, or of a graph, with nothing changed. Does nothing for a stream that is
   /// not known.
   void forget(cuda::stream_handle stream);
 

@@ -33,8 +33,9 @@ struct device_pool_options {
   std::pmr::memory_resource* upstream = nullptr;
   /// Whether the stream orders the upstream: it gives what was returned to it to later work of the stream only.
   /// If not, as a `cuda::device_resource`, it gets each slab and large block after a wait for the stream, or
-  /// after a capture of it. Left empty it is found out: a `device_arena`, `device_cache`, `device_pool` or
-  /// `cuda::async_resource` of the stream is ordered, anything else is not: say so of an adaptor on one.
+  /// after a capture of it. Left empty it is found out: a `device_arena`, `device_cache`, `device_pool`,
+  /// `cuda::async_resource` or `foreign_resource` of the stream is ordered, anything else is not: say so of an
+  /// adaptor on one.
   std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Where the pool's records come from, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the pool.

@@ -50,12 +50,14 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   [[nodiscard]] device_number device() const noexcept { return device_; }
 
  protected:
-  /// Whether blocks are the device's, and whether somebody else makes room.
-  enum class counting { none, counted, counted_and_relieved };
+  /// Whether blocks count in the device's budget, which is asked for relief then.
+  enum class counting { none, counted };
+  /// The call of an outcome without memory, where the budget's limit is the reason.
+  static constexpr char const* limit_call = "cuda::device_budget";
 
   /// @param kind the class's name, for messages
   /// @param device -1: the current device
-  /// @param budget what its blocks count in, and whether it asks that for relief where there is no memory
+  /// @param budget whether blocks count here; if not, the derived class may see to it
   /// @param checks_blocks whether `deallocate` reports wrong deallocations
   /// (`violation_kind::bad_deallocate`) and, at level 2, the destructor live blocks
   /// (`violation_kind::leak`)
@@ -83,7 +85,6 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   char const* name_;
   device_number device_;
   device_budget* budget_;  // null: blocks do not count
-  bool is_relieved_;
   bool checks_blocks_;
   tidemark::detail::fork_safe<> mutex_;                    // for what follows
   std::map<std::uintptr_t, std::uintptr_t> over_aligned_;  // blocks by their aligned parts

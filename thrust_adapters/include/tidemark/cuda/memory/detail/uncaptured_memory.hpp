@@ -38,6 +38,7 @@ class uncaptured_memory final : public driver_resource {
   outcome free_block(std::uintptr_t block, std::size_t bytes) noexcept override;
   void free_waiting() noexcept;
 
+  device_budget* budget_;  // what waits to be freed counts, too
   memory_pool pool_;
   stream_handle stream_;
   waiting_blocks waiting_;  // deallocated during a capture
