@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: blocks that go from stream to stream: each comes back to the stream it was allocated for, behind the work
-// of the one it was last used on, which the fake's clocks check; streams that come and go; many threads.
+// Strategy: blocks that go from stream to stream: each comes back to the stream it was allocated for, behind
+// the work of the one it was last used on, which the fake's clocks check; streams that come and go; many
+// threads.
 #include <gtest/gtest.h>
 
 #include <array>

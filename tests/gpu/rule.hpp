@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a real driver is said to do, as programs that confirm or refute it: what the library and its fake driver
-// take for granted. `tidemark_gpu_rules` asks one of them in each process, because some end the context.
+// What a real driver is said to do, as programs that confirm or refute it: what the library and its fake
+// driver take for granted. `tidemark_gpu_rules` asks one of them in each process, because some end the
+// context.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -48,7 +49,8 @@ inline std::string text(cuda::status result) {
 /// A kernel that keeps one thread of the device busy for so many of its cycles.
 void launch_spin(cudaStream_t stream, long long cycles);
 
-/// Work that goes on for about a fifth of a second. Its kernel is loaded before, which may wait for the device.
+/// Work that goes on for about a fifth of a second. Its kernel is loaded before, which may wait for the
+/// device.
 inline void keep_busy(cudaStream_t stream) {
   launch_spin(stream, 1);
   require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
@@ -98,7 +100,8 @@ class capture_in_a_thread {
   std::thread thread_;
 };
 
-/// What a call answers while a stream captures, in this thread or in another, and what becomes of the capture.
+/// What a call answers while a stream captures, in this thread or in another, and what becomes of the
+/// capture.
 struct in_capture {
   cuda::status result;
   bool survives;

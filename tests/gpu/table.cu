@@ -46,7 +46,8 @@ void use(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 constexpr std::size_t sizes[] = {256, 4 * KiB, 64 * KiB, 1 * MiB};
 constexpr int batch = 64;  // blocks that a step takes before it gives them back
 
-/// What a step of `batch` blocks takes, allocated and all freed: nanoseconds a block, of each of so many steps.
+/// What a step of `batch` blocks takes, allocated and all freed: nanoseconds a block, of each of so many
+/// steps.
 using stepper = std::vector<double> (*)(std::size_t bytes, int steps);
 
 template <class Allocate, class Deallocate>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What work touches which memory, and whether it is ordered: by vector clocks, so that one run finds each race
-// on its path, whatever the schedule.
+// What work touches which memory, and whether it is ordered: by vector clocks, so that one run finds each
+// race on its path, whatever the schedule.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 
 namespace tidemark::test {
 
-/// A point in the order of a program: of each actor (a stream, a thread of the host) how much is known to come
-/// before (Fidge; Mattern: "Virtual Time and Global States of Distributed Systems", 1989).
+/// A point in the order of a program: of each actor (a stream, a thread of the host) how much is known to
+/// come before (Fidge; Mattern: "Virtual Time and Global States of Distributed Systems", 1989).
 class fake_clock {
  public:
   /// The next moment of an actor.
@@ -68,7 +68,8 @@ class fake_accesses {
     check(kernel, at);
     note(kernel, at);
   }
-  /// Of a graph's kernels all are looked at before any is noted: the graph's own order is looked at by itself.
+  /// Of a graph's kernels all are looked at before any is noted: the graph's own order is looked at by
+  /// itself.
   void check(fake_kernel const& kernel, moment const& at) const {
     if (any_overlap(kernel.reads, freed_) || any_overlap(kernel.writes, freed_))
       ADD_FAILURE() << "'" << kernel.name << "' uses memory that was freed";

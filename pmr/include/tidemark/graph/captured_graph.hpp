@@ -87,8 +87,9 @@ class captured_graph {
   /// them, and `update` refuses until they are deallocated.
   ///
   /// Complexity: that of the body and of the backend, and O(bytes of the arena / 256) if blocks of it are in
-  /// use. Thread-safety: one thread at a time; other threads may launch the graph meanwhile, on another stream than
-  /// the one that captures: there, where `launch()` goes, a launch throws until the update is over.
+  /// use. Thread-safety: one thread at a time; other threads may launch the graph meanwhile, on another
+  /// stream than the one that captures: there, where `launch()` goes, a launch throws until the update is
+  /// over.
   template <capturable<Inputs, Outputs> Body>
   bool update(Body&& body) {
     parts& of = the_parts();

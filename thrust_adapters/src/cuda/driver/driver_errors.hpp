@@ -21,8 +21,8 @@ inline constexpr char const* device_limit_reached = "the limit of its device is 
 /// `device`, or the current device if it is negative. @throws as `require_memory`.
 [[nodiscard]] device_number device_or_current(driver& driver, device_number device, char const* resource);
 
-/// Refuses the default stream of the calling thread for a resource whose memory is for one stream: it is another
-/// stream in each thread. @throws std::invalid_argument.
+/// Refuses the default stream of the calling thread for a resource whose memory is for one stream: it is
+/// another stream in each thread. @throws std::invalid_argument.
 void require_one_stream(char const* kind, char const* name, stream_handle stream);
 
 /// Refuses devices that cannot access the memory of `owner`; `owner` itself may be among them.

@@ -66,8 +66,8 @@ void device_blocks::refuse(std::size_t bytes, std::size_t align, char const* bec
                        .because = because}};
 }
 
-// What is free may be what the upstream lacks: it goes back, the pool's own upstream gives the device what it has
-// unused, and the upstream is called once more.
+// What is free may be what the upstream lacks: it goes back, the pool's own upstream gives the device what it
+// has unused, and the upstream is called once more.
 template <class Call>
 auto device_blocks::call_upstream(Call call) {
   try {

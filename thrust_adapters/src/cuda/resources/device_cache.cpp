@@ -27,8 +27,8 @@ constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_of_unknown_device = 1 * GiB;
 constexpr char const* not_relieved = "its stream is capturing, so that what is kept is not returned";
 
-// A quarter of the device: enough for the temporaries of a step on a large one, so that its largest blocks are
-// not returned and allocated again each time, and it leaves most to what is live and to other allocators.
+// A quarter of the device: enough for the temporaries of a step on a large one, so that its largest blocks
+// are not returned and allocated again each time, and it leaves most to what is live and to other allocators.
 std::size_t limit_by_default(device_cache_options const& options, cuda::driver& driver) noexcept {
   const cuda::detail::on_device here{driver, options.device};
   cuda::memory_info info;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::device_budget`: how much of a device tidemark's resources hold, and who gives back when it runs out. Owns
-/// callbacks.
+/// `cuda::device_budget`: how much of a device tidemark's resources hold, and who gives back when it runs
+/// out. Owns callbacks.
 #pragma once
 
 #include <atomic>
@@ -27,21 +27,22 @@ namespace tidemark::cuda {
 /// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
 /// ```
-/// Where the device has no more memory, or the limit is reached, who allocates gives back what it keeps itself;
-/// then every `device_cache` of the device does whose memory and records are its own, pending blocks after a wait,
-/// and every `device_pool` is posted a trim, which its thread does in its next call; then the callbacks are asked,
-/// and the caches once more; then the memory is asked for once more. Arenas, plans and plain resources do the same
-/// from the second step on. Caches whose stream is capturing are left out; a capture must not begin on a stream
-/// while its cache is asked, so that programs that capture leave some memory free.
+/// Where the device has no more memory, or the limit is reached, who allocates gives back what it keeps
+/// itself; then every `device_cache` of the device does whose memory and records are its own, pending blocks
+/// after a wait, and every `device_pool` is posted a trim, which its thread does in its next call; then the
+/// callbacks are asked, and the caches once more; then the memory is asked for once more. Arenas, plans and
+/// plain resources do the same from the second step on. Caches whose stream is capturing are left out; a
+/// capture must not begin on a stream while its cache is asked, so that programs that capture leave some
+/// memory free.
 ///
-/// What counts is memory that the driver was asked for: blocks of the driver and handles of virtual memory, with
-/// what caches and pools keep of them; not pinned memory of the host, and not what a pool of the driver's keeps
-/// after blocks were freed to it. Managed memory counts where it was allocated.
+/// What counts is memory that the driver was asked for: blocks of the driver and handles of virtual memory,
+/// with what caches and pools keep of them; not pinned memory of the host, and not what a pool of the
+/// driver's keeps after blocks were freed to it. Managed memory counts where it was allocated.
 ///
 /// Invariant: `held_bytes() <= limit()` unless the limit was lowered below it.
-/// Complexity: two atomic operations for each call of the driver that gets or frees memory, and a look-up where an
-/// arena takes its one block. Thread-safety: any
-/// thread. A child that is forked has no device: its budget is of no use.
+/// Complexity: two atomic operations for each call of the driver that gets or frees memory, and a look-up
+/// where an arena takes its one block. Thread-safety: any thread. A child that is forked has no device: its
+/// budget is of no use.
 class device_budget {
  public:
   /// No limit.
@@ -51,15 +52,15 @@ class device_budget {
   device_budget(device_budget const&) = delete;
   device_budget& operator=(device_budget const&) = delete;
 
-  /// From here on no more than that may be held. What is held already stays: with less than that as the limit,
-  /// nothing can be allocated until it is below.
+  /// From here on no more than that may be held. What is held already stays: with less than that as the
+  /// limit, nothing can be allocated until it is below.
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
   /// Bytes that are held now.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.load(std::memory_order_relaxed); }
 
-  /// A callback is asked as long as its subscription lives. Movable; a moved-from one is none. Its end waits until
-  /// the callback is not running any more, unless it is the callback that ends it.
+  /// A callback is asked as long as its subscription lives. Movable; a moved-from one is none. Its end waits
+  /// until the callback is not running any more, unless it is the callback that ends it.
   class subscription {
    public:
     subscription() noexcept = default;
@@ -79,10 +80,11 @@ class device_budget {
     std::unique_ptr<entry const, ender> entry_;
   };
 
-  /// Has `callback` called on the thread that runs out of memory, once at least for each request that would fail.
-  /// It returns whether it has freed anything. It must not throw; it may free memory, and make and end resources,
-  /// but not use the one that runs out. What it allocates of the device fails without asking anyone. It is called
-  /// without locks of tidemark's, but for those of the resources below which memory runs out.
+  /// Has `callback` called on the thread that runs out of memory, once at least for each request that would
+  /// fail. It returns whether it has freed anything. It must not throw; it may free memory, and make and end
+  /// resources, but not use the one that runs out. What it allocates of the device fails without asking
+  /// anyone. It is called without locks of tidemark's, but for those of the resources below which memory runs
+  /// out.
   /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return subscribe(std::move(callback), false);

@@ -272,8 +272,8 @@ class driver {
   /// `cuGetErrorString`, as "out of memory"; never null.
   [[nodiscard]] virtual char const* error_string(status result) noexcept;
 
-  /// What tidemark's resources hold of a device by these calls, and its limit. @throws std::bad_alloc where it is
-  /// made, by the first call for the device.
+  /// What tidemark's resources hold of a device by these calls, and its limit. @throws std::bad_alloc where
+  /// it is made, by the first call for the device.
   [[nodiscard]] device_budget& budget(device_number device) { return budgets_.of(device); }
 
   /// What waits until nothing captures. For tidemark's own use.

@@ -30,8 +30,8 @@ template <class R>
 
 /// The handle of the legacy default stream, as null is.
 inline stream_handle const legacy_stream = reinterpret_cast<stream_handle>(1);
-/// The handle of the calling thread's default stream: another stream in each thread. A resource whose memory is
-/// for the work of one stream refuses it; a call that names a stream takes it.
+/// The handle of the calling thread's default stream: another stream in each thread. A resource whose memory
+/// is for the work of one stream refuses it; a call that names a stream takes it.
 inline stream_handle const per_thread_stream = reinterpret_cast<stream_handle>(2);
 
 /// Whether both handles name one stream, for calls of the same thread.

@@ -21,10 +21,10 @@ struct block_resource_options {
   char const* name = nullptr;
 };
 
-/// A `std::pmr::memory_resource` whose blocks are the driver's: the upstream of pools and caches for
-/// devices. A call costs as much as the driver's call, which is much: put a pool, a cache or an arena on it
-/// where that matters. Freeing may wait for the device, and need not: a block is deallocated when the work that
-/// uses it has ended. `device_pool` and `device_cache` see to that.
+/// A `std::pmr::memory_resource` whose blocks are the driver's: the upstream of pools and caches for devices.
+/// A call costs as much as the driver's call, which is much: put a pool, a cache or an arena on it where that
+/// matters. Freeing may wait for the device, and need not: a block is deallocated when the work that uses it
+/// has ended. `device_pool` and `device_cache` see to that.
 ///
 /// ```cpp
 /// cuda::pinned_resource pinned;

@@ -36,7 +36,8 @@ struct device_cache_options {
   /// variable `TIDEMARK_DEVICE_CACHE_MIB` says, a number of MiB in digits. Where that is unset, empty or
   /// something else, which is warned of (`refused_setting`), it is a quarter of the device's memory
   /// (cuMemGetInfo's total), or 1 GiB if the driver does not tell that or the stream is capturing. Both are
-  /// read when the cache is made. Each cache has its own: where several share a device, say what each may keep.
+  /// read when the cache is made. Each cache has its own: where several share a device, say what each may
+  /// keep.
   // GCC warns about members that are left out unless they have initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
   /// Bytes, used and unused, up to which the cache's own pool of the driver's keeps unused memory when
@@ -44,8 +45,8 @@ struct device_cache_options {
   /// it. Not used where there is an upstream.
   std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
   /// Where blocks come from; null: a `cuda::memory_pool` of the cache's own, in the order of the stream. It
-  /// must allow threads if the cache is used by several, and not be a resource of another stream. Must outlive
-  /// the cache.
+  /// must allow threads if the cache is used by several, and not be a resource of another stream. Must
+  /// outlive the cache.
   std::pmr::memory_resource* upstream = nullptr;
   /// Whether the stream orders the upstream, as in `device_pool_options`. If not, each block goes back to it
   /// after a wait for the stream.
@@ -83,9 +84,9 @@ struct device_cache_options {
 /// `max_blocks_per_size` of a size, beyond which the oldest is returned, and `max_cached_bytes` bytes in all,
 /// beyond which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one
 /// attempt more: everything that is kept is returned, pending blocks after a wait; the stream is waited for,
-/// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use; others of
-/// the device are asked for memory (`cuda::device_budget`); and the upstream is called once more. They ask this
-/// cache, too, on their threads, if its upstream and its bookkeeping are its own.
+/// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use;
+/// others of the device are asked for memory (`cuda::device_budget`); and the upstream is called once more.
+/// They ask this cache, too, on their threads, if its upstream and its bookkeeping are its own.
 ///
 /// A request of 0 bytes gets a block, as std::pmr wants it: one of its own that nothing may be written to. To
 /// deallocate null does nothing.
@@ -136,18 +137,19 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment);
 
-  /// Takes back a block that later work of the stream may use at once. Does nothing for null. @pre no captured
-  /// work uses it.
+  /// Takes back a block that later work of the stream may use at once. Does nothing for null. @pre no
+  /// captured work uses it.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     cache_.deallocate(block, bytes, aligned(align));
   }
 
   /// Takes back a block that work on `last_used_on`, a stream of the same device, uses: pending until that
-  /// work is seen to be done. If no event can be recorded the calling thread waits for that stream instead; if
-  /// that fails too, the block stays live: a warning (`refused_return`). If that stream is capturing, the
+  /// work is seen to be done. If no event can be recorded the calling thread waits for that stream instead;
+  /// if that fails too, the block stays live: a warning (`refused_return`). If that stream is capturing, the
   /// block is in the graph, whose launches use it: it stays live until `release_captured()` or the end of the
   /// cache. Beside a capture of a blocking stream the legacy default stream cannot be looked at: a block that
-  /// it used stays live until `collect`, `release_captured` or a request that finds no memory after the capture.
+  /// it used stays live until `collect`, `release_captured` or a request that finds no memory after the
+  /// capture.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   cuda::stream_handle last_used_on) noexcept;
 

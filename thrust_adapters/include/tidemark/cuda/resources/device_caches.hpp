@@ -17,8 +17,8 @@
 
 namespace tidemark {
 
-/// An allocator that many streams share: each request names its stream, and a block may be deallocated on another
-/// one than it was allocated on.
+/// An allocator that many streams share: each request names its stream, and a block may be deallocated on
+/// another one than it was allocated on.
 ///
 /// ```cpp
 /// device_caches memory{{.name = "tensors"}};
@@ -30,14 +30,15 @@ namespace tidemark {
 /// memory.deallocate(y, 4096, 256, copies);       // ready for `compute` when the copy is seen to be done
 /// std::pmr::memory_resource* of_copies = memory.on(copies);  // the same for what takes a resource
 /// ```
-/// A block goes back to the stream that it was allocated for, as in PyTorch's allocator: what one stream frees is
-/// not given to another, because that would have to wait. Each stream's cache may keep `max_cached_bytes`. What is
-/// kept for idle streams comes back when the device is full (`cuda::device_budget`), or by `collect`. A stream that is captured when it gives a block back
-/// keeps it live, as in `device_cache`, until `release_captured`.
+/// A block goes back to the stream that it was allocated for, as in PyTorch's allocator: what one stream
+/// frees is not given to another, because that would have to wait. Each stream's cache may keep
+/// `max_cached_bytes`. What is kept for idle streams comes back when the device is full
+/// (`cuda::device_budget`), or by `collect`. A stream that is captured when it gives a block back keeps it
+/// live, as in `device_cache`, until `release_captured`.
 ///
 /// Invariant: each block that was not deallocated is recorded with its cache.
-/// Complexity: as `device_cache`, and O(1) expected under a lock for the record. Thread-safety: any thread, but for
-/// construction and destruction; `forget` needs that nobody uses that stream's memory.
+/// Complexity: as `device_cache`, and O(1) expected under a lock for the record. Thread-safety: any thread,
+/// but for construction and destruction; `forget` needs that nobody uses that stream's memory.
 class device_caches {
  public:
   /// @param each how the caches are made; their `stream` is each one's own, and the limits are for each. An
@@ -50,21 +51,22 @@ class device_caches {
   device_caches& operator=(device_caches const&) = delete;
   ~device_caches();
 
-  /// A block for work that is put on `stream` from now on. @throws as `device_cache::allocate`, and, for a stream
-  /// that is new, its constructor; nothing has changed then.
+  /// A block for work that is put on `stream` from now on. @throws as `device_cache::allocate`, and, for a
+  /// stream that is new, its constructor; nothing has changed then.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, cuda::stream_handle stream);
-  /// Takes back a block that work on `last_used_on` uses, of whatever stream it is. Null: does nothing. A block that
-  /// is not live here: a violation (`bad_deallocate`), with nothing done.
+  /// Takes back a block that work on `last_used_on` uses, of whatever stream it is. Null: does nothing. A
+  /// block that is not live here: a violation (`bad_deallocate`), with nothing done.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   cuda::stream_handle last_used_on) noexcept;
 
-  /// The memory of one stream as a resource: what it allocates is for that stream, and what it deallocates, of
-  /// whatever stream, was last used there. It lives until `forget`. @throws as `device_cache`.
+  /// The memory of one stream as a resource: what it allocates is for that stream, and what it deallocates,
+  /// of whatever stream, was last used there. It lives until `forget`. @throws as `device_cache`.
   [[nodiscard]] std::pmr::memory_resource* on(cuda::stream_handle stream);
 
-  /// The cache of a stream is no more: call it before the stream is destroyed. What it keeps goes to its upstream.
-  /// @throws std::logic_error if blocks of it are live, or of a graph, with nothing changed. Does nothing for a stream that is
-  /// not known.
+  /// The cache of a stream is no more: call it before the stream is destroyed. What it keeps goes to its
+  /// upstream.
+  /// @throws std::logic_error if blocks of it are live, or of a graph, with nothing changed. Does nothing for
+  /// a stream that is not known.
   void forget(cuda::stream_handle stream);
 
   /// `device_cache::collect` of all. @return bytes returned.

@@ -28,14 +28,14 @@ struct device_pool_options {
   std::size_t slab_bytes = 2 * MiB;
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
   std::size_t max_cached_bytes = 1 * GiB;
-  /// Where memory comes from; null: a `cuda::memory_pool` of the pool's own, in the order of the stream. Not a
-  /// resource of another stream, whose memory is for that stream's work. Must outlive the pool.
+  /// Where memory comes from; null: a `cuda::memory_pool` of the pool's own, in the order of the stream. Not
+  /// a resource of another stream, whose memory is for that stream's work. Must outlive the pool.
   std::pmr::memory_resource* upstream = nullptr;
-  /// Whether the stream orders the upstream: it gives what was returned to it to later work of the stream only.
-  /// If not, as a `cuda::device_resource`, it gets each slab and large block after a wait for the stream, or
-  /// after a capture of it. Left empty it is found out: a `device_arena`, `device_cache`, `device_pool`,
-  /// `cuda::async_resource` or `foreign_resource` of the stream is ordered, anything else is not: say so of an
-  /// adaptor on one.
+  /// Whether the stream orders the upstream: it gives what was returned to it to later work of the stream
+  /// only. If not, as a `cuda::device_resource`, it gets each slab and large block after a wait for the
+  /// stream, or after a capture of it. Left empty it is found out: a `device_arena`, `device_cache`,
+  /// `device_pool`, `cuda::async_resource` or `foreign_resource` of the stream is ordered, anything else is
+  /// not: say so of an adaptor on one.
   std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Where the pool's records come from, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the pool.
@@ -63,17 +63,17 @@ extern template class detail::basic_pool<cuda::detail::device_blocks>;
 /// ```
 /// One pool, one stream: a block goes to work that is put on the pool's stream, and so may be allocated again
 /// as soon as it was deallocated, because later work comes behind it. Work of another stream that uses a
-/// block is put behind an event or named by its stream, and `deallocate_after` lets the pool's stream wait for
-/// that.
+/// block is put behind an event or named by its stream, and `deallocate_after` lets the pool's stream wait
+/// for that.
 ///
 /// A request takes the last block of its class's list (a hit). If the list is empty, a slab comes from the
 /// upstream (a miss). Classes are multiples of 256 bytes, from 2 KiB on four for each power of two. Requests
 /// beyond the largest class, or aligned to more than 256 bytes, go to the upstream one by one (a miss each)
 /// and straight back. Free blocks are held up to `max_cached_bytes`; beyond, slabs whose blocks are all free
 /// go back, and where that is not enough free blocks whose slab holds live ones are set aside. Where the
-/// upstream throws std::bad_alloc the free slabs go back, and it is called once more; if it is the pool's own,
-/// after a wait for the stream. Level 1 too reports a deallocation that makes more blocks of a class free than
-/// there are, or of a large block that is not the pool's, and then does nothing.
+/// upstream throws std::bad_alloc the free slabs go back, and it is called once more; if it is the pool's
+/// own, after a wait for the stream. Level 1 too reports a deallocation that makes more blocks of a class
+/// free than there are, or of a large block that is not the pool's, and then does nothing.
 ///
 /// In a capture the pool makes no call to the driver as long as it hits. A miss throws out_of_memory then if
 /// the upstream is the pool's own, whose memory would be the graph's. What a graph uses comes from a

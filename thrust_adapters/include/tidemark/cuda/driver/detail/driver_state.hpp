@@ -26,8 +26,8 @@ class relaxed_mode {
   bool exchanged_;
 };
 
-/// Makes a device current for the calling thread during its lifetime, in relaxed mode. Needed for calls on the
-/// default stream, on free memory and on new blocks, which are those of the current device.
+/// Makes a device current for the calling thread during its lifetime, in relaxed mode. Needed for calls on
+/// the default stream, on free memory and on new blocks, which are those of the current device.
 ///
 /// It puts back the thread's context and not its device: to make device 0 current again in a thread that
 /// never chose one would make a context there, of hundreds of MiB.

@@ -17,8 +17,8 @@ class driver;
 namespace detail {
 
 /// The executables of ended graphs. `cuGraphExecDestroy` invalidates captures in mode `global` of any thread
-/// (seen on hardware: pytorch#161037, warp#992), so an executable waits while a capture of tidemark's goes on,
-/// and where the driver refuses. Captures that others begin are not known here.
+/// (seen on hardware: pytorch#161037, warp#992), so an executable waits while a capture of tidemark's goes
+/// on, and where the driver refuses. Captures that others begin are not known here.
 ///
 /// Each `driver` has one. What it still has when that ends is lost with the device's context.
 /// Thread-safety: any thread. The driver destroys under the lock, so that no capture begins meanwhile.

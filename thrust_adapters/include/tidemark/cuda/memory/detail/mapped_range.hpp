@@ -23,8 +23,8 @@ struct mapped_handle {
 /// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. Mapping costs about 80 µs for
 /// each handle, whatever its size, so handles are as large as the wanted part allows: at most
 /// `handle_bytes_max`, and at most a quarter of what lies before them in the range, so that a small range
-/// does not hold much more than it wants. Where the device has no memory for one, or its budget does not allow
-/// it, smaller ones are tried.
+/// does not hold much more than it wants. Where the device has no memory for one, or its budget does not
+/// allow it, smaller ones are tried.
 ///
 /// The driver unmaps whole mappings only: a handle goes when none of its units is wanted any more.
 ///

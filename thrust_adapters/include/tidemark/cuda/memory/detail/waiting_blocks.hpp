@@ -26,7 +26,8 @@ class waiting_blocks {
 
   explicit waiting_blocks(std::pmr::memory_resource* bookkeeping) : waiting_{bookkeeping} {}
 
-  /// A block is about to be allocated. @throws what the bookkeeping resource throws; nothing has changed then.
+  /// A block is about to be allocated. @throws what the bookkeeping resource throws; nothing has changed
+  /// then.
   void add() {
     const std::scoped_lock lock{mutex_};
     if (live_ == waiting_.capacity()) waiting_.reserve(2 * live_ + 16);

@@ -78,8 +78,8 @@ class device_blocks {
                  tidemark::detail::free_result result) noexcept;
   /// `give` reports when more than this is cached.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
-  /// Posts a trim to the thread that uses the blocks: its next `take` or `give` fails, and its slow path returns all
-  /// that is free. Any thread.
+  /// Posts a trim to the thread that uses the blocks: its next `take` or `give` fails, and its slow path
+  /// returns all that is free. Any thread.
   void post_trim() noexcept {
     max_align_.store(0,
                      std::memory_order_relaxed);  // no alignment is so small: the fast path's own check fails
