@@ -210,19 +210,73 @@ answer waiting_stream_drawn_in() {
 answer legacy_stream_used() {
   cuda::stream_handle const captured = blocking_stream();
   const cuda::event point;
+  cuda::pool_handle pool = nullptr;
+  std::uintptr_t block = 0;
+  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, nullptr, block));
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   bool capturing = false;
-  const in_capture asked = ask_in_own_capture(captured, capture_mode::relaxed,
-                                              [&] { return driver().is_capturing(nullptr, capturing); });
-  const in_capture recorded =
-      ask_in_own_capture(captured, capture_mode::relaxed, [&] { return driver().record(point, nullptr); });
-  const in_capture waited = ask_in_own_capture(captured, capture_mode::relaxed,
-                                               [&] { return driver().wait(cuda::legacy_stream, point); });
+  const auto ask = [&](auto call) { return ask_in_own_capture(captured, capture_mode::relaxed, call); };
+  const in_capture asked = ask([&] { return driver().is_capturing(nullptr, capturing); });
+  const in_capture recorded = ask([&] { return driver().record(point, nullptr); });
+  const in_capture waited = ask([&] { return driver().wait(cuda::legacy_stream, point); });
+  const in_capture freed = ask([&] { return driver().free_async(block, nullptr); });
+  if (freed.result != status::success) (void)driver().free_async(block, nullptr);
+  (void)cudaDeviceSynchronize();
+  (void)driver().destroy_pool(pool);
   (void)driver().destroy_stream(captured);
-  const auto is_implicit = [](in_capture const& got) { return got.result == status::capture_implicit; };
-  return {
-      is_implicit(asked) && asked.survives && is_implicit(recorded) && !recorded.survives &&
-          is_implicit(waited) && !waited.survives,
-      "cuStreamIsCapturing: " + asked.seen() + "; record: " + recorded.seen() + "; wait: " + waited.seen()};
+  const auto ends = [](in_capture const& got) {
+    return got.result == status::capture_implicit && !got.survives;
+  };
+  return {asked.result == status::capture_implicit && asked.survives && ends(recorded) && ends(waited) &&
+              ends(freed),
+          "cuStreamIsCapturing: " + asked.seen() + "; record: " + recorded.seen() +
+              "; wait: " + waited.seen() + "; cuMemFreeAsync: " + freed.seen()};
+}
+
+__global__ void set(int* x, int value) { *x = value; }
+
+/// A graph writes to memory that was freed since, and that somebody else has got.
+answer freed_memory_written_by_a_replay() {
+  cuda::stream captured;
+  int *freed = nullptr, *next = nullptr, seen = 0;
+  require(cudaMalloc(&freed, 4096), "cudaMalloc");
+  cuda::graph_handle graph = nullptr;
+  cuda::executable_handle executable = nullptr;
+  cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
+  set<<<1, 1, 0, captured.get()>>>(freed, 7);
+  cuda::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, graph));
+  cuda::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable));
+  require(cudaFree(freed), "cudaFree");
+  require(cudaMalloc(&next, 4096), "cudaMalloc");
+  require(cudaMemset(next, 0, 4096), "cudaMemset");
+  cuda::require(driver(), "cuGraphLaunch", driver().launch(executable, captured));
+  const cudaError_t ran = cudaStreamSynchronize(captured.get());
+  if (ran == cudaSuccess) require(cudaMemcpy(&seen, next, sizeof seen, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  return {ran != cudaSuccess || (freed == next && seen == 7),
+          ran != cudaSuccess ? std::string{"the launch fails: "} + cudaGetErrorName(ran)
+          : freed != next    ? std::string{"the block was not allocated again, and nothing is seen"}
+                             : "the next owner reads " + std::to_string(seen)};
+}
+
+/// A graph becomes part of another one explicitly.
+answer child_graph_added() {
+  cuda::stream captured;
+  int *block = nullptr, seen = 0;
+  require(cudaMalloc(&block, 4096), "cudaMalloc");
+  cudaGraph_t child{}, outer{};
+  cudaGraphNode_t node{};
+  cudaGraphExec_t executable{};
+  cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
+  set<<<1, 1, 0, captured.get()>>>(block, 7);
+  cuda::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, child));
+  require(cudaGraphCreate(&outer, 0), "cudaGraphCreate");
+  require(cudaGraphAddChildGraphNode(&node, outer, nullptr, 0, child), "cudaGraphAddChildGraphNode");
+  require(cudaGraphInstantiate(&executable, outer, 0), "cudaGraphInstantiate");
+  require(cudaGraphLaunch(executable, captured.get()), "cudaGraphLaunch");
+  captured.synchronize();
+  require(cudaMemcpy(&seen, block, sizeof seen, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  return {seen == 7, "the child's kernel wrote " + std::to_string(seen)};
 }
 
 answer block_from_before_freed() {
@@ -263,6 +317,9 @@ constexpr rule rules[] = {
      "beside a blocking stream that captures the legacy stream gives 906; a record or a wait ends the "
      "capture",
      legacy_stream_used},
+    {"freed_memory_written_by_a_replay", "a graph writes to memory of its body that was freed since",
+     freed_memory_written_by_a_replay},
+    {"child_graph_added", "cuGraphAddChildGraphNode makes a graph part of another", child_graph_added},
     {"block_from_before_freed", "cuMemFreeAsync of a block from before the capture is refused in it",
      block_from_before_freed},
 };

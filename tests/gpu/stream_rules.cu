@@ -103,6 +103,22 @@ answer errors_stay() {
               ", cuMemAlloc: " + text(of_call)};
 }
 
+/// No call waits for the kernel: whichever comes after its end has the error.
+answer errors_surface_elsewhere() {
+  write_one<<<1, 1>>>(nullptr);
+  for (int i = 0; i < 1'000'000; ++i) {
+    void* block = nullptr;
+    const cudaError_t result = cudaMalloc(&block, 1000);
+    if (result != cudaSuccess) {
+      return {result == cudaErrorIllegalAddress,
+              std::string{"cudaMalloc, call "} + std::to_string(i + 1) + ": " + cudaGetErrorName(result)};
+    }
+    if (const cudaError_t freed = cudaFree(block); freed != cudaSuccess)
+      return {freed == cudaErrorIllegalAddress, std::string{"cudaFree: "} + cudaGetErrorName(freed)};
+  }
+  return {false, "a million calls of cudaMalloc succeed"};
+}
+
 constexpr rule rules[] = {
     {"per_thread_streams", "0x2 is another stream in each thread", per_thread_streams},
     {"handles_of_the_legacy_stream", "0x1 is the legacy stream, as null is", handles_of_the_legacy_stream},
@@ -114,6 +130,8 @@ constexpr rule rules[] = {
     {"context_taken_away",
      "a thread whose context is taken away again has none, and the runtime works for it", context_taken_away},
     {"errors_stay", "after an illegal access every later call fails", errors_stay},
+    {"errors_surface_elsewhere", "an error of a kernel surfaces at an unrelated call",
+     errors_surface_elsewhere},
 };
 
 }  // namespace
