@@ -53,7 +53,7 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   /// Whether blocks count in the device's budget, which is asked for relief then.
   enum class counting { none, counted };
   /// The call of an outcome without memory, where the budget's limit is the reason.
-  static constexpr char const* limit_call = "cuda::device_budget";
+  static constexpr char limit_call[] = "cuda::device_budget";  // one object, compared by address
 
   /// @param kind the class's name, for messages
   /// @param device -1: the current device
