@@ -2,7 +2,6 @@
 // Strategy: what real drivers do to a careless library, on the fake device that does the same: captures of
 // others go on whatever the resources do meanwhile, memory in graphs stays, memory that work uses is not
 // taken, threads get no contexts. Then random programs of all resources, on which the fake finds every race.
-#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,6 +25,7 @@
 #include <tidemark/telemetry.hpp>
 
 #include "fake_device.hpp"
+#include "fake_failures.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
@@ -36,6 +36,7 @@ namespace {
 using cuda::capture_mode;
 using cuda::status;
 using test::fake_device;
+using test::failures_of;
 
 constexpr std::size_t grain = 64 * KiB;
 
@@ -72,19 +73,6 @@ struct cuda_rules : ::testing::Test {
     backend.begin();
     EXPECT_EQ(device.launch_kernel(stream, {.name = "captured", .reads = {}, .writes = {}}), status::success);
     return backend.end();
-  }
-
-  /// What the device finds wrong meanwhile; empty if nothing.
-  static std::string failures_of(std::function<void()> const& body) {
-    testing::TestPartResultArray results;
-    {
-      const testing::ScopedFakeTestPartResultReporter reporter{
-          testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
-      body();
-    }
-    std::string all;
-    for (int i = 0; i < results.size(); ++i) all += results.GetTestPartResult(i).message();
-    return all;
   }
 
   fake_device device{{.granularity_bytes = grain, .touchable = true, .devices = 2}};

@@ -3,7 +3,6 @@
 // imported in one process, where the fake shares it as the driver does between two. File descriptors are
 // real, so that those which were left open are found. Each call fails once.
 #include <fcntl.h>
-#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -33,6 +32,7 @@
 
 #include "device_calls.hpp"
 #include "fake_device.hpp"
+#include "fake_failures.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
@@ -45,6 +45,7 @@ using cuda::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
+using test::failures_of;
 using test::joined;
 using test::times;
 
@@ -56,19 +57,6 @@ test::fake_device_options devices(cuda::device_number n, bool touchable = false)
 
 byte_range units_of(byte_range range, std::size_t first, std::size_t n) {
   return {range.begin + first * unit, n * unit};
-}
-
-/// What the device finds wrong meanwhile; empty if nothing.
-std::string failures_of(std::function<void()> const& body) {
-  testing::TestPartResultArray results;
-  {
-    const testing::ScopedFakeTestPartResultReporter reporter{
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
-    body();
-  }
-  std::string all;
-  for (int i = 0; i < results.size(); ++i) all += results.GetTestPartResult(i).message();
-  return all;
 }
 
 /// The message of a `Thrown`.
@@ -202,7 +190,8 @@ TEST(cuda_peers, a_device_that_cannot_be_one_is_rejected_with_a_sentence) {
                 [&] { const cuda::memory_pool pool{{.device = 1, .accessible_from = {2}}, machine}; }),
             "cuda::memory_pool: device 2 cannot access the memory of device 1");
   EXPECT_NO_THROW((cuda::virtual_memory{{.device = 1, .accessible_from = {1}}, machine}));
-  EXPECT_THROW((cuda::virtual_memory{{.accessible_from = {7}}, machine}), cuda_error) << "there is none";
+  EXPECT_THROW((cuda::virtual_memory{{.accessible_from = {7}}, machine}), cuda_error)
+      << "there is no such device";
   EXPECT_FALSE(machine.contexts().contains(2)) << "no context of a peer is made";
 }
 

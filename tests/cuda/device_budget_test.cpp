@@ -210,7 +210,8 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
   int asked = 0;
   std::optional<device_budget::subscription> asks = budget.on_exhausted([&] {
     ++asked;
-    EXPECT_NE(refusal_of([&] { (void)tensors.allocate(40 * grain); }), "") << "it asks nobody";
+    EXPECT_NE(refusal_of([&] { (void)tensors.allocate(40 * grain); }), "")
+        << "a request of a callback is refused at once";
     if (held == nullptr) return false;
     tensors.deallocate(std::exchange(held, nullptr), 40 * grain);
     return true;

@@ -2,7 +2,6 @@
 // Strategy: the fake device must find what a real one would not tell: work that nothing orders, on the same
 // bytes. Each edge of the order once, with the race that is there without it; each way memory goes; graphs,
 // whose branches run in any order; default streams and contexts.
-#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -18,6 +17,7 @@
 #include <tidemark/cuda/driver/stream.hpp>
 
 #include "fake_device.hpp"
+#include "fake_failures.hpp"
 
 namespace tidemark {
 namespace {
@@ -25,6 +25,7 @@ namespace {
 using cuda::capture_mode;
 using cuda::status;
 using test::fake_device;
+using test::failures_of;
 
 constexpr std::size_t grain = 64 * KiB;
 
@@ -48,18 +49,6 @@ struct fake_order : ::testing::Test {
   }
   void read(cuda::stream_handle on, byte_range range, char const* name = "reader") {
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {range}, .writes = {}}), status::success);
-  }
-  /// What the device finds wrong meanwhile; empty if nothing.
-  std::string failures_of(std::function<void()> const& body) {
-    testing::TestPartResultArray results;
-    {
-      const testing::ScopedFakeTestPartResultReporter reporter{
-          testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
-      body();
-    }
-    std::string all;
-    for (int i = 0; i < results.size(); ++i) all += results.GetTestPartResult(i).message();
-    return all;
   }
   bool races(std::function<void()> const& body) {
     return failures_of(body).find("race: ") != std::string::npos;
@@ -110,7 +99,7 @@ TEST_F(fake_order, what_the_host_has_waited_for_is_before_what_it_launches_then)
   const cuda::event point{other, device};
   EXPECT_FALSE(point.done());
   device.run_all();
-  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "it has run, and nobody has asked";
+  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "it has run, but no thread has waited for it";
   EXPECT_EQ(device.synchronize(), status::success);
   write(other, part(0, 100));
   cuda::event asked{other, device};
@@ -200,7 +189,7 @@ TEST_F(fake_order, who_waits_for_the_device_has_waited_for_streams_that_are_gone
   write(gone, part(0, 100));
   EXPECT_EQ(device.destroy_stream(gone), status::success);
   device.run_all();
-  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "nobody has waited";
+  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "no thread has waited";
   EXPECT_EQ(device.synchronize(), status::success);
   write(one, part(0, 100));
 }

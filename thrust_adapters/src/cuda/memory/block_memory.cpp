@@ -24,11 +24,11 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
   }
   std::uintptr_t first = 0;
   const auto take = [&]() -> detail::outcome {
-    if (Kind != block_kind::pinned && !driver_->budget(device_).take(bytes))
-      return {status::out_of_memory, ""};
+    device_budget::claim claim{driver_->budget(device_), Kind != block_kind::pinned ? bytes : 0};
+    if (Kind != block_kind::pinned && !claim.is_allowed()) return {status::out_of_memory, ""};
     const detail::outcome taken =
         detail::allocate_block(detail::calls_of<Kind>, *driver_, device_, bytes, first);
-    if (Kind != block_kind::pinned && !taken.good()) driver_->budget(device_).give(bytes);
+    if (taken.good()) claim.keep();
     return taken;
   };
   detail::outcome taken = take();

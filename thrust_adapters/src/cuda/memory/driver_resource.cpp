@@ -43,15 +43,11 @@ driver_resource::~driver_resource() {
 outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
   if (budget_ == nullptr) return allocate_block(bytes, block);
   const auto take_once = [&]() -> outcome {
-    if (!budget_->take(bytes)) return {status::out_of_memory, limit_call};
-    try {
-      const outcome allocated = allocate_block(bytes, block);
-      if (!allocated.good()) budget_->give(bytes);
-      return allocated;
-    } catch (...) {
-      budget_->give(bytes);
-      throw;
-    }
+    device_budget::claim claim{*budget_, bytes};
+    if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
+    const outcome allocated = allocate_block(bytes, block);
+    if (allocated.good()) claim.keep();
+    return allocated;
   };
   const outcome first = take_once();
   return first.result == status::out_of_memory && budget_->relieve() ? take_once() : first;

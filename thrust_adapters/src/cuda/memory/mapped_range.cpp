@@ -72,10 +72,10 @@ std::size_t mapped_range::largest_at(std::size_t index, std::size_t last) const 
 outcome mapped_range::create_at(std::size_t index, std::size_t last) noexcept {
   physical_handle memory = 0;
   for (std::size_t n = largest_at(index, last);; n /= 2) {
-    const bool is_allowed = budget_->take(n * unit_bytes_);
+    device_budget::claim claim{*budget_, n * unit_bytes_};
     const status created =
-        is_allowed ? driver_->create(memory_, n * unit_bytes_, memory) : status::out_of_memory;
-    if (is_allowed && created != status::success) budget_->give(n * unit_bytes_);
+        claim.is_allowed() ? driver_->create(memory_, n * unit_bytes_, memory) : status::out_of_memory;
+    if (created == status::success) claim.keep();
     if (created == status::out_of_memory && n != 1) continue;
     if (created != status::success) return {created, "cuMemCreate"};
     for (std::size_t i = index; i < index + n; ++i) {

@@ -42,16 +42,12 @@ outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& blo
   }
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
   free_waiting();
+  device_budget::claim claim{*budget_, bytes};
+  if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
   waiting_.add();
-  if (!budget_->take(bytes)) {
-    waiting_.remove();
-    return {status::out_of_memory, limit_call};
-  }
   const outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
-  if (!allocated.good()) {
-    waiting_.remove();
-    budget_->give(bytes);
-  }
+  if (allocated.good()) claim.keep();
+  else waiting_.remove();
   return allocated;
 }
 

@@ -27,13 +27,13 @@ namespace tidemark::cuda {
 /// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
 /// ```
-/// Where the device has no more memory, or the limit is reached, who allocates gives back what it keeps
-/// itself; then every `device_cache` of the device does whose memory and records are its own, pending blocks
-/// after a wait, and every `device_pool` is posted a trim, which its thread does in its next call; then the
-/// callbacks are asked, and the caches once more; then the memory is asked for once more. Arenas, plans and
-/// plain resources do the same from the second step on. Caches whose stream is capturing are left out; a
-/// capture must not begin on a stream while its cache is asked, so that programs that capture leave some
-/// memory free.
+/// Where the device has no more memory, or the limit is reached, the resource that allocates first returns
+/// what it keeps itself. Then every `device_cache` of the device whose memory and records are its own returns
+/// what it keeps, pending blocks after a wait, and a trim is posted to every `device_pool`, whose thread does
+/// it in its next call. Then the callbacks are called, and the caches are drained once more; then the request
+/// is tried once more. Arenas, plans and plain resources do the same from the second step on. Caches whose
+/// stream is capturing are left out; a capture must not begin on a stream while its cache is drained, so that
+/// programs that capture leave some memory free.
 ///
 /// What counts is memory that the driver was asked for: blocks of the driver and handles of virtual memory,
 /// with what caches and pools keep of them; not pinned memory of the host, and not what a pool of the
@@ -99,6 +99,25 @@ class device_budget {
   [[nodiscard]] subscription add_member(std::function<bool()> give_back) {
     return subscribe(std::move(give_back), true);
   }
+  /// Counts bytes while the driver is asked for them: no longer than it lives, unless it is kept.
+  class claim {
+   public:
+    claim(device_budget& budget, std::size_t bytes) noexcept
+        : budget_{budget.take(bytes) ? &budget : nullptr}, bytes_{bytes} {}
+    claim(claim const&) = delete;
+    claim& operator=(claim const&) = delete;
+    ~claim() {
+      if (budget_ != nullptr) budget_->give(bytes_);
+    }
+    /// Whether the limit allows them; nothing is counted if not.
+    [[nodiscard]] bool is_allowed() const noexcept { return budget_ != nullptr; }
+    /// The driver has given them: they count until `give`.
+    void keep() noexcept { budget_ = nullptr; }
+
+   private:
+    device_budget* budget_;
+    std::size_t bytes_;
+  };
   /// Counts so many bytes more. @return whether the limit allows that; nothing is counted if not.
   [[nodiscard]] bool take(std::size_t bytes) noexcept;
   /// Counts so many bytes less.

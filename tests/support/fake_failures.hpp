@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fake device finds wrong, as text: for tests of what it must find.
+#pragma once
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+namespace tidemark::test {
+
+/// The messages of all failures of `body`, which do not fail the test; empty if there are none.
+inline std::string failures_of(std::function<void()> const& body) {
+  testing::TestPartResultArray results;
+  {
+    const testing::ScopedFakeTestPartResultReporter reporter{
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
+    body();
+  }
+  std::string all;
+  for (int i = 0; i < results.size(); ++i) all += results.GetTestPartResult(i).message();
+  return all;
+}
+
+}  // namespace tidemark::test
