@@ -1,0 +1,785 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: programs whose outcomes are known, from counting or from the literature, half of them broken. The
+// search must find each broken one, pass each sound one, and count the schedules that combinatorics gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "interleavings.hpp"
+
+namespace tidemark::test {
+namespace {
+
+using integer = explored_sync::atomic<int>;
+using plain_integer = explored_sync::shared<int>;
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr auto acquire = std::memory_order_acquire;
+constexpr auto release = std::memory_order_release;
+constexpr auto seq_cst = std::memory_order_seq_cst;
+constexpr exploration_options weak{.weak_orders = true};
+
+/// Threads that each run `body(state, thread)` on a state made anew, and a check of it.
+template <class State>
+std::function<program()> on(std::size_t threads, std::function<void(State&, std::size_t)> body,
+                            std::function<std::string(State&)> check = {}) {
+  return [=] {
+    const auto state = std::make_shared<State>();
+    program made;
+    for (std::size_t t = 0; t < threads; ++t) made.threads.emplace_back([=] { body(*state, t); });
+    if (check) made.check = [=] { return check(*state); };
+    return made;
+  };
+}
+
+std::function<program()> additions(std::function<void(integer&)> add) {
+  return on<integer>(
+      2, [add](integer& n, std::size_t) { add(n); },
+      [](integer& n) { return n.load() == 2 ? "" : "an addition is lost"; });
+}
+const auto lossy_additions = additions([](integer& n) { n.store(n.load() + 1); });
+
+TEST(interleavings, finds_a_lost_addition_and_prints_its_schedule) {
+  EXPECT_EQ(explore(lossy_additions).failure,
+            "an addition is lost\n"
+            "schedule {0, 1, 1, 0}\n"
+            "  thread 0: atomic 0 load: 0\n"
+            "  thread 1: atomic 0 load: 0\n"
+            "  thread 1: atomic 0 store: 1\n"
+            "  thread 0: atomic 0 store: 1");
+}
+
+TEST(interleavings, passes_additions_that_are_one_operation) {
+  const explored result = explore(additions([](integer& n) { n.fetch_add(1); }));
+  EXPECT_EQ(result.failure, "");
+  EXPECT_EQ(result.schedules, 2U);
+  EXPECT_TRUE(result.complete);
+}
+
+TEST(interleavings, passes_additions_by_compare_exchange_in_a_loop) {
+  const auto make = additions([](integer& n) {
+    int seen = n.load(relaxed);
+    while (!n.compare_exchange_weak(seen, seen + 1)) {
+    }
+  });
+  for (const bool weak_orders : {false, true}) {
+    const explored result = explore(make, {.max_spurious_failures = 2, .weak_orders = weak_orders});
+    EXPECT_EQ(result.failure, "");
+    EXPECT_TRUE(result.complete);
+    EXPECT_GT(result.schedules, 10U);
+  }
+}
+
+TEST(interleavings, finds_a_weak_compare_exchange_that_does_not_try_again) {
+  const auto make = additions([](integer& n) {
+    int seen = n.load();
+    while (!n.compare_exchange_weak(seen, seen + 1)) {
+      if (seen == 1) continue;  // takes any other failure for a success
+      return;
+    }
+  });
+  EXPECT_EQ(explore(make).failure, "");
+  EXPECT_TRUE(explore(make, {.max_spurious_failures = 1}).failure.starts_with("an addition is lost"));
+}
+
+TEST(interleavings, replays_a_failure_and_what_does_not_fail) {
+  const explored found = explore(lossy_additions);
+  const explored again = replay(lossy_additions, found.schedule);
+  EXPECT_EQ(again.failure, found.failure);
+  EXPECT_EQ(again.schedule, found.schedule);
+  EXPECT_EQ(replay(lossy_additions, {1, 1, 0, 0}).failure, "");
+  EXPECT_EQ(replay(lossy_additions, {1, 0}).schedule, (std::vector<unsigned>{1, 0, 0, 1}));
+  EXPECT_TRUE(replay(lossy_additions, {0, 2}).failure.starts_with("the schedule does not fit the program"));
+}
+
+// Schedules.
+
+using steps_on = std::function<void(std::array<integer, 4>&, std::size_t thread)>;
+explored count(std::size_t threads, std::size_t steps, steps_on step,
+               exploration_options const& options = {}) {
+  return explore(on<std::array<integer, 4>>(threads,
+                                            [=](std::array<integer, 4>& on, std::size_t t) {
+                                              for (std::size_t i = 0; i < steps; ++i) step(on, t);
+                                            }),
+                 options);
+}
+const steps_on store_to_one = [](std::array<integer, 4>& on, std::size_t) { on[0].store(1); };
+const steps_on store_to_own = [](std::array<integer, 4>& on, std::size_t t) { on[t].store(1); };
+const steps_on load_from_one = [](std::array<integer, 4>& on, std::size_t) { (void)on[0].load(); };
+
+/// (threads * steps)! / steps!^threads
+std::size_t interleavings(std::size_t threads, std::size_t steps) {
+  double n = 1;
+  for (std::size_t t = 0; t < threads; ++t) {
+    for (std::size_t i = 1; i <= steps; ++i)
+      n = n * static_cast<double>(t * steps + i) / static_cast<double>(i);
+  }
+  return static_cast<std::size_t>(n + 0.5);
+}
+
+TEST(interleavings, runs_every_order_of_dependent_steps_once) {
+  for (const auto& [threads, steps] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {1, 5}, {2, 1}, {2, 3}, {2, 6}, {3, 2}, {3, 4}, {4, 2}}) {
+    const explored result = count(threads, steps, store_to_one);
+    EXPECT_EQ(result.failure, "");
+    EXPECT_EQ(result.schedules, interleavings(threads, steps)) << threads << " threads of " << steps;
+    EXPECT_EQ(result.pruned, 0U);
+    EXPECT_TRUE(result.complete);
+  }
+}
+
+TEST(interleavings, runs_one_order_of_independent_steps) {
+  for (steps_on const& step : {store_to_own, load_from_one}) {
+    EXPECT_EQ(count(2, 6, step).schedules, 1U);
+    EXPECT_LE(count(2, 6, step).pruned, 6U);
+    EXPECT_EQ(count(3, 4, step).schedules, 1U);
+    EXPECT_EQ(count(3, 3, step, {.prune = false}).schedules, interleavings(3, 3));
+  }
+}
+
+struct mixed {
+  std::array<integer, 2> n;
+  explored_sync::mutex mutex;
+  std::array<int, 3> seen{};  // each written by one thread
+};
+
+/// One of seven operations on one of two atomics and a mutex, by random bits; what it reads goes into `seen`.
+void do_something(mixed& m, std::size_t t, unsigned bits) {
+  const auto order = std::array{relaxed, acquire, release, seq_cst}.at(bits / 16 % 4);
+  const auto load_order = order == release ? acquire : order,
+             store_order = order == acquire ? release : order;
+  integer& n = m.n.at(bits / 8 % 2);
+  const auto value = static_cast<int>(2 * t + bits / 64 % 2 + 1);
+  int result = 0;
+  switch (bits % 8) {
+    case 0:
+    case 1:
+      n.store(value, store_order);
+      break;
+    case 2:
+      result = n.fetch_add(value, order);
+      break;
+    case 3:
+      n.compare_exchange_strong(result, value, order, relaxed);
+      break;
+    case 4: {
+      const std::scoped_lock lock{m.mutex};
+      n.store(result = n.load(relaxed) + value, relaxed);
+      break;
+    }
+    case 5:
+      if (m.mutex.try_lock()) result = 9, m.mutex.unlock();
+      break;
+    default:
+      result = n.load(load_order);
+  }
+  m.seen.at(t) = m.seen.at(t) * 31 + result;
+}
+
+TEST(interleavings, sees_the_same_outcomes_with_and_without_pruning) {
+  std::mt19937 random{20};
+  std::size_t few = 0, many = 0, most_outcomes = 0;
+  for (unsigned i = 0; i < 40; ++i) {
+    std::array<std::array<unsigned, 3>, 3> steps{};
+    for (auto& of_thread : steps) std::generate(of_thread.begin(), of_thread.end(), std::ref(random));
+    const std::size_t threads = 2 + i % 2;
+    const auto all = [&](bool prune) {
+      std::set<std::vector<int>> outcomes;
+      const explored result =
+          explore(on<mixed>(
+                      threads,
+                      [=](mixed& m, std::size_t t) {
+                        for (std::size_t k = threads == 3; k < 3; ++k) do_something(m, t, steps[t][k]);
+                      },
+                      [&](mixed& m) {
+                        outcomes.insert({m.n[0], m.n[1], m.seen[0], m.seen[1], m.seen[2]});
+                        return "";
+                      }),
+                  {.weak_orders = i % 4 < 2, .prune = prune});
+      EXPECT_EQ(result.failure, "");
+      (prune ? few : many) += result.schedules + result.pruned;
+      return outcomes;
+    };
+    const auto outcomes = all(true);
+    EXPECT_EQ(outcomes, all(false)) << "program " << i;
+    most_outcomes = std::max(most_outcomes, outcomes.size());
+  }
+  EXPECT_LT(few, many / 3);
+  EXPECT_GT(most_outcomes, 20U);
+}
+
+TEST(interleavings, stops_at_a_number_of_schedules) {
+  const explored result = count(2, 5, store_to_one, {.max_schedules = 100});
+  EXPECT_EQ(result.schedules, 100U);
+  EXPECT_FALSE(result.complete);
+}
+
+TEST(interleavings, finds_what_takes_two_preemptions_within_a_bound_of_two) {
+  // Thread 0 sees thread 1 between its steps, and thread 1 sees thread 0 between its own.
+  const auto make = on<std::array<integer, 4>>(
+      2,
+      [](std::array<integer, 4>& n, std::size_t t) {
+        n[t].store(1);
+        n[2 + t].store(n[1 - t].load());
+        n[t].store(2);
+      },
+      [](std::array<integer, 4>& n) {
+        return n[2].load() == 1 && n[3].load() == 1 ? "each saw the other halfway" : "";
+      });
+  const explored within_none = explore(make, {.max_preemptions = 0});
+  EXPECT_EQ(within_none.failure, "");
+  EXPECT_EQ(within_none.schedules, 2U);  // one thread after the other
+  EXPECT_FALSE(within_none.complete);
+  EXPECT_EQ(explore(make, {.max_preemptions = 1}).failure, "");
+  EXPECT_TRUE(explore(make, {.max_preemptions = 2}).failure.starts_with("each saw the other halfway"));
+  EXPECT_TRUE(explore(make).failure.starts_with("each saw the other halfway"));
+  EXPECT_TRUE(count(2, 2, store_to_one, {.max_preemptions = 9}).complete);
+}
+
+// What fails.
+
+struct two_mutexes {
+  explored_sync::mutex first, second;
+};
+
+TEST(interleavings, finds_a_deadlock_of_mutexes_in_opposite_orders) {
+  const auto lock_in_order = [](bool opposite) {
+    return on<two_mutexes>(2, [=](two_mutexes& m, std::size_t t) {
+      const bool swapped = opposite && t == 1;
+      const std::scoped_lock outer{swapped ? m.second : m.first};
+      const std::scoped_lock inner{swapped ? m.first : m.second};
+    });
+  };
+  EXPECT_EQ(explore(lock_in_order(false)).failure, "");
+  const explored found = explore(lock_in_order(true));
+  EXPECT_TRUE(found.failure.starts_with("deadlock; thread 0 waits for mutex 1; thread 1 waits for mutex 0"))
+      << found.failure;
+  EXPECT_EQ(replay(lock_in_order(true), found.schedule).failure, found.failure);
+  EXPECT_EQ(explore(on<two_mutexes>(2,
+                                    [](two_mutexes& m, std::size_t t) {
+                                      t == 0 ? std::lock(m.first, m.second) : std::lock(m.second, m.first);
+                                      m.first.unlock();
+                                      m.second.unlock();
+                                    }),
+                    {.max_preemptions = 2})
+                .failure,
+            "");
+}
+
+struct guarded {
+  explored_sync::mutex mutex;
+  plain_integer n;
+  integer count;
+};
+
+TEST(interleavings, finds_a_race_on_a_plain_variable_without_a_lock) {
+  const auto additions_with = [](bool locks) {
+    return on<guarded>(
+        2,
+        [=](guarded& g, std::size_t) {
+          std::unique_lock<explored_sync::mutex> lock{g.mutex, std::defer_lock};
+          if (locks) lock.lock();
+          g.n = g.n + 1;
+        },
+        [](guarded& g) { return g.n == 2 ? "" : "an addition is lost"; });
+  };
+  const explored sound = explore(additions_with(true));
+  EXPECT_EQ(sound.failure, "");
+  EXPECT_EQ(sound.schedules, 2U);
+  EXPECT_TRUE(explore(additions_with(false))
+                  .failure.starts_with("race on shared 1: thread 1 reads, thread 0 accesses it too"));
+}
+
+TEST(interleavings, passes_two_reads_and_finds_a_write_beside_a_read) {
+  const auto accesses = [](bool writes) {
+    return explore(on<plain_integer>(2, [=](plain_integer& n, std::size_t t) {
+      if (writes && t == 1) n = 1;
+      else (void)n.read();
+    }));
+  };
+  EXPECT_EQ(accesses(false).failure, "");
+  EXPECT_TRUE(
+      accesses(true).failure.starts_with("race on shared 0: thread 1 writes, thread 0 accesses it too"));
+}
+
+struct message {
+  plain_integer data;
+  integer flag, second_flag;
+};
+explored pass_message(std::memory_order store, std::memory_order load, exploration_options const& options) {
+  return explore(on<message>(2,
+                             [=](message& m, std::size_t t) {
+                               if (t == 0) {
+                                 m.data = 42;
+                                 m.flag.store(1, store);
+                               } else if (m.flag.load(load) == 1) {
+                                 require(m.data == 42, "the message is not there");
+                               }
+                             }),
+                 options);
+}
+
+TEST(interleavings, takes_memory_orders_at_their_word_for_races) {
+  for (exploration_options const& options : {exploration_options{}, weak}) {
+    EXPECT_EQ(pass_message(release, acquire, options).failure, "");
+    EXPECT_EQ(pass_message(seq_cst, seq_cst, options).failure, "");
+    EXPECT_TRUE(pass_message(relaxed, acquire, options).failure.starts_with("race on shared 0"));
+    EXPECT_TRUE(pass_message(release, relaxed, options).failure.starts_with("race on shared 0"));
+  }
+}
+
+TEST(interleavings, continues_a_release_through_a_read_modify_write_and_not_through_a_store) {
+  const auto third_reads = [](std::function<void(integer&)> modify) {
+    return explore(on<message>(3, [=](message& m, std::size_t t) {
+      if (t == 0) {
+        m.data = 42;
+        m.flag.store(1, release);
+      } else if (t == 1) {
+        if (m.flag.load(relaxed) == 1) modify(m.flag);
+      } else if (m.flag.load(acquire) == 2) {
+        (void)m.data.read();
+      }
+    }));
+  };
+  EXPECT_EQ(third_reads([](integer& flag) { flag.fetch_add(1, relaxed); }).failure, "");
+  EXPECT_EQ(third_reads([](integer& flag) {
+              int expected = 1;
+              flag.compare_exchange_strong(expected, 2, relaxed);
+            }).failure,
+            "");
+  EXPECT_TRUE(
+      third_reads([](integer& flag) { flag.store(2, relaxed); }).failure.starts_with("race on shared 0"));
+}
+
+TEST(interleavings, acquires_by_read_modify_writes_and_by_failures_of_the_order_given) {
+  const auto reads_after = [](std::function<bool(integer&)> sees_flag) {
+    return explore(on<message>(2, [=](message& m, std::size_t t) {
+      if (t == 0) {
+        m.data = 42;
+        m.flag.store(1, release);
+      } else if (sees_flag(m.flag)) {
+        (void)m.data.read();
+      }
+    }));
+  };
+  const auto fails_with = [](std::memory_order failure) {
+    return [=](integer& flag) {
+      int expected = 0;
+      return !flag.compare_exchange_strong(expected, 2, acquire, failure);
+    };
+  };
+  EXPECT_EQ(reads_after([](integer& flag) { return flag.exchange(2, acquire) == 1; }).failure, "");
+  EXPECT_TRUE(reads_after([](integer& flag) {
+                return flag.exchange(2, relaxed) == 1;
+              }).failure.starts_with("race on"));
+  EXPECT_EQ(reads_after(fails_with(acquire)).failure, "");
+  EXPECT_TRUE(reads_after(fails_with(relaxed)).failure.starts_with("race on shared 0"));
+}
+
+TEST(interleavings, does_not_let_a_release_cover_what_follows_it) {
+  EXPECT_TRUE(explore(on<message>(2, [](message& m, std::size_t t) {
+                if (t == 0) {
+                  m.flag.store(1, release);
+                  m.data = 42;
+                } else if (m.flag.load(acquire) == 1) {
+                  (void)m.data.read();
+                }
+              })).failure.starts_with("race on shared 0"));
+}
+
+TEST(interleavings, unwinds_the_threads_of_a_run_that_failed) {
+  struct adds_at_end {
+    guarded& g;
+    ~adds_at_end() { g.count.fetch_add(1); }
+  };
+  const auto held = std::make_shared<int>(1);
+  const auto throws = on<guarded>(3, [&held](guarded& g, std::size_t t) {
+    const std::shared_ptr<int> local = held;  // NOLINT(performance-unnecessary-copy-initialization)
+    const std::scoped_lock lock{g.mutex};
+    if (g.count.fetch_add(1) == 1 && t == 1) throw std::runtime_error{"no luck"};
+  });
+  EXPECT_TRUE(explore(throws).failure.starts_with("thread 1 threw: no luck\nschedule {"));
+  EXPECT_EQ(held.use_count(), 1);
+  const auto locks_twice = on<guarded>(2, [&held](guarded& g, std::size_t) {
+    const std::shared_ptr<int> local = held;  // NOLINT(performance-unnecessary-copy-initialization)
+    const adds_at_end at_end{g};
+    g.mutex.lock();
+    g.mutex.lock();
+  });
+  EXPECT_TRUE(explore(locks_twice).failure.starts_with("deadlock"));
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(interleavings, lets_threads_give_way_in_handlers_and_while_they_unwind) {
+  struct adds_at_end {
+    integer& n;
+    ~adds_at_end() { n.fetch_add(std::uncaught_exceptions()); }
+  };
+  const auto make = on<integer>(
+      2,
+      [](integer& n, std::size_t t) {
+        try {
+          const adds_at_end at_end{n};
+          n.fetch_add(1);
+          throw t;
+        } catch (std::size_t caught) {
+          n.fetch_add(1);
+          require(caught == t, "another thread's exception");
+          try {
+            throw;
+          } catch (std::size_t again) {
+            require(again == t, "another thread's exception again");
+          }
+        }
+        require(std::uncaught_exceptions() == 0 && std::current_exception() == nullptr,
+                "an exception is left");
+      },
+      [](integer& n) { return n.load() == 6 ? "" : "wrong number of additions"; });
+  const explored result = explore(make);
+  EXPECT_EQ(result.failure, "");
+  EXPECT_EQ(result.schedules, interleavings(2, 3));
+}
+
+void throw_if(bool fails) {
+  if (fails) throw std::runtime_error{"not allowed"};
+}
+
+TEST(interleavings, reports_failures_under_noexcept_without_ending_the_process) {
+  const auto locks_twice = on<guarded>(2, [](guarded& g, std::size_t) {
+    [&]() noexcept {
+      g.mutex.lock();
+      g.mutex.lock();
+    }();
+  });
+  EXPECT_TRUE(explore(locks_twice)
+                  .failure.starts_with("deadlock; thread 0 waits for mutex 0; thread 1 waits for mutex 0"));
+  EXPECT_TRUE(explore([&] {
+                const auto n = std::make_shared<integer>();
+                const auto body = [n]() noexcept { throw_if(n->fetch_add(1) == 1); };
+                return program{{body, body}};
+              }).failure.starts_with("thread 1 called std::terminate"));
+}
+
+TEST(interleavings, reports_a_loop_without_end) {
+  const auto spins = [](bool yields) {
+    return on<integer>(2, [=](integer& n, std::size_t t) {
+      if (t == 0) n.store(1);
+      while (t == 1 && n.load() == 0) {
+        if (yields) explored_sync::yield();
+      }
+    });
+  };
+  EXPECT_TRUE(explore(spins(false), {.max_steps = 50}).failure.starts_with("a run takes more than 50 steps"));
+  for (exploration_options const& options : {exploration_options{}, weak}) {
+    const explored result = explore(spins(true), options);
+    EXPECT_EQ(result.failure, "");
+    EXPECT_TRUE(result.complete);
+    EXPECT_GE(result.schedules, 2U);
+  }
+}
+
+TEST(interleavings, reports_threads_that_yield_for_ever) {
+  const auto waits_with = [](std::size_t threads, std::function<void(integer&)> look) {
+    return explore(on<integer>(threads,
+                               [=](integer& n, std::size_t) {
+                                 for (;;) {
+                                   look(n);
+                                   explored_sync::yield();
+                                 }
+                               }))
+        .failure;
+  };
+  const std::string start = "deadlock; thread 0 yields until another thread changes something";
+  EXPECT_TRUE(waits_with(2, [](integer& n) { (void)n.load(); }).starts_with(start));
+  EXPECT_TRUE(waits_with(2, [](integer& n) { n.exchange(0); }).starts_with(start));   // changes nothing
+  EXPECT_TRUE(waits_with(1, [](integer& n) { n.fetch_add(1); }).starts_with(start));  // is no other thread
+}
+
+TEST(interleavings, reports_a_mutex_that_is_unlocked_without_being_locked) {
+  const auto make = on<two_mutexes>(1, [](two_mutexes& m, std::size_t) { m.first.unlock(); });
+  EXPECT_TRUE(explore(make).failure.starts_with("thread 0 unlocks a mutex that it has not locked"));
+}
+
+TEST(interleavings, reports_programs_that_are_not_deterministic) {
+  int runs = 0;
+  const auto make = [&runs] {
+    const auto n = std::make_shared<integer>();
+    const bool often = ++runs % 2 == 0;
+    return program{{[=] { n->fetch_add(1); },
+                    [=] {
+                      n->fetch_add(1);
+                      if (often) n->fetch_add(1);
+                    }}};
+  };
+  EXPECT_TRUE(explore(make).failure.starts_with("the program is not deterministic"));
+}
+
+TEST(interleavings, rejects_objects_outside_of_a_program) { EXPECT_THROW(integer{}, std::logic_error); }
+
+// Algorithms, sound and broken.
+
+struct peterson {
+  std::array<explored_sync::atomic<bool>, 2> wants;
+  explored_sync::atomic<std::size_t> turn;
+  plain_integer inside;
+};
+explored exclude(bool announces_first, std::memory_order order, exploration_options const& options) {
+  return explore(on<peterson>(2,
+                              [=](peterson& p, std::size_t t) {
+                                if (announces_first) p.wants[t].store(true, order);
+                                p.turn.store(1 - t, order);
+                                if (!announces_first) p.wants[t].store(true, order);
+                                while (p.wants[1 - t].load(order == release ? acquire : order) &&
+                                       p.turn.load(order == release ? acquire : order) == 1 - t) {
+                                  explored_sync::yield();
+                                }
+                                p.inside = p.inside + 1;
+                                p.wants[t].store(false, order);
+                              }),
+                 options);
+}
+
+TEST(interleavings, passes_petersons_lock_and_finds_its_steps_swapped) {
+  EXPECT_EQ(exclude(true, seq_cst, {}).failure, "");
+  EXPECT_TRUE(exclude(false, seq_cst, {}).failure.starts_with("race on shared 3"));
+}
+
+TEST(interleavings, finds_that_petersons_lock_needs_sequential_consistency) {
+  EXPECT_EQ(exclude(true, seq_cst, weak).failure, "");
+  EXPECT_EQ(exclude(true, release, {}).failure, "");
+  EXPECT_TRUE(exclude(true, release, weak).failure.starts_with("race on shared 3"));
+}
+
+/// A stack of three nodes that are used again at once, with a count beside the head or without.
+struct stack {
+  static constexpr unsigned none = 7;
+  explored_sync::atomic<unsigned> head{2};  // count * 8 + node
+  std::array<explored_sync::atomic<unsigned>, 3> next;
+  std::array<bool, 3> is_held{};  // each changed by whoever has the node
+
+  stack() { next[0].store(none), next[1].store(0), next[2].store(1); }
+  unsigned pop(unsigned count) {
+    unsigned seen = head.load();
+    while (!head.compare_exchange_strong(seen, (seen / 8 + count) * 8 + next.at(seen % 8).load())) {
+    }
+    is_held.at(seen % 8) = true;
+    return seen % 8;
+  }
+  void push(unsigned node, unsigned count) {
+    is_held.at(node) = false;
+    unsigned seen = head.load();
+    do next.at(node).store(seen % 8);
+    while (!head.compare_exchange_strong(seen, (seen / 8 + count) * 8 + node));
+  }
+  [[nodiscard]] std::string failure() const {
+    for (unsigned node = head.load() % 8; node != none; node = next.at(node).load()) {
+      if (is_held.at(node)) return "a node is on the stack that a thread has";
+    }
+    return "";
+  }
+};
+
+explored pop_and_push(unsigned count, exploration_options const& options = {}) {
+  return explore(on<stack>(
+                     2,
+                     [=](stack& s, std::size_t t) {
+                       const unsigned first = s.pop(count);
+                       if (t == 0) return;
+                       (void)s.pop(count);
+                       s.push(first, count);
+                     },
+                     [](stack& s) { return s.failure(); }),
+                 options);
+}
+
+TEST(interleavings, finds_that_a_stack_takes_a_node_that_came_back_for_one_that_stayed) {
+  EXPECT_TRUE(pop_and_push(0).failure.starts_with("a node is on the stack that a thread has"));
+  EXPECT_TRUE(pop_and_push(0, {.max_preemptions = 1})
+                  .failure.starts_with("a node is on the stack that a thread has"));
+  const explored counted = pop_and_push(1);
+  EXPECT_EQ(counted.failure, "");
+  EXPECT_TRUE(counted.complete);
+}
+
+/// How production would have the same code.
+struct std_sync {
+  template <class T>
+  using atomic = std::atomic<T>;
+};
+
+template <class Sync>
+struct claims {
+  static constexpr int limit = 5, refused = -1;
+  typename Sync::template atomic<int> next{0};
+
+  int claim_unchecked(int n) { return next.load() + n > limit ? refused : next.fetch_add(n); }
+  int claim(int n) {
+    int first = next.load(relaxed);
+    do {
+      if (first + n > limit) return refused;
+    } while (!next.compare_exchange_weak(first, first + n, relaxed));
+    return first;
+  }
+};
+
+using explored_claims = claims<explored_sync>;
+std::function<program()> claim_three_by(int (explored_claims::*claim)(int), std::size_t threads) {
+  struct claimed : explored_claims {
+    std::array<plain_integer, limit> blocks;
+  };
+  return on<claimed>(
+      threads,
+      [=](claimed& c, std::size_t) {
+        for (const int n : {2, 1}) {
+          const int first = (c.*claim)(n);
+          if (first == explored_claims::refused) continue;
+          require(first + n <= explored_claims::limit, "a claim exceeds the limit");
+          for (int i = first; i < std::min(first + n, explored_claims::limit); ++i)
+            c.blocks.at(static_cast<std::size_t>(i)) = 1;
+        }
+      },
+      [](claimed& c) { return c.next == explored_claims::limit ? "" : "something is left"; });
+}
+
+TEST(interleavings, finds_a_claim_beyond_the_limit_and_passes_compare_exchange) {
+  const auto broken = claim_three_by(&explored_claims::claim_unchecked, 2);
+  EXPECT_TRUE(explore(broken).failure.starts_with("a claim exceeds the limit"));
+  const explored sound = explore(claim_three_by(&explored_claims::claim, 3));
+  EXPECT_EQ(sound.failure, "");
+  EXPECT_TRUE(sound.complete);
+  EXPECT_GT(sound.schedules, 10'000U);
+  const explored sound_if_weak = explore(claim_three_by(&explored_claims::claim, 2), weak);
+  EXPECT_EQ(sound_if_weak.failure, "");
+  EXPECT_TRUE(sound_if_weak.complete);
+  EXPECT_GT(sound_if_weak.schedules, 100U);
+}
+
+TEST(interleavings, explores_code_that_runs_with_std_atomic) {
+  claims<std_sync> c;
+  EXPECT_EQ(c.claim(2), 0);
+  EXPECT_EQ(c.claim(3), 2);
+  EXPECT_EQ(c.claim(1), claims<std_sync>::refused);
+}
+
+// Weak orders: the classic programs, with every outcome that they may have.
+
+using outcomes = std::set<std::vector<int>>;
+struct litmus {
+  integer x, y;
+  std::array<int, 4> r{-1, -1, -1, -1};  // each written by one thread, read at the end
+};
+using litmus_thread = std::function<void(litmus&)>;
+outcomes run_litmus(std::vector<litmus_thread> const& threads, std::size_t results,
+                    exploration_options const& options = weak) {
+  outcomes seen;
+  const explored result =
+      explore(on<litmus>(
+                  threads.size(), [&](litmus& l, std::size_t t) { threads[t](l); },
+                  [&](litmus& l) {
+                    seen.emplace(l.r.begin(), l.r.begin() + static_cast<std::ptrdiff_t>(results));
+                    return "";
+                  }),
+              options);
+  EXPECT_EQ(result.failure, "");
+  EXPECT_TRUE(result.complete);
+  return seen;
+}
+
+TEST(weak_orders, let_stores_wait_in_a_buffer_unless_sequentially_consistent) {
+  const auto store_buffering = [](std::memory_order store, std::memory_order load,
+                                  exploration_options const& options) {
+    return run_litmus({[=](litmus& l) { l.x.store(1, store), l.r[0] = l.y.load(load); },
+                       [=](litmus& l) { l.y.store(1, store), l.r[1] = l.x.load(load); }},
+                      2, options);
+  };
+  const outcomes all{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, consistent{{0, 1}, {1, 0}, {1, 1}};
+  EXPECT_EQ(store_buffering(relaxed, relaxed, weak), all);
+  EXPECT_EQ(store_buffering(release, acquire, weak), all);
+  EXPECT_EQ(store_buffering(seq_cst, seq_cst, weak), consistent);
+  EXPECT_EQ(store_buffering(relaxed, relaxed, {}), consistent);
+}
+
+TEST(weak_orders, pass_a_message_by_release_and_acquire_only) {
+  const auto message_passing = [](std::memory_order store, std::memory_order load) {
+    return run_litmus({[=](litmus& l) { l.x.store(1, relaxed), l.y.store(1, store); },
+                       [=](litmus& l) { l.r[0] = l.y.load(load), l.r[1] = l.x.load(relaxed); }},
+                      2);
+  };
+  const outcomes all{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, passed{{0, 0}, {0, 1}, {1, 1}};
+  EXPECT_EQ(message_passing(release, acquire), passed);
+  EXPECT_EQ(message_passing(relaxed, acquire), all);
+  EXPECT_EQ(message_passing(release, relaxed), all);
+}
+
+TEST(weak_orders, keep_the_order_of_one_atomic) {
+  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed), l.x.store(2, relaxed); },
+                        [](litmus& l) { l.r[0] = l.x.load(relaxed), l.r[1] = l.x.load(relaxed); }},
+                       2),
+            (outcomes{{0, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}}));
+  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed), l.r[0] = l.x.load(relaxed); }}, 1),
+            (outcomes{{1}}));
+}
+
+TEST(weak_orders, keep_what_was_read_before_a_release) {
+  // Thread 2 reads no store to x that is older than the one that thread 1 read before it released y.
+  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed); },
+                        [](litmus& l) {
+                          if (l.x.load(relaxed) == 1) l.y.store(1, release);
+                        },
+                        [](litmus& l) {
+                          if (l.y.load(acquire) == 1) l.r[0] = l.x.load(relaxed);
+                        }},
+                       1),
+            (outcomes{{-1}, {1}}));
+}
+
+TEST(weak_orders, let_two_readers_see_two_stores_in_opposite_orders_unless_sequentially_consistent) {
+  const auto independent_reads = [](std::memory_order store, std::memory_order load) {
+    return run_litmus({[=](litmus& l) { l.x.store(1, store); }, [=](litmus& l) { l.y.store(1, store); },
+                       [=](litmus& l) { l.r[0] = l.x.load(load), l.r[1] = l.y.load(load); },
+                       [=](litmus& l) { l.r[2] = l.y.load(load), l.r[3] = l.x.load(load); }},
+                      4);
+  };
+  EXPECT_EQ(independent_reads(release, acquire).size(), 16U);
+  const outcomes consistent = independent_reads(seq_cst, seq_cst);
+  EXPECT_EQ(consistent.size(), 15U);
+  EXPECT_FALSE(consistent.contains({1, 0, 1, 0}));
+}
+
+TEST(weak_orders, let_no_read_modify_write_read_an_old_store) {
+  const auto add = [](std::size_t t) { return [=](litmus& l) { l.r[t] = l.x.fetch_add(1, relaxed); }; };
+  EXPECT_EQ(run_litmus({add(0), add(1)}, 2), (outcomes{{0, 1}, {1, 0}}));
+  const auto swap = [](std::size_t t) {
+    return [=](litmus& l) {
+      int expected = 0;
+      l.r[t] = l.x.compare_exchange_strong(expected, 1, relaxed) ? 10 : expected;
+    };
+  };
+  EXPECT_EQ(run_litmus({swap(0), swap(1)}, 2), (outcomes{{1, 10}, {10, 1}}));
+}
+
+TEST(weak_orders, let_a_failing_compare_exchange_read_an_old_store) {
+  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed), l.y.store(1, relaxed); },
+                        [](litmus& l) {
+                          if (l.y.load(relaxed) == 0) return;
+                          int expected = 1;
+                          l.r[0] = l.x.compare_exchange_strong(expected, 2, relaxed) ? 10 : expected;
+                        }},
+                       1),
+            (outcomes{{-1}, {0}, {10}}));
+}
+
+}  // namespace
+}  // namespace tidemark::test
