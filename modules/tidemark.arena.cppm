@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arenas: bump allocation with rewind, their scopes, and scratch arenas of each thread.
+/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, and arenas for
+/// teams of threads.
 module;
 
 #include <tidemark/arena.hpp>
@@ -32,5 +33,15 @@ using tidemark::scratch;
 using tidemark::scratch_arena_count;
 using tidemark::scratch_conflict;
 using tidemark::set_scratch_options;
+
+// Arenas for teams of threads
+using tidemark::basic_local_arena;
+using tidemark::basic_shared_arena;
+using tidemark::basic_shared_arena_scope;
+using tidemark::local_arena;
+using tidemark::shared_arena;
+using tidemark::shared_arena_mark;
+using tidemark::shared_arena_stats;
+using tidemark::team_options;
 
 }  // namespace tidemark

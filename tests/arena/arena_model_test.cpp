@@ -29,6 +29,8 @@ TEST(resource_model, agrees_with_the_arena_on_an_upstream_of_a_device) {
 }
 TEST(resource_model, agrees_with_the_arena_on_small_chunks) { run_resource_model<chunked_arena_subject>(); }
 TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) { run_resource_model<borrowed_subject>(); }
+TEST(resource_model, agrees_with_the_shared_arena) { run_resource_model<shared_arena_subject>(); }
+TEST(resource_model, agrees_with_a_thread_of_a_shared_arena) { run_resource_model<local_arena_subject>(); }
 
 }  // namespace
 }  // namespace tidemark::test

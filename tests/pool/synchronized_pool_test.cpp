@@ -398,7 +398,7 @@ TEST(synchronized_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
 
 TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
   std::vector<std::unique_ptr<synchronized_pool>> pools;
-  for (std::size_t i = 0; i < 3 * detail::cache_slot_count; ++i) {
+  for (std::size_t i = 0; i < 3 * detail::thread_slot_count; ++i) {
     pools.push_back(std::make_unique<synchronized_pool>());
     pools.back()->deallocate(pools.back()->allocate(64), 64);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/shared_arena.hpp>
 
 #include "recording_supply.hpp"
 
@@ -97,6 +98,49 @@ class borrowed_arena_subject {
  private:
   std::unique_ptr<std::byte[]> buffer_;
   borrowed_arena arena_;
+};
+
+/// An arena for a team of threads, of which there is one. With chunks and extents so small that most allocations
+/// of the tests cross one, and many blocks are set aside.
+class shared_arena_subject {
+ public:
+  using supply_type = recording_os;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit shared_arena_subject(supply_type& os) : shared_arena_subject{os, {}} {}
+
+  shared_arena& resource() { return arena_; }
+  void recycle() { arena_.reset(); }
+  void check() const { arena_.check_invariants(); }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const shared_arena_stats stats = arena_.stats();
+    return {stats.used_bytes, stats.peak_bytes, stats.waste_bytes, stats.reserved_bytes, stats.chunks};
+  }
+
+ protected:
+  shared_arena_subject(supply_type& os, std::size_t threads)
+      : arena_{virtual_memory{{}, os},
+               {.reserve = 128 * KiB, .commit_step = 4 * KiB},
+               {.threads = threads, .min_extent_bytes = 4 * KiB, .max_extent_bytes = 16 * KiB}} {}
+
+ private:
+  shared_arena arena_;
+};
+
+/// The same through the handle of the thread.
+class local_arena_subject : public shared_arena_subject {
+ public:
+  using shared_arena_subject::shared_arena_subject;
+  local_arena& resource() { return local_; }
+
+ private:
+  local_arena local_{shared_arena_subject::resource().local()};
+};
+
+/// Each thread has a region of its own.
+struct placed_arena_subject : shared_arena_subject {
+  explicit placed_arena_subject(supply_type& os) : shared_arena_subject{os, 2} {}
 };
 
 }  // namespace tidemark::test

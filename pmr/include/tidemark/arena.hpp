@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arenas: bump allocation with rewind, their scopes, and scratch arenas of each thread.
+/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, and arenas for
+/// teams of threads.
 #pragma once
 
 #include <tidemark/arena/arena.hpp>
@@ -8,4 +9,9 @@
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/arena/local_arena.hpp>
 #include <tidemark/arena/scratch.hpp>
+#include <tidemark/arena/shared_arena.hpp>
+#include <tidemark/arena/shared_arena_mark.hpp>
+#include <tidemark/arena/shared_arena_options.hpp>
+#include <tidemark/arena/shared_arena_scope.hpp>

@@ -9,27 +9,14 @@
 
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/require.hpp>
-#include <tidemark/core/detail/thread_specific.hpp>
-
-#include "thread_cache_registry.hpp"
 
 namespace tidemark {
 
-constinit thread_local std::array<detail::cache_slot, detail::cache_slot_count> detail::cache_slots{};
-
 namespace {
-
-using caches_of_thread = detail::thread_specific<detail::thread_cache_registry>;
 
 // What one of several threads may free at most before it looks at the sum of what all threads cache: a look
 // costs the cache lines of all.
 constexpr std::size_t unnoticed_bytes = 32 * KiB;
-
-// Numbers of their own, so that the pools of a program take its threads' slots in turn.
-unsigned long long next_pool_number() noexcept {
-  static std::atomic<unsigned long long> last{0};
-  return ++last;
-}
 
 template <class List, class Suits>
 void move_if(List& from, List& to, Suits suits) noexcept {
@@ -42,8 +29,7 @@ void move_if(List& from, List& to, Suits suits) noexcept {
 }  // namespace
 
 synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
-    : id_{next_pool_number()},
-      classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
+    : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
       options_{detail::completed(options, upstream, classes_)},
       depot_{classes_},
       store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
@@ -51,7 +37,6 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
   peak_cached_bytes_ = depot_.cached_bytes();
   update_share();
   pressure_ = detail::on_memory_pressure_of(this, [this] { request_trim(0); });
-  anchor_ = std::make_shared<detail::pool_anchor>(*this);
   const std::scoped_lock lock{store_mutex_};
   store_mutex_.adapt_with(*this);  // last: a child looks into the whole pool
 }
@@ -59,32 +44,24 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
 synchronized_pool::~synchronized_pool() {
   store_mutex_.leave();
   pressure_ = {};
-  const std::scoped_lock lock{anchor_->mutex};  // waits for threads that are leaving their caches
-  anchor_->pool = nullptr;
+  threads_.leave();
 }
 
 // ---- a thread and its cache -------------------------------------------------------------------------------
 
-// Whether or not its slot is another pool's at the moment.
-detail::thread_cache* synchronized_pool::find_cache() const noexcept {
-  if (own_slot().pool == id_) return own_slot().cache;
-  auto const* const caches = caches_of_thread::find();
-  return caches != nullptr ? caches->find(anchor_) : nullptr;
-}
-
 detail::thread_cache& synchronized_pool::cache_of_this_thread() {
-  detail::thread_cache* cache = find_cache();
+  detail::thread_cache* cache = threads_.find();
   if (cache == nullptr) {
     std::forward_list<detail::thread_cache> made;
     cache = &made.emplace_front(classes_);
-    caches_of_thread::get().add(anchor_, *cache);
+    threads_.add(*cache);
     const std::scoped_lock lock{caches_mutex_};
     cache->trim_target_bytes = trim_target_bytes_.load();  // there may have been no thread to empty the depot
     cache->blocks.post();
     caches_.splice_after(caches_.before_begin(), made);
     update_share();
   }
-  detail::cache_slots[id_ % detail::cache_slot_count] = {id_, cache};
+  threads_.use_slot(*cache);
   return *cache;
 }
 
@@ -123,20 +100,20 @@ bool synchronized_pool::is_for_caches(std::size_t bytes, std::size_t align) cons
 // Beyond the classes, a block that the thread has itself, and nothing else to do: allocate_large would find it
 // too, after what may have to be done first. For a pair of one block of 64 KiB that takes 29 ns, this 11.
 void* synchronized_pool::allocate_not_listed(std::size_t bytes, std::size_t align) {
-  const detail::cache_slot slot = own_slot();
-  if (bytes > classes_.largest_bytes() && slot.pool == id_ && store_.is_of_heap(bytes, align) &&
-      !slot.cache->blocks.has_pending_work()) {
-    if (void* const block = slot.cache->heap_blocks.take(bytes, align)) return block;
+  const own_cache slot = threads_.own_slot();
+  if (bytes > classes_.largest_bytes() && slot.whole == threads_.number() &&
+      store_.is_of_heap(bytes, align) && !slot.part->blocks.has_pending_work()) {
+    if (void* const block = slot.part->heap_blocks.take(bytes, align)) return block;
   }
   return allocate_slow(bytes, align);
 }
 
 void synchronized_pool::deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
                                               detail::free_result result) noexcept {
-  const detail::cache_slot slot = own_slot();
-  if (bytes > classes_.largest_bytes() && slot.pool == id_ && is_for_caches(bytes, align) &&
-      !slot.cache->blocks.has_pending_work() && slot.cache->has_room_for_heap_block(bytes) &&
-      slot.cache->heap_blocks.give(block, bytes)) {
+  const own_cache slot = threads_.own_slot();
+  if (bytes > classes_.largest_bytes() && slot.whole == threads_.number() && is_for_caches(bytes, align) &&
+      !slot.part->blocks.has_pending_work() && slot.part->has_room_for_heap_block(bytes) &&
+      slot.part->heap_blocks.give(block, bytes)) {
     return;
   }
   deallocate_slow(block, bytes, align, result);
@@ -371,7 +348,7 @@ void synchronized_pool::deallocate_without_cache(std::size_t index, void* block,
 // What is cached may be what the upstream lacks.
 std::size_t synchronized_pool::relieve_upstream() noexcept {
   std::size_t returned = 0;
-  if (detail::thread_cache* const own = find_cache()) {
+  if (detail::thread_cache* const own = threads_.find()) {
     leave_lists(*own);
     returned = return_heap_blocks(*own, 0);
   }
@@ -428,7 +405,7 @@ void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   request_trim(target_bytes);
   std::size_t returned = 0;
-  if (detail::thread_cache* const own = find_cache()) {
+  if (detail::thread_cache* const own = threads_.find()) {
     (void)own->blocks.take_pending_work();
     target_bytes = std::min(target_bytes, own->trim_target_bytes.exchange(detail::thread_cache::never));
     returned = leave_all(*own);
@@ -550,7 +527,7 @@ std::size_t synchronized_pool::thread_count() const noexcept {
 // are there the threads that were leaving chains in the depot, or taking them. What lies in neither of these
 // places is lost.
 void synchronized_pool::adapt_to_child() noexcept {
-  detail::thread_cache const* const own = find_cache();
+  detail::thread_cache const* const own = threads_.find();
   move_if(caches_, lost_caches_, [&](detail::thread_cache const& cache) {
     if (&cache == own) return false;
     ended_.add_counts(cache);
@@ -573,8 +550,8 @@ void synchronized_pool::adapt_to_child() noexcept {
 
 void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two("synchronized_pool", name(), align);
-  detail::cache_slot const slot = own_slot();
-  void* block = slot.pool == id_ ? slot.cache->blocks.take(bytes, align) : nullptr;
+  const own_cache slot = threads_.own_slot();
+  void* block = slot.whole == threads_.number() ? slot.part->blocks.take(bytes, align) : nullptr;
   if (block == nullptr) block = allocate_slow(bytes, align);
   try {
     const std::scoped_lock lock{ledger_mutex_};

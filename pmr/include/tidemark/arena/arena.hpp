@@ -7,9 +7,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <variant>
 
@@ -34,6 +33,8 @@ namespace tidemark {
 
 template <class AddressSpace>
 class basic_arena_scope;
+template <class AddressSpace>
+class basic_shared_arena;
 
 /// A bump allocator that can go back to any earlier position: the memory of one step, one request, one frame.
 /// Use it where many allocations die together. A `std::pmr::memory_resource` too.
@@ -232,8 +233,11 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   friend scope;
   template <class Self, class Space>
   friend class arena_push;
+  template <class Space>
+  friend class basic_shared_arena;  // whose threads' parts are arenas, which it rewinds together
   using chunk_record = detail::arena_chunk<AddressSpace>;
   static constexpr bool has_gaps = block_granule < default_alignment;
+  static constexpr bool sets_aside = requires(AddressSpace& space) { space.reserve_aside(std::size_t{}); };
 
   // Below this neither `block + bytes` nor `cursor + align` can wrap, so the fast path compares once.
   static constexpr std::size_t max_fast_request = std::size_t{1} << 30;
@@ -273,6 +277,12 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   std::size_t peak() const noexcept {
     return std::max(peak_, position_in(*chunk_, std::max(high_, cursor_)));
   }
+  // Of the newest block: bytes at or above have not been touched.
+  std::uintptr_t fresh_from(std::uintptr_t block) const noexcept {
+    if constexpr (sets_aside)
+      if (block - chunk_->begin >= end_ - chunk_->begin) return std::numeric_limits<std::uintptr_t>::max();
+    return std::max(high_, dirty_);
+  }
   // Position of the innermost open scope's beginning, 0 if there is none.
   std::size_t scope_floor() const noexcept {
     if (innermost_ == nullptr) return 0;
@@ -303,22 +313,11 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     chunk_->marks.on_allocate(block, bytes);
     return reinterpret_cast<void*>(block);
   }
-  // Reports the memory of all chunks to tools, and the blocks in it.
-  void mark_commits() noexcept {
-    for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
-      chunk->marks.on_commit(chunk->begin, chunk->committed, name());
-    }
-  }
-  // Frees all blocks. @throws std::logic_error if a scope is open
-  void free_all(char const* operation) {
-    before_use(operation);
-    if (innermost_ != nullptr) {
-      throw std::logic_error("arena '" + std::string(name()) + "': " + operation + " while a scope is open");
-    }
-    rewind_to(first_, first_.begin);
-  }
   void before_use(char const* operation) const noexcept {
-    if constexpr (check_level >= 2) owner_.require("arena", name(), operation);
+    if constexpr (check_level >= 2) {
+      owner_.require("arena", name(), operation);
+      if constexpr (requires { space_.before_use(name(), operation); }) space_.before_use(name(), operation);
+    }
   }
   void before_allocate(std::size_t align) const {
     before_use("allocate");
@@ -330,7 +329,10 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   enum class refusal { none, addresses, memory };  // what the address space refused
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  void free_all(char const* operation);
+  void mark_commits() noexcept;
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
+  void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept;
   void enter(chunk_record& chunk) noexcept;
@@ -340,6 +342,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   TIDEMARK_COLD void leave_empty_chunk() noexcept;
   void rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
   [[gnu::noinline]] void rewind_slow(arena_mark const& mark);
+  char const* why_not_rewind(arena_mark const& mark) const noexcept;
+  void rewind_far(arena_mark const& mark) noexcept;
   TIDEMARK_COLD void close_slow(scope& closing) noexcept;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, refusal refused) const;
   basic_arena& push_target() noexcept { return *this; }
@@ -369,6 +373,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   arena_options options_;
   AddressSpace space_;
   [[no_unique_address]] std::conditional_t<has_gaps, detail::alignment_gaps, std::monostate> gaps_;
+  [[no_unique_address]] std::conditional_t<sets_aside, detail::aside_blocks, std::monostate> asides_;
 };
 
 /// An arena on virtual memory: the one to use on the host.

@@ -162,7 +162,7 @@ class arena_push {
   }
   static void zero(arena_type& to, void* first, std::size_t bytes) noexcept {
     const std::uintptr_t address = detail::address_of(first);
-    const std::uintptr_t fresh = std::max(to.high_, to.dirty_);
+    const std::uintptr_t fresh = to.fresh_from(address);
     if (address < fresh) {
       // Of a large block only what is not fresh; a small one whole: a few stores if its size is known.
       std::memset(first, 0,

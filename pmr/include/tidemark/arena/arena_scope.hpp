@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <utility>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/arena_push.hpp>
+#include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/named_range.hpp>
 
 namespace tidemark {
@@ -36,9 +38,15 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   /// An inert scope.
   basic_arena_scope() noexcept = default;
   /// Opens a scope on `arena`.
-  explicit basic_arena_scope(arena_type& arena) noexcept { open(arena); }
+  explicit basic_arena_scope(arena_type& arena,
+                             detail::call_site where = std::source_location::current()) noexcept
+      : where_{where} {
+    open(arena);
+  }
   /// Opens a scope on `*arena`, or makes an inert one of null.
-  explicit basic_arena_scope(arena_type* arena) noexcept {
+  explicit basic_arena_scope(arena_type* arena,
+                             detail::call_site where = std::source_location::current()) noexcept
+      : where_{where} {
     if (arena != nullptr) open(*arena);
   }
   basic_arena_scope(basic_arena_scope&& other) noexcept { take(other); }
@@ -93,6 +101,8 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
 
  private:
   friend arena_type;
+  template <class Space>
+  friend class basic_shared_arena;  // whose messages name the place of an open scope
   friend arena_push<basic_arena_scope, AddressSpace>;
 
   void open(arena_type& arena) noexcept {
@@ -107,6 +117,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   void take(basic_arena_scope& other) noexcept {
     arena_ = std::exchange(other.arena_, nullptr);
     opened_ = other.opened_;
+    where_ = other.where_;
     range_ = std::move(other.range_);
     if (arena_ == nullptr) return;
     basic_arena_scope** link = &arena_->innermost_;
@@ -141,6 +152,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
 
   arena_type* arena_ = nullptr;  // null: inert
   state opened_;
+  [[no_unique_address]] detail::call_site where_;  // level 2 only
   [[no_unique_address]] detail::named_range range_;
 };
 

@@ -18,6 +18,7 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
+#include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
@@ -29,13 +30,6 @@
 #include <tidemark/pool/pool_options.hpp>
 
 namespace tidemark {
-
-namespace detail {
-
-class thread_cache_registry;
-struct pool_anchor;
-
-}  // namespace detail
 
 /// `pool` for any number of threads: each has a cache of its own in front of a shared depot, so that threads
 /// meet once in many calls. A block may be freed by any thread.
@@ -96,8 +90,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
-    if (const detail::cache_slot slot = own_slot(); slot.pool == id_) [[likely]] {
-      if (void* block = slot.cache->blocks.take(bytes, align)) [[likely]]
+    if (const own_cache slot = threads_.own_slot(); slot.whole == threads_.number()) [[likely]] {
+      if (void* block = slot.part->blocks.take(bytes, align)) [[likely]]
         return block;
     }
     return allocate_not_listed(bytes, align);
@@ -112,8 +106,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       if (!ledger_.remove("synchronized_pool", name(), block, bytes, align)) return;
     }
     auto result = detail::free_result::not_listed;
-    if (const detail::cache_slot slot = own_slot(); slot.pool == id_) [[likely]] {
-      result = slot.cache->blocks.give(block, bytes, align);
+    if (const own_cache slot = threads_.own_slot(); slot.whole == threads_.number()) [[likely]] {
+      result = slot.part->blocks.give(block, bytes, align);
     }
     if (result != detail::free_result::listed) [[unlikely]]
       deallocate_not_listed(block, bytes, align, result);
@@ -148,17 +142,12 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void check_invariants() const noexcept;
 
  private:
-  friend class detail::thread_cache_registry;
+  using thread_caches = detail::thread_parts<synchronized_pool, detail::thread_cache>;
+  using own_cache = thread_caches::slot;
+  friend thread_caches;
   friend detail::fork_safe<detail::adaptive_mutex>;
 
-  // Where the calling thread's cache is found, if it is that of this pool. A copy: two loads, and no address
-  // to compute.
-  [[nodiscard]] detail::cache_slot own_slot() const noexcept {
-    return detail::cache_slots[id_ % detail::cache_slot_count];
-  }
-
   // A thread and its cache.
-  [[nodiscard]] detail::thread_cache* find_cache() const noexcept;
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_not_listed(std::size_t bytes, std::size_t align);
@@ -215,7 +204,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   void adapt_to_child() noexcept;
 
-  unsigned long long id_;
+  thread_caches threads_{*this};
   detail::size_classes classes_;
   pool_options options_;
   detail::depot depot_;
@@ -246,7 +235,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   detail::block_store<detail::depot> store_;
 
   pressure_subscription pressure_;
-  std::shared_ptr<detail::pool_anchor> anchor_;
 };
 
 }  // namespace tidemark

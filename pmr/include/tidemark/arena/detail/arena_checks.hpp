@@ -23,6 +23,11 @@ arena_stats basic_arena<AddressSpace>::stats() const noexcept {
     if (space_.is_suspended()) std::swap(stats.committed_bytes, stats.suspended_bytes);
   }
   stats.reserved_bytes = reserved_bytes_;
+  if constexpr (sets_aside) {
+    stats.used_bytes += asides_.bytes;
+    stats.peak_bytes += asides_.peak_bytes;
+    stats.committed_bytes = stats.reserved_bytes = space_.held_bytes();
+  }
   stats.chunks = chunks_;
   stats.system_calls = system_calls_;
   if constexpr (check_level >= 2) stats.allocations = allocations_;
@@ -33,6 +38,8 @@ template <class AddressSpace>
 bool basic_arena<AddressSpace>::owns(void const* address) const noexcept {
   const std::uintptr_t value = detail::address_of(address);
   if (value >= chunk_->begin && value < cursor_) return true;
+  if constexpr (sets_aside)
+    if (asides_.contain(value)) return true;
   for (chunk_record const* chunk = chunk_->previous; chunk != nullptr; chunk = chunk->previous) {
     const std::size_t used = chunk->next->base - chunk->base;
     if (value - chunk->begin < used) return true;
@@ -44,6 +51,8 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::before_deallocate(void const* block, std::size_t bytes) const noexcept {
   before_use("deallocate");
   if (block == nullptr || owns(block)) return;
+  if constexpr (requires { space_.may_be_of_another_thread(block); })
+    if (space_.may_be_of_another_thread(block)) return;
   detail::report_violation(
       violation_kind::bad_deallocate, name(),
       "arena '%s': deallocate of %zu bytes at %p, which it does not hold: foreign, or rewound "

@@ -52,4 +52,27 @@ struct arena_finalizer {
   std::size_t end_position;  // position right after the object and all that its constructor allocated
 };
 
+/// A block that lies in a range of its own, beside the chunks, until the arena is rewound to below it. Its record
+/// lies in the arena.
+struct aside_block {
+  arena_finalizer finalizer;  // returns the range
+  void* arena;
+  byte_range range;
+  std::size_t bytes;
+  aside_block* previous;
+};
+
+/// The blocks of an arena that are set aside.
+struct aside_blocks {
+  aside_block* newest = nullptr;
+  std::size_t bytes = 0;  // sum over blocks
+  std::size_t peak_bytes = 0;
+
+  [[nodiscard]] bool contain(std::uintptr_t address) const noexcept {
+    for (aside_block const* block = newest; block != nullptr; block = block->previous)
+      if (block->range.contains(address)) return true;
+    return false;
+  }
+};
+
 }  // namespace tidemark::detail

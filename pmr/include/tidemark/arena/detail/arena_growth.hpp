@@ -117,6 +117,8 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
     refused = refusal::memory;
   }
+  if constexpr (sets_aside)
+    if (space_.is_set_aside(size)) return set_aside(bytes, align, refused);
   int untried = detail::max_kept_chunks_tried;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     const std::uintptr_t block = detail::place(kept->begin, kept->end, size, align);
@@ -142,6 +144,57 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   }
   enter(*added);
   return bump(block, bytes);
+}
+
+// A block in a range of its own, whose record is that of a destructor, which returns the range: so marks, scopes
+// and rewinds need not know of it.
+template <class AddressSpace>
+void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align, refusal& refused) {
+  if constexpr (!sets_aside) {
+    return nullptr;
+  } else {
+    ++system_calls_;
+    const std::size_t slack = align > default_alignment ? align - default_alignment : 0;
+    const byte_range range = space_.reserve_aside(block_bytes(bytes) + slack);
+    if (range.empty()) {
+      refused = refusal::addresses;
+      return nullptr;
+    }
+    void* memory = nullptr;
+    try {
+      memory = grow(sizeof(detail::aside_block), alignof(detail::aside_block), refused);
+    } catch (...) {
+      space_.release_aside(range);
+      throw;
+    }
+    if (memory == nullptr) {
+      space_.release_aside(range);
+      return nullptr;
+    }
+    const auto give_back = [](void* object) noexcept {
+      const detail::aside_block block = *static_cast<detail::aside_block*>(object);
+      basic_arena& self = *static_cast<basic_arena*>(block.arena);
+      self.asides_.newest = block.previous;
+      self.asides_.bytes -= block.bytes;
+      self.chunk_->marks.on_free(block.range.begin, block.range.end());
+      self.chunk_->marks.on_decommit(block.range.begin, block.range.end());
+      self.space_.release_aside(block.range);
+    };
+    auto* const record = std::construct_at(
+        static_cast<detail::aside_block*>(memory),
+        detail::aside_block{
+            {finalizers_, give_back, memory, position()}, this, range, block_bytes(bytes), asides_.newest});
+    finalizers_ = &record->finalizer;
+    floor_ = cursor_;
+    asides_.newest = record;
+    asides_.bytes += record->bytes;
+    asides_.peak_bytes = std::max(asides_.peak_bytes, asides_.bytes);
+    const std::uintptr_t block = detail::align_up(range.begin, align);
+    chunk_->marks.on_commit(range.begin, range.end(), name());
+    chunk_->marks.on_allocate(block, bytes);
+    if constexpr (check_level >= 2) ++allocations_;
+    return reinterpret_cast<void*>(block);
+  }
 }
 
 // A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
@@ -176,6 +229,9 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   chunk.end = std::max(chunk.begin, detail::align_down(std::min(range.end(), last), block_granule));
   chunk.committed = AddressSpace::commits ? chunk.begin : chunk.end;
   chunk.touched = AddressSpace::fresh_is_zero ? chunk.begin : chunk.end;
+  if constexpr (AddressSpace::fresh_is_zero && requires { space_.touched(); }) {
+    chunk.touched = std::clamp(space_.touched(), chunk.begin, chunk.end);
+  }
   if (is_first) make_current(chunk, chunk.begin);
   else chunk.insert_after(*chunk_);
   ++chunks_;
@@ -235,6 +291,14 @@ void basic_arena<AddressSpace>::enter(chunk_record& chunk) noexcept {
   }
   chunk.base = base;
   make_current(chunk, chunk.begin);
+}
+
+// Reports the memory of all chunks to tools, and the blocks in it.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::mark_commits() noexcept {
+  for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
+    chunk->marks.on_commit(chunk->begin, chunk->committed, name());
+  }
 }
 
 // Returns a chunk that is not in use to where it came from.
@@ -335,6 +399,7 @@ void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
   if constexpr (requires { space_.refusal(); }) {
     if (refused != refusal::none) report.because = space_.refusal();
   }
+  if constexpr (requires { space_.complete(report); }) space_.complete(report);
   const out_of_memory error{report};
   if (options_.exhaustion == exhaustion_policy::abort) {
     detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());

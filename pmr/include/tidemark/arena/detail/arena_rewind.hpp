@@ -36,6 +36,15 @@ void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   if constexpr (check_level >= 2) check_invariants();
 }
 
+// Frees all blocks. @throws std::logic_error if a scope is open
+template <class AddressSpace>
+void basic_arena<AddressSpace>::free_all(char const* operation) {
+  before_use(operation);
+  if (innermost_ != nullptr)
+    throw std::logic_error("arena '" + std::string(name()) + "': " + operation + " while a scope is open");
+  rewind_to(first_, first_.begin);
+}
+
 // Of the kept chunks the last used go first: the next batch needs the others before it needs them.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
@@ -73,14 +82,24 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::rewind_slow(arena_mark const& mark) {
-  const auto refuse = [this](char const* why) {
+  if (char const* const why = why_not_rewind(mark))
     throw std::invalid_argument("arena '" + std::string(name()) + "': cannot rewind: the mark " + why);
-  };
-  if (mark.arena_ != id_) refuse("is of another arena, or older than its last release()");
-  if (mark.position_ > position()) refuse("lies ahead of the present position");
-  if (!history_.is_live(mark.position_, mark.serial_)) refuse("was rewound over after it was taken");
-  if (mark.position_ < scope_floor()) refuse("lies before the beginning of a scope that is still open");
+  rewind_far(mark);
+}
 
+// Why the arena cannot be rewound to a mark; null if it can.
+template <class AddressSpace>
+char const* basic_arena<AddressSpace>::why_not_rewind(arena_mark const& mark) const noexcept {
+  if (mark.arena_ != id_) return "is of another arena, or older than its last release()";
+  if (mark.position_ > position()) return "lies ahead of the present position";
+  if (!history_.is_live(mark.position_, mark.serial_)) return "was rewound over after it was taken";
+  if (mark.position_ < scope_floor()) return "lies before the beginning of a scope that is still open";
+  return nullptr;
+}
+
+// Goes back to a live mark, wherever it lies.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
   // The end of a chunk and the beginning of the next are one position: the address tells which was meant.
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();

@@ -3,6 +3,8 @@
 /// `thread_ownership`: which thread may use a resource that is for one thread at a time.
 #pragma once
 
+#include <utility>
+
 #include <tidemark/core/detail/identity.hpp>
 #include <tidemark/core/violation.hpp>
 
@@ -13,6 +15,19 @@ class thread_ownership {
  public:
   /// The next thread to use the resource will own it.
   void release() noexcept { owner_ = 0; }
+
+  /// Lets the calling thread use the resource for its owner while the result lives.
+  [[nodiscard]] auto lend() noexcept {
+    struct loan {
+      loan(thread_ownership& of) noexcept : ownership{of}, owner{std::exchange(of.owner_, 0)} {}
+      loan(loan const&) = delete;
+      loan& operator=(loan const&) = delete;
+      ~loan() { ownership.owner_ = owner; }
+      thread_ownership& ownership;
+      unsigned long long owner;
+    };
+    return loan{*this};
+  }
 
   /// Reports a violation if another thread owns the resource.
   /// @param kind of resource, @param name its name, @param operation what the calling thread does with it

@@ -74,14 +74,4 @@ struct thread_cache {
   std::atomic<std::size_t> trim_target_bytes{never};
 };
 
-/// Where a thread finds its cache of a pool without a search: an entry is right if it bears the pool's
-/// number, which no other pool ever bears.
-struct cache_slot {
-  unsigned long long pool = 0;
-  thread_cache* cache = nullptr;
-};
-inline constexpr std::size_t cache_slot_count = 8;  // more pools than that in turn cost a search now and then
-// 128 bytes are what the C library keeps free for initial-exec in a shared library loaded later.
-TIDEMARK_INITIAL_EXEC extern constinit thread_local std::array<cache_slot, cache_slot_count> cache_slots;
-
 }  // namespace tidemark::detail

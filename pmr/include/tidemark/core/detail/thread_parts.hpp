@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `thread_parts`: what each thread has of an object that many threads use, and how it finds that.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/macros.hpp>
+
+namespace tidemark::detail {
+
+/// Where a thread finds its part of an object without a search: an entry is right if it bears the object's
+/// number, which no other object ever bears.
+struct thread_slot {
+  unsigned long long whole = 0;
+  void* part = nullptr;
+};
+inline constexpr std::size_t thread_slot_count =
+    8;  // more objects than that in turn cost a search now and then
+// 128 bytes are what the C library keeps free for initial-exec in a shared library loaded later.
+TIDEMARK_INITIAL_EXEC extern constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots;
+
+/// What threads that have a part of an object keep of it: they may outlive it.
+struct whole_anchor {
+  using end_function = void (*)(void* whole, void* part) noexcept;
+
+  whole_anchor(void* object, end_function end_part) noexcept : whole{object}, end{end_part} {}
+
+  fork_safe<> mutex;         // held while a thread that ends gives its part up, and to change `whole`
+  std::atomic<void*> whole;  // null: it is gone
+  end_function end;
+};
+
+/// The calling thread's part of the object; null if it has none. O(objects that the thread has parts of).
+[[nodiscard]] void* find_thread_part(std::shared_ptr<whole_anchor> const& anchor) noexcept;
+/// The thread has a part from now on, until it ends or gives it up. @throws std::bad_alloc; nothing has
+/// changed then.
+void add_thread_part(std::shared_ptr<whole_anchor> anchor, void* part);
+/// The thread has no part any more, if it had one; the object is not told.
+void remove_thread_part(std::shared_ptr<whole_anchor> const& anchor) noexcept;
+/// A number that no other call returns, from 1 on: numbers of their own, so that the objects of a program
+/// take its threads' slots in turn.
+[[nodiscard]] unsigned long long next_whole_number() noexcept;
+
+/// The parts that threads have of one object. When a thread ends, `whole.end(part)` is called on it, unless
+/// the object is gone. Owns no part.
+///
+/// Any thread, but for construction and `leave`.
+/// @tparam Whole the object, which has `void end(Part&) noexcept`
+template <class Whole, class Part>
+class thread_parts {
+ public:
+  struct slot {
+    unsigned long long whole;
+    Part* part;
+  };
+
+  /// @throws std::bad_alloc.
+  explicit thread_parts(Whole& whole)
+      : anchor_{std::make_shared<whole_anchor>(&whole, [](void* object, void* part) noexcept {
+          static_cast<Whole*>(object)->end(*static_cast<Part*>(part));
+        })} {}
+
+  /// Threads that end do not call the object any more. Waits for those that do. For its destructor.
+  void leave() noexcept {
+    const std::scoped_lock lock{anchor_->mutex};
+    anchor_->whole = nullptr;
+  }
+
+  /// What the slots of a thread say of the object where they are right.
+  [[nodiscard]] unsigned long long number() const noexcept { return number_; }
+  /// Where the calling thread's part is found, if it is that of this object. A copy: two loads, and no
+  /// address to compute.
+  [[nodiscard]] slot own_slot() const noexcept {
+    const thread_slot found = thread_slots[number_ % thread_slot_count];
+    return {found.whole, static_cast<Part*>(found.part)};
+  }
+  /// The calling thread's part, whether or not its slot is another object's at the moment; null without one.
+  [[nodiscard]] Part* find() const noexcept {
+    if (const slot own = own_slot(); own.whole == number_) return own.part;
+    return static_cast<Part*>(find_thread_part(anchor_));
+  }
+  /// The calling thread has this part from now on. @pre it has none. @throws std::bad_alloc.
+  void add(Part& part) { add_thread_part(anchor_, &part); }
+  /// The calling thread has no part from now on.
+  void remove() noexcept {
+    remove_thread_part(anchor_);
+    if (own_slot().whole == number_) thread_slots[number_ % thread_slot_count] = {};
+  }
+  /// The calling thread's slot becomes this object's. @pre it has the part.
+  void use_slot(Part& part) const noexcept { thread_slots[number_ % thread_slot_count] = {number_, &part}; }
+
+ private:
+  unsigned long long number_ = next_whole_number();
+  std::shared_ptr<whole_anchor> anchor_;
+};
+
+}  // namespace tidemark::detail
