@@ -524,7 +524,13 @@ int main(int count, char** arguments) {
   else if (is("arena_push_double_zeroed")) turn(n, [&] { use(step.push<double>()); });
   else if (is("arena_inline_any_size")) turn(n, [&] { use(step.allocate(hidden(std::size_t{64}))); });
   else if (is("arena_virtual_64")) turn(n, [&] { use(resource->allocate(64)); });
-  else if (is("arena_scope_and_one_block")) {
+  else if (is("shared_arena_handle_64") || is("shared_arena_virtual_64")) {
+    shared_arena team{{.reserve = 2 * room}, {.min_extent_bytes = room, .max_extent_bytes = room}};
+    auto local = team.local();
+    std::pmr::memory_resource* const any = hidden(static_cast<std::pmr::memory_resource*>(&team));
+    if (is("shared_arena_virtual_64")) turn(n, [&] { use(any->allocate(64)); });
+    else turn(n, [&] { use(local.allocate(64)); });
+  } else if (is("arena_scope_and_one_block")) {
     turn(n, [&] {
       arena::scope scope{step};
       use(scope.allocate(64));
