@@ -12,6 +12,7 @@
 #include <new>
 #include <ranges>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "bodies.hpp"
@@ -95,14 +96,14 @@ class octree {
     std::size_t n = 0;
     waiting[n++] = root_;
     while (n > 0) {
-      node const& cell = *waiting[--n];
-      const vec3 distance = cell.sum.position - position;
-      if (cell.width * cell.width < max_angle * max_angle * dot(distance, distance)) {
-        all.add(distance, cell.sum.mass);
+      node const& here = *waiting[--n];
+      const vec3 distance = here.sum.position - position;
+      if (here.width * here.width < max_angle * max_angle * dot(distance, distance)) {
+        all.add(distance, here.sum.mass);
         continue;
       }
-      for (point_mass const& body : cell.bodies) all.add(body.position - position, body.mass);
-      for (node const* child : cell.children) {
+      for (point_mass const& body : here.bodies) all.add(body.position - position, body.mass);
+      for (node const* child : here.children) {
         if (child != nullptr) waiting[n++] = child;
       }
     }

@@ -89,7 +89,7 @@ def a_warm_shared_arena_hardly_calls_the_system():
         r"shared_arena: (\d+) KiB at the peak, (\d+) KiB committed, (\d+) system calls after the first tree\n", output_of())
     nodes, leaves, tree = numbers(r"tree: (\d+) nodes, (\d+) of them leaves, (\d+) KiB\n", output_of())
     expect_true("leaves hold a few bodies", BODIES / 8 <= leaves < nodes < BODIES)
-    expect_true("the arena holds the tree", tree <= peak <= committed)
+    expect_true("the arena holds the tree", tree <= min(peak, committed))
     expect_true(f"{calls} system calls: fewer than trees, which all have other sizes", calls <= 2 * STEPS)
 
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <tidemark/arena/shared_arena.hpp>
