@@ -43,7 +43,7 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
 LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152)"
 # How names of benchmarks begin that are of a peer which may not be installed.
 OF_PEERS = ("mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
-            "policy/")
+            "policy/", "nbody/")
 
 
 def expect(condition, what):
