@@ -6,12 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "interleavings.hpp"
@@ -19,7 +19,6 @@
 namespace tidemark::detail {
 namespace {
 
-using test::exploration_options;
 using test::explore;
 using test::explored;
 using test::explored_sync;

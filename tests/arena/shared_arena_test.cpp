@@ -717,6 +717,22 @@ TEST(shared_arena_checks, report_a_handle_that_is_used_during_a_rewind) {
   EXPECT_NE(message.find("shared_arena_test.cpp:" + std::to_string(rewound)), std::string::npos) << message;
 }
 
+TEST(shared_arena_checks, end_the_program_by_default) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto misuse = [] {
+    shared_arena team{{.name = "step"}};
+    auto local = team.local();
+    shared_arena::scope step{team};
+    (void)local.allocate(16);
+    local_arena::scope scope{local};
+    step.end();
+  };
+  EXPECT_DEATH(
+      misuse(),
+      "'step': cannot end the scope opened at .*shared_arena_test.cpp:[0-9]+: thread 0 holds a thread "
+      "scope, opened at .*shared_arena_test.cpp:[0-9]+ since then");
+}
+
 TEST(shared_arena_checks, report_a_handle_that_another_thread_uses) {
   test::violation_recorder violations;
   shared_arena team;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <tidemark/arena/arena_options.hpp>
+#include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
@@ -55,6 +56,8 @@ struct extent {
 /// `give_back` O(free extents), unless a function says otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
+  static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
+
  public:
   using mutex_type = Sync::mutex;
 
