@@ -164,7 +164,7 @@ TEST(extent_region, serves_three_threads_from_committed_memory) {
     return program{{thread, thread, thread},
                    [region] { return region->used_pages() == 6 ? region->broken() : "a claim was refused"; }};
   };
-  expect_no_failure(explore(make), 100);
+  expect_no_failure(explore(make), 50);
 }
 
 TEST(extent_region, chains_chunks_while_threads_claim) {
@@ -198,7 +198,7 @@ TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
     return program{{borrower, keeper},
                    [region] { return region->used_pages() == 3 ? region->broken() : "a claim was refused"; }};
   };
-  expect_no_failure(explore(make), 100);
+  expect_no_failure(explore(make), 50);
 }
 
 TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders_taken_at_their_word) {

@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory_resource>
 #include <utility>
 #include <variant>
@@ -277,12 +276,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   std::size_t peak() const noexcept {
     return std::max(peak_, position_in(*chunk_, std::max(high_, cursor_)));
   }
-  // Of the newest block: bytes at or above have not been touched.
-  std::uintptr_t fresh_from(std::uintptr_t block) const noexcept {
-    if constexpr (sets_aside)
-      if (block - chunk_->begin >= end_ - chunk_->begin) return std::numeric_limits<std::uintptr_t>::max();
-    return std::max(high_, dirty_);
-  }
+  std::uintptr_t fresh_from(std::uintptr_t block) const noexcept;
   // Position of the innermost open scope's beginning, 0 if there is none.
   std::size_t scope_floor() const noexcept {
     if (innermost_ == nullptr) return 0;
@@ -362,6 +356,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   detail::rewind_history history_;                 // which marks are live
   std::uint64_t id_;                               // identity in marks; no other arena has it
   chunk_record first_{};                           // empty until memory is reserved; others are allocated
+  chunk_record* spare_ = nullptr;                  // records without memory, until `release`
   std::size_t next_chunk_bytes_;                   // chunk size * growth ^ (chunks held)
   std::size_t peak_ = 0;                           // highest position, as far as `chunk_` does not tell it
   std::size_t committed_bytes_ = 0;                // of all chunks

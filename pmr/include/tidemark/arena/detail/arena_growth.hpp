@@ -197,6 +197,14 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
   }
 }
 
+// Bytes of the newest block at or above this address have not been touched.
+template <class AddressSpace>
+std::uintptr_t basic_arena<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
+  if constexpr (sets_aside)
+    if (block - chunk_->begin >= end_ - chunk_->begin) return std::numeric_limits<std::uintptr_t>::max();
+  return std::max(high_, dirty_);
+}
+
 // A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
 // those to come grows by one step, however large this one had to be.
 template <class AddressSpace>
@@ -204,7 +212,7 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   const bool is_first = chunk_ == &first_ && first_.range.empty();
   std::unique_ptr<chunk_record> record;
   if (!is_first) {
-    record.reset(new (std::nothrow) chunk_record{});
+    record.reset(spare_ != nullptr ? std::exchange(spare_, spare_->next) : new (std::nothrow) chunk_record{});
     if (record == nullptr) return nullptr;
   }
   if (!AddressSpace::commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
@@ -318,7 +326,8 @@ void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
     make_current(chunk, 0);
   } else {
     chunk.unlink();
-    delete &chunk;
+    std::destroy_at(&chunk);
+    spare_ = std::construct_at(&chunk, chunk_record{.next = spare_});
   }
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/detail/align.hpp>
@@ -130,6 +131,7 @@ void basic_arena<AddressSpace>::release() {
   while (first_.next != nullptr) drop(*first_.next);
   peak_ = peak();
   drop(first_);
+  while (spare_ != nullptr) delete std::exchange(spare_, spare_->next);
   id_ = detail::next_identity();  // marks hold addresses that other chunks may get
 }
 
