@@ -199,7 +199,7 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
 
 // Bytes of the newest block at or above this address have not been touched.
 template <class AddressSpace>
-std::uintptr_t basic_arena<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
+inline std::uintptr_t basic_arena<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
   if constexpr (sets_aside)
     if (block - chunk_->begin >= end_ - chunk_->begin) return std::numeric_limits<std::uintptr_t>::max();
   return std::max(high_, dirty_);
@@ -327,7 +327,8 @@ void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
   } else {
     chunk.unlink();
     std::destroy_at(&chunk);
-    spare_ = std::construct_at(&chunk, chunk_record{.next = spare_});
+    std::construct_at(&chunk)->next = spare_;
+    spare_ = &chunk;
   }
 }
 
