@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic shared_arena: batches of blocks that a thread frees together, on one thread and on two: a thread scope of
-// a shared arena beside resources that take each block back. An item is a block, allocated and freed; times are by
-// the clock, over all threads. And steps of two threads that meet at a barrier after each.
+// Topic shared_arena: batches of blocks that a thread frees together, on one thread and on two: a thread
+// scope of a shared arena beside resources that take each block back. An item is a block, allocated and
+// freed; times are by the clock, over all threads. And steps of two threads that meet at a barrier after
+// each.
 #include <benchmark/benchmark.h>
 
 #include <array>

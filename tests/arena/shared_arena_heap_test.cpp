@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new and malloc are replaced by ones that count. A step that repeats takes nothing from the heap.
+// Strategy: operator new and malloc are replaced by ones that count. A step that repeats takes nothing from
+// the heap.
 #include <tidemark/arena/shared_arena.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <limits>
 
 #include "counting_new.hpp"
 
@@ -31,6 +33,22 @@ TEST(shared_arena_heap, is_not_used_by_a_step_that_repeats) {
       EXPECT_GT(test::news, news);
     }
   }
+}
+
+TEST(shared_arena_heap, loses_nothing_but_memory_without_room_for_records) {
+  shared_arena team{{.reserve = 64 * MiB}};
+  const shared_arena_mark mark = team.mark();
+  for (std::size_t i = 0; i < 10'000; ++i) (void)team.allocate(1000);
+  test::max_news = test::news;
+  team.rewind(mark);
+  test::max_news = std::numeric_limits<std::size_t>::max();
+  team.check_invariants();
+  EXPECT_EQ(team.stats().used_bytes, 0u);
+  EXPECT_GT(team.stats().waste_bytes, 1 * MiB);
+  for (std::size_t i = 0; i < 10'000; ++i) (void)team.allocate(1000);
+  team.release();
+  EXPECT_EQ(team.stats().waste_bytes, 0u);
+  EXPECT_EQ(team.stats().committed_bytes, 0u);
 }
 
 }  // namespace

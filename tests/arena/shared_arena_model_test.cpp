@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: real threads allocate at once, at random, in all ways there are; between two barriers one of them marks,
-// rewinds, resets or trims. Each thread knows what it wrote in which block. After each round no two blocks of any
-// threads overlap, what was not freed holds what was written, and the invariants hold.
+// Strategy: real threads allocate at once, at random, in all ways there are; between two barriers one of them
+// marks, rewinds, resets or trims. Each thread knows what it wrote in which block. After each round no two
+// blocks of any threads overlap, what was not freed holds what was written, and the invariants hold.
 #include <tidemark/arena/shared_arena.hpp>
 
 #include <gtest/gtest.h>

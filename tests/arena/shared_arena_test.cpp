@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a shared arena adds to an arena, fact by fact: threads that come and go, extents, rewinds for all
-// threads, and misuse. Threads take turns by joining, so that every test is deterministic; what happens at once
-// is in shared_arena_model_test.cpp and extent_region_test.cpp.
+// Strategy: what a shared arena adds to an arena, fact by fact: threads that come and go, extents, rewinds
+// for all threads, and misuse. Threads take turns by joining, so that every test is deterministic; what
+// happens at once is in shared_arena_model_test.cpp and extent_region_test.cpp.
 #include <tidemark/arena/shared_arena.hpp>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -224,7 +226,7 @@ TEST(shared_arena, refuses_more_threads_than_places) {
     EXPECT_NE(message_of<std::logic_error>([&] { (void)team.local(0); }).find("place 0 is another thread's"),
               std::string::npos);
     EXPECT_NE(
-        message_of<std::invalid_argument>([&] { (void)team.local(1); }).find("no place 1 for 1 threads"),
+        message_of<std::invalid_argument>([&] { (void)team.local(1); }).find("there is no place 1 of 1"),
         std::string::npos);
   });
   EXPECT_THROW((void)team.local(1), std::logic_error);
@@ -258,6 +260,94 @@ TEST(shared_arena, may_be_destroyed_before_its_threads_end) {
   thread.join();
 }
 
+TEST(shared_arena, refuses_a_place_beyond_the_last) {
+  shared_arena team;
+  EXPECT_THROW((void)team.local(shared_arena::max_places), std::invalid_argument);
+  (void)team.local(5);
+  EXPECT_EQ(team.stats().threads, 1u);
+}
+
+TEST(shared_arena, divides_what_is_reserved_among_places) {
+  shared_arena team{{.reserve = 1 * MiB}, {.threads = 64}};
+  EXPECT_EQ(team.stats().reserved_bytes, 1 * MiB);
+  auto local = team.local(63);
+  for (int i = 0; i < 1000; ++i) std::memset(local.allocate(2000), 1, 2000);
+  EXPECT_LE(team.stats().waste_bytes, 2000 * 1000 / 3u);
+}
+
+TEST(shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
+  shared_arena team;
+  for (int i = 0; i < 100; ++i) {
+    const auto block = reinterpret_cast<std::uintptr_t>(team.allocate(20'000, 1 * MiB));
+    EXPECT_EQ(block % (1 * MiB), 0u);
+  }
+  EXPECT_LE(team.stats().waste_bytes, 64 * KiB + 100 * 4 * KiB);
+}
+
+TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
+  shared_arena team{{.reserve = 8 * MiB, .growable = false}};
+  auto local = team.local();
+  for (int round = 0; round < 3; ++round) {
+    {
+      local_arena::scope scope{local};
+      for (int i = 0; i < 7000; ++i) (void)scope.allocate(1000);
+    }
+    on_a_thread([&] {
+      auto other = team.local();
+      local_arena::scope scope{other};
+      for (int i = 0; i < 5500; ++i) (void)scope.allocate(1000);
+    });
+    EXPECT_LE(team.stats().waste_bytes, 2 * 1 * MiB + 128 * KiB);
+  }
+}
+
+TEST(shared_arena, uses_extents_of_its_own_on_for_a_large_block) {
+  shared_arena team{{.reserve = 1 * MiB, .growable = false}};
+  auto local = team.local();
+  {
+    local_arena::scope scope{local};
+    while (local.try_allocate(1000) != nullptr) {
+    }
+  }
+  EXPECT_NE(local.try_allocate(300 * KiB), nullptr);
+}
+
+TEST(shared_arena, lives_on_other_address_spaces) {
+  test::recording_resource upstream;
+  {
+    basic_shared_arena<upstream_memory> team{upstream_memory{&upstream}, {.reserve = 100'000}};
+    auto local = team.local();
+    for (std::size_t i = 0; i < 300; ++i) std::memset(local.allocate(i * 10), 1, i * 10);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(local.allocate(100'000, 4096)) % 4096, 0u);
+    for (unsigned char byte : local.push_array<unsigned char>(50'000)) ASSERT_EQ(byte, 0);
+    team.check_invariants();
+    team.reset();
+    (void)team.trim();
+    team.check_invariants();
+  }
+  alignas(4096) static std::array<std::byte, 1 * MiB> buffer;
+  basic_shared_arena<borrowed_memory> team{borrowed_memory{buffer.data(), buffer.size()}};
+  EXPECT_EQ(team.allocate(16), buffer.data());
+  EXPECT_THROW((void)team.allocate(1 * MiB), out_of_memory);
+}
+
+TEST(shared_arena, serves_the_child_of_a_fork) {
+  shared_arena team;
+  int* const kept = team.local().push<int>(7);
+  on_a_thread([&] { (void)team.allocate(100); });
+  const pid_t child = fork();
+  if (child == 0) {
+    const shared_arena_mark mark = team.mark();
+    std::thread{[&] { (void)team.allocate(1 * MiB); }}.join();
+    (void)team.allocate(1 * MiB);
+    team.rewind(mark);
+    _exit(*kept == 7 && team.stats().used_bytes == 16 + 112 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 // ---- deallocation
 
 TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
@@ -270,6 +360,52 @@ TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
     EXPECT_EQ(team.allocate(64), theirs);
   });
   EXPECT_NE(team.allocate(64), ours);
+}
+
+TEST(shared_arena, returns_a_block_that_was_set_aside) {
+  shared_arena team;
+  (void)team.allocate(16);
+  for (int i = 0; i < 1000; ++i) team.deallocate(team.allocate(400'000), 400'000);
+  EXPECT_EQ(team.stats().used_bytes, 16u);
+  EXPECT_LE(team.stats().committed_bytes, 1 * MiB);
+  {
+    std::pmr::vector<int> grows{&team};
+    for (int i = 0; i < 1'000'000; ++i) grows.push_back(i);
+    EXPECT_LE(team.stats().used_bytes, 4 * MiB + 512 * KiB);  // and not twice as much
+  }
+}
+
+TEST(shared_arena, keeps_the_record_of_a_block_below_a_mark_or_scope) {
+  shared_arena team;
+  auto local = team.local();
+  void* const first = local.allocate(100'000);
+  const arena_mark mark = local.mark();
+  local.deallocate(first, 100'000);
+  (void)local.allocate(100);
+  local.rewind(mark);
+  void* const second = local.allocate(100'000);
+  {
+    local_arena::scope scope{local};
+    local.deallocate(second, 100'000);
+    int* const inside = scope.push<int>(5);
+    EXPECT_EQ(*inside, 5);
+  }
+  team.check_invariants();
+  team.reset();
+  EXPECT_EQ(team.stats().used_bytes, 0u);
+}
+
+TEST(shared_arena, lets_a_thread_deallocate_blocks_of_other_places) {
+  test::violation_recorder violations;
+  shared_arena team{{}, {.threads = 2}};
+  void* const ours = team.allocate(64);
+  on_a_thread([&] { team.deallocate(ours, 64); });
+  on_a_thread([&] {
+    auto local = team.local();
+    (void)local.allocate(16);
+    local.deallocate(ours, 64);
+  });
+  EXPECT_TRUE(violations.reports().empty());
 }
 
 TEST(shared_arena, serves_containers_of_several_threads) {
@@ -465,6 +601,41 @@ TEST(shared_arena, returns_all_memory_and_goes_on) {
   }
 }
 
+TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
+  shared_arena team{{.reserve = 1 * MiB}};
+  const auto work = [&] {
+    for (int i = 0; i < 10'000; ++i) (void)team.allocate(1000);
+  };
+  work();
+  on_a_thread([&] { (void)team.allocate(16); });  // its extent lies in the last chunk
+  team.reset();
+  const shared_arena_stats before = team.stats();
+  for (int step = 0; step < 5; ++step) {
+    work();
+    team.reset();
+    team.check_invariants();
+  }
+  EXPECT_EQ(team.stats().committed_bytes, before.committed_bytes);
+  EXPECT_EQ(team.stats().system_calls, before.system_calls);
+  (void)team.trim();
+  EXPECT_LE(team.stats().committed_bytes, 1 * MiB + 128 * KiB);
+}
+
+TEST(shared_arena, returns_chunks_that_lie_side_by_side) {
+  for (const std::size_t chunk : {2 * MiB, 4 * MiB}) {
+    shared_arena team{{.reserve = chunk, .retain = 0}};
+    for (int i = 0; i < 20'000; ++i) (void)team.allocate(1000);
+    team.reset();
+    team.check_invariants();
+    EXPECT_LE(team.stats().committed_bytes, chunk);
+    EXPECT_EQ(team.stats().free_bytes, 0u);
+    for (int i = 0; i < 20'000; ++i) (void)team.allocate(1000);
+    team.reset();
+    (void)team.trim();
+    EXPECT_EQ(team.stats().committed_bytes, 0u);
+  }
+}
+
 // ---- destructors
 
 struct logs_its_end {
@@ -495,6 +666,23 @@ TEST(shared_arena, runs_destructors_in_reverse_order_for_each_thread) {
     on_a_thread([&] { team.local(0).make<logs_its_end>(log, 7); });
   }
   EXPECT_EQ(log.back(), 7);
+}
+
+TEST(shared_arena, runs_destructors_that_deallocate_at_its_end) {
+  test::violation_recorder violations;
+  for (const std::size_t places : {0u, 3u}) {
+    shared_arena team{{}, {.threads = places}};
+    (void)team.allocate(16);
+    for (int i = 0; i < 2; ++i) {
+      std::promise<void> made;
+      std::thread thread{[&] {
+        (void)team.local().make<std::pmr::vector<int>>(std::size_t{1000}, &team);
+        (void)team.local().make<std::pmr::vector<int>>(std::size_t{100'000}, &team);
+      }};
+      thread.join();
+    }
+  }
+  EXPECT_TRUE(violations.reports().empty());
 }
 
 TEST(shared_arena, runs_destructors_on_the_thread_that_rewinds) {
@@ -662,6 +850,20 @@ TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_not
   step.end();
   EXPECT_EQ(violations.count(violation_kind::scope_order), 1u);
   EXPECT_EQ(team.stats().used_bytes, 16u);
+}
+
+TEST(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
+  test::violation_recorder violations;
+  shared_arena team;
+  auto local = team.local();
+  (void)local.allocate(16);
+  local_arena::scope scope{local};
+  team.leave();
+  EXPECT_EQ(violations.count(violation_kind::scope_outlived), 1u);
+  int* theirs = nullptr;
+  on_a_thread([&] { theirs = team.local().push<int>(5); });
+  scope.end();
+  EXPECT_EQ(*theirs, 5);
 }
 
 #if TIDEMARK_CHECKS >= 2

@@ -100,8 +100,8 @@ class borrowed_arena_subject {
   borrowed_arena arena_;
 };
 
-/// An arena for a team of threads, of which there is one. With chunks and extents so small that most allocations
-/// of the tests cross one, and many blocks are set aside.
+/// An arena for a team of threads, of which there is one. With chunks and extents so small that most
+/// allocations of the tests cross one, and many blocks are set aside.
 class shared_arena_subject {
  public:
   using supply_type = recording_os;

@@ -23,27 +23,27 @@ class parts_of_thread {
     thread_slots = {};
     for (entry const& each : entries_) {
       const std::scoped_lock lock{each.anchor->mutex};
-      if (void* const whole = each.anchor->whole) each.anchor->end(whole, each.part);
+      if (void* const owner = each.anchor->owner) each.anchor->end(owner, each.part);
     }
   }
 
-  [[nodiscard]] void* find(std::shared_ptr<whole_anchor> const& anchor) const noexcept {
+  [[nodiscard]] void* find(std::shared_ptr<owner_anchor> const& anchor) const noexcept {
     const auto found = std::ranges::find(entries_, anchor, &entry::anchor);
     return found != entries_.end() ? found->part : nullptr;
   }
   // What belongs to objects that are gone is dropped before more memory is taken.
-  void add(std::shared_ptr<whole_anchor> anchor, void* part) {
+  void add(std::shared_ptr<owner_anchor> anchor, void* part) {
     if (entries_.size() == entries_.capacity())
-      std::erase_if(entries_, [](entry const& each) { return each.anchor->whole == nullptr; });
+      std::erase_if(entries_, [](entry const& each) { return each.anchor->owner == nullptr; });
     entries_.push_back({std::move(anchor), part});
   }
-  void remove(std::shared_ptr<whole_anchor> const& anchor) noexcept {
+  void remove(std::shared_ptr<owner_anchor> const& anchor) noexcept {
     std::erase_if(entries_, [&](entry const& each) { return each.anchor == anchor; });
   }
 
  private:
   struct entry {
-    std::shared_ptr<whole_anchor> anchor;
+    std::shared_ptr<owner_anchor> anchor;
     void* part;
   };
   std::vector<entry> entries_;
@@ -53,20 +53,20 @@ using thread_entries = thread_specific<parts_of_thread>;
 
 }  // namespace
 
-void* find_thread_part(std::shared_ptr<whole_anchor> const& anchor) noexcept {
+void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
   auto const* const parts = thread_entries::find();
   return parts != nullptr ? parts->find(anchor) : nullptr;
 }
 
-void add_thread_part(std::shared_ptr<whole_anchor> anchor, void* part) {
+void add_thread_part(std::shared_ptr<owner_anchor> anchor, void* part) {
   thread_entries::get().add(std::move(anchor), part);
 }
 
-void remove_thread_part(std::shared_ptr<whole_anchor> const& anchor) noexcept {
+void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
   if (auto* const parts = thread_entries::find()) parts->remove(anchor);
 }
 
-unsigned long long next_whole_number() noexcept {
+unsigned long long next_owner_number() noexcept {
   static std::atomic<unsigned long long> last{0};
   return ++last;
 }

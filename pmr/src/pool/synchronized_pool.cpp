@@ -97,11 +97,11 @@ bool synchronized_pool::is_for_caches(std::size_t bytes, std::size_t align) cons
   return store_.is_of_heap(bytes, align) && bytes <= depot_.share_bytes() / 16;
 }
 
-// Beyond the classes, a block that the thread has itself, and nothing else to do: allocate_large would find it
-// too, after what may have to be done first. For a pair of one block of 64 KiB that takes 29 ns, this 11.
+// Beyond the classes, a block that the thread has itself, and nothing else to do: allocate_large would find
+// it too, after what may have to be done first. For a pair of one block of 64 KiB that takes 29 ns, this 11.
 void* synchronized_pool::allocate_not_listed(std::size_t bytes, std::size_t align) {
   const own_cache slot = threads_.own_slot();
-  if (bytes > classes_.largest_bytes() && slot.whole == threads_.number() &&
+  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() &&
       store_.is_of_heap(bytes, align) && !slot.part->blocks.has_pending_work()) {
     if (void* const block = slot.part->heap_blocks.take(bytes, align)) return block;
   }
@@ -111,7 +111,7 @@ void* synchronized_pool::allocate_not_listed(std::size_t bytes, std::size_t alig
 void synchronized_pool::deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
                                               detail::free_result result) noexcept {
   const own_cache slot = threads_.own_slot();
-  if (bytes > classes_.largest_bytes() && slot.whole == threads_.number() && is_for_caches(bytes, align) &&
+  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() && is_for_caches(bytes, align) &&
       !slot.part->blocks.has_pending_work() && slot.part->has_room_for_heap_block(bytes) &&
       slot.part->heap_blocks.give(block, bytes)) {
     return;
@@ -161,7 +161,8 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
     const std::scoped_lock lock{store_mutex_};
     if (is_of_heap) block = store_.take_large(bytes, align);
     if (block == nullptr) {
-      // What this thread keeps may be enough once it is merged: on a recorded trace of lld, 6 % of the memory.
+      // What this thread keeps may be enough once it is merged: on a recorded trace of lld, 6 % of the
+      // memory.
       if (is_of_heap) (void)return_heap_blocks(cache, 0);
       block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
       const std::scoped_lock caches_lock{caches_mutex_};
@@ -551,7 +552,7 @@ void synchronized_pool::adapt_to_child() noexcept {
 void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two("synchronized_pool", name(), align);
   const own_cache slot = threads_.own_slot();
-  void* block = slot.whole == threads_.number() ? slot.part->blocks.take(bytes, align) : nullptr;
+  void* block = slot.owner == threads_.number() ? slot.part->blocks.take(bytes, align) : nullptr;
   if (block == nullptr) block = allocate_slow(bytes, align);
   try {
     const std::scoped_lock lock{ledger_mutex_};

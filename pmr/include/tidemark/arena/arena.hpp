@@ -121,6 +121,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   /// otherwise, nor for null. Level 2 reports pointers that the arena does not hold.
   void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
     if constexpr (check_level >= 2) before_deallocate(block, bytes);
+    if constexpr (sets_aside)
+      if (bytes >= space_.min_aside_bytes()) deallocate_aside(block);
     if (!is_newest(block, bytes)) return;
     std::uintptr_t end_before = detail::address_of(block);
     if constexpr (has_gaps) end_before = gaps_.end_before(end_before);
@@ -236,7 +238,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   friend class basic_shared_arena;  // whose threads' parts are arenas, which it rewinds together
   using chunk_record = detail::arena_chunk<AddressSpace>;
   static constexpr bool has_gaps = block_granule < default_alignment;
-  static constexpr bool sets_aside = requires(AddressSpace& space) { space.reserve_aside(std::size_t{}); };
+  static constexpr bool sets_aside = requires(AddressSpace& space) { space.reserve_aside(0, 0); };
 
   // Below this neither `block + bytes` nor `cursor + align` can wrap, so the fast path compares once.
   static constexpr std::size_t max_fast_request = std::size_t{1} << 30;
@@ -327,6 +329,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   void mark_commits() noexcept;
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
+  void return_aside(detail::aside_block& block) noexcept;
+  void deallocate_aside(void const* block) noexcept;
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept;
   void enter(chunk_record& chunk) noexcept;

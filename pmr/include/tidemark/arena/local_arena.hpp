@@ -33,8 +33,8 @@ class basic_shared_arena;
 /// `arena_push`; `make`'s destructors run in the rewind that frees the object, on the thread that rewinds.
 ///
 /// A handle stays valid when the shared arena is rewound, reset or trimmed, and until it is released or
-/// destroyed, or its thread ends. Complexity: as `arena`. Thread-safety: the thread that made it, and not during
-/// a rewind; level 2 reports both.
+/// destroyed, or its thread ends. Complexity: as `arena`. Thread-safety: the thread that made it, and not
+/// during a rewind; level 2 reports both.
 template <class AddressSpace>
 class basic_local_arena final
     : public detail::forwarding_resource<basic_local_arena<AddressSpace>>,
@@ -67,8 +67,8 @@ class basic_local_arena final
 
   /// This thread's position. @throws as `basic_arena::mark`.
   [[nodiscard]] arena_mark mark() { return arena_->mark(); }
-  /// Frees what this thread has allocated since `mark` was taken. @throws as `basic_arena::rewind`; also if the
-  /// shared arena was rewound to below the mark.
+  /// Frees what this thread has allocated since `mark` was taken. @throws as `basic_arena::rewind`; also if
+  /// the shared arena was rewound to below the mark.
   void rewind(arena_mark const& mark) { arena_->rewind(mark); }
 
   /// This thread's part in numbers: its chunks are its extents, but for blocks larger than these.

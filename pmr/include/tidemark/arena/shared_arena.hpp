@@ -51,20 +51,22 @@ class basic_shared_arena_scope;
 /// others at most (`detail::extent_memory` says why). When a thread ends, the next new one continues in its
 /// extent.
 ///
-/// *Rewinds are for all threads.* `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening
-/// and end of a `shared_arena::scope` need a moment at which no other thread uses the arena, and which happens
-/// after what the others did: a barrier, or the end of a parallel region. The thread that rewinds sets back all
-/// cursors itself and runs the destructors of `make`: in reverse order of each thread's constructions, one thread
-/// after another. Afterwards every thread keeps one extent, and all others are free for any thread.
+/// *Rewinds are for all threads.* `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the
+/// opening and end of a `shared_arena::scope` need a moment at which no other thread uses the arena, and
+/// which happens after what the others did: a barrier, or the end of a parallel region. The thread that
+/// rewinds sets back all cursors itself and runs the destructors of `make`: in reverse order of each thread's
+/// constructions, one thread after another. Afterwards every thread keeps the extent that it is in then, and
+/// all others are free for any thread.
 ///
 /// With `team_options::threads` every thread has a region of its own, and addresses repeat from step to step.
 ///
-/// `deallocate` reclaims a thread's newest block, as `arena` does; the blocks of other threads it leaves alone.
+/// `deallocate` reclaims a thread's newest block, as `arena` does, and recent blocks of the thread that have
+/// extents of their own; the blocks of other threads it leaves alone.
 ///
-/// Invariants: those of `arena`, for each thread's part, and of `detail::extent_region`; besides, of the bytes in
-/// extents: `sum of what threads hold + free == claimed`.
-/// Thread-safety: `allocate`, `deallocate`, `local` and `leave`: any thread, but not during what is for all
-/// threads. A child that is forked may use it if no other thread was using it then.
+/// Invariants: those of `arena`, for each thread's part, and of `detail::extent_region`; besides, of the
+/// bytes in extents: `sum of what threads hold + free == claimed`. Thread-safety: `allocate`, `deallocate`,
+/// `local` and `leave`: any thread, but not during what is for all threads. A child that is forked may use it
+/// if no other thread was using it then.
 /// @tparam AddressSpace where memory comes from; the host must be able to touch it
 template <class AddressSpace>
 class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
@@ -76,11 +78,14 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   using local_type = basic_local_arena<AddressSpace>;
 
   static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+  /// Places that can be named where `team_options` does not say how many there are.
+  static constexpr std::size_t max_places = 1024;
 
   /// A shared arena on virtual memory. With `team.threads` a thread reserves its part of `options.reserve`.
   /// @throws out_of_memory if that cannot be reserved; std::bad_alloc.
-  explicit basic_shared_arena(arena_options options = {}, team_options team = {})
-    requires std::same_as<AddressSpace, virtual_memory>
+  template <class Options = arena_options>
+    requires std::same_as<Options, arena_options> && std::same_as<AddressSpace, virtual_memory>
+  explicit basic_shared_arena(Options options = {}, team_options team = {})
       : basic_shared_arena(virtual_memory{{options.huge_pages, options.prefault}}, options, team) {}
   /// A shared arena on `space`, whose own options for huge pages and prefaulting hold. @throws as above.
   explicit basic_shared_arena(AddressSpace space, arena_options options = {}, team_options team = {});
@@ -92,7 +97,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// of `team_options::threads` places are taken.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
-    if (const auto slot = threads_.own_slot(); slot.whole == threads_.number()) [[likely]]
+    if (const auto slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]]
       return slot.part->arena.allocate(bytes, align);
     return part_of_this_thread().arena.allocate(bytes, align);
   }
@@ -105,12 +110,14 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   [[nodiscard]] local_type local(detail::call_site where = std::source_location::current());
   /// The same for the thread at place `index`, such as `omp_get_thread_num()`: with `team_options::threads`
   /// the addresses are then the same in each run of a program, whichever thread comes first.
-  /// @throws std::invalid_argument if there is no such place; std::logic_error if another thread has it that
-  /// has neither ended nor left, or the calling thread has another. Nothing has changed then.
+  /// @throws std::invalid_argument if there is no such place: of `team_options::threads`, or without them of
+  /// `max_places`; std::logic_error if another thread has it that has neither ended nor left, or the calling
+  /// thread has another. Nothing has changed then.
   [[nodiscard]] local_type local(std::size_t index,
                                  detail::call_site where = std::source_location::current());
-  /// The calling thread gives up its place, as if it ended: its handles end, and another thread goes on in its
-  /// extents. What it allocated stays. Does nothing for a thread without a place.
+  /// The calling thread gives up its place, as if it ended: its handles end, and another thread goes on in
+  /// its extents. What it allocated stays. Does nothing for a thread without a place. A thread that leaves or
+  /// ends with an open thread scope is reported as a violation, and no other thread gets its place.
   void leave() noexcept;
 
   /// What all threads have allocated at present. O(threads). @throws std::bad_alloc if it cannot be recorded;
@@ -119,10 +126,11 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// Frees everything allocated since `mark` was taken, of all threads, and ends later marks. The mark stays
   /// valid. O(threads + extents freed), and the destructors.
   /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, was ended, lies
-  /// below an open scope of the arena, or a thread holds a thread scope opened since or has rewound to below it.
+  /// below an open scope of the arena, or a thread holds a thread scope opened since or has rewound to below
+  /// it.
   void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current());
-  /// Frees everything, ends all marks, and keeps the memory. @throws std::logic_error, with nothing changed, if
-  /// a scope is open, of the arena or of a thread.
+  /// Frees everything, ends all marks, and keeps the memory. @throws std::logic_error, with nothing changed,
+  /// if a scope is open, of the arena or of a thread.
   void reset(detail::call_site where = std::source_location::current());
   /// Frees everything and returns all memory; the arena can be used again. @throws as `reset`.
   void release(detail::call_site where = std::source_location::current());
@@ -151,16 +159,18 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
 
     basic_arena<memory_type> arena;
     std::size_t index;
-    bool is_taken = false;  // by a thread that has neither ended nor left; with the lock held
+    bool is_taken = false;   // by a thread that has neither ended nor left; with the lock held
+    bool was_taken = false;  // at any time
   };
-  // Of the marks that were not ended the newest is last. `positions_` from `first` on are those of the threads.
+  // Of the marks that were not ended the newest is last. `positions_` from `first` on are those of the
+  // threads.
   struct live_mark {
     std::uint64_t number;
     std::size_t first;
   };
 
   friend detail::thread_parts<basic_shared_arena, part_type>;
-  void end(part_type& part) noexcept;  // its thread has ended
+  void end(part_type& part) noexcept;  // its thread has ended or left
 
   TIDEMARK_COLD part_type& part_of_this_thread();
   part_type& take(part_type& part);
@@ -176,14 +186,11 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   [[noreturn]] void refuse(char const* operation, detail::call_site where, std::string const& why) const;
 
   arena_options options_;
-  team_options team_;
   AddressSpace space_;
-  mutable typename region_type::mutex_type mutex_;  // for `space_`, the regions' slow paths, and `is_taken`
-  detail::ongoing_rewind ongoing_;                  // level 2 only
-  std::vector<std::unique_ptr<region_type>> regions_;  // one, or one for each of `team_.threads`
-  std::vector<std::unique_ptr<part_type>> parts_;      // grows with the lock held
-  std::uint64_t id_;                                   // identity in marks; no other arena has it
-  std::uint64_t last_mark_ = 0;                        // number of the newest mark
+  detail::team_state<AddressSpace> team_;          // its mutex is for `space_` and for `is_taken`, too
+  std::vector<std::unique_ptr<part_type>> parts_;  // grows with the lock held
+  std::uint64_t id_;                               // identity in marks; no other arena has it
+  std::uint64_t last_mark_ = 0;                    // number of the newest mark
   std::vector<live_mark> marks_;
   std::vector<arena_mark> positions_;
   scope* innermost_ = nullptr;  // open scope that ends first

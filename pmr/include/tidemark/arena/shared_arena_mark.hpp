@@ -8,8 +8,8 @@
 
 namespace tidemark {
 
-/// What all threads had allocated of one shared arena, as `mark()` returns it and `rewind()` takes it. A plain
-/// value.
+/// What all threads had allocated of one shared arena, as `mark()` returns it and `rewind()` takes it. A
+/// plain value.
 class shared_arena_mark {
  public:
   /// A mark that every arena rejects.

@@ -20,9 +20,9 @@ namespace tidemark {
 /// threads.clear();                           // they have ended before the brace
 /// ```
 /// Opening and ending are for all threads: no other may use the arena then. Scopes on one arena end in the
-/// reverse order of their opening. Ending an outer one first is reported as a violation; then its memory lives
-/// until the inner one ends. So is an end while a thread holds a thread scope opened since, or has rewound to
-/// below the beginning: then the memory lives until the arena's next rewind to below it.
+/// reverse order of their opening. Ending an outer one first is reported as a violation; then its memory
+/// lives until the inner one ends. So is an end while a thread holds a thread scope opened since, or has
+/// rewound to below the beginning: then the memory lives until the arena's next rewind to below it.
 ///
 /// The arena must outlive it. Move-only; a moved-from or ended scope is inert. O(threads + extents freed).
 template <class AddressSpace>
@@ -39,8 +39,8 @@ class [[nodiscard]] basic_shared_arena_scope {
         where_{where},
         range_{detail::range_kind::arena_scope, arena.name()} {}
   basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
-  /// Ends this scope, then takes over `other`. `scope = shared_arena::scope{team}` on the arena that `scope` is
-  /// open on gives a scope that begins where the old one began.
+  /// Ends this scope, then takes over `other`. `scope = shared_arena::scope{team}` on the arena that `scope`
+  /// is open on gives a scope that begins where the old one began.
   basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {
     if (this == &other) return *this;
     if (arena_ != nullptr && other.outer_ == this && arena_->innermost_ == &other && other.is_empty()) {

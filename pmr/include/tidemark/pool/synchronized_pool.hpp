@@ -45,20 +45,20 @@ namespace tidemark {
 /// ```
 /// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
 /// half of it at most is for the caches, the rest is shared. A cache that is full passes half of it on, whole
-/// lists at a time: to the depot, and blocks beyond the largest class to the heap. What is more than these may
-/// hold goes to the upstream. Of blocks beyond the largest class a cache keeps those of up to a sixteenth of
-/// what it may hold (256 KiB, or less where many threads share), for requests of the same size by its thread,
-/// unless the heap would have to grow for another request of that thread; all others are allocated and
-/// deallocated under one lock. A cache is left to the others when its thread ends. A trim by one thread, or
-/// pressure, reaches the caches of the others in their next call.
+/// lists at a time: to the depot, and blocks beyond the largest class to the heap. What is more than these
+/// may hold goes to the upstream. Of blocks beyond the largest class a cache keeps those of up to a sixteenth
+/// of what it may hold (256 KiB, or less where many threads share), for requests of the same size by its
+/// thread, unless the heap would have to grow for another request of that thread; all others are allocated
+/// and deallocated under one lock. A cache is left to the others when its thread ends. A trim by one thread,
+/// or pressure, reaches the caches of the others in their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`.
 ///
 /// `peak_cached_bytes` is approximate: the most that was cached when the sum was read, which each snapshot
 /// does, each thread that passes blocks on or ends, and each call that gives a large block back to the heap
-/// or makes it grow. So it is no less than `cached_bytes` in any snapshot, and what one thread freed and allocated again
-/// in between (4 MiB at most) may be missing from it.
+/// or makes it grow. So it is no less than `cached_bytes` in any snapshot, and what one thread freed and
+/// allocated again in between (4 MiB at most) may be missing from it.
 ///
 /// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
 /// Thread-safety: any thread, any function, except construction, destruction and `release()`, during which no
@@ -90,7 +90,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
-    if (const own_cache slot = threads_.own_slot(); slot.whole == threads_.number()) [[likely]] {
+    if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
       if (void* block = slot.part->blocks.take(bytes, align)) [[likely]]
         return block;
     }
@@ -106,7 +106,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       if (!ledger_.remove("synchronized_pool", name(), block, bytes, align)) return;
     }
     auto result = detail::free_result::not_listed;
-    if (const own_cache slot = threads_.own_slot(); slot.whole == threads_.number()) [[likely]] {
+    if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
       result = slot.part->blocks.give(block, bytes, align);
     }
     if (result != detail::free_result::listed) [[unlikely]]

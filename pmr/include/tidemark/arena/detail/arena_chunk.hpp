@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <tidemark/arena/detail/annotations.hpp>
@@ -52,26 +53,34 @@ struct arena_finalizer {
   std::size_t end_position;  // position right after the object and all that its constructor allocated
 };
 
-/// A block that lies in a range of its own, beside the chunks, until the arena is rewound to below it. Its record
-/// lies in the arena.
+/// A block that lies in a range of its own, beside the chunks, until it is deallocated or the arena is
+/// rewound to below its record, which lies in the arena.
 struct aside_block {
   arena_finalizer finalizer;  // returns the range
   void* arena;
-  byte_range range;
+  byte_range range;  // empty: deallocated
   std::size_t bytes;
   aside_block* previous;
+  std::uintptr_t floor;  // the arena's, before
+  void const* scope;     // the innermost one then
 };
 
 /// The blocks of an arena that are set aside.
 struct aside_blocks {
+  // So many are looked at for one that is deallocated, newest first.
+  static constexpr int max_tried = 16;
+
   aside_block* newest = nullptr;
   std::size_t bytes = 0;  // sum over blocks
   std::size_t peak_bytes = 0;
 
+  [[nodiscard]] aside_block* find(std::uintptr_t address, int tried) const noexcept {
+    for (aside_block* block = newest; block != nullptr && tried-- > 0; block = block->previous)
+      if (block->range.contains(address)) return block;
+    return nullptr;
+  }
   [[nodiscard]] bool contain(std::uintptr_t address) const noexcept {
-    for (aside_block const* block = newest; block != nullptr; block = block->previous)
-      if (block->range.contains(address)) return true;
-    return false;
+    return find(address, std::numeric_limits<int>::max()) != nullptr;
   }
 };
 

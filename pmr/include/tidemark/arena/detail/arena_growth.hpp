@@ -117,8 +117,6 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
     refused = refusal::memory;
   }
-  if constexpr (sets_aside)
-    if (space_.is_set_aside(size)) return set_aside(bytes, align, refused);
   int untried = detail::max_kept_chunks_tried;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     const std::uintptr_t block = detail::place(kept->begin, kept->end, size, align);
@@ -130,6 +128,9 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
     refused = refusal::memory;
   }
   if (refused == refusal::memory) return nullptr;
+  if constexpr (sets_aside)
+    if (space_.is_set_aside(size + (align > default_alignment ? align : 0)))
+      return set_aside(bytes, align, refused);
   if (!options_.growable && chunks_ != 0) return nullptr;
   chunk_record* added = add_chunk(size, align);
   if (added == nullptr) {
@@ -146,16 +147,16 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   return bump(block, bytes);
 }
 
-// A block in a range of its own, whose record is that of a destructor, which returns the range: so marks, scopes
-// and rewinds need not know of it.
+// A block in a range of its own, whose record is that of a destructor, which returns the range: so marks,
+// scopes and rewinds need not know of it.
 template <class AddressSpace>
 void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align, refusal& refused) {
   if constexpr (!sets_aside) {
     return nullptr;
   } else {
     ++system_calls_;
-    const std::size_t slack = align > default_alignment ? align - default_alignment : 0;
-    const byte_range range = space_.reserve_aside(block_bytes(bytes) + slack);
+    const std::size_t size = block_bytes(bytes);
+    const byte_range range = space_.reserve_aside(size, align);
     if (range.empty()) {
       refused = refusal::addresses;
       return nullptr;
@@ -171,29 +172,61 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
       space_.release_aside(range);
       return nullptr;
     }
-    const auto give_back = [](void* object) noexcept {
-      const detail::aside_block block = *static_cast<detail::aside_block*>(object);
-      basic_arena& self = *static_cast<basic_arena*>(block.arena);
+    const auto end_of_record = [](void* object) noexcept {
+      auto& block = *static_cast<detail::aside_block*>(object);
+      auto& self = *static_cast<basic_arena*>(block.arena);
+      self.return_aside(block);
       self.asides_.newest = block.previous;
-      self.asides_.bytes -= block.bytes;
-      self.chunk_->marks.on_free(block.range.begin, block.range.end());
-      self.chunk_->marks.on_decommit(block.range.begin, block.range.end());
-      self.space_.release_aside(block.range);
     };
-    auto* const record = std::construct_at(
-        static_cast<detail::aside_block*>(memory),
-        detail::aside_block{
-            {finalizers_, give_back, memory, position()}, this, range, block_bytes(bytes), asides_.newest});
+    auto* const record =
+        std::construct_at(static_cast<detail::aside_block*>(memory),
+                          detail::aside_block{{finalizers_, end_of_record, memory, position()},
+                                              this,
+                                              range,
+                                              size,
+                                              asides_.newest,
+                                              floor_,
+                                              innermost_});
     finalizers_ = &record->finalizer;
     floor_ = cursor_;
     asides_.newest = record;
-    asides_.bytes += record->bytes;
+    asides_.bytes += size;
     asides_.peak_bytes = std::max(asides_.peak_bytes, asides_.bytes);
-    const std::uintptr_t block = detail::align_up(range.begin, align);
     chunk_->marks.on_commit(range.begin, range.end(), name());
-    chunk_->marks.on_allocate(block, bytes);
+    chunk_->marks.on_allocate(range.begin, bytes);
     if constexpr (check_level >= 2) ++allocations_;
-    return reinterpret_cast<void*>(block);
+    return range.data();
+  }
+}
+
+// Returns the range of a block that is set aside, if it has one still.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::return_aside(detail::aside_block& block) noexcept {
+  if constexpr (sets_aside) {
+    if (block.range.empty()) return;
+    asides_.bytes -= block.bytes;
+    chunk_->marks.on_free(block.range.begin, block.range.end());
+    chunk_->marks.on_decommit(block.range.begin, block.range.end());
+    space_.release_aside(std::exchange(block.range, {}));
+  }
+}
+
+// A block that is set aside can be returned whatever came after it; its record goes if it is the newest.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::deallocate_aside(void const* block) noexcept {
+  if constexpr (sets_aside) {
+    detail::aside_block* const found = asides_.find(detail::address_of(block), asides_.max_tried);
+    if (found == nullptr || found->range.data() != block) return;
+    return_aside(*found);
+    if (finalizers_ != &found->finalizer || found->finalizer.end_position != position() ||
+        marked_ == cursor_ || innermost_ != found->scope)
+      return;
+    finalizers_ = found->finalizer.previous;
+    asides_.newest = found->previous;
+    const std::uintptr_t floor = found->floor;
+    lower_cursor(detail::address_of(found));
+    floor_ = std::min(floor, cursor_);
+    if (cursor_ == chunk_->begin) leave_empty_chunk();
   }
 }
 

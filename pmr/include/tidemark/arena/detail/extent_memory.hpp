@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include <tidemark/arena/detail/extent_region.hpp>
 #include <tidemark/arena/shared_arena_options.hpp>
@@ -20,20 +22,27 @@
 
 namespace tidemark::detail {
 
-/// A rewind of a shared arena that is going on, for level 2.
-struct ongoing_rewind {
-  std::atomic<unsigned long long> thread{0};  // that rewinds; 0: none
-  char const* operation = "";
-  call_site where;
+/// What the threads' parts of a shared arena have in common.
+template <class AddressSpace>
+struct team_state {
+  using region_type = extent_region<AddressSpace>;
+
+  team_options options;
+  mutable typename region_type::mutex_type mutex;     // for the slow paths of the regions
+  std::vector<std::unique_ptr<region_type>> regions;  // one, or one for each of `options.threads`
+  // A rewind that is going on, for level 2.
+  std::atomic<unsigned long long> rewinding_thread{0};  // 0: there is no rewind
+  char const* rewind_operation = "";
+  call_site rewind_place;
 };
 
-/// An `address_space` whose ranges are extents of a shared arena's region. An extent is as large as all that
-/// the thread has, within limits: so there are O(log n) of them, and at most half of them is unused.
+/// An `address_space` whose ranges are extents of a shared arena's region. The next extent is as large as all
+/// extents of the thread together, within limits, so there are few of them.
 ///
 /// A block of more than a quarter of the next extent that the current one has no room for is *set aside*: it
-/// gets an extent of exactly its size, and the thread goes on in the current one. So what a thread leaves
-/// unused at the end of an extent is less than a quarter of the next.
-/// One thread at a time.
+/// gets an extent of whole pages for itself, and the thread continues in the current one. So what a thread
+/// leaves unused at the end of an extent is less than a quarter of the next one. Where extents are so small
+/// that rounding up to pages would cost more than a quarter, a block is not set aside. One thread at a time.
 template <class AddressSpace>
 class extent_memory {
  public:
@@ -46,10 +55,9 @@ class extent_memory {
   static constexpr std::size_t block_alignment = AddressSpace::block_alignment;
   static constexpr std::size_t chunk_growth = 1;
 
-  /// @param index of the thread in messages. All must outlive this object.
-  extent_memory(region_type& region, typename region_type::mutex_type& mutex, team_options const& options,
-                ongoing_rewind const& ongoing, std::size_t index) noexcept
-      : region_{&region}, mutex_{&mutex}, options_{&options}, ongoing_{&ongoing}, index_{index} {}
+  /// @param index of the thread in messages. `team` and `region` must outlive this object.
+  extent_memory(team_state<AddressSpace> const& team, region_type& region, std::size_t index) noexcept
+      : team_{&team}, region_{&region}, index_{index} {}
 
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) {
     const byte_range range = claim(least_bytes, std::max(least_bytes, next_extent_bytes()));
@@ -62,17 +70,29 @@ class extent_memory {
     extent_bytes_ -= range.size;
     release_aside(range);
   }
-  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return options_->min_extent_bytes; }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return team_->options.min_extent_bytes; }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 
   /// Bytes of the range that was reserved last at or above this address are fresh.
   [[nodiscard]] std::uintptr_t touched() const noexcept { return touched_; }
   /// Whether a block for which there is no room in the current extent is set aside.
   [[nodiscard]] bool is_set_aside(std::size_t bytes) const noexcept {
-    return bytes > next_extent_bytes() / 4;
+    const std::size_t rounding = align_up(bytes, region_->granule()) - bytes;
+    return bytes > next_extent_bytes() / 4 && rounding <= bytes / 4;
   }
-  /// An extent for a block that is set aside.
-  [[nodiscard]] byte_range reserve_aside(std::size_t bytes) { return claim(bytes, bytes); }
+  /// No block of fewer bytes is set aside.
+  [[nodiscard]] std::size_t min_aside_bytes() const noexcept { return team_->options.min_extent_bytes / 4; }
+  /// An extent for a block that is set aside: the whole pages that it lies in.
+  [[nodiscard]] byte_range reserve_aside(std::size_t bytes, std::size_t align) {
+    const std::size_t slack = align > region_->granule() ? align : 0;
+    const byte_range range = claim(bytes + slack, bytes + slack);
+    if (slack == 0 || range.empty()) return range;
+    const std::uintptr_t block = align_up(range.begin, align);
+    const byte_range kept{block, align_up(bytes, region_->granule())};
+    if (kept.begin > range.begin) release_aside({range.begin, kept.begin - range.begin});
+    if (kept.end() < range.end()) release_aside({kept.end(), range.end() - kept.end()});
+    return kept;
+  }
   void release_aside(byte_range range) noexcept {
     held_bytes_ -= range.size;
     region_->give_back(range);
@@ -85,22 +105,24 @@ class extent_memory {
 
   /// Level 2: reports a use while another thread rewinds.
   void before_use(char const* name, char const* operation) const noexcept {
-    const unsigned long long rewinding = ongoing_->thread.load(std::memory_order_acquire);
+    const unsigned long long rewinding = team_->rewinding_thread.load(std::memory_order_acquire);
     if (rewinding == 0 || rewinding == this_thread_number()) return;
     report_violation(violation_kind::wrong_thread, name,
                      "shared_arena '%s': %s by thread %zu, whose handle was made%s, during a %s%s: no other "
                      "thread may use the arena then",
-                     name, operation, index_, place_.text().c_str(), ongoing_->operation,
-                     ongoing_->where.text().c_str());
+                     name, operation, index_, place_.text().c_str(), team_->rewind_operation,
+                     team_->rewind_place.text().c_str());
   }
   /// Whether another thread may have allocated the block: it lies in some extent of the shared arena.
   [[nodiscard]] bool may_be_of_another_thread(void const* block) const noexcept {
-    const std::scoped_lock lock{*mutex_};
-    return region_->holds(address_of(block));
+    const std::scoped_lock lock{team_->mutex};
+    return std::ranges::any_of(team_->regions,
+                               [=](auto const& region) { return region->holds(address_of(block)); });
   }
-  /// Puts the numbers of the whole shared arena into a report, instead of this thread's.
+  /// Puts the numbers of the region into a report, instead of this thread's: what is used are its extents,
+  /// since other threads allocate in them meanwhile.
   void complete(exhaustion_report& report) const noexcept {
-    const std::scoped_lock lock{*mutex_};
+    const std::scoped_lock lock{team_->mutex};
     report.used_bytes = region_->claimed_bytes() - region_->free_bytes();
     report.committed_bytes = region_->committed_bytes();
     report.reserved_bytes = region_->reserved_bytes();
@@ -109,7 +131,7 @@ class extent_memory {
 
  private:
   std::size_t next_extent_bytes() const noexcept {
-    return std::clamp(extent_bytes_, options_->min_extent_bytes, options_->max_extent_bytes);
+    return std::clamp(extent_bytes_, team_->options.min_extent_bytes, team_->options.max_extent_bytes);
   }
   byte_range claim(std::size_t least, std::size_t wanted) {
     refused_ = {};
@@ -119,10 +141,8 @@ class extent_memory {
     return claimed.range;
   }
 
+  team_state<AddressSpace> const* team_;
   region_type* region_;
-  typename region_type::mutex_type* mutex_;
-  team_options const* options_;
-  ongoing_rewind const* ongoing_;
   std::size_t index_;
   std::size_t held_bytes_ = 0;
   std::size_t extent_bytes_ = 0;  // of them, less what is set aside

@@ -46,11 +46,13 @@ struct extent {
 /// `committed`, so that a claim that fails has changed nothing for the others. Only what needs more memory,
 /// or finds extents that were given back, takes the lock.
 ///
-/// Invariants, of each chunk; the current one is the last with extents in it:
-/// - `begin <= next <= committed <= end`, and all of them are multiples of the granule from `begin` on
-/// - extents, free or in use, do not overlap, and fill `[begin, next)`; no free one ends at the current `next`
-/// - the current chunk's bytes at or above `max(next, touched)` have not been touched since they were committed
-/// - free extents are sorted by address and do not touch each other, but between `begin_rewind` and `end_rewind`
+/// Invariants, of each chunk:
+/// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
+/// - its extents, free or in use, do not overlap, and fill `[begin, next)`; while the region is not used no
+///   free one ends at `next`
+/// - bytes at or above `max(next, touched)` have not been touched since they were committed
+/// - its free extents are sorted by address and do not touch each other, but between `begin_rewind` and
+///   `end_rewind`
 ///
 /// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and
 /// `give_back` O(free extents), unless a function says otherwise.
@@ -67,18 +69,19 @@ class extent_region {
   /// What of a request the address space refused.
   enum class refusal { none, addresses, memory };
 
-  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a chunk
-  extent_region(AddressSpace& space, mutex_type& mutex, arena_options const& options, std::size_t chunk_bytes)
+  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
+  /// chunk
+  extent_region(AddressSpace& space, mutex_type& mutex, arena_options const& options, std::size_t chunk_bytes,
+                std::size_t retain_bytes)
       : space_{&space},
         mutex_{&mutex},
         options_{&options},
+        retain_bytes_{retain_bytes},
         granule_{std::max(min_granule, space.granularity())},
         chunk_bytes_{align_up(std::max(chunk_bytes, granule_), granule_)} {}
   extent_region(extent_region const&) = delete;
   extent_region& operator=(extent_region const&) = delete;
-  ~extent_region() {
-    while (!chunks_.empty()) drop_last_chunk();
-  }
+  ~extent_region() { release(); }
 
   /// Bytes that extents are multiples of.
   [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
@@ -96,66 +99,73 @@ class extent_region {
     return claim_slow(least, wanted, refused);
   }
 
-  /// Gives back an extent, which any thread may claim from now on. Without memory for a record it is lost
-  /// until the region is released. Its bytes must not be touched any more.
+  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a
+  /// record they are lost until `release`. Their bytes must not be touched any more.
   void give_back(byte_range range) noexcept {
     poison(range.begin, range.size);
     const std::scoped_lock lock{*mutex_};
+    chunk_record& chunk = chunk_of(range.begin);
     try {
-      if (is_rewinding_) free_.push_back(range);
-      else insert_free(range);
+      if (is_rewinding_) chunk.free.push_back(range);
+      else insert_free(chunk.free, range);
     } catch (std::bad_alloc const&) {
+      lost_bytes_ += range.size;
       return;
     }
     add_free_bytes(range.size);
-    chunk_record* const chunk = current_.load(std::memory_order_relaxed);
-    if (!is_rewinding_) lower_next(*chunk);
+    if (!is_rewinding_) lower_next(chunk);
   }
 
   /// Many extents are about to be given back.
   void begin_rewind() noexcept { is_rewinding_ = true; }
-  /// They were. O(n log n) of them; returns whole chunks while more than `retain` is committed.
+  /// They were. O(n log n) of them; returns empty chunks while more than `retain_bytes` is committed.
   void end_rewind() noexcept {
     is_rewinding_ = false;
-    sort_free();
-    for (std::unique_ptr<chunk_record>& chunk : chunks_) lower_next(*chunk);
-    settle();
-    while (committed_bytes_ > options_->retain && chunks_.size() > current_index_ + 1) drop_last_chunk();
+    for (std::unique_ptr<chunk_record>& chunk : chunks_) {
+      sort_free(chunk->free);
+      lower_next(*chunk);
+    }
+    for (std::size_t i = chunks_.size(); i-- > 1 && committed_bytes_ > retain_bytes_;)
+      if (is_empty(*chunks_[i])) drop(i);
+    if (!chunks_.empty()) make_current(*chunks_.front());
   }
 
-  /// Returns what is committed more than `keep_bytes` above the last extent. @return bytes returned
+  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the
+  /// first, and pages. @return bytes returned
   std::size_t trim(std::size_t keep_bytes) noexcept {
     const std::size_t committed_before = committed_bytes_;
-    if (chunks_.empty()) return 0;
-    chunk_record& chunk = *chunks_[current_index_];
-    const std::uintptr_t next = chunk.next.load();
-    std::size_t kept = chunk.committed.load() - next;
-    for (std::size_t i = current_index_ + 1; i < chunks_.size();) {
-      const std::size_t bytes = chunks_[i]->committed.load() - chunks_[i]->begin;
-      if (add_saturating(kept, bytes) > keep_bytes) {
-        std::rotate(chunks_.begin() + static_cast<std::ptrdiff_t>(i),
-                    chunks_.begin() + static_cast<std::ptrdiff_t>(i) + 1, chunks_.end());
-        drop_last_chunk();
-      } else {
-        kept += bytes;
-        ++i;
+    std::size_t kept_bytes = 0;
+    for (std::size_t i = 0; i < chunks_.size();) {
+      chunk_record& chunk = *chunks_[i];
+      const std::uintptr_t next = chunk.next.load();
+      const std::size_t unused = chunk.committed.load() - next;
+      if (i > 0 && is_empty(chunk) && add_saturating(kept_bytes, unused) > keep_bytes) {
+        drop(i);
+        continue;
       }
+      if constexpr (AddressSpace::commits) {
+        const std::size_t keep_here = std::min(unused, keep_bytes - std::min(keep_bytes, kept_bytes));
+        const std::uintptr_t first = align_up(next + keep_here, space_->granularity());
+        if (first < chunk.committed.load()) decommit(chunk, first);
+      }
+      kept_bytes += chunk.committed.load() - next;
+      ++i;
     }
-    if constexpr (AddressSpace::commits) {
-      const std::uintptr_t first =
-          align_up(std::min(add_saturating(next, keep_bytes), chunk.committed.load()), space_->granularity());
-      if (first < chunk.committed.load()) decommit(chunk, first);
-    }
+    if (!chunks_.empty()) make_current(*chunks_.front());
     return committed_before - committed_bytes_;
   }
 
-  /// Reserves the first chunk, so that there is one. @return whether there is.
-  [[nodiscard]] bool reserve() { return !chunks_.empty() || add_chunk(granule_) != nullptr; }
+  /// Reserves the first chunk, if there is none. @return whether there is one.
+  [[nodiscard]] bool reserve() {
+    if (chunks_.empty() && add_chunk(granule_) != nullptr) make_current(*chunks_.front());
+    return !chunks_.empty();
+  }
   /// Returns all memory. @pre no extent is in use
   void release() noexcept {
-    while (!chunks_.empty()) drop_last_chunk();
-    free_.clear();
+    current_.store(nullptr);
+    while (!chunks_.empty()) drop(chunks_.size() - 1);
     free_bytes_.store(0);
+    lost_bytes_ = 0;
   }
 
   /// In extents, free ones too.
@@ -165,6 +175,8 @@ class extent_region {
     return sum;
   }
   [[nodiscard]] std::size_t free_bytes() const noexcept { return free_bytes_.load(); }
+  /// Given back without memory for a record.
+  [[nodiscard]] std::size_t lost_bytes() const noexcept { return lost_bytes_; }
   [[nodiscard]] std::size_t committed_bytes() const noexcept { return committed_bytes_; }
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_bytes_; }
   [[nodiscard]] std::size_t chunks() const noexcept { return chunks_.size(); }
@@ -172,10 +184,10 @@ class extent_region {
   /// Room for the largest extent that memory or addresses held can serve. With the lock held.
   [[nodiscard]] std::size_t largest_bytes(refusal refused) const noexcept {
     std::size_t largest = 0;
-    for (byte_range const& range : free_) largest = std::max(largest, range.size);
     for (auto const& chunk : chunks_) {
+      for (byte_range const& range : chunk->free) largest = std::max(largest, range.size);
       const std::uintptr_t end = refused == refusal::memory ? chunk->committed.load() : chunk->end;
-      largest = std::max<std::size_t>(largest, end - chunk->next.load());
+      largest = std::max<std::size_t>(largest, align_down(end - chunk->next.load(), granule_));
     }
     return largest;
   }
@@ -193,19 +205,18 @@ class extent_region {
       if (chunk->begin > next || next > chunk->committed.load() || chunk->committed.load() > chunk->end)
         return "begin <= next <= committed <= end";
       if ((next - chunk->begin) % granule_ != 0) return "(next - begin) % granule == 0";
+      std::uintptr_t above = chunk->begin;
+      for (byte_range const& range : chunk->free) {
+        if (range.begin < above || range.end() >= next)
+          return "free extents are sorted, apart, and below next";
+        above = range.end() + 1;
+        free += range.size;
+      }
       committed += chunk->committed.load() - chunk->begin;
       reserved += chunk->range.size;
     }
-    for (std::size_t i = current_index_ + 1; i < chunks_.size(); ++i)
-      if (chunks_[i]->next.load() != chunks_[i]->begin)
-        return "there are no extents behind the current chunk";
     if (committed != committed_bytes_) return "committed_bytes == sum over chunks";
     if (reserved != reserved_bytes_) return "reserved_bytes == sum over chunks";
-    for (std::size_t i = 0; i < free_.size(); ++i) {
-      free += free_[i].size;
-      if (i > 0 && free_[i - 1].end() >= free_[i].begin) return "free extents are sorted, and do not touch";
-      if (!holds(free_[i].begin) || !holds(free_[i].end() - 1)) return "free extents lie in [begin, next)";
-    }
     return free == free_bytes_.load() ? nullptr : "free_bytes == sum over free extents";
   }
 
@@ -220,6 +231,7 @@ class extent_region {
     atomic<std::uintptr_t> next{0};       // the next extent begins here
     atomic<std::uintptr_t> committed{0};  // memory is behind [begin, committed)
     atomic<std::uintptr_t> touched{0};    // extents above it are fresh
+    std::vector<byte_range> free;         // extents below `next` that are not in use
   };
 
   // From the committed part, if that has so much.
@@ -234,26 +246,35 @@ class extent_region {
     return {{first, bytes}, std::clamp(touched, first, first + bytes)};
   }
 
+  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads
+  // see when it has served this claim.
   TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, refusal& refused) {
     const std::scoped_lock lock{*mutex_};
-    if (const extent found = take_free(least, wanted); !found.empty()) return found;
-    for (chunk_record* chunk = current_.load(std::memory_order_relaxed); chunk != nullptr;) {
-      if (const extent claimed = claim_from(*chunk, least, wanted, refused); !claimed.empty()) return claimed;
-      if (refused == refusal::memory) return {};
-      chunk = enter_kept_chunk(least);
+    for (std::unique_ptr<chunk_record>& chunk : chunks_)
+      if (const extent found = take_free(*chunk, least, wanted); !found.empty()) return found;
+    if (chunk_record* const current = current_.load(std::memory_order_relaxed))
+      if (const extent claimed = claim_from(*current, least, wanted, refused); !claimed.empty())
+        return claimed;
+    for (std::unique_ptr<chunk_record>& chunk : chunks_) {
+      if (const extent claimed = claim_from(*chunk, least, wanted, refused); !claimed.empty()) {
+        make_current(*chunk);
+        return claimed;
+      }
     }
-    if (!options_->growable && !chunks_.empty()) return {};
+    if (refused == refusal::memory || (!options_->growable && !chunks_.empty())) return {};
     chunk_record* const added = add_chunk(least);
-    refused = added == nullptr ? refusal::addresses : refusal::none;
-    if (added == nullptr) return {};
+    if (added == nullptr) {
+      refused = refusal::addresses;
+      return {};
+    }
     const extent claimed = claim_from(*added, least, wanted, refused);
-    if (claimed.empty()) drop_last_chunk();
-    else make_current(chunks_.size() - 1);
+    if (claimed.empty()) drop(chunks_.size() - 1);
+    else make_current(*added);
     return claimed;
   }
 
-  // With memory committed for it. Other threads may claim what was committed before this one does: then more is
-  // committed. Where not all can be had, the least is tried.
+  // With memory committed for it. Other threads may claim what was committed before this one does: then more
+  // is committed. Where not all can be had, the least is tried.
   extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, refusal& refused) {
     for (;;) {
       const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
@@ -272,77 +293,63 @@ class extent_region {
   }
 
   // First fit.
-  extent take_free(std::size_t least, std::size_t wanted) noexcept {
-    const auto found = std::ranges::find_if(free_, [=](byte_range range) { return range.size >= least; });
-    if (found == free_.end()) return {};
+  extent take_free(chunk_record& chunk, std::size_t least, std::size_t wanted) noexcept {
+    const auto found =
+        std::ranges::find_if(chunk.free, [=](byte_range range) { return range.size >= least; });
+    if (found == chunk.free.end()) return {};
     const byte_range taken{found->begin, std::min(found->size, wanted)};
     subtract_free_bytes(taken.size);
-    if (taken.size == found->size) free_.erase(found);
+    if (taken.size == found->size) chunk.free.erase(found);
     else *found = {taken.end(), found->size - taken.size};
     return {taken, taken.end()};
   }
 
   // Sorted by address, merged with its neighbours.
-  void insert_free(byte_range range) {
-    auto after = std::ranges::lower_bound(free_, range.begin, {}, &byte_range::begin);
-    if (after != free_.end() && after->begin == range.end()) {
+  static void insert_free(std::vector<byte_range>& free, byte_range range) {
+    auto after = std::ranges::lower_bound(free, range.begin, {}, &byte_range::begin);
+    if (after != free.end() && after->begin == range.end()) {
       *after = {range.begin, range.size + after->size};
     } else {
-      after = free_.insert(after, range);
+      after = free.insert(after, range);
     }
-    if (after != free_.begin() && std::prev(after)->end() == after->begin) {
+    if (after != free.begin() && std::prev(after)->end() == after->begin) {
       std::prev(after)->size += after->size;
-      free_.erase(after);
+      free.erase(after);
     }
   }
-  void sort_free() noexcept {
-    std::ranges::sort(free_, {}, &byte_range::begin);
+  static void sort_free(std::vector<byte_range>& free) noexcept {
+    std::ranges::sort(free, {}, &byte_range::begin);
     std::size_t kept = 0;
-    for (std::size_t i = 1; i < free_.size(); ++i) {
-      if (free_[kept].end() == free_[i].begin) free_[kept].size += free_[i].size;
-      else free_[++kept] = free_[i];
+    for (std::size_t i = 1; i < free.size(); ++i) {
+      if (free[kept].end() == free[i].begin) free[kept].size += free[i].size;
+      else free[++kept] = free[i];
     }
-    if (!free_.empty()) free_.resize(kept + 1);
+    if (!free.empty()) free.resize(kept + 1);
   }
   // If a free extent is the last of the chunk, the next claim begins where it did. Its bytes are not fresh:
   // `touched` says so before a claim can find them.
   void lower_next(chunk_record& chunk) noexcept {
     std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
-    const auto last = std::ranges::find(free_, next, &byte_range::end);
-    if (last == free_.end() || last->begin < chunk.begin) return;
+    if (chunk.free.empty() || chunk.free.back().end() != next) return;
+    const byte_range last = chunk.free.back();
     chunk.touched.store(std::max(chunk.touched.load(std::memory_order_relaxed), next),
                         std::memory_order_relaxed);
-    if (!chunk.next.compare_exchange_strong(next, last->begin, std::memory_order_acq_rel,
+    if (!chunk.next.compare_exchange_strong(next, last.begin, std::memory_order_acq_rel,
                                             std::memory_order_relaxed))
       return;  // a thread has claimed more in between
-    subtract_free_bytes(last->size);
-    free_.erase(last);
+    subtract_free_bytes(last.size);
+    chunk.free.pop_back();
   }
   void add_free_bytes(std::size_t bytes) noexcept {
     free_bytes_.store(free_bytes_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
   }
   void subtract_free_bytes(std::size_t bytes) noexcept { add_free_bytes(std::size_t{0} - bytes); }
 
-  void make_current(std::size_t index) noexcept {
-    current_index_ = index;
-    current_.store(chunks_[index].get(), std::memory_order_release);
+  void make_current(chunk_record& chunk) noexcept { current_.store(&chunk, std::memory_order_release); }
+  chunk_record& chunk_of(std::uintptr_t address) noexcept {
+    return **std::ranges::find_if(chunks_, [=](auto const& chunk) { return chunk->range.contains(address); });
   }
-  // The last chunk with extents in it becomes the current one.
-  void settle() noexcept {
-    std::size_t index = current_index_;
-    while (index > 0 && chunks_[index]->next.load() == chunks_[index]->begin) --index;
-    if (!chunks_.empty()) make_current(index);
-  }
-  // The first chunk behind the current one with so much room; null if there is none.
-  chunk_record* enter_kept_chunk(std::size_t least) noexcept {
-    for (std::size_t i = current_index_ + 1; i < chunks_.size(); ++i) {
-      if (align_down(chunks_[i]->end - chunks_[i]->begin, granule_) < least) continue;
-      std::swap(chunks_[i], chunks_[current_index_ + 1]);
-      make_current(current_index_ + 1);
-      return chunks_[current_index_].get();
-    }
-    return nullptr;
-  }
+  static bool is_empty(chunk_record const& chunk) noexcept { return chunk.next.load() == chunk.begin; }
 
   // Behind all others; null without addresses or memory for its record.
   chunk_record* add_chunk(std::size_t least) {
@@ -350,32 +357,27 @@ class extent_region {
     chunks_.reserve(chunks_.size() + 1);
     auto chunk = std::make_unique<chunk_record>();
     // Room for a whole extent wherever the range begins.
-    const std::size_t slack = AddressSpace::block_alignment;
+    const std::size_t slack = space_->granularity() < granule_ ? granule_ : 0;
     chunk->range = space_->reserve(add_saturating(least, slack), std::max(chunk_bytes_, least));
     if (chunk->range.empty()) return nullptr;
-    chunk->begin = align_up(std::max<std::uintptr_t>(chunk->range.begin, 1), AddressSpace::block_alignment);
-    chunk->end = std::max(chunk->begin, align_down(chunk->range.end(), AddressSpace::block_alignment));
+    chunk->begin = align_up(std::max<std::uintptr_t>(chunk->range.begin, 1), granule_);
+    chunk->end = std::max(chunk->begin, align_down(chunk->range.end(), granule_));
     chunk->next.store(chunk->begin);
     chunk->committed.store(AddressSpace::commits ? chunk->begin : chunk->end);
     chunk->touched.store(AddressSpace::fresh_is_zero ? chunk->begin : chunk->end);
     committed_bytes_ += chunk->committed.load() - chunk->begin;
     reserved_bytes_ += chunk->range.size;
-    chunks_.push_back(std::move(chunk));
-    if (chunks_.size() == 1) make_current(0);
-    return chunks_.back().get();
+    return chunks_.emplace_back(std::move(chunk)).get();
   }
-  void drop_last_chunk() noexcept {
-    chunk_record& chunk = *chunks_.back();
+  // One that no thread uses or claims from.
+  void drop(std::size_t index) noexcept {
+    chunk_record& chunk = *chunks_[index];
     unpoison(chunk.begin, chunk.committed.load() - chunk.begin);
     ++system_calls_;
     space_->release(chunk.range);
     committed_bytes_ -= chunk.committed.load() - chunk.begin;
     reserved_bytes_ -= chunk.range.size;
-    if (current_.load() == &chunk) {
-      current_.store(nullptr);
-      current_index_ = 0;
-    }
-    chunks_.pop_back();
+    chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(index));
   }
 
   // Commits ahead, so that growing takes O(log n) calls; if the system refuses so much, what is needed.
@@ -408,19 +410,19 @@ class extent_region {
     if constexpr (AddressSpace::fresh_is_zero) chunk.touched.store(std::min(chunk.touched.load(), first));
   }
 
-  atomic<chunk_record*> current_{nullptr};  // claims are from this one; null before the first
-  atomic<std::size_t> free_bytes_{0};       // sum over `free_`
+  atomic<chunk_record*> current_{nullptr};  // claims try this one first; null before there is one
+  atomic<std::size_t> free_bytes_{0};       // sum over the chunks' free extents
   // With the lock held, or while no other thread uses the region:
   AddressSpace* space_;
   mutex_type* mutex_;
   arena_options const* options_;
+  std::size_t retain_bytes_;
   std::size_t granule_;
   std::size_t chunk_bytes_;
-  std::vector<std::unique_ptr<chunk_record>> chunks_;  // up to the current one in use, behind it kept
-  std::size_t current_index_ = 0;
-  std::vector<byte_range> free_;  // extents given back that are not the last
+  std::vector<std::unique_ptr<chunk_record>> chunks_;
   std::size_t committed_bytes_ = 0;
   std::size_t reserved_bytes_ = 0;
+  std::size_t lost_bytes_ = 0;
   std::uint64_t system_calls_ = 0;
   bool is_rewinding_ = false;
 };

@@ -20,35 +20,43 @@ namespace tidemark {
 template <class AddressSpace>
 basic_shared_arena<AddressSpace>::basic_shared_arena(AddressSpace space, arena_options options,
                                                      team_options team)
-    : options_{options}, team_{team}, space_{std::move(space)}, id_{detail::next_identity()} {
+    : options_{options}, space_{std::move(space)}, id_{detail::next_identity()} {
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
-  const std::size_t regions = std::max<std::size_t>(1, team_.threads);
+  const std::size_t regions = std::max<std::size_t>(1, team.threads);
+  const std::size_t granule = std::max(region_type::min_granule, space_.granularity());
   const std::size_t reserve = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
+  const std::size_t share = std::max(reserve / regions, granule);
+  team.min_extent_bytes = detail::align_up(std::clamp(team.min_extent_bytes, granule, share), granule);
+  team.max_extent_bytes =
+      detail::align_up(std::clamp(team.max_extent_bytes, team.min_extent_bytes, share + granule), granule);
+  team_.options = team;
   for (std::size_t i = 0; i < regions; ++i) {
-    regions_.push_back(std::make_unique<region_type>(space_, mutex_, options_, reserve / regions));
-    const std::size_t granule = regions_.back()->granule();
-    team_.min_extent_bytes = detail::align_up(std::clamp(team_.min_extent_bytes, granule, reserve), granule);
-    team_.max_extent_bytes = std::max(detail::align_up(std::min(team_.max_extent_bytes, reserve), granule),
-                                      team_.min_extent_bytes);
-    if (AddressSpace::reserves_at_once && !regions_.back()->reserve()) {
+    team_.regions.push_back(
+        std::make_unique<region_type>(space_, team_.mutex, options_, share, options_.retain / regions));
+    if (AddressSpace::reserves_at_once && !team_.regions.back()->reserve())
       throw out_of_memory{
-          {.resource = options_.name, .requested_bytes = reserve / regions, .alignment = default_alignment}};
-    }
-    if (team_.threads != 0) add_part(*regions_.back());
+          {.resource = options_.name, .requested_bytes = share, .alignment = default_alignment}};
+    if (team.threads != 0) add_part(*team_.regions.back());
   }
 }
 
 template <class AddressSpace>
 basic_shared_arena<AddressSpace>::~basic_shared_arena() {
-  threads_.leave();
   if (innermost_ != nullptr) {
     detail::report_violation(violation_kind::scope_outlived, name(),
-                             "shared_arena '%s' is destroyed while a scope on it%s is open", name(),
+                             "shared_arena '%s' is destroyed while a scope on it, opened%s, is open", name(),
                              innermost_->where_.text().c_str());
     for (scope* open = innermost_; open != nullptr; open = open->outer_) open->arena_ = nullptr;
   }
-  for (std::unique_ptr<region_type>& region : regions_) region->begin_rewind();  // until there is none
+  // While all parts are there: what a destructor deallocates may be of any thread.
+  for (std::unique_ptr<part_type>& part : parts_) {
+    const auto loan = part->arena.owner_.lend();
+    part->arena.rewind_to(part->arena.first_, part->arena.first_.begin);
+  }
+  threads_.leave();
+  for (std::unique_ptr<region_type>& region : team_.regions)
+    region->begin_rewind();  // never ended: no sorting
 }
 
 // ---- a thread and its part --------------------------------------------------------------------------------
@@ -57,7 +65,7 @@ template <class AddressSpace>
 auto basic_shared_arena<AddressSpace>::part_of_this_thread() -> part_type& {
   part_type* part = threads_.find();
   if (part == nullptr) {
-    const std::scoped_lock lock{mutex_};
+    const std::scoped_lock lock{team_.mutex};
     part = &take(free_part());
   }
   threads_.use_slot(*part);
@@ -68,7 +76,7 @@ auto basic_shared_arena<AddressSpace>::part_of_this_thread() -> part_type& {
 template <class AddressSpace>
 auto basic_shared_arena<AddressSpace>::take(part_type& part) -> part_type& {
   threads_.add(part);
-  part.is_taken = true;
+  part.is_taken = part.was_taken = true;
   part.arena.release_thread_ownership();
   return part;
 }
@@ -77,11 +85,12 @@ template <class AddressSpace>
 auto basic_shared_arena<AddressSpace>::free_part() -> part_type& {
   const auto found = std::ranges::find(parts_, false, [](auto const& part) { return part->is_taken; });
   if (found != parts_.end()) return **found;
-  if (team_.threads != 0) {
-    refuse<std::logic_error>("allocate", {},
-                             "it is for " + std::to_string(team_.threads) + " threads, and this is one more");
+  if (team_.options.threads != 0) {
+    refuse<std::logic_error>(
+        "allocate", {},
+        "it is for " + std::to_string(team_.options.threads) + " threads, and this is one more");
   }
-  add_part(*regions_.front());
+  add_part(*team_.regions.front());
   return *parts_.back();
 }
 
@@ -90,15 +99,21 @@ void basic_shared_arena<AddressSpace>::add_part(region_type& region) {
   arena_options options = options_;
   options.reserve = 0;
   options.growable = true;  // the region knows whether there is more
-  options.retain = std::numeric_limits<std::size_t>::max();
+  options.retain =
+      team_.options.max_extent_bytes;  // what a thread scope frees is for all threads, but this much
   const std::size_t index = parts_.size();
-  parts_.push_back(
-      std::make_unique<part_type>(memory_type{region, mutex_, team_, ongoing_, index}, options, index));
+  parts_.push_back(std::make_unique<part_type>(memory_type{team_, region, index}, options, index));
 }
 
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::end(part_type& part) noexcept {
-  const std::scoped_lock lock{mutex_};
+  if (part.arena.innermost_ != nullptr) {
+    detail::report_violation(violation_kind::scope_outlived, name(),
+                             "shared_arena '%s': thread %zu leaves while it holds a thread scope, opened%s",
+                             name(), part.index, part.arena.innermost_->where_.text().c_str());
+    return;  // and no other thread gets the place
+  }
+  const std::scoped_lock lock{team_.mutex};
   part.is_taken = false;
 }
 
@@ -113,13 +128,13 @@ template <class AddressSpace>
 auto basic_shared_arena<AddressSpace>::local(std::size_t index, detail::call_site where) -> local_type {
   part_type* own = threads_.find();
   if (own == nullptr) {
-    const std::scoped_lock lock{mutex_};
-    if (team_.threads != 0 && index >= team_.threads) {
-      refuse<std::invalid_argument>("local", where,
-                                    "there is no place " + std::to_string(index) + " for " +
-                                        std::to_string(team_.threads) + " threads");
+    const std::scoped_lock lock{team_.mutex};
+    const std::size_t places = team_.options.threads != 0 ? team_.options.threads : max_places;
+    if (index >= places) {
+      refuse<std::invalid_argument>(
+          "local", where, "there is no place " + std::to_string(index) + " of " + std::to_string(places));
     }
-    while (parts_.size() <= index) add_part(*regions_.front());
+    while (parts_.size() <= index) add_part(*team_.regions.front());
     if (parts_[index]->is_taken) {
       refuse<std::logic_error>("local", where, "place " + std::to_string(index) + " is another thread's");
     }
@@ -217,11 +232,11 @@ template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char const* operation,
                                                     detail::call_site where) noexcept {
   if constexpr (check_level >= 2) {
-    ongoing_.operation = operation;
-    ongoing_.where = where;
-    ongoing_.thread.store(detail::this_thread_number(), std::memory_order_release);
+    team_.rewind_operation = operation;
+    team_.rewind_place = where;
+    team_.rewinding_thread.store(detail::this_thread_number(), std::memory_order_release);
   }
-  for (std::unique_ptr<region_type>& region : regions_) region->begin_rewind();
+  for (std::unique_ptr<region_type>& region : team_.regions) region->begin_rewind();
   for (std::unique_ptr<part_type>& part : parts_) {
     basic_arena<memory_type>& arena = part->arena;
     const auto loan = arena.owner_.lend();
@@ -230,9 +245,9 @@ void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char 
     else arena.rewind_to(arena.first_, arena.first_.begin);
     arena.trim();
   }
-  for (std::unique_ptr<region_type>& region : regions_) region->end_rewind();
+  for (std::unique_ptr<region_type>& region : team_.regions) region->end_rewind();
   if constexpr (check_level >= 2) {
-    ongoing_.thread.store(0, std::memory_order_release);
+    team_.rewinding_thread.store(0, std::memory_order_release);
     check_invariants();
   }
 }
@@ -281,7 +296,7 @@ void basic_shared_arena<AddressSpace>::release(detail::call_site where) {
     const auto loan = part->arena.owner_.lend();
     part->arena.release();
   }
-  for (std::unique_ptr<region_type>& region : regions_) region->release();
+  for (std::unique_ptr<region_type>& region : team_.regions) region->release();
   id_ = detail::next_identity();
 }
 
@@ -294,7 +309,7 @@ std::size_t basic_shared_arena<AddressSpace>::trim(std::size_t keep_bytes) noexc
     if (arena.position() == 0 && arena.innermost_ == nullptr) arena.drop(arena.first_);
   }
   std::size_t returned = 0;
-  for (std::unique_ptr<region_type>& region : regions_) returned += region->trim(keep_bytes);
+  for (std::unique_ptr<region_type>& region : team_.regions) returned += region->trim(keep_bytes);
   return returned;
 }
 
@@ -323,19 +338,20 @@ void basic_shared_arena<AddressSpace>::close(scope& closing) noexcept {
 
 template <class AddressSpace>
 shared_arena_stats basic_shared_arena<AddressSpace>::stats() const noexcept {
-  const std::scoped_lock lock{mutex_};
+  const std::scoped_lock lock{team_.mutex};
   shared_arena_stats stats;
   stats.name = name();
-  stats.threads = parts_.size();
   std::size_t held = 0;
   for (std::unique_ptr<part_type> const& part : parts_) {
     arena_stats const thread = part->arena.stats();
+    stats.threads += part->was_taken ? 1 : 0;
     stats.used_bytes += thread.used_bytes;
     stats.peak_bytes += thread.peak_bytes;
     held += part->arena.space_.held_bytes();
   }
   stats.waste_bytes = held - stats.used_bytes;
-  for (std::unique_ptr<region_type> const& region : regions_) {
+  for (std::unique_ptr<region_type> const& region : team_.regions) {
+    stats.waste_bytes += region->lost_bytes();
     stats.free_bytes += region->free_bytes();
     stats.committed_bytes += region->committed_bytes();
     stats.reserved_bytes += region->reserved_bytes();
@@ -347,7 +363,7 @@ shared_arena_stats basic_shared_arena<AddressSpace>::stats() const noexcept {
 
 template <class AddressSpace>
 std::vector<arena_stats> basic_shared_arena<AddressSpace>::thread_stats() const {
-  const std::scoped_lock lock{mutex_};
+  const std::scoped_lock lock{team_.mutex};
   std::vector<arena_stats> stats;
   for (std::unique_ptr<part_type> const& part : parts_) stats.push_back(part->arena.stats());
   return stats;
@@ -361,9 +377,9 @@ void basic_shared_arena<AddressSpace>::check_invariants() const noexcept {
     part->arena.check_invariants();
     held += part->arena.space_.held_bytes();
   }
-  for (std::unique_ptr<region_type> const& region : regions_) {
+  for (std::unique_ptr<region_type> const& region : team_.regions) {
     require.report(region->broken_invariant());
-    claimed += region->claimed_bytes() - region->free_bytes();
+    claimed += region->claimed_bytes() - region->free_bytes() - region->lost_bytes();
   }
   require(held == claimed, "sum of what threads hold + free == claimed");
 }

@@ -17,7 +17,7 @@ namespace tidemark::detail {
 /// Where a thread finds its part of an object without a search: an entry is right if it bears the object's
 /// number, which no other object ever bears.
 struct thread_slot {
-  unsigned long long whole = 0;
+  unsigned long long owner = 0;
   void* part = nullptr;
 };
 inline constexpr std::size_t thread_slot_count =
@@ -26,50 +26,50 @@ inline constexpr std::size_t thread_slot_count =
 TIDEMARK_INITIAL_EXEC extern constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots;
 
 /// What threads that have a part of an object keep of it: they may outlive it.
-struct whole_anchor {
-  using end_function = void (*)(void* whole, void* part) noexcept;
+struct owner_anchor {
+  using end_function = void (*)(void* owner, void* part) noexcept;
 
-  whole_anchor(void* object, end_function end_part) noexcept : whole{object}, end{end_part} {}
+  owner_anchor(void* object, end_function end_part) noexcept : owner{object}, end{end_part} {}
 
-  fork_safe<> mutex;         // held while a thread that ends gives its part up, and to change `whole`
-  std::atomic<void*> whole;  // null: it is gone
+  fork_safe<> mutex;         // held while a thread that ends gives its part up, and to change `owner`
+  std::atomic<void*> owner;  // null: it is gone
   end_function end;
 };
 
 /// The calling thread's part of the object; null if it has none. O(objects that the thread has parts of).
-[[nodiscard]] void* find_thread_part(std::shared_ptr<whole_anchor> const& anchor) noexcept;
+[[nodiscard]] void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
 /// The thread has a part from now on, until it ends or gives it up. @throws std::bad_alloc; nothing has
 /// changed then.
-void add_thread_part(std::shared_ptr<whole_anchor> anchor, void* part);
+void add_thread_part(std::shared_ptr<owner_anchor> anchor, void* part);
 /// The thread has no part any more, if it had one; the object is not told.
-void remove_thread_part(std::shared_ptr<whole_anchor> const& anchor) noexcept;
+void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
 /// A number that no other call returns, from 1 on: numbers of their own, so that the objects of a program
 /// take its threads' slots in turn.
-[[nodiscard]] unsigned long long next_whole_number() noexcept;
+[[nodiscard]] unsigned long long next_owner_number() noexcept;
 
-/// The parts that threads have of one object. When a thread ends, `whole.end(part)` is called on it, unless
+/// The parts that threads have of one object. When a thread ends, `owner.end(part)` is called on it, unless
 /// the object is gone. Owns no part.
 ///
 /// Any thread, but for construction and `leave`.
-/// @tparam Whole the object, which has `void end(Part&) noexcept`
-template <class Whole, class Part>
+/// @tparam Owner the object, which has `void end(Part&) noexcept`
+template <class Owner, class Part>
 class thread_parts {
  public:
   struct slot {
-    unsigned long long whole;
+    unsigned long long owner;
     Part* part;
   };
 
   /// @throws std::bad_alloc.
-  explicit thread_parts(Whole& whole)
-      : anchor_{std::make_shared<whole_anchor>(&whole, [](void* object, void* part) noexcept {
-          static_cast<Whole*>(object)->end(*static_cast<Part*>(part));
+  explicit thread_parts(Owner& owner)
+      : anchor_{std::make_shared<owner_anchor>(&owner, [](void* object, void* part) noexcept {
+          static_cast<Owner*>(object)->end(*static_cast<Part*>(part));
         })} {}
 
   /// Threads that end do not call the object any more. Waits for those that do. For its destructor.
   void leave() noexcept {
     const std::scoped_lock lock{anchor_->mutex};
-    anchor_->whole = nullptr;
+    anchor_->owner = nullptr;
   }
 
   /// What the slots of a thread say of the object where they are right.
@@ -78,11 +78,11 @@ class thread_parts {
   /// address to compute.
   [[nodiscard]] slot own_slot() const noexcept {
     const thread_slot found = thread_slots[number_ % thread_slot_count];
-    return {found.whole, static_cast<Part*>(found.part)};
+    return {found.owner, static_cast<Part*>(found.part)};
   }
   /// The calling thread's part, whether or not its slot is another object's at the moment; null without one.
   [[nodiscard]] Part* find() const noexcept {
-    if (const slot own = own_slot(); own.whole == number_) return own.part;
+    if (const slot own = own_slot(); own.owner == number_) return own.part;
     return static_cast<Part*>(find_thread_part(anchor_));
   }
   /// The calling thread has this part from now on. @pre it has none. @throws std::bad_alloc.
@@ -90,14 +90,14 @@ class thread_parts {
   /// The calling thread has no part from now on.
   void remove() noexcept {
     remove_thread_part(anchor_);
-    if (own_slot().whole == number_) thread_slots[number_ % thread_slot_count] = {};
+    if (own_slot().owner == number_) thread_slots[number_ % thread_slot_count] = {};
   }
   /// The calling thread's slot becomes this object's. @pre it has the part.
   void use_slot(Part& part) const noexcept { thread_slots[number_ % thread_slot_count] = {number_, &part}; }
 
  private:
-  unsigned long long number_ = next_whole_number();
-  std::shared_ptr<whole_anchor> anchor_;
+  unsigned long long number_ = next_owner_number();
+  std::shared_ptr<owner_anchor> anchor_;
 };
 
 }  // namespace tidemark::detail
