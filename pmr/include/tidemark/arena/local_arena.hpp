@@ -32,9 +32,9 @@ class basic_shared_arena;
 /// handles of a thread are on the same memory. `push`, `push_array`, `push_bytes` and `make` are those of
 /// `arena_push`; `make`'s destructors run in the rewind that frees the object, on the thread that rewinds.
 ///
-/// A handle stays valid when the shared arena is rewound, reset or trimmed, and until it is released or
-/// destroyed, or its thread ends. Complexity: as `arena`. Thread-safety: the thread that made it, and not
-/// during a rewind; level 2 reports both.
+/// A handle stays valid when the shared arena is rewound, reset, trimmed or released; it ends with the shared
+/// arena, and when its thread ends or leaves. Complexity: as `arena`. Thread-safety: the thread that made it,
+/// and not during a rewind; level 2 reports both.
 template <class AddressSpace>
 class basic_local_arena final
     : public detail::forwarding_resource<basic_local_arena<AddressSpace>>,
@@ -78,7 +78,8 @@ class basic_local_arena final
   /// Whether the address lies in memory that this thread has allocated. O(extents).
   [[nodiscard]] bool owns(void const* address) const noexcept { return arena_->owns(address); }
 
-  /// This thread's part itself, for thread scopes and for functions that take an arena.
+  /// This thread's part itself, for thread scopes and for functions that take an arena. Positions and `pop`
+  /// do not count blocks that have extents of their own.
   operator arena_type&() const noexcept { return *arena_; }
 
  private:

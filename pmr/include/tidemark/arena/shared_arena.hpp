@@ -47,26 +47,27 @@ class basic_shared_arena_scope;
 /// }
 /// ```
 /// A thread claims extents of whole pages, so that its first touch places them near it, and bumps inside them
-/// without a lock or an atomic operation. At most one extent a thread is unused in part, and a quarter of the
-/// others at most (`detail::extent_memory` says why). When a thread ends, the next new one continues in its
-/// extent.
+/// without a lock or an atomic operation. Unused are at most one extent of each thread, and a quarter of the
+/// others (`detail::extent_memory` says why). When a thread ends, the next new one continues in its extent.
 ///
-/// *Rewinds are for all threads.* `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the
-/// opening and end of a `shared_arena::scope` need a moment at which no other thread uses the arena, and
-/// which happens after what the others did: a barrier, or the end of a parallel region. The thread that
-/// rewinds sets back all cursors itself and runs the destructors of `make`: in reverse order of each thread's
-/// constructions, one thread after another. Afterwards every thread keeps the extent that it is in then, and
-/// all others are free for any thread.
+/// *Only at a quiescent point*: `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening
+/// and end of a `shared_arena::scope`. That is a moment at which no other thread uses the arena and which is
+/// ordered behind its uses, by a barrier or the end of a parallel region. The thread that rewinds sets back
+/// the cursors of all threads itself and runs the destructors of `make`: in reverse order of each thread's
+/// constructions, one thread after another. Afterwards every thread keeps the extent that its cursor is in,
+/// and all other memory is free for any thread.
 ///
 /// With `team_options::threads` every thread has a region of its own, and addresses repeat from step to step.
 ///
-/// `deallocate` reclaims a thread's newest block, as `arena` does, and recent blocks of the thread that have
-/// extents of their own; the blocks of other threads it leaves alone.
+/// `deallocate` reclaims a thread's newest block, as `arena` does, and its recent blocks that have extents of
+/// their own; it leaves blocks of other threads alone. A handle is for its thread, and mostly on its stack:
+/// give `&team` to containers that outlive it.
 ///
 /// Invariants: those of `arena`, for each thread's part, and of `detail::extent_region`; besides, of the
-/// bytes in extents: `sum of what threads hold + free == claimed`. Thread-safety: `allocate`, `deallocate`,
-/// `local` and `leave`: any thread, but not during what is for all threads. A child that is forked may use it
-/// if no other thread was using it then.
+/// bytes in extents: `sum of what threads hold + free == claimed`.
+/// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except while another
+/// calls one of the functions for a quiescent point. A child that is forked may use the arena if no other
+/// thread was using it then.
 /// @tparam AddressSpace where memory comes from; the host must be able to touch it
 template <class AddressSpace>
 class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
@@ -120,25 +121,26 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// ends with an open thread scope is reported as a violation, and no other thread gets its place.
   void leave() noexcept;
 
-  /// What all threads have allocated at present. O(threads). @throws std::bad_alloc if it cannot be recorded;
-  /// nothing has changed then.
+  /// What all threads have allocated at present. At a quiescent point. O(threads). @throws std::bad_alloc if
+  /// it cannot be recorded; nothing has changed then.
   [[nodiscard]] shared_arena_mark mark();
   /// Frees everything allocated since `mark` was taken, of all threads, and ends later marks. The mark stays
-  /// valid. O(threads + extents freed), and the destructors.
+  /// valid. At a quiescent point. O(threads + n log n of n extents freed), and the destructors.
   /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, was ended, lies
   /// below an open scope of the arena, or a thread holds a thread scope opened since or has rewound to below
   /// it.
   void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current());
-  /// Frees everything, ends all marks, and keeps the memory. @throws std::logic_error, with nothing changed,
-  /// if a scope is open, of the arena or of a thread.
+  /// Frees everything, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
+  /// with nothing changed, if a scope is open, of the arena or of a thread.
   void reset(detail::call_site where = std::source_location::current());
-  /// Frees everything and returns all memory; the arena can be used again. @throws as `reset`.
+  /// Frees everything and returns all memory; the arena can be used again. At a quiescent point. @throws as
+  /// `reset`.
   void release(detail::call_site where = std::source_location::current());
   /// Returns the extents of threads that have nothing allocated, and committed memory that lies more than
-  /// `keep_bytes` above the last extent. @return bytes returned
+  /// `keep_bytes` above the last extents. At a quiescent point. @return bytes returned
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
-  /// A snapshot in numbers. O(threads + chunks).
+  /// A snapshot in numbers. At a quiescent point. O(threads + chunks).
   [[nodiscard]] shared_arena_stats stats() const noexcept;
   /// That of each thread: the element `i` is of place `i`. O(threads). @throws std::bad_alloc.
   [[nodiscard]] std::vector<arena_stats> thread_stats() const;

@@ -19,8 +19,8 @@ namespace tidemark {
 /// std::vector<std::jthread> threads = ...;   // allocate on `team`
 /// threads.clear();                           // they have ended before the brace
 /// ```
-/// Opening and ending are for all threads: no other may use the arena then. Scopes on one arena end in the
-/// reverse order of their opening. Ending an outer one first is reported as a violation; then its memory
+/// Open and end it at a quiescent point: no other thread may use the arena then. Scopes on one arena end in
+/// the reverse order of their opening. Ending an outer one first is reported as a violation; then its memory
 /// lives until the inner one ends. So is an end while a thread holds a thread scope opened since, or has
 /// rewound to below the beginning: then the memory lives until the arena's next rewind to below it.
 ///
