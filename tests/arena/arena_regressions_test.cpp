@@ -89,5 +89,22 @@ TEST(regressions, a_batch_that_crosses_a_chunk_boundary_makes_no_system_call_onc
   EXPECT_EQ(os.calls + os.releases + os.advices, calls);
 }
 
+// The mark was taken without memory, so that its address tells no chunk; the rewind stayed in the later one,
+// which a deallocation then left below the scope.
+TEST(regressions, a_mark_of_an_arena_without_memory_leads_to_its_first_chunk) {
+  upstream_arena a{std::size_t{4096}, std::pmr::new_delete_resource()};
+  const arena_mark empty = a.mark();
+  a.deallocate(a.allocate(16), 16);
+  (void)a.allocate(100'000);
+  a.rewind(empty);
+  {
+    upstream_arena::scope scope{a};
+    a.deallocate(a.allocate(100), 100);
+    (void)a.allocate(50);
+  }
+  EXPECT_EQ(a.position(), 0u);
+  a.check_invariants();
+}
+
 }  // namespace
 }  // namespace tidemark

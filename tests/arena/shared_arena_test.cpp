@@ -375,6 +375,24 @@ TEST(shared_arena, returns_a_block_that_was_set_aside) {
   }
 }
 
+TEST(shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
+  shared_arena team;
+  auto local = team.local();
+  (void)local.allocate(16);
+  for (int round = 0; round < 200; ++round) {
+    void* const first = local.allocate(600'000);
+    void* const second = local.allocate(600'000);
+    local.deallocate(first, 600'000);
+    local.deallocate(second, 600'000);
+    for (const auto& [bytes, align] : {std::pair{std::size_t{8}, 1 * MiB},
+                                       {std::size_t{70'000}, 32 * KiB},
+                                       {std::size_t{100'000}, std::size_t{64}}}) {
+      local.deallocate(local.allocate(bytes, align), bytes, align);
+    }
+  }
+  EXPECT_EQ(local.stats().used_bytes, 16u);
+}
+
 TEST(shared_arena, keeps_the_record_of_a_block_below_a_mark_or_scope) {
   shared_arena team;
   auto local = team.local();
@@ -683,6 +701,37 @@ TEST(shared_arena, runs_destructors_that_deallocate_at_its_end) {
     }
   }
   EXPECT_TRUE(violations.reports().empty());
+}
+
+TEST(shared_arena, runs_destructors_before_any_memory_is_freed) {
+  shared_arena team;
+  auto local = team.local();
+  {
+    local_arena::scope scope{local};
+    auto* const texts = scope.make<std::pmr::vector<std::pmr::string>>(&local);
+    for (int i = 0; i < 3000; ++i) texts->emplace_back("a text that is too long for the object itself");
+  }
+  for (const bool reset : {true, false}) {
+    shared_arena other;
+    (void)other.allocate(16);
+    std::pmr::vector<std::pmr::string>* texts = nullptr;
+    on_a_thread([&] { texts = other.local(1).make<std::pmr::vector<std::pmr::string>>(&other); });
+    for (int i = 0; i < 3000; ++i) texts->emplace_back("a text that is too long for the object itself");
+    if (reset) other.reset();
+  }
+}
+
+TEST(shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
+  struct allocates {
+    ~allocates() { (void)team->allocate(100); }
+    shared_arena* team;
+  };
+  shared_arena team;
+  for (std::size_t place = 0; place < 4; ++place) {
+    std::thread{[&] { team.local(place).make<allocates>(&team); }}.join();
+  }
+  team.reset();
+  EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
 TEST(shared_arena, runs_destructors_on_the_thread_that_rewinds) {

@@ -119,10 +119,11 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
 
   /// Frees a block if it is the newest and no mark was taken and no scope opened since; does nothing
   /// otherwise, nor for null. Level 2 reports pointers that the arena does not hold.
-  void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
+  void deallocate(void* block, std::size_t bytes,
+                  [[maybe_unused]] std::size_t align = default_alignment) noexcept {
     if constexpr (check_level >= 2) before_deallocate(block, bytes);
     if constexpr (sets_aside)
-      if (bytes >= space_.min_aside_bytes()) deallocate_aside(block);
+      if (bytes + align >= space_.min_aside_bytes()) deallocate_aside(block);
     if (!is_newest(block, bytes)) return;
     std::uintptr_t end_before = detail::address_of(block);
     if constexpr (has_gaps) end_before = gaps_.end_before(end_before);
@@ -289,11 +290,6 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   chunk_record& deepest_chunk() noexcept {
     return innermost_ != nullptr ? *innermost_->opened_.chunk : first_;
   }
-  // No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
-  // in it.
-  std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept {
-    return chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
-  }
   void make_current(chunk_record& chunk, std::uintptr_t cursor) noexcept {
     chunk_ = &chunk;
     if constexpr (has_gaps) gaps_.clear();
@@ -338,6 +334,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   void drop_beyond_retain() noexcept;
   void return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void leave_empty_chunk() noexcept;
+  void run_destructors(std::size_t target) noexcept;
+  std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept;
   void rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
   [[gnu::noinline]] void rewind_slow(arena_mark const& mark);
   char const* why_not_rewind(arena_mark const& mark) const noexcept;

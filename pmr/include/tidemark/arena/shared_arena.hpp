@@ -182,6 +182,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   arena_mark const* recorded(live_mark const* mark, std::size_t index) const noexcept;
   void rewind_to(shared_arena_mark const& mark, char const* operation, detail::call_site where);
   void require_rewindable(live_mark const* mark, char const* operation, detail::call_site where) const;
+  void run_destructors(live_mark const* mark) noexcept;
   void rewind_parts(live_mark const* mark, char const* operation, detail::call_site where) noexcept;
   void close(scope& closing) noexcept;
   template <class Error>

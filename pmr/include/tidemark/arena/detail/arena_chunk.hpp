@@ -62,15 +62,16 @@ struct aside_block {
   std::size_t bytes;
   aside_block* previous;
   std::uintptr_t floor;  // the arena's, before
-  void const* scope;     // the innermost one then
 };
 
 /// The blocks of an arena that are set aside.
 struct aside_blocks {
-  // So many are looked at for one that is deallocated, newest first.
-  static constexpr int max_tried = 16;
+  // So many records are looked at for a block that is deallocated, newest first.
+  static constexpr int max_tried = 64;
 
   aside_block* newest = nullptr;
+  aside_block* ended =
+      nullptr;            // of a rewind that is going on: their ranges are returned after all destructors
   std::size_t bytes = 0;  // sum over blocks
   std::size_t peak_bytes = 0;
 

@@ -174,19 +174,14 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
     }
     const auto end_of_record = [](void* object) noexcept {
       auto& block = *static_cast<detail::aside_block*>(object);
-      auto& self = *static_cast<basic_arena*>(block.arena);
-      self.return_aside(block);
-      self.asides_.newest = block.previous;
+      detail::aside_blocks& asides = static_cast<basic_arena*>(block.arena)->asides_;
+      asides.newest = block.previous;
+      block.previous = std::exchange(asides.ended, &block);
     };
-    auto* const record =
-        std::construct_at(static_cast<detail::aside_block*>(memory),
-                          detail::aside_block{{finalizers_, end_of_record, memory, position()},
-                                              this,
-                                              range,
-                                              size,
-                                              asides_.newest,
-                                              floor_,
-                                              innermost_});
+    auto* const record = std::construct_at(
+        static_cast<detail::aside_block*>(memory),
+        detail::aside_block{
+            {finalizers_, end_of_record, memory, position()}, this, range, size, asides_.newest, floor_});
     finalizers_ = &record->finalizer;
     floor_ = cursor_;
     asides_.newest = record;
@@ -211,22 +206,27 @@ void basic_arena<AddressSpace>::return_aside(detail::aside_block& block) noexcep
   }
 }
 
-// A block that is set aside can be returned whatever came after it; its record goes if it is the newest.
+// A block that is set aside can be returned whatever came after it. Records go while the newest one is
+// without a block, and no mark was taken and no scope opened since.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::deallocate_aside(void const* block) noexcept {
   if constexpr (sets_aside) {
     detail::aside_block* const found = asides_.find(detail::address_of(block), asides_.max_tried);
     if (found == nullptr || found->range.data() != block) return;
     return_aside(*found);
-    if (finalizers_ != &found->finalizer || found->finalizer.end_position != position() ||
-        marked_ == cursor_ || innermost_ != found->scope)
-      return;
-    finalizers_ = found->finalizer.previous;
-    asides_.newest = found->previous;
-    const std::uintptr_t floor = found->floor;
-    lower_cursor(detail::address_of(found));
-    floor_ = std::min(floor, cursor_);
-    if (cursor_ == chunk_->begin) leave_empty_chunk();
+    for (detail::aside_block* top = asides_.newest; top != nullptr && top->range.empty();
+         top = asides_.newest) {
+      const std::size_t end = top->finalizer.end_position;
+      if (finalizers_ != &top->finalizer || end != position() || marked_ == cursor_ ||
+          (innermost_ != nullptr && scope_floor() >= end))
+        return;
+      finalizers_ = top->finalizer.previous;
+      asides_.newest = top->previous;
+      const std::uintptr_t floor = top->floor;
+      lower_cursor(detail::address_of(top));
+      floor_ = std::min(floor, cursor_);
+      if (cursor_ == chunk_->begin) leave_empty_chunk();
+    }
   }
 }
 
@@ -258,7 +258,13 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
     }
     return space_.reserve(least_bytes, wanted_bytes);
   }();
-  if (range.empty()) return nullptr;
+  if (range.empty()) {
+    if (record != nullptr) {
+      record->next = spare_;
+      spare_ = record.release();
+    }
+    return nullptr;
+  }
 
   chunk_record& chunk = is_first ? first_ : *record.release();
   chunk.range = range;

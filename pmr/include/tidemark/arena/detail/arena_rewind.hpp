@@ -15,15 +15,32 @@
 
 namespace tidemark {
 
+// No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
+// in it.
+template <class AddressSpace>
+inline std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
+  return chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
+}
+
+// Runs those of `make` above a position. All memory is there meanwhile: they may use what was allocated
+// later.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::run_destructors(std::size_t target) noexcept {
+  while (finalizers_ != nullptr && finalizers_->end_position > target) {
+    const detail::arena_finalizer finalizer = *finalizers_;
+    finalizers_ = finalizer.previous;
+    finalizer.destroy(finalizer.object);
+  }
+}
+
 // Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   cursor = std::max(cursor, chunk.begin);
   const std::size_t target = position_in(chunk, cursor);
-  while (finalizers_ != nullptr && finalizers_->end_position > target) {
-    const detail::arena_finalizer finalizer = *finalizers_;
-    finalizers_ = finalizer.previous;
-    finalizer.destroy(finalizer.object);
+  run_destructors(target);
+  if constexpr (sets_aside) {
+    while (asides_.ended != nullptr) return_aside(*std::exchange(asides_.ended, asides_.ended->previous));
   }
   history_.rewound_to(target);
   if (&chunk == chunk_) {
@@ -70,12 +87,13 @@ void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   make_current(chunk, cursor);
 }
 
-// The last block of the current chunk was freed: continues where the chunk before it was left. No mark and
-// no scope begins here, because this is done at once whenever a chunk becomes empty.
+// The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
+// was taken here leads there, too: it is the same position. A scope that was opened here has to find its
+// chunk again.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   chunk_record* const before = chunk_->previous;
-  if (before == nullptr) return;
+  if (before == nullptr || (innermost_ != nullptr && innermost_->opened_.chunk == chunk_)) return;
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
   floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
@@ -106,10 +124,19 @@ void basic_arena<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
   chunk_record* const deepest = &deepest_chunk();
   if (chunk != deepest && mark.position_ < deepest->next->base) chunk = deepest;  // mostly, and then at once
   while (chunk->base > mark.position_) chunk = chunk->previous;
-  for (chunk_record* tie = chunk; tie->base == mark.position_ && tie != deepest;) {
+  // A mark of an arena without memory tells none: then it is the earliest.
+  const auto is_at = [&](chunk_record const& at) {
+    return at.begin + (mark.position_ - at.base) == mark.cursor_;
+  };
+  bool is_known = is_at(*chunk);
+  chunk_record* tie = chunk;
+  while (tie->base == mark.position_ && tie != deepest) {
     tie = tie->previous;
-    if (tie->begin + (mark.position_ - tie->base) == mark.cursor_) chunk = tie;
+    if (!is_at(*tie)) continue;
+    chunk = tie;
+    is_known = true;
   }
+  if (!is_known) chunk = tie;
   rewind_to(*chunk, chunk->begin + (mark.position_ - chunk->base));
 }
 

@@ -49,11 +49,7 @@ basic_shared_arena<AddressSpace>::~basic_shared_arena() {
                              innermost_->where_.text().c_str());
     for (scope* open = innermost_; open != nullptr; open = open->outer_) open->arena_ = nullptr;
   }
-  // While all parts are there: what a destructor deallocates may be of any thread.
-  for (std::unique_ptr<part_type>& part : parts_) {
-    const auto loan = part->arena.owner_.lend();
-    part->arena.rewind_to(part->arena.first_, part->arena.first_.begin);
-  }
+  run_destructors(nullptr);
   threads_.leave();
   for (std::unique_ptr<region_type>& region : team_.regions)
     region->begin_rewind();  // never ended: no sorting
@@ -228,6 +224,16 @@ void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark,
   }
 }
 
+// Of all threads, before any memory is freed: an object of one may use what another allocated. By index,
+// because one that allocates on this thread may add a part.
+template <class AddressSpace>
+void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) noexcept {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    arena_mark const* const to = recorded(mark, i);
+    parts_[i]->arena.run_destructors(to != nullptr ? to->position() : 0);
+  }
+}
+
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char const* operation,
                                                     detail::call_site where) noexcept {
@@ -236,6 +242,7 @@ void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char 
     team_.rewind_place = where;
     team_.rewinding_thread.store(detail::this_thread_number(), std::memory_order_release);
   }
+  run_destructors(mark);
   for (std::unique_ptr<region_type>& region : team_.regions) region->begin_rewind();
   for (std::unique_ptr<part_type>& part : parts_) {
     basic_arena<memory_type>& arena = part->arena;
