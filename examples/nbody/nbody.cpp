@@ -69,7 +69,7 @@ struct options {
   std::size_t bodies = 20'000;
   std::size_t steps = 10;
   std::size_t threads = 0;  // 0: as many as OpenMP chooses
-  std::string picture;      // empty: there is none
+  std::string picture;      // empty: no picture
   bool help = false;
 };
 

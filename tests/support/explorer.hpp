@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The search through the orders in which threads can run: see interleavings.hpp, which is what tests include.
 //
-// Threads are fibers, because a switch takes under a microsecond then, and sanitizers can be told of it;
+// Threads are fibers, because a switch takes under a microsecond then, and sanitizers have calls for it;
 // threads of the system that wait for each other take several. A thread gives way before each operation, and
 // which one goes on is a decision. The search goes through the decisions depth first. Of orders that differ
 // only in neighbours that commute (on other objects, or two loads) one is tried: sleep sets (Godefroid 1996,

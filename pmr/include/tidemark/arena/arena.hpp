@@ -280,12 +280,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     return std::max(peak_, position_in(*chunk_, std::max(high_, cursor_)));
   }
   std::uintptr_t fresh_from(std::uintptr_t block) const noexcept;
-  // Position of the innermost open scope's beginning, 0 if there is none.
-  std::size_t scope_floor() const noexcept {
-    if (innermost_ == nullptr) return 0;
-    chunk_record const& chunk = *innermost_->opened_.chunk;
-    return position_in(chunk, std::max(innermost_->opened_.cursor, chunk.begin));
-  }
+  std::size_t scope_floor() const noexcept;
   // The chunk that no rewind may leave downwards.
   chunk_record& deepest_chunk() noexcept {
     return innermost_ != nullptr ? *innermost_->opened_.chunk : first_;
@@ -317,7 +312,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   void before_deallocate(void const* block, std::size_t bytes) const noexcept;
 
-  // Slow paths: detail/arena_growth.hpp, detail/arena_rewind.hpp, detail/arena_checks.hpp
+  // Slow paths: detail/arena_growth.hpp, arena_aside.hpp, arena_rewind.hpp, arena_checks.hpp
   enum class refusal { none, addresses, memory };  // what the address space refused
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
@@ -387,6 +382,7 @@ using upstream_device_arena = basic_arena<upstream_device_memory>;
 }  // namespace tidemark
 
 #include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/arena/detail/arena_aside.hpp>
 #include <tidemark/arena/detail/arena_checks.hpp>
 #include <tidemark/arena/detail/arena_growth.hpp>
 #include <tidemark/arena/detail/arena_rewind.hpp>

@@ -15,6 +15,14 @@
 
 namespace tidemark {
 
+// Position of the innermost open scope's beginning; 0 without one.
+template <class AddressSpace>
+std::size_t basic_arena<AddressSpace>::scope_floor() const noexcept {
+  if (innermost_ == nullptr) return 0;
+  chunk_record const& chunk = *innermost_->opened_.chunk;
+  return position_in(chunk, std::max(innermost_->opened_.cursor, chunk.begin));
+}
+
 // No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
 // in it.
 template <class AddressSpace>

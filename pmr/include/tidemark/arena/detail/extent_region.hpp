@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -155,7 +154,7 @@ class extent_region {
     return committed_before - committed_bytes_;
   }
 
-  /// Reserves the first chunk, if there is none. @return whether there is one.
+  /// Reserves the first chunk unless the region has one. @return whether it has one then.
   [[nodiscard]] bool reserve() {
     if (chunks_.empty() && add_chunk(granule_) != nullptr) make_current(*chunks_.front());
     return !chunks_.empty();
