@@ -30,7 +30,8 @@ constexpr int threads = 2;
 
 void tree(benchmark::State& state, nbody::tree_memory& memory) {
   omp_set_num_threads(threads);
-  const nbody::body_set bodies = nbody::plummer_sphere(static_cast<std::size_t>(state.range(0)), 1);
+  const nbody::body_set bodies =
+      nbody::along_curve(nbody::plummer_sphere(static_cast<std::size_t>(state.range(0)), 1));
   nbody::body_order order{bodies.size()};
   order.find(bodies.positions);
   nbody::octree built;

@@ -130,4 +130,19 @@ class body_order {
   double width_ = 0;
 };
 
+/// The same bodies in their order on the curve: neighbours in space are neighbours in memory, as long as few
+/// have crossed the cluster. A tree of many bodies is built faster then: it reads their positions from caches.
+inline body_set along_curve(body_set const& bodies) {
+  body_order order{bodies.size()};
+  order.find(bodies.positions);
+  body_set sorted;
+  sorted.positions.reserve(bodies.size());
+  sorted.velocities.reserve(bodies.size());
+  for (place_on_curve const& place : order.places()) {
+    sorted.positions.push_back(bodies.positions[place.body]);
+    sorted.velocities.push_back(bodies.velocities[place.body]);
+  }
+  return sorted;
+}
+
 }  // namespace nbody

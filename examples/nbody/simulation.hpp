@@ -43,7 +43,7 @@ class simulation {
   static constexpr double time_step = 0.01;  // a body crosses the cluster in about 3
 
   simulation(std::size_t n, tree_memory& memory)
-      : memory_{memory}, bodies_{plummer_sphere(n, 1)}, order_{n}, pulls_(n) {}
+      : memory_{memory}, bodies_{along_curve(plummer_sphere(n, 1))}, order_{n}, pulls_(n) {}
 
   /// Finds what pulls the bodies at their first places. Steps come after that.
   void begin() {
@@ -88,16 +88,17 @@ class simulation {
     std::size_t bodies = 0;
     double mean_error = 0, max_error = 0;  // of a body's acceleration, by its length
   };
-  /// Of some bodies' accelerations, as they are now.
+  /// Of some bodies' accelerations, as they are now. The bodies are spread over the cluster.
   [[nodiscard]] accuracy compare_with_direct_summation() const {
     std::vector<double> errors(std::min<std::size_t>(bodies_.size(), 256));
 #pragma omp parallel for
     for (std::size_t i = 0; i < errors.size(); ++i) {
+      const std::size_t body = i * bodies_.size() / errors.size();
       gravity direct;
       for (vec3 const& other : bodies_.positions) {
-        direct.add(other - bodies_.positions[i], bodies_.mass());
+        direct.add(other - bodies_.positions[body], bodies_.mass());
       }
-      const vec3 difference = pulls_[i].acceleration - direct.acceleration;
+      const vec3 difference = pulls_[body].acceleration - direct.acceleration;
       errors[i] = std::sqrt(dot(difference, difference) / dot(direct.acceleration, direct.acceleration));
     }
     accuracy found{.bodies = errors.size()};
