@@ -23,6 +23,8 @@ using tidemark::borrowed_device_memory;
 using tidemark::borrowed_memory;
 using tidemark::byte_range;
 using tidemark::huge_page_policy;
+using tidemark::memory_registrar;
+using tidemark::registered_memory;
 using tidemark::upstream_device_memory;
 using tidemark::upstream_memory;
 using tidemark::virtual_memory;

@@ -12,6 +12,7 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/registered_memory.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/size_histogram.hpp>

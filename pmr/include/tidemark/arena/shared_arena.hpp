@@ -146,6 +146,8 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   [[nodiscard]] std::vector<arena_stats> thread_stats() const;
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
+  /// The address space, for what it says of its memory. At a quiescent point.
+  [[nodiscard]] AddressSpace const& space() const noexcept { return space_; }
   /// Reports a violation for every invariant of the class comment that does not hold.
   void check_invariants() const noexcept;
 

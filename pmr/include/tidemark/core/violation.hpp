@@ -63,7 +63,7 @@ enum class warning_kind {
   many_slots,       ///< a workspace has 512, 1024, 2048 … slots of a type: is a scope missing around a loop?
   skipped_rewind,   ///< a scope ended while checkpoints or scopes inside it were open, and ended them too
   refused_setting,  ///< a setting was out of range, and its default holds instead
-  refused_return,   ///< a device's driver would not take memory back, which is lost until the process ends
+  refused_return,   ///< a driver or registrar would not let memory go, which is lost until the process ends
 };
 
 /// One warning. Its texts live as long as the call of the handler.

@@ -127,6 +127,7 @@ class extent_memory {
     report.committed_bytes = region_->committed_bytes();
     report.reserved_bytes = region_->reserved_bytes();
     report.largest_bytes = std::max(report.largest_bytes, region_->largest_bytes(refused_));
+    if (refused_ != region_type::refusal::none) report.because = region_->refusal_text();
   }
 
  private:

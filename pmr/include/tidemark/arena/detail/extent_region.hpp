@@ -190,6 +190,11 @@ class extent_region {
     }
     return largest;
   }
+  /// Why the address space refused memory, where it says so. With the lock held.
+  [[nodiscard]] char const* refusal_text() const noexcept {
+    if constexpr (requires { space_->refusal(); }) return space_->refusal();
+    else return "";
+  }
   /// Whether the address lies in an extent, free or not. Any thread, with the lock held.
   [[nodiscard]] bool holds(std::uintptr_t address) const noexcept {
     return std::ranges::any_of(chunks_, [=](auto const& chunk) {

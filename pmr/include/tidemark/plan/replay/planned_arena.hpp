@@ -292,6 +292,8 @@ class basic_planned_arena final : public detail::planned_core {
   [[nodiscard]] auto stream() const noexcept {
     return region_.space().stream();
   }
+  /// The address space, for what it says of its memory.
+  [[nodiscard]] AddressSpace const& space() const noexcept { return region_.space(); }
 
  private:
   detail::region_of<AddressSpace> region_;

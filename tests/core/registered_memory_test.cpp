@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a registrar that knows each range it was given, below every kind of arena, on the host and on a
+// fake device: a block lies in one registration from its allocation until its memory goes, whatever call
+// fails.
+#include <tidemark/core/registered_memory.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/shared_arena.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/memory/block_memory.hpp>
+#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include "fake_device.hpp"
+#include "recording_registrar.hpp"
+#include "recording_supply.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::recording_os;
+using test::recording_registrar;
+using test::registrations;
+
+using registered_virtual_memory = registered_memory<virtual_memory, recording_registrar<>>;
+using registered_arena = basic_arena<registered_virtual_memory>;
+using registered_device_memory = registered_memory<cuda::virtual_memory, recording_registrar<false>>;
+using registered_device_arena = basic_arena<registered_device_memory>;
+
+static_assert(address_space<registered_virtual_memory>);
+static_assert(address_space<registered_memory<borrowed_memory, recording_registrar<>>>);
+static_assert(address_space<registered_memory<upstream_memory, recording_registrar<>>>);
+static_assert(address_space<registered_device_memory>);
+static_assert(registered_virtual_memory::host_accessible && !registered_virtual_memory::device_accessible);
+static_assert(registered_memory<cuda::pinned_memory, recording_registrar<>>::device_accessible);
+static_assert(!registered_device_memory::host_accessible && !registered_device_memory::device_accessible);
+static_assert(registered_memory<upstream_memory, recording_registrar<>>::block_granule == 1);
+
+registered_virtual_memory on(recording_os& os, registrations& known) {
+  return {virtual_memory{{}, os}, recording_registrar<>{known}};
+}
+
+// ---- by itself
+
+TEST(registered_memory, registers_a_range_once_and_deregisters_it_before_it_goes) {
+  recording_os os;
+  registrations known;
+  registered_virtual_memory space = on(os, known);
+  const byte_range range = space.reserve(1, 1 * MiB);
+  ASSERT_FALSE(range.empty());
+  EXPECT_EQ(known.registered, 1u);
+  EXPECT_TRUE(known.has(range.data(), range.size));
+  EXPECT_EQ(space.registrations(), 1u);
+  EXPECT_EQ(space.registered_bytes(), range.size);
+  EXPECT_TRUE(space.commit(range));
+  EXPECT_FALSE(space.decommit(range));
+  EXPECT_EQ(known.registered, 1u);
+  space.release(range);
+  EXPECT_EQ(known.deregistered, 1u);
+  EXPECT_EQ(space.registrations(), 0u);
+  EXPECT_EQ(space.registered_bytes(), 0u);
+  EXPECT_EQ(os.releases, 1u);
+}
+
+TEST(registered_memory, takes_the_least_where_more_is_refused) {
+  recording_os os;
+  registrations known;
+  registered_virtual_memory space = on(os, known);
+  os.commit_limit_bytes = 64 * KiB;
+  const byte_range range = space.reserve(64 * KiB, 1 * MiB);
+  EXPECT_EQ(range.size, 64 * KiB);
+  EXPECT_STREQ(space.refusal(), "");
+  space.release(range);
+  os.commit_limit_bytes = recording_os::never;
+  known.fail_from = known.calls;
+  const byte_range second = space.reserve(64 * KiB, 1 * MiB);
+  EXPECT_EQ(second.size, 64 * KiB);
+  space.release(second);
+}
+
+TEST(registered_memory, returns_memory_that_the_registrar_refuses) {
+  recording_os os;
+  registrations known;
+  registered_virtual_memory space = on(os, known);
+  known.fail_from = 0;
+  known.fail_count = 2;
+  EXPECT_TRUE(space.reserve(1, 1 * MiB).empty());
+  EXPECT_EQ(known.calls, 2u);
+  EXPECT_STREQ(space.refusal(), "the registrar has no room");
+  EXPECT_EQ(os.outstanding, 0u);
+  os.fail_from = os.calls;
+  os.fail_count = 2;
+  EXPECT_TRUE(space.reserve(1, 1 * MiB).empty());
+  EXPECT_STREQ(space.refusal(), "");
+}
+
+TEST(registered_memory, keeps_memory_that_cannot_be_deregistered_and_warns) {
+  recording_os os;
+  registrations known;
+  test::warning_recorder warnings;
+  byte_range range;
+  {
+    registered_virtual_memory space = on(os, known);
+    range = space.reserve(1, 64 * KiB);
+    known.fail_from = known.calls;
+    space.release(range);
+    EXPECT_EQ(space.registrations(), 1u);
+  }
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
+  EXPECT_NE(warnings.reports()[0].message.find(
+                "65536 bytes are lost until the process ends, because they cannot be "
+                "deregistered: the registrar has no room"),
+            std::string::npos)
+      << warnings.reports()[0].message;
+  EXPECT_EQ(os.releases, 0u);
+  *static_cast<char volatile*>(range.data()) = 1;  // the network may still write there
+  known.forget_all();
+  (void)os.release(range.data(), range.size);
+}
+
+// ---- arenas
+
+TEST(registered_memory, makes_no_call_in_a_step_that_repeats) {
+  recording_os os;
+  registrations known;
+  registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB, .name = "step"}};
+  std::size_t registered = 0, calls = 0;
+  for (int i = 0; i < 10; ++i) {
+    registered_arena::scope scope{step};
+    for (std::size_t bytes = 16; bytes <= 128 * KiB; bytes *= 2)
+      EXPECT_TRUE(known.has(step.allocate(bytes), bytes));
+    if (i == 0) {
+      registered = known.registered;
+      calls = os.calls;
+    }
+  }
+  EXPECT_EQ(known.registered, registered);
+  EXPECT_EQ(os.calls, calls);
+  EXPECT_EQ(known.deregistered, 0u);
+  EXPECT_EQ(step.space().registrations(), registered);
+  step.release();
+  EXPECT_EQ(known.deregistered, registered);
+  EXPECT_EQ(step.space().registrations(), 0u);
+}
+
+TEST(registered_memory, takes_few_registrations_however_large_an_arena_grows) {
+  recording_os os;
+  registrations known;
+  registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB}};
+  for (std::size_t i = 0; i < 64 * MiB; i += 4 * KiB) (void)step.allocate(4 * KiB);
+  EXPECT_LE(known.registered, 11u);  // 64 KiB, 128 KiB, … 64 MiB
+}
+
+TEST(registered_memory, leaves_an_arena_as_it_was_when_the_registrar_refuses_and_says_why) {
+  recording_os os;
+  registrations known;
+  registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB, .name = "step"}};
+  void* const before = step.allocate(1000);
+  const arena_stats stats = step.stats();
+  known.fail_from = known.calls;
+  try {
+    (void)step.allocate(1 * MiB);
+    FAIL() << "it allocated memory that is not registered";
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(step.stats().used_bytes, stats.used_bytes);
+  EXPECT_EQ(step.stats().reserved_bytes, stats.reserved_bytes);
+  EXPECT_EQ(os.outstanding, stats.reserved_bytes);
+  EXPECT_TRUE(known.has(before, 1000));
+  EXPECT_TRUE(known.has(step.allocate(1 * MiB), 1 * MiB));
+}
+
+TEST(registered_memory, has_every_block_in_one_registration_whatever_fails) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    recording_os os;
+    registrations known;
+    test::warning_recorder warnings;
+    {
+      registered_arena arena{on(os, known), arena_options{.reserve = 16 * KiB}};
+      std::mt19937_64 random{seed};
+      std::vector<std::pair<void*, std::size_t>> blocks;
+      std::vector<std::pair<arena_mark, std::size_t>> marks;
+      for (int i = 0; i < 2000; ++i) {
+        if (random() % 10 == 0) os.fail_from = os.calls + random() % 3;
+        if (random() % 10 == 0) known.fail_from = known.calls + random() % 3;
+        // Memory that is lost is another test's.
+        const auto without_loss = [&](auto work) {
+          const std::size_t fails = std::exchange(known.fail_from, registrations::never);
+          work();
+          known.fail_from = fails;
+        };
+        switch (random() % 16) {
+          case 0:
+            marks.emplace_back(arena.mark(), blocks.size());
+            break;
+          case 1:
+            if (marks.empty()) break;
+            arena.rewind(marks.back().first);
+            blocks.resize(marks.back().second);
+            marks.pop_back();
+            break;
+          case 2:
+            without_loss([&] { arena.trim(random() % (64 * KiB)); });
+            break;
+          case 3:
+            if (random() % 8 != 0) break;
+            without_loss([&] { arena.release(); });
+            blocks.clear();
+            marks.clear();
+            break;
+          default: {
+            const std::size_t bytes = std::size_t{1} << random() % 16;
+            if (void* const block = arena.try_allocate(bytes)) blocks.emplace_back(block, bytes);
+          }
+        }
+        arena.check_invariants();
+        for (auto const& [block, bytes] : blocks) ASSERT_TRUE(known.has(block, bytes)) << "seed " << seed;
+        ASSERT_EQ(known.outstanding, arena.stats().reserved_bytes);
+        ASSERT_EQ(os.outstanding, arena.stats().reserved_bytes);
+      }
+      known.fail_from = os.fail_from = registrations::never;
+    }
+    EXPECT_EQ(warnings.reports().size(), 0u);
+  }
+}
+
+TEST(registered_memory, registers_the_buffer_of_an_upstream_and_its_chunks) {
+  alignas(16) static std::byte buffer[4 * KiB];
+  test::recording_resource upstream;
+  registrations known;
+  using space_type = registered_memory<upstream_memory, recording_registrar<>>;
+  basic_arena<space_type> lines{
+      space_type{upstream_memory{buffer, sizeof buffer, &upstream}, recording_registrar<>{known}}, {}};
+  void* const first = lines.allocate(100);
+  EXPECT_EQ(first, buffer);
+  EXPECT_TRUE(known.has(first, 100));
+  EXPECT_EQ(upstream.calls, 0u);
+  EXPECT_TRUE(known.has(lines.allocate(8 * KiB), 8 * KiB));
+  EXPECT_EQ(known.registered, 2u);
+  EXPECT_EQ(lines.upstream_resource(), &upstream);
+  lines.release();
+  known.fail_from = known.calls;
+  EXPECT_TRUE(known.has(lines.allocate(100), 100)) << "the buffer is offered again";
+}
+
+TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) {
+  recording_os os;
+  registrations known;
+  basic_shared_arena<registered_virtual_memory> team{on(os, known),
+                                                     arena_options{.reserve = 1 * MiB, .name = "team"}};
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::vector<void*>> blocks(2);
+    const auto work = [&](std::size_t thread) {
+      auto local = team.local(thread);
+      for (int i = 0; i < 1000; ++i) blocks[thread].push_back(local.allocate(1000));
+    };
+    std::thread other{work, 1};
+    work(0);
+    other.join();
+    for (auto const& of_thread : blocks)
+      for (void* const block : of_thread) EXPECT_TRUE(known.has(block, 1000));
+    team.reset();
+  }
+  EXPECT_EQ(team.space().registrations(), known.registered);
+  EXPECT_EQ(known.deregistered, 0u);
+  known.fail_from = known.calls;
+  try {
+    (void)team.allocate(16 * MiB);
+    FAIL() << "it allocated memory that is not registered";
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(registered_memory, registers_a_whole_plan_once) {
+  recording_os os;
+  registrations known;
+  basic_planned_arena<registered_virtual_memory> memory{
+      {}, virtual_memory{{}, os}, recording_registrar<>{known}};
+  std::vector<void*> first;
+  std::size_t registered = 0, calls = 0;
+  for (int i = 0; i < 5; ++i) {
+    decltype(memory)::step step{memory};
+    std::vector<void*> blocks;
+    for (std::size_t bytes : {1000u, 20'000u, 300u}) blocks.push_back(memory.allocate(bytes));
+    if (i == 1) {
+      first = blocks;
+      registered = known.registered;
+      calls = os.calls;
+      EXPECT_EQ(registered, 1u);
+    }
+    if (i >= 1) {
+      EXPECT_EQ(blocks, first);
+      EXPECT_TRUE(known.has(blocks[0], 1000));
+      EXPECT_TRUE(known.has(blocks[1], 20'000));
+      EXPECT_TRUE(known.has(blocks[2], 300));
+    }
+    std::size_t n = 0;
+    for (std::size_t bytes : {1000u, 20'000u, 300u}) memory.deallocate(blocks[n++], bytes);
+  }
+  EXPECT_EQ(known.registered, registered);
+  EXPECT_EQ(os.calls, calls);
+  EXPECT_EQ(memory.space().registrations(), 1u);
+  EXPECT_EQ(memory.stats().planned_steps, 4u);
+}
+
+TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
+  recording_os os;
+  registrations known;
+  registered_arena arena{on(os, known), arena_options{.reserve = 1 * MiB}};
+  graph_arena graph{64 * KiB, &arena};
+  EXPECT_TRUE(known.has(graph.range().data(), graph.range().size));
+  EXPECT_EQ(known.registered, 1u);
+}
+
+// ---- a device
+
+TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
+  test::fake_device device;
+  cuda::stream stream{device};
+  registrations known;
+  {
+    registered_device_arena step{
+        registered_device_memory{cuda::virtual_memory{stream, device}, recording_registrar<false>{known}},
+        arena_options{.reserve = 4 * MiB, .name = "step"}};
+    EXPECT_EQ(step.stream(), stream.get());
+    for (int i = 0; i < 3; ++i) {
+      registered_device_arena::scope scope{step};
+      EXPECT_TRUE(known.has(step.allocate(1 * MiB), 1 * MiB));
+      EXPECT_TRUE(known.has(step.allocate(8 * MiB), 8 * MiB));
+      scope.end_after(stream.get());
+    }
+    EXPECT_EQ(known.registered, 2u);
+  }
+  EXPECT_EQ(known.deregistered, 2u);
+}
+
+TEST(registered_memory, says_why_a_device_refuses) {
+  test::fake_device device;
+  cuda::stream stream{device};
+  registrations known;
+  registered_device_arena step{
+      registered_device_memory{cuda::virtual_memory{stream, device}, recording_registrar<false>{known}},
+      arena_options{.reserve = 4 * MiB, .name = "step"}};
+  (void)step.allocate(1 * MiB);
+  known.fail_from = known.calls;
+  try {
+    (void)step.allocate(8 * MiB);
+    FAIL() << "it allocated memory that is not registered";
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(step.space().registrations(), 1u);
+}
+
+}  // namespace
+}  // namespace tidemark
