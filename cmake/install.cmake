@@ -15,12 +15,18 @@ install(TARGETS tidemark_headers tidemark_cuda_headers EXPORT tidemark_targets $
 if(TIDEMARK_THRUST)
   install(TARGETS tidemark_thrust_headers EXPORT tidemark_targets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
+if(TIDEMARK_MPI)
+  install(TARGETS tidemark_mpi_headers EXPORT tidemark_targets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
 install(EXPORT tidemark_targets NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir})
 # A file of their own, because a project whose compiler has no modules must not read it.
 if(TIDEMARK_MODULES)
   set(module_targets tidemark tidemark_cuda)
   if(TIDEMARK_THRUST)
     list(APPEND module_targets tidemark_thrust)
+  endif()
+  if(TIDEMARK_MPI)
+    list(APPEND module_targets tidemark_mpi)
   endif()
   install(TARGETS ${module_targets} EXPORT tidemark_module_targets ${places}
     FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)

@@ -3,6 +3,7 @@
 #   tidemark::headers   the headers and the compiled code behind them, for those who include (nvcc among them)
 #   tidemark::tidemark  the modules on top, for those who import
 #   tidemark::cuda_headers, tidemark::cuda  the same for devices
+# The adapters are headers and modules: tidemark::thrust_headers, tidemark::thrust; tidemark::mpi_headers, tidemark::mpi.
 # BUILD_SHARED_LIBS makes those with compiled code shared libraries. The modules' have only initializers, which a program
 # may have twice, and are always static.
 
@@ -57,7 +58,9 @@ set(cuda_modules ${modules})
 list(FILTER cuda_modules INCLUDE REGEX "tidemark\\.cuda\\.cppm$")
 set(thrust_modules ${modules})
 list(FILTER thrust_modules INCLUDE REGEX "tidemark\\.thrust\\.cppm$")
-list(REMOVE_ITEM modules ${cuda_modules} ${thrust_modules})
+set(mpi_modules ${modules})
+list(FILTER mpi_modules INCLUDE REGEX "tidemark\\.mpi\\.cppm$")
+list(REMOVE_ITEM modules ${cuda_modules} ${thrust_modules} ${mpi_modules})
 
 find_package(Threads REQUIRED)
 
@@ -117,12 +120,26 @@ if(TIDEMARK_THRUST)
     "$<BUILD_INTERFACE:${TIDEMARK_CCCL_INCLUDE_DIR};${TIDEMARK_CUDART_INCLUDE_DIR}>")
 endif()
 
+# MPI's own target is found again by the package.
+if(TIDEMARK_MPI)
+  set(mpi_root ${PROJECT_SOURCE_DIR}/adapters/mpi/include)
+  file(GLOB_RECURSE mpi_headers CONFIGURE_DEPENDS ${mpi_root}/*.hpp)
+  add_library(tidemark_mpi_headers INTERFACE)
+  add_library(tidemark::mpi_headers ALIAS tidemark_mpi_headers)
+  set_target_properties(tidemark_mpi_headers PROPERTIES EXPORT_NAME mpi_headers VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(tidemark_mpi_headers INTERFACE FILE_SET HEADERS BASE_DIRS ${mpi_root} FILES ${mpi_headers})
+  target_link_libraries(tidemark_mpi_headers INTERFACE tidemark_headers MPI::MPI_CXX)
+endif()
+
 # Inside another project the targets that would import are known when all of it was read.
 if(NOT TIDEMARK_MODULES)
   if(NOT PROJECT_IS_TOP_LEVEL)
     set(stubs tidemark::tidemark tidemark::cuda)
     if(TIDEMARK_THRUST)
       list(APPEND stubs tidemark::thrust)
+    endif()
+    if(TIDEMARK_MPI)
+      list(APPEND stubs tidemark::mpi)
     endif()
     tidemark_refuse_importers("${CMAKE_SOURCE_DIR}" "${stubs}" "${no_modules}" GLOBAL)
   endif()
@@ -166,11 +183,26 @@ if(TIDEMARK_THRUST)
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
 endif()
 
+if(TIDEMARK_MPI)
+  add_library(tidemark_mpi STATIC)
+  add_library(tidemark::mpi ALIAS tidemark_mpi)
+  tidemark_set_up_library(tidemark_mpi mpi tidemark_mpi_modules)
+  set_target_properties(tidemark_mpi PROPERTIES CXX_SCAN_FOR_MODULES ON)
+  target_sources(tidemark_mpi PUBLIC
+    FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${mpi_modules})
+  target_link_libraries(tidemark_mpi PUBLIC tidemark_mpi_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+  target_compile_options(tidemark_mpi INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+endif()
+
 # Inside another project the interfaces take the dialect of the targets that import them, once all of these are known.
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(module_targets tidemark tidemark_cuda)
   if(TIDEMARK_THRUST)
     list(APPEND module_targets tidemark_thrust)
+  endif()
+  if(TIDEMARK_MPI)
+    list(APPEND module_targets tidemark_mpi)
   endif()
   cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]]
     CALL tidemark_take_dialect_of_importers [[${CMAKE_SOURCE_DIR}]] [[${module_targets}]] COMPILE_OPTIONS)")

@@ -2,8 +2,8 @@
 """Every public name of the headers is exported by a module of its part, and by no more than one.
 
 The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters, of
-<tidemark/cuda.hpp> and <tidemark/thrust.hpp>: what is declared in namespace tidemark itself, in
-tidemark::compat or in tidemark::cuda, in one of our headers. The exports come from the using-declarations of
+<tidemark/cuda.hpp>, <tidemark/thrust.hpp> and <tidemark/mpi.hpp>: what is declared in namespace tidemark itself, in
+tidemark::compat, tidemark::cuda or tidemark::mpi, in one of our headers. The exports come from the using-declarations of
 modules/*.cppm, which the compiler checks.
 """
 import collections
@@ -14,13 +14,13 @@ import subprocess
 import sys
 
 root, compiler, *flags = sys.argv[1:]
-options = [flag for flag in flags if flag == "--thrust"]  # CCCL is there, so that its adapters can be looked at
+options = [flag for flag in flags if flag in ("--thrust", "--mpi")]  # what the adapters are for is there
 flags = [flag for flag in flags if flag not in options]
 root = pathlib.Path(root)
 
 # The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
-OWN_MODULES = {"device": "tidemark.cuda.cppm", "thrust": "tidemark.thrust.cppm"}
-PUBLIC_NAMESPACES = ("compat", "cuda")
+OWN_MODULES = {"device": "tidemark.cuda.cppm", "thrust": "tidemark.thrust.cppm", "mpi": "tidemark.mpi.cppm"}
+PUBLIC_NAMESPACES = ("compat", "cuda", "mpi")
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
 
@@ -77,6 +77,9 @@ parts = [("host", set(host), [module for module in modules if module.name not in
 if "--thrust" in options:
     thrust = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp", "tidemark/thrust.hpp") - host - device
     parts.append(("thrust", set(thrust), [root / "modules" / OWN_MODULES["thrust"]]))
+if "--mpi" in options:
+    mpi = declarations("tidemark/tidemark.hpp", "tidemark/mpi.hpp") - host
+    parts.append(("mpi", set(mpi), [root / "modules" / OWN_MODULES["mpi"]]))
 for part, public, its_modules in parts:
     exports = exports_of(its_modules)
     failures += [f"{name} is public in the {part} part's headers and exported by no module"

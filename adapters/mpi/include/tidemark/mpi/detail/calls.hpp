@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How tidemark calls MPI: errors are returned, and become exceptions.
+#pragma once
+
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include <tidemark/mpi/detail/mpi_header.hpp>
+#include <tidemark/mpi/mpi_error.hpp>
+
+namespace tidemark::mpi::detail {
+
+inline void require_success(int code, char const* call) {
+  if (code != MPI_SUCCESS) throw mpi_error{call, code};
+}
+
+/// Whether MPI can be called: it was initialised, and not finalised.
+[[nodiscard]] inline bool is_running() noexcept {
+  int initialized = 0, finalized = 0;
+  return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized != 0 &&
+         MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0;
+}
+
+/// While it exists, a communicator returns errors. @pre MPI is running.
+class returned_errors {
+ public:
+  explicit returned_errors(MPI_Comm comm) noexcept : comm_{comm} {
+    MPI_Comm_get_errhandler(comm_, &before_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  returned_errors(returned_errors const&) = delete;
+  returned_errors& operator=(returned_errors const&) = delete;
+  ~returned_errors() {
+    MPI_Comm_set_errhandler(comm_, before_);
+    MPI_Errhandler_free(&before_);
+  }
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
+};
+
+/// The same for calls without a communicator, whose errors are the world's before MPI 4 and the process's
+/// since.
+struct returned_errors_of_process {
+  returned_errors world{MPI_COMM_WORLD}, self{MPI_COMM_SELF};
+};
+
+/// The text of an error's class, which lives as long as the program: there are few classes.
+[[nodiscard]] inline char const* lasting_text(int code) noexcept {
+  static constexpr char const* unknown = "MPI refused it, and there is no memory to say why";
+  try {
+    int error_class = MPI_ERR_UNKNOWN;
+    MPI_Error_class(code, &error_class);
+    static std::mutex mutex;
+    static std::map<int, std::string> texts;
+    const std::scoped_lock lock{mutex};
+    std::string& text = texts[error_class];
+    if (text.empty()) {
+      char found[MPI_MAX_ERROR_STRING] = "";
+      int length = 0;
+      if (MPI_Error_string(error_class, found, &length) != MPI_SUCCESS) length = 0;
+      text = "MPI refused it: " + std::string{found, found + length};
+    }
+    return text.c_str();
+  } catch (std::exception const&) {
+    return unknown;
+  }
+}
+
+}  // namespace tidemark::mpi::detail

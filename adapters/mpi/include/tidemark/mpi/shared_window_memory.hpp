@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `shared_window_memory`: memory of `MPI_Win_allocate_shared`, which the ranks of one machine read and write in
+/// place. Owns the window.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/mpi/detail/calls.hpp>
+#include <tidemark/mpi/detail/mpi_header.hpp>
+
+namespace tidemark::mpi {
+
+/// An `address_space` over this rank's part of a shared window: one range of fixed size. The other ranks find
+/// it by `part_of`, each at an address of its own.
+///
+/// ```cpp
+/// mpi::shared_window_memory shared{comm, 64 * MiB};                    // by all ranks of one machine
+/// byte_range const of_left = shared.part_of(left);
+/// basic_arena<mpi::shared_window_memory> halo{{.name = "halo"}, std::move(shared)};
+/// ```
+/// Constructor and destructor are collective; so an arena on it ends on all ranks at one point, before
+/// `MPI_Finalize`. What ranks read of each other is ordered by the program, as with any window: `MPI_Win_sync`
+/// and a barrier. One thread at a time.
+class shared_window_memory {
+ public:
+  static constexpr bool host_accessible = true;
+  static constexpr bool fresh_is_zero = false;
+  static constexpr bool commits = false;
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 16;
+  static constexpr std::size_t chunk_growth = 1;
+
+  /// @param bytes of this rank, which may differ from rank to rank.
+  /// @throws std::invalid_argument, on all ranks, if these are not of one machine or one of them asks for
+  /// more than MPI can count; mpi_error.
+  shared_window_memory(MPI_Comm comm, std::size_t bytes) {
+    const detail::returned_errors returned{comm};
+    require_possible(comm, bytes);
+    void* first = nullptr;
+    // The parts may lie apart, so that each begins at a page.
+    MPI_Info info = MPI_INFO_NULL;
+    detail::require_success(MPI_Info_create(&info), "MPI_Info_create");
+    MPI_Info_set(info, "alloc_shared_noncontig", "true");
+    const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, comm,
+                                             static_cast<void*>(&first), &window_);
+    MPI_Info_free(&info);
+    detail::require_success(code, "MPI_Win_allocate_shared");
+    MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
+    range_ = unused_ = {reinterpret_cast<std::uintptr_t>(first), bytes};
+  }
+  shared_window_memory(shared_window_memory&& other) noexcept
+      : window_{std::exchange(other.window_, MPI_WIN_NULL)},
+        range_{std::exchange(other.range_, {})},
+        unused_{std::exchange(other.unused_, {})} {}
+  shared_window_memory& operator=(shared_window_memory&& other) noexcept {
+    std::swap(window_, other.window_);
+    std::swap(range_, other.range_);
+    std::swap(unused_, other.unused_);
+    return *this;
+  }
+  /// Frees the window. Does nothing once MPI was finalised.
+  ~shared_window_memory() {
+    if (window_ != MPI_WIN_NULL && detail::is_running()) MPI_Win_free(&window_);
+  }
+
+  /// The whole part, if it holds `least_bytes` and is not in use.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) noexcept {
+    return least_bytes <= unused_.size ? std::exchange(unused_, {}) : byte_range{};
+  }
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  void release(byte_range range) noexcept { unused_ = range; }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
+  [[nodiscard]] static constexpr std::size_t granularity() noexcept { return block_alignment; }
+
+  /// The part of a rank of the communicator, at this rank's addresses. @throws mpi_error
+  [[nodiscard]] byte_range part_of(int rank) const {
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    void* first = nullptr;
+    detail::require_success(MPI_Win_shared_query(window_, rank, &bytes, &unit, static_cast<void*>(&first)),
+                            "MPI_Win_shared_query");
+    return {reinterpret_cast<std::uintptr_t>(first), static_cast<std::size_t>(bytes)};
+  }
+  /// The window; `MPI_WIN_NULL` after a move.
+  [[nodiscard]] MPI_Win get() const noexcept { return window_; }
+
+ private:
+  // On all ranks alike: one that threw alone would leave the others waiting in the next collective call.
+  static void require_possible(MPI_Comm comm, std::size_t bytes) {
+    int ranks = 0, ranks_here = 0;
+    MPI_Comm here = MPI_COMM_NULL;
+    detail::require_success(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
+    detail::require_success(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here),
+                            "MPI_Comm_split_type");
+    MPI_Comm_size(here, &ranks_here);
+    MPI_Comm_free(&here);
+    const bool fits = bytes <= static_cast<std::size_t>(std::numeric_limits<MPI_Aint>::max());
+    int possible[2] = {ranks_here == ranks, fits};
+    detail::require_success(MPI_Allreduce(MPI_IN_PLACE, possible, 2, MPI_INT, MPI_MIN, comm),
+                            "MPI_Allreduce");
+    if (possible[0] == 0)
+      throw std::invalid_argument{
+          "shared_window_memory: the ranks of the communicator are not all of one machine; split it with "
+          "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED)"};
+    if (possible[1] == 0)
+      throw std::invalid_argument{"shared_window_memory: a rank wants more bytes than MPI can count"};
+  }
+
+  MPI_Win window_ = MPI_WIN_NULL;
+  byte_range range_{};
+  byte_range unused_{};  // the same while no arena has it
+};
+
+static_assert(address_space<shared_window_memory>);
+
+}  // namespace tidemark::mpi

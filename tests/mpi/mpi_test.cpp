@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: all ranks run each test, with MPI's calls watched (mpi_calls.hpp); what one rank writes another
+// reads in place. Each call may fail, on all ranks at once.
+#include <tidemark/mpi.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory_resource>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/core/registered_memory.hpp>
+#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include "mpi_calls.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark::mpi {
+namespace {
+
+using test::mpi_calls;
+using window_memory = registered_memory<virtual_memory, window_registrar>;
+using window_arena = basic_arena<window_memory>;
+
+int rank_of(MPI_Comm comm = MPI_COMM_WORLD) {
+  int rank = -1;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+int ranks_of(MPI_Comm comm = MPI_COMM_WORLD) {
+  int ranks = 0;
+  MPI_Comm_size(comm, &ranks);
+  return ranks;
+}
+
+/// What was made is gone at the end.
+class mpi_test : public testing::Test {
+ protected:
+  mpi_test() { calls_.reset(); }
+  ~mpi_test() override {
+    calls_.reset();
+    EXPECT_EQ(calls_.windows, windows_);
+    EXPECT_EQ(calls_.blocks, blocks_);
+    EXPECT_EQ(calls_.attached, attached_);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  mpi_calls& calls_ = mpi_calls::instance();
+  int rank_ = rank_of(), ranks_ = ranks_of();
+  int right_ = (rank_ + 1) % ranks_, left_ = (rank_ + ranks_ - 1) % ranks_;
+  long windows_ = calls_.windows, blocks_ = calls_.blocks, attached_ = calls_.attached;
+};
+
+using mpi_errors = mpi_test;
+using mpi_blocks = mpi_test;
+using mpi_window = mpi_test;
+using mpi_shared_window = mpi_test;
+using mpi_layout = mpi_test;
+using mpi_allreduce = mpi_test;
+
+// ---- errors
+
+TEST_F(mpi_errors, carries_the_text_and_the_class_of_mpi) {
+  const mpi_error error{"MPI_Alloc_mem", MPI_ERR_NO_MEM};
+  EXPECT_EQ(std::string{error.what()}.find("MPI_Alloc_mem: "), 0u) << error.what();
+  EXPECT_GT(std::string{error.what()}.size(), std::string{"MPI_Alloc_mem: "}.size() + 5);
+  EXPECT_EQ(error.code(), MPI_ERR_NO_MEM);
+  EXPECT_EQ(error.error_class(), MPI_ERR_NO_MEM);
+}
+
+// The default handler ends the program.
+TEST_F(mpi_errors, is_thrown_on_a_communicator_whose_errors_are_fatal_and_which_keeps_its_handler) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+  std::array<int, 2> elements{};
+  EXPECT_THROW((persistent_allreduce<std::int32_t>{comm, elements, MPI_OP_NULL}), mpi_error);
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(comm, &handler);
+  EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
+  MPI_Errhandler_free(&handler);
+  MPI_Comm_free(&comm);
+}
+
+// ---- MPI_Alloc_mem
+
+TEST_F(mpi_blocks, serves_an_arena_and_goes_back_to_mpi) {
+  {
+    basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB, .name = "halo"}, mpi_memory{}};
+    for (int step = 0; step < 3; ++step) {
+      basic_arena<mpi_memory>::scope scope{buffers};
+      auto const mine = buffers.push_array<int>(1000), theirs = buffers.push_array<int>(1000);
+      std::iota(mine.begin(), mine.end(), rank_);
+      MPI_Sendrecv(mine.data(), 1000, MPI_INT, right_, 0, theirs.data(), 1000, MPI_INT, left_, 0,
+                   MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      EXPECT_EQ(theirs[0], left_);
+      EXPECT_EQ(theirs[999], left_ + 999);
+      (void)buffers.allocate(100 * KiB);
+    }
+    EXPECT_EQ(calls_.count["MPI_Alloc_mem"], 2u);
+    EXPECT_EQ(calls_.count["MPI_Free_mem"], 0u);
+  }
+  EXPECT_EQ(calls_.count["MPI_Free_mem"], 2u);
+}
+
+TEST_F(mpi_blocks, takes_the_least_where_more_is_refused) {
+  calls_.fail_from = 0;
+  basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB}, mpi_memory{}};
+  EXPECT_NE(buffers.allocate(1000), nullptr);
+  EXPECT_LT(buffers.stats().reserved_bytes, 2000u);
+}
+
+TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_as_it_was) {
+  basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB, .name = "halo"}, mpi_memory{}};
+  (void)buffers.allocate(1000);
+  const arena_stats before = buffers.stats();
+  calls_.fail_from = calls_.calls;
+  EXPECT_THROW((void)buffers.allocate(1 * MiB), out_of_memory);
+  EXPECT_EQ(buffers.stats().used_bytes, before.used_bytes);
+  EXPECT_EQ(buffers.stats().reserved_bytes, before.reserved_bytes);
+  EXPECT_NE(buffers.allocate(1 * MiB), nullptr);
+}
+
+TEST_F(mpi_blocks, says_that_mpi_is_not_running) {
+  basic_arena<mpi_memory> buffers{{.name = "halo"}, mpi_memory{}};
+  calls_.is_finalized = true;
+  try {
+    (void)buffers.allocate(1);
+    FAIL() << "it allocated memory of an MPI that has ended";
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("MPI is not running"), std::string::npos) << error.what();
+  }
+  calls_.is_finalized = false;
+}
+
+TEST_F(mpi_blocks, warns_of_what_it_cannot_return) {
+  test::warning_recorder warnings;
+  mpi_memory memory;
+  const byte_range chunk = memory.reserve(1000, 1000);
+  calls_.is_finalized = true;
+  memory.release(chunk);
+  calls_.is_finalized = false;
+  calls_.fail_from = calls_.calls;
+  memory.release(chunk);
+  ASSERT_EQ(warnings.reports().size(), 2u);
+  for (auto const& report : warnings.reports()) EXPECT_EQ(report.kind, warning_kind::refused_return);
+  EXPECT_EQ(warnings.reports()[0].message,
+            "mpi_memory: 1000 bytes are lost until the process ends: MPI is not running");
+  EXPECT_EQ(warnings.reports()[1].message.find(
+                "mpi_memory: 1000 bytes are lost until the process ends: MPI refused it: "),
+            0u)
+      << warnings.reports()[1].message;
+  memory.release(chunk);
+}
+
+// ---- dynamic windows
+
+TEST_F(mpi_window, lets_peers_put_into_an_arena_and_get_from_it_by_addresses_that_repeat) {
+  dynamic_window window{MPI_COMM_WORLD};
+  window_arena step{window_memory{window_registrar{window}}, {.reserve = 1 * MiB, .name = "halo"}};
+  std::vector<MPI_Aint> addresses;
+  for (int i = 0; i < 5; ++i) {
+    window_arena::scope scope{step};
+    auto const inbox = step.push_array<int>(100);
+    auto const outbox = step.push_array<int>(100);
+    auto const fetched = step.push_array<int>(100);
+    std::fill(outbox.begin(), outbox.end(), 1000 * i + rank_);
+    const MPI_Aint mine = displacement(inbox.data());
+    if (i == 0) {
+      addresses.resize(static_cast<std::size_t>(ranks_));
+      MPI_Allgather(&mine, 1, MPI_AINT, addresses.data(), 1, MPI_AINT, MPI_COMM_WORLD);
+    }
+    EXPECT_EQ(addresses[static_cast<std::size_t>(rank_)], mine)
+        << "the address is not that of the first step";
+    const MPI_Aint of_right = addresses[static_cast<std::size_t>(right_)];
+    MPI_Win_fence(0, window.get());
+    ASSERT_EQ(MPI_Put(outbox.data(), 100, MPI_INT, right_, of_right, 100, MPI_INT, window.get()),
+              MPI_SUCCESS);
+    MPI_Win_fence(0, window.get());
+    EXPECT_EQ(inbox[0], 1000 * i + left_);
+    EXPECT_EQ(inbox[99], 1000 * i + left_);
+    ASSERT_EQ(MPI_Get(fetched.data(), 100, MPI_INT, right_, of_right, 100, MPI_INT, window.get()),
+              MPI_SUCCESS);
+    MPI_Win_fence(0, window.get());
+    EXPECT_EQ(fetched[99], 1000 * i + rank_);
+  }
+  EXPECT_EQ(calls_.count["MPI_Win_attach"], 1u);
+  EXPECT_EQ(calls_.count["MPI_Win_detach"], 0u);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_F(mpi_window, has_a_block_larger_than_a_chunk_in_one_registration) {
+  dynamic_window window{MPI_COMM_WORLD};
+  window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
+  (void)step.allocate(60 * KiB);
+  auto const inbox = step.push_array<char>(1 * MiB);
+  const MPI_Aint mine = displacement(inbox.data());
+  MPI_Aint of_right = 0;
+  MPI_Sendrecv(&mine, 1, MPI_AINT, left_, 0, &of_right, 1, MPI_AINT, right_, 0, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  const std::vector<char> outbox(1 * MiB, static_cast<char>('a' + rank_));
+  MPI_Win_fence(0, window.get());
+  ASSERT_EQ(MPI_Put(outbox.data(), 1 * MiB, MPI_CHAR, right_, of_right, 1 * MiB, MPI_CHAR, window.get()),
+            MPI_SUCCESS);
+  MPI_Win_fence(0, window.get());
+  EXPECT_EQ(inbox[0], 'a' + left_);
+  EXPECT_EQ(inbox[1 * MiB - 1], 'a' + left_);
+  EXPECT_EQ(calls_.count["MPI_Win_attach"], 2u);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_F(mpi_window, leaves_an_arena_as_it_was_when_mpi_refuses_to_attach) {
+  dynamic_window window{MPI_COMM_WORLD};
+  window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
+  (void)step.allocate(1000);
+  const arena_stats before = step.stats();
+  calls_.fails = "MPI_Win_attach";
+  calls_.fail_from = calls_.calls;
+  try {
+    (void)step.allocate(1 * MiB);
+    FAIL() << "it allocated memory that is not attached";
+  } catch (out_of_memory const& error) {
+    EXPECT_NE(std::string{error.what()}.find("; MPI refused it: "), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
+  EXPECT_EQ(step.stats().reserved_bytes, before.reserved_bytes);
+  EXPECT_EQ(calls_.attached, attached_ + 1);
+  EXPECT_NE(step.allocate(1 * MiB), nullptr);
+}
+
+TEST_F(mpi_window, keeps_memory_that_mpi_does_not_detach_and_warns) {
+  test::warning_recorder warnings;
+  dynamic_window window{MPI_COMM_WORLD};
+  byte_range range;
+  {
+    window_memory memory{window_registrar{window}};
+    range = memory.reserve(64 * KiB, 64 * KiB);
+    calls_.fails = "MPI_Win_detach";
+    calls_.fail_from = calls_.calls;
+    memory.release(range);
+  }
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
+  EXPECT_NE(warnings.reports()[0].message.find("because they cannot be deregistered: MPI refused it: "),
+            std::string::npos);
+  *static_cast<char volatile*>(range.data()) = 1;  // a peer may still write there
+  EXPECT_EQ(MPI_Win_detach(window.get(), range.data()), MPI_SUCCESS);
+  virtual_memory{}.release(range);
+}
+
+TEST_F(mpi_window, moves_and_is_freed_once) {
+  std::optional<dynamic_window> kept;
+  {
+    dynamic_window first{MPI_COMM_WORLD};
+    const MPI_Win window = first.get();
+    kept.emplace(std::move(first));
+    EXPECT_EQ(kept->get(), window);
+  }
+  EXPECT_EQ(calls_.windows, windows_ + 1);
+  dynamic_window second{MPI_COMM_WORLD};
+  *kept = std::move(second);
+  kept.reset();
+}
+
+TEST_F(mpi_window, throws_what_mpi_says) {
+  calls_.fails = "MPI_Win_create_dynamic";
+  calls_.fail_from = calls_.calls;
+  EXPECT_THROW(dynamic_window{MPI_COMM_WORLD}, mpi_error);
+}
+
+// ---- shared windows
+
+TEST_F(mpi_shared_window, is_read_in_place_by_the_other_ranks_of_the_machine) {
+  shared_window_memory shared{MPI_COMM_WORLD, 1 * MiB};
+  const MPI_Win window = shared.get();
+  const byte_range of_left = shared.part_of(left_), mine = shared.part_of(rank_);
+  EXPECT_EQ(of_left.size, 1 * MiB);
+  basic_arena<shared_window_memory> halo{std::move(shared), {.name = "halo"}};
+  for (int step = 0; step < 3; ++step) {
+    basic_arena<shared_window_memory>::scope scope{halo};
+    auto const values = halo.push_array<int>(1000);
+    EXPECT_TRUE(mine.contains(reinterpret_cast<std::uintptr_t>(values.data())));
+    std::iota(values.begin(), values.end(), 10 * step + rank_);
+    const auto offset = reinterpret_cast<std::uintptr_t>(values.data()) - mine.begin;
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+    MPI_Win_sync(window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_sync(window);
+    auto const* const theirs = reinterpret_cast<int const*>(of_left.begin + offset);
+    EXPECT_EQ(theirs[0], 10 * step + left_);
+    EXPECT_EQ(theirs[999], 10 * step + left_ + 999);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_unlock_all(window);
+  }
+  EXPECT_THROW((void)halo.allocate(2 * MiB), out_of_memory);
+  halo.release();
+  EXPECT_NE(halo.allocate(1 * MiB - 64), nullptr);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_F(mpi_shared_window, has_parts_of_any_size) {
+  shared_window_memory shared{MPI_COMM_WORLD, static_cast<std::size_t>(rank_ + 1) * 64 * KiB};
+  for (int rank = 0; rank < ranks_; ++rank)
+    EXPECT_EQ(shared.part_of(rank).size, static_cast<std::size_t>(rank + 1) * 64 * KiB);
+  EXPECT_THROW((void)shared.part_of(ranks_), mpi_error);
+}
+
+TEST_F(mpi_shared_window, refuses_impossible_sizes_on_all_ranks) {
+  const std::size_t bytes = rank_ == 0 ? std::size_t(-1) : 64 * KiB;
+  EXPECT_THROW((shared_window_memory{MPI_COMM_WORLD, bytes}), std::invalid_argument);
+}
+
+TEST_F(mpi_shared_window, throws_what_mpi_says_in_each_call) {
+  for (char const* function : {"MPI_Comm_split_type", "MPI_Allreduce", "MPI_Win_allocate_shared"}) {
+    calls_.reset();
+    calls_.fails = function;
+    calls_.fail_from = 0;
+    // Only calls of this function count.
+    calls_.calls = 0;
+    try {
+      shared_window_memory shared{MPI_COMM_WORLD, 64 * KiB};
+      ADD_FAILURE() << function << " failed, and nothing was thrown";
+    } catch (mpi_error const& error) {
+      EXPECT_EQ(std::string{error.what()}.find(function), 0u) << error.what();
+    }
+    EXPECT_EQ(calls_.windows, windows_);
+  }
+}
+
+TEST_F(mpi_shared_window, moves_and_is_freed_once) {
+  shared_window_memory first{MPI_COMM_WORLD, 64 * KiB};
+  const byte_range part = first.part_of(rank_);
+  shared_window_memory second{std::move(first)};
+  EXPECT_EQ(first.get(), MPI_WIN_NULL);
+  EXPECT_EQ(second.part_of(rank_), part);
+  EXPECT_EQ(second.reserve(1, 1), part);
+  EXPECT_TRUE(second.reserve(1, 1).empty());
+  shared_window_memory third{MPI_COMM_WORLD, 64 * KiB};
+  third = std::move(second);
+}
+
+// ---- layouts
+
+step_plan recorded_plan(std::size_t blocks, std::size_t bytes_of_last) {
+  planned_arena memory;
+  {
+    planned_arena::step step{memory};
+    std::vector<std::pair<void*, std::size_t>> live;
+    for (std::size_t i = 0; i < blocks; ++i) {
+      const std::size_t bytes = i + 1 == blocks ? bytes_of_last : 1000;
+      live.emplace_back(memory.allocate(bytes), bytes);
+    }
+    for (auto const& [block, bytes] : live) memory.deallocate(block, bytes);
+  }
+  return memory.plans().at(0);
+}
+
+TEST_F(mpi_layout, is_the_same_for_ranks_that_do_the_same) {
+  const layout_comparison found = same_layout(MPI_COMM_WORLD, recorded_plan(20, 1000));
+  EXPECT_TRUE(found);
+  EXPECT_EQ(found.rank, -1);
+  EXPECT_EQ(found.difference, "");
+  EXPECT_EQ(calls_.count["MPI_Allreduce"], 1u) << "more than one reduction for plans that are the same";
+  EXPECT_EQ(calls_.count["MPI_Bcast"], 0u);
+}
+
+TEST_F(mpi_layout, names_the_rank_and_the_block_that_differ_on_all_ranks) {
+  const layout_comparison found =
+      same_layout(MPI_COMM_WORLD, recorded_plan(20, rank_ == ranks_ - 1 ? 3000u : 1000u));
+  EXPECT_FALSE(found);
+  EXPECT_EQ(found.rank, ranks_ - 1);
+  // The last block has the largest size there.
+  const std::string expected = "rank " + std::to_string(ranks_ - 1) + " has ";
+  EXPECT_EQ(found.difference.find(expected), 0u) << found.difference;
+  EXPECT_NE(found.difference.find(", and rank 0 has "), std::string::npos) << found.difference;
+}
+
+TEST_F(mpi_layout, names_the_first_offset_that_differs) {
+  std::vector<std::size_t> offsets(100);
+  std::iota(offsets.begin(), offsets.end(), 0u);
+  if (rank_ == 1) offsets[17] = 4096;
+  const layout_comparison found = same_layout(MPI_COMM_WORLD, offsets);
+  EXPECT_EQ(found.rank, 1);
+  EXPECT_EQ(found.difference, "rank 1 has 4096 as offset 17, and rank 0 has 17");
+}
+
+TEST_F(mpi_layout, names_what_one_rank_lacks) {
+  std::vector<std::size_t> offsets{0, 256, 512};
+  if (rank_ == 1) offsets.pop_back();
+  EXPECT_EQ(same_layout(MPI_COMM_WORLD, offsets).difference,
+            "rank 1 has nothing as offset 2, and rank 0 has 512");
+  offsets = {0, 256};
+  if (rank_ == 1) offsets.push_back(512);
+  EXPECT_EQ(same_layout(MPI_COMM_WORLD, offsets).difference,
+            "rank 1 has 512 as offset 2, and rank 0 has nothing");
+}
+
+TEST_F(mpi_layout, compares_more_than_one_message_holds) {
+  std::vector<std::size_t> offsets(3'000'000);
+  std::iota(offsets.begin(), offsets.end(), 0u);
+  if (rank_ == 1) offsets[2'500'000] = 1;
+  EXPECT_EQ(same_layout(MPI_COMM_WORLD, offsets).difference,
+            "rank 1 has 1 as offset 2500000, and rank 0 has 2500000");
+}
+
+TEST_F(mpi_layout, compares_rehearsals) {
+  const auto body = [&](std::pmr::memory_resource& memory) {
+    for (int i = 0; i < 3 + (rank_ == 1); ++i) {
+      void* const block = memory.allocate(1000);
+      memory.deallocate(block, 1000);
+    }
+  };
+  EXPECT_EQ(same_layout(MPI_COMM_WORLD, rehearse(body)).difference,
+            "rank 1 has 4 as the number of blocks, and rank 0 has 3");
+  const auto same = [](std::pmr::memory_resource& memory) { memory.deallocate(memory.allocate(1000), 1000); };
+  EXPECT_TRUE(same_layout(MPI_COMM_WORLD, rehearse(same)));
+}
+
+TEST_F(mpi_layout, throws_what_mpi_says_in_each_call) {
+  const std::vector<std::size_t> offsets{static_cast<std::size_t>(rank_)};
+  for (std::size_t call = 0; call < 5; ++call) {
+    calls_.reset();
+    calls_.fail_from = call;
+    EXPECT_THROW((void)same_layout(MPI_COMM_WORLD, offsets), mpi_error) << call;
+  }
+  calls_.reset();
+  EXPECT_FALSE(same_layout(MPI_COMM_WORLD, offsets));
+  EXPECT_EQ(calls_.calls, 5u);
+}
+
+// ---- persistent collectives
+
+TEST_F(mpi_allreduce, sums_the_same_memory_in_each_step) {
+  planned_arena memory;
+  std::optional<persistent_allreduce<double>> sum;
+  for (int i = 0; i < 4; ++i) {
+    planned_arena::step step{memory};
+    auto* const first = static_cast<double*>(memory.allocate(100 * sizeof(double)));
+    const std::span<double> gradients{first, 100};
+    std::fill(gradients.begin(), gradients.end(), rank_ + i);
+    if (i == 1) sum.emplace(MPI_COMM_WORLD, gradients);  // the first step by its plan
+    if (sum) {
+      sum->start(gradients);
+      sum->wait();
+      const double expected = ranks_ * (ranks_ - 1) / 2.0 + ranks_ * i;
+      EXPECT_EQ(gradients[0], expected);
+      EXPECT_EQ(gradients[99], expected);
+    }
+    memory.deallocate(first, 100 * sizeof(double));
+  }
+  EXPECT_EQ(calls_.count["MPI_Allreduce_init"], 1u);
+  EXPECT_EQ(calls_.count["MPI_Start"], 3u);
+}
+
+TEST_F(mpi_allreduce, refuses_memory_that_lies_elsewhere_and_starts_nothing) {
+  std::array<float, 8> elements{}, others{};
+  persistent_allreduce<float> sum{MPI_COMM_WORLD, elements};
+  try {
+    sum.start(others);
+    FAIL() << "it started on other memory";
+  } catch (std::logic_error const& error) {
+    EXPECT_EQ(std::string{error.what()}.find(
+                  "persistent_allreduce: start: the plan has changed: it was set up for 8 elements at "),
+              0u)
+        << error.what();
+  }
+  EXPECT_THROW(sum.start(std::span{elements}.first(7)), std::logic_error);
+  EXPECT_EQ(calls_.count["MPI_Start"], 0u);
+  elements.fill(1);
+  sum.start(elements);
+  EXPECT_THROW(sum.start(elements), std::logic_error);
+  sum.wait();
+  sum.wait();
+  EXPECT_EQ(elements[7], static_cast<float>(ranks_));
+}
+
+TEST_F(mpi_allreduce, reduces_each_type_by_any_operation) {
+  const auto largest = [&](auto value) {
+    std::array elements{value};
+    persistent_allreduce<decltype(value)> found{MPI_COMM_WORLD, elements, MPI_MAX};
+    found.start(elements);
+    found.wait();
+    return elements[0];
+  };
+  EXPECT_EQ(largest(static_cast<float>(rank_)), static_cast<float>(ranks_ - 1));
+  EXPECT_EQ(largest(static_cast<double>(rank_)), ranks_ - 1);
+  EXPECT_EQ(largest(static_cast<std::int32_t>(rank_)), ranks_ - 1);
+  EXPECT_EQ(largest(static_cast<std::int64_t>(rank_)), ranks_ - 1);
+}
+
+TEST_F(mpi_allreduce, waits_at_its_end_and_moves) {
+  std::array<float, 8> elements;
+  elements.fill(1);
+  {
+    persistent_allreduce<float> first{MPI_COMM_WORLD, elements};
+    persistent_allreduce<float> sum{std::move(first)};
+    sum.start(elements);
+  }
+  EXPECT_EQ(elements[0], static_cast<float>(ranks_));
+}
+
+TEST_F(mpi_allreduce, throws_what_mpi_says_in_each_call) {
+  std::array<float, 8> elements{};
+  calls_.fail_from = 0;
+  EXPECT_THROW((persistent_allreduce<float>{MPI_COMM_WORLD, elements}), mpi_error);
+  persistent_allreduce<float> sum{MPI_COMM_WORLD, elements};
+  calls_.fail_from = calls_.calls;
+  EXPECT_THROW(sum.start(elements), mpi_error);
+  sum.start(elements);
+  sum.wait();
+}
+
+}  // namespace
+}  // namespace tidemark::mpi
+
+// All ranks wait in a reduction on an arena's memory for the last one, which is killed: no test of one process.
+void wait_for_killed_rank() {
+  using namespace tidemark::mpi;
+  dynamic_window window{MPI_COMM_WORLD};
+  window_arena step{window_memory{window_registrar{window}},
+                    {.reserve = 1 * tidemark::MiB, .name = "gradients"}};
+  auto const gradients = step.push_array<double>(1000);
+  persistent_allreduce<double> sum{MPI_COMM_WORLD, gradients};
+  if (rank_of() == ranks_of() - 1) {
+    std::puts("ready to be killed");
+    std::fflush(stdout);
+    std::raise(SIGKILL);
+  }
+  sum.start(gradients);
+  sum.wait();
+  std::puts("went on");
+}
+
+// All ranks run the tests in one order; the first one prints, and others only what failed there.
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (GTEST_FLAG_GET(list_tests)) {  // by one rank, without MPI
+    for (char const* variable : {"PMI_RANK", "OMPI_COMM_WORLD_RANK"})
+      if (char const* const rank = std::getenv(variable); rank != nullptr && std::string_view{rank} != "0")
+        return 0;
+    return RUN_ALL_TESTS();
+  }
+  MPI_Init(&argc, &argv);
+  if (argc > 1 && std::string_view{argv[1]} == "--kill-last-rank") {
+    wait_for_killed_rank();
+    MPI_Finalize();
+    return 0;
+  }
+  if (tidemark::mpi::rank_of() != 0) GTEST_FLAG_SET(brief, true);
+  int failed = RUN_ALL_TESTS();
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed;
+}
