@@ -11,7 +11,7 @@ import tidemark;
 // The standard fixes the numbers of its engines but not of its distributions: this one, in [0, 1), is ours.
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 
-void shuffle(std::span<std::size_t> x, std::mt19937_64& random) {
+export void shuffle(std::span<std::size_t> x, std::mt19937_64& random) {
   for (std::size_t n = x.size(); n > 1; --n) {
     std::swap(x[n - 1], x[static_cast<std::size_t>(uniform(random) * static_cast<double>(n))]);
   }
@@ -19,7 +19,7 @@ void shuffle(std::span<std::size_t> x, std::mt19937_64& random) {
 
 export inline constexpr std::size_t hidden_count = 128;  // values between the two layers
 
-class network {
+export class network {
  public:
   network(bool adam, std::mt19937_64& random, std::pmr::memory_resource* permanent)
       : adam_{adam}, permanent_{permanent} {
@@ -62,12 +62,15 @@ class network {
     return all;
   }
 
+  // The same, each with its gradient.
+  std::array<tensor*, 4> variables() { return {&weights1_, &bias1_, &weights2_, &bias2_}; }
+
   // Moves the parameters against their gradients, and sets these to zero. Adam: Kingma and Ba 2015.
   void update() {
     const float rate = 0.0002F / (1 - std::pow(0.9F, ++updates_));
     const float scale = 1 / (1 - std::pow(0.999F, updates_));
     float *mean = means_.data(), *square = squares_.data();
-    for (tensor* parameter : {&weights1_, &bias1_, &weights2_, &bias2_}) {
+    for (tensor* parameter : variables()) {
       for (std::size_t i = 0; i < parameter->values.size(); ++i, ++mean, ++square) {
         const float slope = std::exchange(parameter->gradient[i], 0.0F);
         *mean = 0.9F * *mean + slope;
@@ -77,10 +80,10 @@ class network {
     }
   }
 
- private:
   static constexpr std::size_t parameter_count =
       (pixels_per_image + 1) * hidden_count + (hidden_count + 1) * label_count;
 
+ private:
   bool adam_;  // or else SGD with momentum
   float updates_ = 0;
   std::pmr::memory_resource* permanent_;
@@ -166,7 +169,7 @@ export struct recorder final : std::pmr::memory_resource {
 };
 
 using std::chrono::steady_clock;
-double seconds_now() { return std::chrono::duration<double>{steady_clock::now().time_since_epoch()}.count(); }
+export double seconds_now() { return std::chrono::duration<double>{steady_clock::now().time_since_epoch()}.count(); }
 
 export double median(std::vector<double> x) {
   std::ranges::nth_element(x, x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2));

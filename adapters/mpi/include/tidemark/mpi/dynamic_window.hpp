@@ -31,7 +31,8 @@ namespace tidemark::mpi {
 /// The window must outlive all registrars of it. Constructor and destructor are collective.
 class dynamic_window {
  public:
-  /// A window on `comm`. @throws mpi_error
+  /// A window on `comm`. @throws mpi_error. Open MPI 4 makes no window on a single rank unless the
+  /// environment says `OMPI_MCA_osc=sm,rdma,pt2pt` (open-mpi#10726).
   explicit dynamic_window(MPI_Comm comm) {
     {
       const detail::returned_errors returned{comm};
