@@ -247,7 +247,7 @@ bool same_on_all_ranks(std::uint64_t value) {
 
 void print_row(char const* name, outcome const& found) {
   const auto later = static_cast<double>(std::max<std::size_t>(found.steps.size() - 1, 1));
-  std::printf("%-14s %9.2f %% %12.1f us %14zu %19.2f %19.2f %15zu\n", name, found.accuracy,
+  std::printf("%-14s %6.2f %% %12.1f us %14zu %14.2f %13.2f %6zu\n", name, found.accuracy,
               1e6 * median(found.steps), found.registrations,
               static_cast<double>(found.later_registrations) / later,
               static_cast<double>(found.later_system_calls) / later, sums_count * sizeof(std::int64_t));
@@ -272,9 +272,8 @@ int run(int argc, char** argv) {
   if (prints) {
     std::printf("%d rank%s, batches of %zu in 4 shards, %zu epochs, seed %zu\n\n", rank.all,
                 rank.all == 1 ? "" : "s", chosen.batch, chosen.epochs, chosen.seed);
-    std::puts(
-        "gradients in    accuracy   time per step  registrations  after the first, per step   "
-        "system calls, likewise   bytes per step");
+    std::puts("                                                           after the first, per step:");
+    std::puts("gradients in   accuracy   time per step  registrations  registrations  system calls  bytes");
   }
   const outcome planned = train<planned_memory>(chosen, data, rank, system);
   const outcome by_malloc = train<malloc_memory>(chosen, data, rank, system);

@@ -42,7 +42,7 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
 # The same benchmarks at smaller sizes run as well; these take minutes where everything is checked.
 LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152)"
 # How names of benchmarks begin that are of a peer which may not be installed.
-OF_PEERS = ("mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
+OF_PEERS = ("mpi/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
             "policy/", "nbody/")
 
 
@@ -70,22 +70,30 @@ def run_compare(folder, targets, rows, *options):
     return done, json.loads(results.read_text()) if results.exists() else None
 
 
-def every_benchmark_runs(_):
-    program = [build / "bench/tidemark_bench"]
-    done = subprocess.run([*program, "--benchmark_min_time=0", "--benchmark_repetitions=1", "--benchmark_format=json",
-                           f"--benchmark_filter=-{LARGE}"], capture_output=True, text=True, env=environment.with_peers())
-    expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
-    report = json.loads(done.stdout)
-    for row in report["benchmarks"]:
-        expect(not row.get("error_occurred"), f"{row['name']}: {row.get('error_message')}")
-        expect(row["iterations"] > 0, f"{row['name']} ran no turn")
-    ran = {compare.plain_name(row["run_name"]) for row in report["benchmarks"]}
-    listed = subprocess.run([*program, "--benchmark_list_tests"], capture_output=True, text=True, check=True,
+def names_of_benchmarks(program):
+    listed = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True,
                             env=environment.with_peers()).stdout.splitlines()
-    names = {compare.plain_name(name) for name in listed}
+    return {compare.plain_name(name) for name in listed}
+
+
+def every_benchmark_runs(_):
+    ran, names, missing = set(), set(), ""
+    for program in build / "bench/tidemark_bench", build / "bench/run_mpi_bench":
+        if not program.exists():
+            missing += f"; {program.name}"
+            continue
+        done = subprocess.run([program, "--benchmark_min_time=0", "--benchmark_repetitions=1", "--benchmark_format=json",
+                               f"--benchmark_filter=-{LARGE}"], capture_output=True, text=True, env=environment.with_peers())
+        expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
+        report = json.loads(done.stdout)
+        for row in report["benchmarks"]:
+            expect(not row.get("error_occurred"), f"{row['name']}: {row.get('error_message')}")
+            expect(row["iterations"] > 0, f"{row['name']} ran no turn")
+        ran |= {compare.plain_name(row["run_name"]) for row in report["benchmarks"]}
+        names |= names_of_benchmarks(program)
+        missing += report["context"].get("left out", "")
     not_run = {name for name in names - ran if not re.search(LARGE, name)}
     expect(len(ran) > 500 and not not_run, f"{len(ran)} benchmarks ran, and not {sorted(not_run)}")
-    missing = report["context"]["left out"]
     print(f"{len(ran)} of {len(names)} benchmarks ran; left out: {missing or 'nothing'}")
     subjects = subprocess.run([build / "bench/trace_footprint", "--list"], capture_output=True, text=True, check=True,
                               env=environment.with_peers()).stdout.split()
