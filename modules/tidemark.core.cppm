@@ -28,6 +28,9 @@ using tidemark::upstream_memory;
 using tidemark::virtual_memory;
 using tidemark::virtual_memory_options;
 
+// Files that memory lies in
+using tidemark::file_descriptor;
+
 // The operating system's calls
 using tidemark::default_os_memory;
 using tidemark::entropy_seed;

@@ -9,6 +9,7 @@
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
+#include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/out_of_memory.hpp>
