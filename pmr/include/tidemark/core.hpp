@@ -15,6 +15,9 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/core/shared_memory.hpp>
+#include <tidemark/core/shared_memory_error.hpp>
+#include <tidemark/core/shared_memory_view.hpp>
 #include <tidemark/core/size_histogram.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/units.hpp>
