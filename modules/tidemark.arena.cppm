@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, and arenas for
-/// teams of threads.
+/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, arenas for teams of
+/// threads, and arenas that other processes read.
 module;
 
 #include <tidemark/arena.hpp>
@@ -43,5 +43,11 @@ using tidemark::shared_arena;
 using tidemark::shared_arena_mark;
 using tidemark::shared_arena_stats;
 using tidemark::team_options;
+
+// Arenas that other processes read
+using tidemark::process_arena;
+using tidemark::process_arena_options;
+using tidemark::process_view;
+using tidemark::process_view_options;
 
 }  // namespace tidemark

@@ -30,6 +30,15 @@ using tidemark::upstream_memory;
 using tidemark::virtual_memory;
 using tidemark::virtual_memory_options;
 
+// Memory of several processes
+using tidemark::file_descriptor;
+using tidemark::open_shared_memory;
+using tidemark::shared_memory;
+using tidemark::shared_memory_error;
+using tidemark::shared_memory_options;
+using tidemark::shared_memory_refusal;
+using tidemark::shared_memory_view;
+
 // The operating system's calls
 using tidemark::default_os_memory;
 using tidemark::entropy_seed;

@@ -68,7 +68,6 @@ using tidemark::cuda::device_resource;
 using tidemark::cuda::driver_block_alignment;
 using tidemark::cuda::exported_handle;
 using tidemark::cuda::exported_memory;
-using tidemark::cuda::file_descriptor;
 using tidemark::cuda::imported_memory;
 using tidemark::cuda::imported_memory_options;
 using tidemark::cuda::managed_memory;

@@ -7,8 +7,12 @@
 
 using namespace tidemark;
 
-void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope) {
-  (void)step, (void)device, (void)scope;
+struct with_virtual_functions {
+  virtual void run() {}
+};
+
+void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, process_arena& memory) {
+  (void)step, (void)device, (void)scope, (void)memory;
 #if CASE == 1  // message: deleted
   arena copy{step};
 #elif CASE == 2   // message: deleted
@@ -38,6 +42,10 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope) {
   (void)scratch(3);
 #elif CASE == 15  // message: (nodiscard|discard|unused|ignoring)
   scope.push<int>(3);
+#elif CASE == 16  // message: deleted
+  memory.make<std::string>();  // its destructor would run while others read it
+#elif CASE == 17  // message: virtual functions points into its own program
+  memory.publish(with_virtual_functions{});
 #elif CASE == 14  // message: (explicit|no match|could not convert|no viable)
   step = 64 * MiB;
 #endif

@@ -17,6 +17,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(upstream_arena, conformance, upstream_arena_subje
 INSTANTIATE_TYPED_TEST_SUITE_P(upstream_device_arena, conformance, upstream_device_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(buffered_upstream_arena, conformance, buffered_upstream_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(borrowed_arena, conformance, borrowed_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(shared_memory_arena, conformance, shared_memory_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(process_arena, conformance, process_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(shared_arena, conformance, shared_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(local_arena, conformance, local_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(placed_arena, conformance, placed_arena_subject);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
@@ -33,6 +34,7 @@
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
+#include "process_memory.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
@@ -47,6 +49,7 @@ using test::calls_of;
 using test::fake_device;
 using test::failures_of;
 using test::joined;
+using test::open_files;
 using test::times;
 
 constexpr std::size_t unit = 64 * KiB;
@@ -96,12 +99,6 @@ void write(fake_device& machine, cuda::device_number device, cuda::stream_handle
   const as_current there{machine, device};
   EXPECT_EQ(machine.launch_kernel(stream, {.name = "writer", .reads = {}, .writes = {range}}),
             status::success);
-}
-
-int open_files() {
-  int n = 0;
-  for (int number = 0; number < 256; ++number) n += ::fcntl(number, F_GETFD) >= 0 ? 1 : 0;
-  return n;
 }
 
 // ---- sets of devices --------------------------------------------------------------------------------------
@@ -480,24 +477,6 @@ TEST(cuda_export, a_block_of_an_arena_is_exported_through_its_space) {
   EXPECT_EQ(shared.range().size, 1000u);
 }
 
-TEST(file_descriptor, is_closed_once_by_its_last_owner) {
-  const int before = open_files();
-  {
-    cuda::file_descriptor first{::open("/dev/null", O_RDONLY)};
-    const int number = first.get();
-    cuda::file_descriptor second{std::move(first)};
-    EXPECT_EQ(first.get(), -1);  // NOLINT(bugprone-use-after-move)
-    cuda::file_descriptor third{::open("/dev/null", O_RDONLY)};
-    EXPECT_EQ(open_files(), before + 2);
-    third = std::move(second);
-    EXPECT_EQ(third.get(), number);
-    EXPECT_EQ(open_files(), before + 1);
-    cuda::file_descriptor fourth{::open("/dev/null", O_RDONLY)};
-    EXPECT_EQ(::close(fourth.release()), 0);
-  }
-  EXPECT_EQ(open_files(), before);
-}
-
 // ---- import -----------------------------------------------------------------------------------------------
 
 static_assert(std::is_nothrow_move_constructible_v<cuda::imported_memory> &&
@@ -687,9 +666,9 @@ TEST(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
 TEST(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver) {
   exporting from;
   cuda::exported_memory received = from.space->export_memory(units_of(from.range, 0, 1));
-  received.handles[0].descriptor = cuda::file_descriptor{::open("/dev/null", O_RDWR)};
+  received.handles[0].descriptor = file_descriptor{::open("/dev/null", O_RDWR)};
   EXPECT_THROW((cuda::imported_memory{received, {}, from.machine}), cuda_error);
-  received.handles[0].descriptor = cuda::file_descriptor{};
+  received.handles[0].descriptor = file_descriptor{};
   EXPECT_THROW((cuda::imported_memory{received, {}, from.machine}), cuda_error);
 }
 

@@ -5,11 +5,16 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <new>
+#include <system_error>
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/process_arena.hpp>
 #include <tidemark/arena/shared_arena.hpp>
+#include <tidemark/core/shared_memory.hpp>
 
+#include "file_call_faults.hpp"
 #include "recording_supply.hpp"
 
 namespace tidemark::test {
@@ -98,6 +103,49 @@ class borrowed_arena_subject {
  private:
   std::unique_ptr<std::byte[]> buffer_;
   borrowed_arena arena_;
+};
+
+/// A file of fixed size in memory, whose every system call may fail.
+struct shared_memory_arena_subject : arena_subject<basic_arena<shared_memory>> {
+  using supply_type = file_call_faults;
+  static constexpr std::size_t capacity = 8 * MiB;
+  static constexpr std::size_t largest = 4 * MiB;
+  explicit shared_memory_arena_subject(supply_type&) try
+      : arena_subject{shared_memory{{.seal_writes = false}},
+                      arena_options{.reserve = capacity, .commit_step = 4 * KiB}} {
+  } catch (std::system_error const&) {
+    throw std::bad_alloc{};  // as other arenas say it
+  }
+};
+
+/// The calls that a process arena makes for memory, and not those to find out whether there is a view.
+struct file_calls_for_memory : file_call_faults {
+  file_calls_for_memory() { ignored = "F_OFD_SETLK"; }
+};
+
+/// The same with a header in front, where other processes could see it.
+class process_arena_subject {
+ public:
+  using supply_type = file_calls_for_memory;
+  static constexpr std::size_t capacity = 8 * MiB;
+  static constexpr std::size_t largest = 4 * MiB;
+
+  explicit process_arena_subject(supply_type&) try
+      : arena_{process_arena_options{.reserve = capacity, .commit_step = 4 * KiB}} {
+  } catch (std::system_error const&) {
+    throw std::bad_alloc{};
+  }
+
+  process_arena& resource() { return arena_; }
+  void recycle() { EXPECT_TRUE(arena_.try_reset()); }
+  void check() const { arena_.check_invariants(); }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const arena_stats stats = arena_.stats();
+    return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
+  }
+
+ private:
+  process_arena arena_;
 };
 
 /// An arena for a team of threads, of which there is one. With chunks and extents so small that most

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says about this process's memory (Linux).
+// What the kernel says about this process's memory and files (Linux).
 #pragma once
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <string>
 #include <vector>
 
 namespace tidemark::test {
@@ -29,6 +31,21 @@ inline std::size_t resident_set_bytes() {
   std::size_t total_pages = 0, resident_pages = 0;
   std::ifstream{"/proc/self/statm"} >> total_pages >> resident_pages;
   return resident_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// File descriptors that are open in this process.
+inline int open_files() {
+  int n = 0;
+  for (int number = 0; number < 1024; ++number) n += ::fcntl(number, F_GETFD) >= 0 ? 1 : 0;
+  return n;
+}
+
+/// Mappings of files in memory that this process has.
+inline int mapped_files() {
+  int n = 0;
+  std::ifstream maps{"/proc/self/maps"};
+  for (std::string line; std::getline(maps, line);) n += line.find("/memfd:") != std::string::npos ? 1 : 0;
+  return n;
 }
 
 }  // namespace tidemark::test

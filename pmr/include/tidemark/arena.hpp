@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, and arenas for
-/// teams of threads.
+/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, arenas for teams of
+/// threads, and arenas that other processes read.
 #pragma once
 
 #include <tidemark/arena/arena.hpp>
@@ -10,6 +10,8 @@
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/arena/local_arena.hpp>
+#include <tidemark/arena/process_arena.hpp>
+#include <tidemark/arena/process_view.hpp>
 #include <tidemark/arena/scratch.hpp>
 #include <tidemark/arena/shared_arena.hpp>
 #include <tidemark/arena/shared_arena_mark.hpp>

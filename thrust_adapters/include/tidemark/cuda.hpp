@@ -15,7 +15,6 @@
 #include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/cuda/memory/exported_memory.hpp>
-#include <tidemark/cuda/memory/file_descriptor.hpp>
 #include <tidemark/cuda/memory/imported_memory.hpp>
 #include <tidemark/cuda/memory/memory_access.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>

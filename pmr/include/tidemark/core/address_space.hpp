@@ -37,6 +37,9 @@ namespace tidemark {
 /// a call `commit_some(part, least)` commits the part or, without memory for it, its first bytes: it returns
 /// how many, at least `least`, or 0 with nothing changed.
 ///
+/// A constant `seen_by_others` says that other processes may read memory after the arena has freed it: level
+/// 2 does not overwrite it then.
+///
 /// Memory that the host may not touch is a device's; memory that both may is of a class that says
 /// `device_accessible = true`. An arena on memory for one stream has a `stream()` if its space has.
 ///

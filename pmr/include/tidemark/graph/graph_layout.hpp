@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tidemark/core/detail/fnv.hpp>
+
 namespace tidemark {
 
 /// How the blocks of a capture lie in a `graph_arena`: the result of `rehearse`, and of
@@ -15,7 +17,7 @@ struct graph_layout {
   std::size_t alignment = 256;    ///< that this memory must have: the largest that was requested
   std::uint64_t allocations = 0;  ///< blocks so far
   /// Of the offset and size of each block, in order; of no blocks, FNV-1a's offset basis.
-  std::uint64_t hash = 0xCBF2'9CE4'8422'2325u;
+  std::uint64_t hash = detail::fnv_basis;
 
   friend bool operator==(graph_layout const&, graph_layout const&) = default;
 };

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/fnv.hpp>
 #include <tidemark/graph/graph_layout.hpp>
 #include <tidemark/mpi/detail/calls.hpp>
 #include <tidemark/mpi/detail/mpi_header.hpp>
@@ -45,9 +46,8 @@ struct layout_numbers {
 
   // FNV-1a over the values. If the largest and the smallest hash are one, all are: of `~hash` the maximum
   // is the complement of the minimum.
-  std::uint64_t hash = graph_layout{}.hash;
-  for (std::uint64_t value : mine.values)
-    for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ (value >> shift & 0xFF)) * 0x100'0000'01B3u;
+  std::uint64_t hash = tidemark::detail::fnv_basis;
+  for (std::uint64_t value : mine.values) hash = tidemark::detail::fnv_more(hash, value);
   std::array<std::uint64_t, 2> bounds{hash, ~hash};
   require_success(MPI_Allreduce(MPI_IN_PLACE, bounds.data(), 2, MPI_UINT64_T, MPI_MAX, comm),
                   "MPI_Allreduce");

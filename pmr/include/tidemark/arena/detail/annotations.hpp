@@ -15,7 +15,8 @@ namespace tidemark::detail {
 /// What `device_marks` is for memory of a device, for memory of the host: sanitizers and Valgrind know bytes,
 /// and so nothing is recorded.
 /// @tparam OnHost false for memory that the host must not touch and no tool watches: nothing is reported
-template <bool OnHost>
+/// @tparam Fills whether level 2 overwrites freed bytes, so that a late read is seen
+template <bool OnHost, bool Fills = OnHost>
 struct byte_marks {
   [[nodiscard]] static constexpr bool reserve() noexcept { return true; }
   [[nodiscard]] static constexpr bool has_room() noexcept { return true; }
@@ -33,7 +34,7 @@ struct byte_marks {
     if (OnHost && new_bytes > old_bytes) unpoison(block + old_bytes, new_bytes - old_bytes);
   }
   static void on_free(std::uintptr_t first, std::uintptr_t last) noexcept {
-    if (OnHost && check_level >= 2 && first < last) {
+    if (Fills && check_level >= 2 && first < last) {
       unpoison(first, last - first);
       std::memset(reinterpret_cast<void*>(first), freed_fill, last - first);
     }

@@ -55,7 +55,7 @@ class monotone_layout {
   constexpr void note(std::uintptr_t block, std::size_t size) noexcept {
     ++allocations_;
     // Like FNV-1a (Fowler, Noll, Vo), by words instead of bytes: of offset and size.
-    hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * 0x100'0000'01B3u;
+    hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * fnv_prime;
   }
   /// Blocks that lie below `end` are there already: what is placed next lies above it. @pre `end` is a
   /// multiple of the granule, and no block lies above the range

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/memory/file_descriptor.hpp>
 
 namespace tidemark::cuda {
 
@@ -32,7 +32,7 @@ struct exported_handle {
 /// those of neighbouring blocks.
 ///
 /// How the numbers and the descriptors get to the other process is the program's matter (see
-/// `cuda::file_descriptor`); the receiver makes the same object of them. A fabric handle is 64 bytes, for
+/// `file_descriptor`); the receiver makes the same object of them. A fabric handle is 64 bytes, for
 /// which nothing has to be closed.
 ///
 /// The physical memory lives while it is mapped anywhere, or a file descriptor of it is open. Move-only. A

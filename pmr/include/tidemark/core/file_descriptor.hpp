@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::file_descriptor`: a file descriptor with one owner. Owns it.
+/// `file_descriptor`: a file descriptor with one owner. Owns it.
 #pragma once
 
 #include <utility>
 
-namespace tidemark::cuda {
+namespace tidemark {
 
-/// A file descriptor that is closed at the end. Memory that was exported as one stays allocated while a
-/// descriptor of it is open, in whatever process.
+/// A file descriptor that is closed at the end. Memory that it refers to, such as a `shared_memory` or what
+/// a device's driver exported, stays allocated while a descriptor of it is open, in whatever process.
 ///
 /// To send it to another process is the program's matter: as `SCM_RIGHTS` of a Unix socket, by `pidfd_getfd`,
 /// or by a fork. Move-only; a moved-from one is empty. Thread-safety: one thread at a time.
@@ -36,4 +36,4 @@ class file_descriptor {
   int number_ = -1;
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/cuda/memory/file_descriptor.hpp>
+#include <tidemark/core/file_descriptor.hpp>
 
 #include <unistd.h>
 
-namespace tidemark::cuda {
+namespace tidemark {
 
 // An error cannot be repaired: the number is free even then.
 file_descriptor::~file_descriptor() {
   if (number_ >= 0) (void)::close(number_);
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark

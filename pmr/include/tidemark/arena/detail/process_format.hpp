@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a process arena writes for its readers besides the user's objects. Owns nothing.
+///
+/// ```
+/// file:  header | blocks ... | publication 1 | blocks ... | publication 2 | blocks, not published
+///          newest ------------------------------^
+/// ```
+/// The header's first part and each publication are written once, before a reader can find them, and never
+/// changed while a view exists. `newest` is the only word that changes: what a reader finds is complete,
+/// at whatever instruction the writer was killed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+
+#include <tidemark/core/detail/fnv.hpp>
+
+namespace tidemark::detail {
+
+/// The part of the header that is read before anything is mapped.
+struct process_format {
+  static constexpr std::uint64_t expected_magic = 0x6b72'616d'6564'6974;  // "tidemark"
+  static constexpr std::uint32_t newest_version = 1;
+
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t header_bytes;
+  std::uint64_t address;  // of the header: where every process maps the file
+  std::uint64_t bytes;    // of the file
+  std::uint64_t layout;   // library_layout() of the writer
+};
+
+/// The header, the first block of the arena.
+struct process_header {
+  process_format format;
+  std::atomic<std::uint64_t> newest;  // offset of the newest publication; 0: there is none
+};
+static_assert(std::is_standard_layout_v<process_header> && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// One finished generation, a block of the arena.
+struct publication {
+  std::uint64_t self;  // its own offset, mixed with the magic number: what is no publication is recognised
+  std::uint64_t generation;
+  std::uint64_t root;       // address
+  std::uint64_t root_type;  // type_layout of the root
+  std::uint64_t end;        // address: all blocks of this generation lie below
+
+  static constexpr std::uint64_t self_at(std::uint64_t offset) noexcept {
+    return offset ^ process_format::expected_magic;
+  }
+};
+
+/// What is known of a type: its mangled name, which has its template arguments and the inline namespaces of
+/// the standard library's ABI in it and is the same for GCC and clang, its size and its alignment.
+template <class T>
+[[nodiscard]] std::uint64_t type_layout() noexcept {
+  return fnv_more(fnv_more(fnv_more(fnv_basis, std::string_view{typeid(T).name()}), sizeof(T)), alignof(T));
+}
+
+/// What is known of the compiler and of the standard library: sizes of basic types and of containers.
+[[nodiscard]] std::uint64_t library_layout(std::uint64_t layout_version) noexcept;
+
+}  // namespace tidemark::detail

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `shared_memory`: memory that other processes can map at the same address. Owns the file behind it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/file_descriptor.hpp>
+#include <tidemark/core/units.hpp>
+
+namespace tidemark {
+
+/// How a `shared_memory` is made.
+struct shared_memory_options {
+  /// Where it lies, a multiple of the page size; 0: at a random place that processes rarely use for anything
+  /// else, so that the others have it free too.
+  std::uintptr_t address = 0;
+  /// Other processes can only ever read. The kernel then also refuses to take single pages back: `decommit`
+  /// returns false, and memory is returned with the whole range.
+  bool seal_writes = true;
+  std::string path{};                  ///< for `link()`; empty: the memory has no name
+  char const* name = "shared memory";  ///< in messages and /proc/PID/maps; must outlive the object
+};
+
+/// An `address_space` in a file of its own, which lives in memory (`memfd_create`). Other processes map it at
+/// the same address with a `shared_memory_view`, and pointers in it are valid there.
+///
+/// ```cpp
+/// shared_memory space{{.path = "/dev/shm/prices"}};
+/// byte_range range = space.reserve(1, 1 * GiB);  // no memory yet
+/// space.commit({range.begin, 64 * KiB});
+/// space.link();                                  // or send(socket, space.export_file().get())
+/// space.release(range);                          // views keep the memory; the name is gone
+/// ```
+/// One range at a time, which is the whole file; a second one is refused with an empty range. The file is
+/// sealed: no process can make it smaller, so that a view never loses memory that it has mapped. `commit`
+/// allocates the file's memory at once: where the system has none, that is a refusal here and no SIGBUS at a
+/// first touch.
+///
+/// As all address spaces it frees nothing at its end: who reserves a range releases it. The kernel does, if
+/// the process ends in whatever way: the memory goes when the last view of it has gone too.
+///
+/// A forked child has the memory as well, and could write to it: it must not use the object, except to
+/// destroy it. It counts as the writer, for `shared_memory_view::writer_is_alive`, until it ends or executes
+/// another program. Linux only, with /proc; elsewhere `reserve` throws.
+///
+/// Move-only. Thread-safety: one thread at a time.
+class shared_memory {
+ public:
+  static constexpr bool host_accessible = true;
+  static constexpr bool fresh_is_zero = true;
+  static constexpr bool commits = true;
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 16;
+  static constexpr std::size_t chunk_growth = 1;
+  static constexpr bool seen_by_others = true;
+
+  explicit shared_memory(shared_memory_options options = {});
+
+  /// Makes a file of the larger of the two, in whole pages, and maps it.
+  /// @return an empty range if there is one already, or none is so large.
+  /// @throws shared_memory_error (`addresses_taken`) if something lies at the address of the options;
+  /// std::system_error if a call fails. Nothing has changed then.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
+  /// Allocates memory behind a part of the range. @pre its ends are multiples of the page size.
+  [[nodiscard]] bool commit(byte_range part) noexcept;
+  /// Returns the memory behind a part, for all processes, unless writes are sealed. @pre as `commit`.
+  [[nodiscard]] bool decommit(byte_range part) noexcept;
+  /// Unmaps the range and closes the file; its name goes too. Views keep the memory.
+  void release(byte_range range) noexcept;
+  /// 1 GiB.
+  [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * GiB; }
+  /// The page size.
+  [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
+
+  /// A read-only file descriptor for another process, which outlives this object. Only descriptors from here
+  /// are for others: one that shared the open file description of this object would keep its locks.
+  /// @pre a range is reserved. @throws std::system_error if it cannot be opened.
+  [[nodiscard]] file_descriptor export_file() const;
+  /// Makes the path of the options a symbolic link to the file, in one step: another process finds the whole
+  /// memory there or nothing. An older link is replaced. When this process ends, in whatever way, the link
+  /// leads nowhere. Processes of the same user, with the same /proc, can open it.
+  /// @pre a range is reserved. @throws std::system_error, with nothing changed, also if something other than
+  /// a symbolic link has that name.
+  void link() const;
+
+  /// Keeps views out until `admit_views`. @return false, and nothing has changed, while there is a view.
+  [[nodiscard]] bool try_exclude_views() const noexcept;
+  /// The opposite.
+  void admit_views() const noexcept;
+
+ private:
+  [[nodiscard]] byte_range map(int file, std::size_t bytes) const;
+
+  shared_memory_options options_;
+  std::size_t granularity_;
+  file_descriptor file_;   // of the range; empty: there is none
+  byte_range range_ = {};  // meaningful with a file
+};
+
+static_assert(address_space<shared_memory>);
+
+}  // namespace tidemark

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/arena/process_arena.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+
+namespace tidemark {
+
+template class basic_arena<shared_memory>;
+
+process_arena::process_arena(process_arena_options const& options)
+    : arena_{shared_memory{{.address = options.address, .path = options.path, .name = options.name}},
+             arena_options{.reserve = options.reserve,
+                           .commit_step = options.commit_step,
+                           .growable = false,
+                           .name = options.name}},
+      header_{arena_.push<detail::process_header>()},
+      begin_{arena_.mark()} {
+  header_->format = {.magic = detail::process_format::expected_magic,
+                     .version = detail::process_format::newest_version,
+                     .header_bytes = sizeof(detail::process_header),
+                     .address = detail::address_of(header_),
+                     .bytes = arena_.stats().reserved_bytes,
+                     .layout = detail::library_layout(options.layout_version)};
+}
+
+std::uint64_t process_arena::offset_of(void const* address) const noexcept {
+  return detail::address_of(address) - detail::address_of(header_);
+}
+
+std::uint64_t process_arena::publish(void const* root, std::size_t bytes, std::uint64_t type) {
+  auto const* const last = static_cast<std::byte const*>(root) + (bytes - 1);
+  if (!owns(root) || !owns(last) || offset_of(root) < sizeof(detail::process_header)) {
+    throw std::invalid_argument(std::string{"process arena '"} + name() +
+                                "': publish of an object that does not lie in it");
+  }
+  auto* const made = arena_.push<detail::publication>();
+  try {
+    (void)arena_.mark();  // nothing below is reclaimed by `deallocate` from here on
+  } catch (...) {
+    arena_.deallocate(made, sizeof(detail::publication), alignof(detail::publication));
+    throw;
+  }
+  const std::uint64_t offset = offset_of(made);
+  *made = {.self = detail::publication::self_at(offset),
+           .generation = generation_ + 1,
+           .root = detail::address_of(root),
+           .root_type = type,
+           .end = detail::address_of(made) + sizeof(detail::publication)};
+  // Whoever reads the offset reads all that was written before, here and by the program.
+  header_->newest.store(offset, std::memory_order_release);
+  return ++generation_;
+}
+
+void process_arena::link() const {
+  if (header_->newest.load(std::memory_order_relaxed) == 0) {
+    throw std::logic_error(std::string{"process arena '"} + name() + "': link while nothing is published");
+  }
+  arena_.space().link();
+}
+
+bool process_arena::try_reset() noexcept {
+  shared_memory const& space = arena_.space();
+  if (!space.try_exclude_views()) return false;
+  header_->newest.store(0, std::memory_order_release);
+  arena_.rewind(begin_);  // a mark that stays valid
+  space.admit_views();
+  return true;
+}
+
+bool process_arena::try_reset_for(std::chrono::nanoseconds patience) noexcept {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!try_reset()) {
+    // The kernel waits for a lock without a limit only.
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(patience, std::chrono::milliseconds{1}));
+  }
+  return true;
+}
+
+void process_arena::check_invariants() const noexcept {
+  arena_.check_invariants();
+  const detail::invariant_check require{"process arena", name()};
+  const std::uint64_t newest = header_->newest.load(std::memory_order_relaxed);
+  if (newest == 0) return;
+  require(newest + sizeof(detail::publication) <= arena_.position(), "newest publication <= position");
+  auto const& published = *reinterpret_cast<detail::publication const*>(detail::address_of(header_) + newest);
+  require(published.self == detail::publication::self_at(newest), "newest is the offset of a publication");
+  require(published.generation == generation_, "newest publication is that of generation()");
+}
+
+}  // namespace tidemark
