@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: NCCL as a library that is not there, and one that is not NCCL; the real one is in tests/cuda/nccl.
+// Strategy: a library that is not there, and one that is not NCCL. The real one is in tests/cuda/nccl.
 #include <tidemark/cuda/nccl/nccl.hpp>
 
 #include <gtest/gtest.h>

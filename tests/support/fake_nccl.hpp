@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL for tests where there is none, on a fake device: its memory, communicators and registrations, by the
-// rules that NCCL documents, and by those that it does not check itself.
+// NCCL for tests on a fake device: memory, communicators and registrations, by the rules that NCCL documents,
+// and by those that it does not check itself.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,6 +46,7 @@ class fake_nccl final : public cuda::nccl, public supply {
   status failure = status::system_error;  ///< result of registrations that are made to fail
   bool has_windows = true;                ///< false: they are null
   bool registers_buffers = true;          ///< false: as with NCCL_LOCAL_REGISTER=0
+  status end_of_call = status::success;   ///< of registrations that are in progress first
   int polls = 0;                          ///< how often a registration is in progress before it ends
 
   /// Communicators of one clique, a rank each, all on one device.
@@ -160,7 +161,8 @@ class fake_nccl final : public cuda::nccl, public supply {
       now = status::in_progress;
       return status::success;
     }
-    now = of.finish ? std::exchange(of.finish, nullptr)() : status::success;
+    auto finish = std::exchange(of.finish, nullptr);
+    now = end_of_call == status::success && finish ? finish() : end_of_call;
     return status::success;
   }
   status register_buffer(cuda::nccl_communicator communicator, byte_range range,

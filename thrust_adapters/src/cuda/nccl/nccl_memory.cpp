@@ -102,6 +102,10 @@ void nccl_memory::release(byte_range range) noexcept {
   (void)free_released();
 }
 
+void nccl_memory::abandon(byte_range range) noexcept {
+  std::erase_if(blocks_, [&](block const& each) { return each.range == range; });
+}
+
 // Frees what is released, after one wait for the stream. What cannot be freed now waits for the next time.
 detail::outcome nccl_memory::free_released() noexcept {
   if (std::ranges::none_of(blocks_, &block::released)) return {};

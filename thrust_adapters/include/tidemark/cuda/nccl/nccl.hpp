@@ -46,8 +46,8 @@ enum class nccl_window_flags : int {
 ///
 /// It uses no type of NCCL's headers. Each function is the call of NCCL named in its comment, with its rules
 /// and results. Every function may be called from any thread and throws nothing. A reference parameter is set
-/// only if the function returns `nccl_status::success`, but for handles of a communicator that does not block:
-/// they are set when `progress` returns success, and must live until then.
+/// only if the function returns `nccl_status::success`, but for handles of a communicator that does not
+/// block: they are set when `progress` says success, and must live until then.
 class nccl {
  public:
   nccl() = default;
@@ -88,10 +88,10 @@ class nccl {
   static constexpr nccl_status none = nccl_status::not_installed;
 };
 
-/// NCCL as a shared library, which is loaded when this object is made and stays loaded until the process ends.
-/// Without it all calls return `not_installed`, and `error_string` says why. Where a program has loaded a
-/// library of that name already, as PyTorch does, it is that one: communicators are of the library that made
-/// them.
+/// NCCL as a shared library, which is loaded when this object is made and stays loaded until the process
+/// ends. Without it all calls return `not_installed`, and `error_string` says why. Where a program has loaded
+/// a library of that name already, as PyTorch does, it is that one: communicators are of the library that
+/// made them.
 ///
 /// Thread-safety: any thread.
 class nccl_library final : public nccl {

@@ -71,16 +71,19 @@ class nccl_memory {
   ~nccl_memory();
 
   /// A block of the larger size or, without memory for it, of `least_bytes`.
-  /// @return an empty range if there is no memory, or for the reason in `refusal`. NCCL reports want of memory
-  /// and other errors of CUDA by one result: this is want of memory unless the driver returns an error, too.
+  /// @return an empty range if there is no memory, or for the reason in `refusal`. NCCL reports want of
+  /// memory and other errors of CUDA by one result: it is want of memory unless the driver returns an error,
+  /// too.
   /// @throws nccl_error of another error, for example if NCCL is not installed; cuda_error of an error of the
   /// driver; std::bad_alloc without memory for the record. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
-  /// Frees a block after a wait for the stream. If NCCL returns an error, it is lost until the process ends: a
-  /// warning (`refused_return`).
+  /// Frees a block after a wait for the stream. If NCCL returns an error, it is lost until the process ends:
+  /// a warning (`refused_return`).
   void release(byte_range range) noexcept;
+  /// Leaves a block allocated until the process ends.
+  void abandon(byte_range range) noexcept;
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 

@@ -28,8 +28,8 @@ struct nccl_window_position {
   friend bool operator==(nccl_window_position const&, nccl_window_position const&) = default;
 };
 
-/// A `memory_registrar` for `registered_memory`: a range is registered with a communicator when an arena takes
-/// it, and deregistered before it goes, after a wait for the stream whose work uses it.
+/// A `memory_registrar` for `registered_memory`: a range is registered with a communicator when an arena
+/// takes it, and deregistered before it goes, after a wait for the stream whose work uses it.
 ///
 /// ```cpp
 /// using nccl_arena = basic_arena<registered_memory<cuda::virtual_memory, cuda::nccl_registrar>>;
@@ -51,9 +51,9 @@ struct nccl_window_position {
 /// have ended, too: a barrier is the program's matter. `window_of` gives code on a device its place in a
 /// window.
 ///
-/// Memory is neither registered nor deregistered while the stream is capturing, and not between
-/// `ncclGroupStart` and `ncclGroupEnd`. For a communicator that does not block, a call waits until NCCL has
-/// ended it.
+/// Memory is neither registered nor deregistered while the stream is capturing. For a communicator that does
+/// not block, a call waits until NCCL has ended it. An arena must not grow between `ncclGroupStart` and
+/// `ncclGroupEnd` of its thread: NCCL would register the range later, and write the window where it was.
 ///
 /// Complexity: a call of NCCL for each range, O(ranges). Thread-safety: one thread at a time.
 /// @tparam Kind what NCCL does
@@ -63,8 +63,8 @@ class basic_nccl_registrar {
   /// @param stream whose work uses the memory, as the arena's; a wait for it comes before a range goes
   /// @param calls NCCL; must outlive this object
   /// @param driver the calls to use; must outlive this object.
-  /// @throws nccl_error, for example if NCCL is not installed; std::invalid_argument if the stream is the
-  /// thread's default stream.
+  /// @throws nccl_error, for example if NCCL is not installed, or the communicator is still being made;
+  /// std::invalid_argument if the stream is the thread's default stream.
   basic_nccl_registrar(nccl_communicator communicator, stream_handle stream, nccl& calls = system_nccl(),
                        driver& driver = default_driver());
   /// The same with other flags than `symmetric`.
