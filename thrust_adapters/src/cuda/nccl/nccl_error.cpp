@@ -9,14 +9,14 @@ namespace tidemark {
 namespace cuda {
 namespace {
 
-struct text {
+struct nccl_text {
   nccl_status result;
   char const* name;
   char const* string;
 };
 
 // The last stands for any other number, too.
-constexpr text texts[] = {
+constexpr nccl_text nccl_texts[] = {
     {nccl_status::success, "ncclSuccess", "no error"},
     {nccl_status::unhandled_cuda_error, "ncclUnhandledCudaError", "a call of CUDA failed"},
     {nccl_status::system_error, "ncclSystemError", "a call of the system failed"},
@@ -30,14 +30,14 @@ constexpr text texts[] = {
     {nccl_status::not_found, "NCCL is too old", "the library does not have the function"},
     {nccl_status{-3}, "unknown error of NCCL", "NCCL has no text for it"}};
 
-text const& of(nccl_status result) noexcept {
-  return *std::ranges::find(texts, std::end(texts) - 1, result, &text::result);
+nccl_text const& text_of(nccl_status result) noexcept {
+  return *std::ranges::find(nccl_texts, std::end(nccl_texts) - 1, result, &nccl_text::result);
 }
 
 }  // namespace
 
-char const* nccl::error_name(nccl_status result) noexcept { return of(result).name; }
-char const* nccl::error_string(nccl_status result) noexcept { return of(result).string; }
+char const* nccl::error_name(nccl_status result) noexcept { return text_of(result).name; }
+char const* nccl::error_string(nccl_status result) noexcept { return text_of(result).string; }
 
 }  // namespace cuda
 
