@@ -100,6 +100,7 @@ set_target_properties(tidemark_cuda_headers PROPERTIES VERIFY_INTERFACE_HEADER_S
 target_sources(tidemark_cuda_headers PUBLIC
   FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
 target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # it loads NCCL
 if(TIDEMARK_CUDA)
   target_link_libraries(tidemark_cuda_headers PRIVATE CUDA::cudart_static)
 endif()

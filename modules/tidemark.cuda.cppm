@@ -24,6 +24,7 @@ using tidemark::device_pool_options;
 
 // Errors
 using tidemark::cuda_error;
+using tidemark::nccl_error;
 
 // Captures
 using tidemark::capture;
@@ -80,6 +81,22 @@ using tidemark::cuda::pinned_memory;
 using tidemark::cuda::pinned_resource;
 using tidemark::cuda::virtual_memory;
 using tidemark::cuda::virtual_memory_options;
+
+// NCCL
+using tidemark::cuda::basic_nccl_registrar;
+using tidemark::cuda::nccl;
+using tidemark::cuda::nccl_communicator;
+using tidemark::cuda::nccl_library;
+using tidemark::cuda::nccl_memory;
+using tidemark::cuda::nccl_memory_options;
+using tidemark::cuda::nccl_registrar;
+using tidemark::cuda::nccl_registration;
+using tidemark::cuda::nccl_status;
+using tidemark::cuda::nccl_window;
+using tidemark::cuda::nccl_window_flags;
+using tidemark::cuda::nccl_window_position;
+using tidemark::cuda::nccl_window_registrar;
+using tidemark::cuda::system_nccl;
 
 // Streams and events
 using tidemark::cuda::event;

@@ -352,6 +352,37 @@ TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
   EXPECT_EQ(known.deregistered, 2u);
 }
 
+TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
+  test::fake_device device;
+  cuda::stream stream{device};
+  registrations known;
+  const test::warning_recorder warnings;
+  byte_range block;
+  {
+    registered_memory<cuda::device_memory, recording_registrar<false>> space{
+        cuda::device_memory{1 * MiB, device}, recording_registrar<false>{known}};
+    block = space.reserve(1, 1 * MiB);
+    known.fail_from = known.calls;
+    space.release(block);
+  }
+  EXPECT_TRUE(device.accessible(block.data(), block.size));
+  EXPECT_EQ(device.free(block.begin), cuda::status::success);
+  known.forget_all();
+  byte_range range;
+  {
+    registered_device_memory space{cuda::virtual_memory{stream, device}, recording_registrar<false>{known}};
+    range = space.reserve(1, 2 * MiB);
+    known.fail_from = known.calls;
+    space.release(range);
+  }
+  EXPECT_TRUE(device.accessible(range.data(), range.size));
+  EXPECT_EQ(warnings.count(warning_kind::refused_return), 2u);
+  known.forget_all();
+  EXPECT_EQ(device.unmap(range), cuda::status::success);
+  EXPECT_EQ(device.free_reservation(range), cuda::status::success);
+  EXPECT_EQ(device.release(1), cuda::status::success);  // the first handle of the device
+}
+
 TEST(registered_memory, says_why_a_device_refuses) {
   test::fake_device device;
   cuda::stream stream{device};

@@ -9,10 +9,13 @@
 
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/nccl/nccl_memory.hpp>
+#include <tidemark/cuda/nccl/nccl_registrar.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "arena_subjects.hpp"
+#include "fake_nccl.hpp"
 #include "touchable_device.hpp"
 
 namespace tidemark::test {
@@ -50,6 +53,36 @@ struct block_arena_subject : arena_subject<Arena> {
 using pinned_arena_subject = block_arena_subject<pinned_arena>;
 using managed_arena_subject = block_arena_subject<managed_arena>;
 using device_block_arena_subject = block_arena_subject<basic_arena<cuda::device_memory>>;
+
+/// A fake device with a NCCL: calls of the device fail, also those that NCCL makes.
+struct touchable_nccl : touchable_device {
+  fake_nccl nccl{device};
+  cuda::nccl_communicator communicator = nccl.communicator(stream);
+};
+
+/// Blocks of NCCL, so small that many allocations of the tests cross one.
+struct nccl_arena_subject : arena_subject<basic_arena<cuda::nccl_memory>> {
+  using supply_type = touchable_nccl;
+  static constexpr std::size_t largest = 4 * MiB;
+  static constexpr std::size_t capacity = 64 * MiB;
+  explicit nccl_arena_subject(supply_type& supply)
+      : arena_subject{cuda::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
+                      arena_options{.reserve = 64 * KiB}} {}
+};
+
+/// The same as windows of a communicator.
+using nccl_window_memory = registered_memory<cuda::nccl_memory, cuda::nccl_window_registrar>;
+struct nccl_window_arena_subject : arena_subject<basic_arena<nccl_window_memory>> {
+  using supply_type = touchable_nccl;
+  static constexpr std::size_t largest = 4 * MiB;
+  static constexpr std::size_t capacity = 64 * MiB;
+  explicit nccl_window_arena_subject(supply_type& supply)
+      : arena_subject{
+            nccl_window_memory{
+                cuda::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
+                cuda::nccl_window_registrar{supply.communicator, supply.stream, supply.nccl, supply.device}},
+            arena_options{.reserve = 64 * KiB}} {}
+};
 
 /// A block of the driver for each allocation. The limit is that of pinned memory, which is the host's: a fake
 /// device has no end of it.

@@ -19,6 +19,10 @@
 #include <tidemark/cuda/memory/memory_access.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/cuda/nccl/nccl.hpp>
+#include <tidemark/cuda/nccl/nccl_error.hpp>
+#include <tidemark/cuda/nccl/nccl_memory.hpp>
+#include <tidemark/cuda/nccl/nccl_registrar.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_caches.hpp>

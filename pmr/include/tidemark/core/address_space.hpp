@@ -35,7 +35,8 @@ namespace tidemark {
 /// `take_buffer(bytes, align)`, which comes first for a range with room for such a block. Where commits are
 /// slow, a constant `max_commit_ahead_bytes` limits how much more than it needs an arena commits at once, and
 /// a call `commit_some(part, least)` commits the part or, without memory for it, its first bytes: it returns
-/// how many, at least `least`, or 0 with nothing changed.
+/// how many, at least `least`, or 0 with nothing changed. A space that frees at its end what was not released
+/// has a call `abandon(range)`: that range stays allocated until the process ends.
 ///
 /// A constant `seen_by_others` says that other processes may read memory after the arena has freed it: level
 /// 2 does not overwrite it then.

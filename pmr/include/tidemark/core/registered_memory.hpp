@@ -105,6 +105,7 @@ class registered_memory {
       registered_bytes_ -= range.size;
       space_.release(range);
     } else {
+      if constexpr (requires { space_.abandon(range); }) space_.abandon(range);
       detail::report_warning(warning_kind::refused_return, "registered_memory",
                              "registered_memory: %zu bytes are lost until the process ends, because they "
                              "cannot be deregistered: %s",

@@ -132,6 +132,11 @@ void virtual_memory::release(byte_range range) noexcept {
   if (may_change(here).good()) free_released();
 }
 
+// Its record goes without what it records.
+void virtual_memory::abandon(byte_range range) noexcept {
+  std::erase_if(ranges_, [&](detail::mapped_range const& each) { return each.range() == range; });
+}
+
 std::size_t virtual_memory::held_bytes() const noexcept {
   std::size_t bytes = 0;
   for (detail::mapped_range const& range : ranges_) bytes += range.held_bytes();

@@ -82,6 +82,8 @@ class basic_block_memory {
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   /// Frees the block. If the driver returns an error, it is lost until the process ends: a warning.
   void release(byte_range range) noexcept;
+  /// Leaves the block allocated until the process ends.
+  void abandon(byte_range) noexcept { block_ = {}; }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 

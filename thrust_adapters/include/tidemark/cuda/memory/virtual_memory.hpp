@@ -109,6 +109,8 @@ class virtual_memory {
   [[nodiscard]] bool decommit(byte_range part) noexcept;
   /// Frees a whole range, after a wait for the stream if it has memory.
   void release(byte_range range) noexcept;
+  /// Leaves a whole range mapped until the process ends.
+  void abandon(byte_range range) noexcept;
   /// The device's memory, rounded up to units: address space is nearly free, and one range is contiguous.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
   /// Bytes of a unit: the device's granularity.

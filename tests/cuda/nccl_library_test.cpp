@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a library that is not there, and one that is not NCCL. The real one is in tests/cuda/nccl.
+#include <tidemark/cuda/nccl/nccl.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include <tidemark/cuda/nccl/nccl_error.hpp>
+#include <tidemark/cuda/nccl/nccl_memory.hpp>
+#include <tidemark/cuda/nccl/nccl_registrar.hpp>
+
+#include "fake_device.hpp"
+
+namespace tidemark {
+namespace {
+
+using cuda::nccl_library;
+using cuda::nccl_status;
+
+TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_loaded) {
+  nccl_library absent{"libnccl-which-is-not-here.so.2"};
+  EXPECT_FALSE(absent.is_loaded());
+  std::uintptr_t block = 7;
+  cuda::device_number device = 7;
+  nccl_status now = nccl_status::timeout;
+  void* handle = &block;
+  cuda::nccl_window window = nullptr;
+  EXPECT_EQ(absent.allocate(100, block), nccl_status::not_installed);
+  EXPECT_EQ(absent.free(block), nccl_status::not_installed);
+  EXPECT_EQ(absent.device_of(nullptr, device), nccl_status::not_installed);
+  EXPECT_EQ(absent.progress(nullptr, now), nccl_status::not_installed);
+  EXPECT_EQ(absent.register_buffer(nullptr, {}, handle), nccl_status::not_installed);
+  EXPECT_EQ(absent.deregister_buffer(nullptr, handle), nccl_status::not_installed);
+  EXPECT_EQ(absent.register_window(nullptr, {}, cuda::nccl_window_flags::none, window),
+            nccl_status::not_installed);
+  EXPECT_EQ(absent.deregister_window(nullptr, window), nccl_status::not_installed);
+  EXPECT_EQ(block, 7u);
+  EXPECT_EQ(device, 7);
+  EXPECT_EQ(now, nccl_status::timeout);
+  EXPECT_EQ(handle, &block);
+  EXPECT_EQ(window, nullptr);
+}
+
+TEST(nccl_library, says_why_it_cannot_be_loaded) {
+  nccl_library absent{"libnccl-which-is-not-here.so.2"};
+  const std::string message = nccl_error{absent, "ncclMemAlloc", nccl_status::not_installed}.what();
+  EXPECT_EQ(
+      message.find("ncclMemAlloc: NCCL is not installed (libnccl-which-is-not-here.so.2 cannot be loaded: "),
+      0u)
+      << message;
+  EXPECT_NE(message.find("cannot open shared object file"), std::string::npos) << message;
+}
+
+TEST(nccl_library, recognises_a_library_that_is_not_nccl) {
+  nccl_library other{"libc.so.6"};
+  EXPECT_FALSE(other.is_loaded());
+  std::uintptr_t block = 0;
+  EXPECT_EQ(other.allocate(100, block), nccl_status::not_installed);
+  EXPECT_STREQ(other.error_string(nccl_status::not_installed),
+               "libc.so.6 is not NCCL, or older than 2.19: it has no ncclMemAlloc");
+}
+
+TEST(nccl_library, has_a_name_and_a_text_for_every_result) {
+  cuda::nccl none;
+  for (int number = -2; number <= 8; ++number) {
+    const auto result = static_cast<nccl_status>(number);
+    EXPECT_STRNE(cuda::nccl::error_name(result), "unknown error of NCCL") << number;
+    EXPECT_STRNE(none.error_string(result), "") << number;
+  }
+  EXPECT_STREQ(cuda::nccl::error_name(nccl_status::invalid_usage), "ncclInvalidUsage");
+  EXPECT_STREQ(cuda::nccl::error_name(nccl_status{77}), "unknown error of NCCL");
+  EXPECT_STREQ(none.error_string(nccl_status{77}), "NCCL has no text for it");
+}
+
+TEST(nccl_library, is_loaded_when_it_is_first_used_and_once) {
+  EXPECT_EQ(&cuda::system_nccl(), &cuda::system_nccl());
+}
+
+TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
+  test::fake_device device;
+  nccl_library absent{"libnccl-which-is-not-here.so.2"};
+  cuda::nccl_memory space{{}, absent, device};
+  try {
+    (void)space.reserve(100, 100);
+    FAIL() << "it allocated memory without NCCL";
+  } catch (nccl_error const& error) {
+    EXPECT_EQ(error.status(), nccl_status::not_installed);
+    EXPECT_STREQ(error.call(), "ncclMemAlloc");
+  }
+  EXPECT_EQ(device.outstanding, 0u);
+  EXPECT_EQ(device.budget(0).held_bytes(), 0u);
+  EXPECT_THROW((cuda::nccl_registrar{nullptr, nullptr, absent, device}), nccl_error);
+}
+
+}  // namespace
+}  // namespace tidemark

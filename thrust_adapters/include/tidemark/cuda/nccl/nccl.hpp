@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::nccl`: the calls that tidemark makes to NCCL, in one replaceable table. Owns the loaded library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/cuda/driver/device_set.hpp>
+#include <tidemark/cuda/nccl/detail/nccl_functions.hpp>
+
+namespace tidemark::cuda {
+
+/// A communicator, as `ncclComm_t`.
+using nccl_communicator = ::ncclComm*;
+/// A window, as `ncclWindow_t` since NCCL 2.28.
+using nccl_window = ::ncclWindow_vidmem*;
+
+/// A result of NCCL, with the number of `ncclResult_t`, or one of ours below 0.
+enum class [[nodiscard]] nccl_status : int {
+  success = 0,
+  unhandled_cuda_error = 1,  ///< also where the device has no memory
+  system_error = 2,
+  internal_error = 3,
+  invalid_argument = 4,
+  invalid_usage = 5,
+  remote_error = 6,
+  in_progress = 7,  ///< of a communicator that does not block
+  timeout = 8,
+  not_installed = -1,  ///< the library cannot be loaded
+  not_found = -2,      ///< the library is too old to have the function
+};
+
+/// What a window is for, as NCCL's flags `NCCL_WIN_…`, whose other numbers are valid too.
+enum class nccl_window_flags : int {
+  none = 0,
+  symmetric = 1,  ///< collectives pass the same offset on every rank, and are faster for it
+  strict_ordering = 2,
+  symmetric_strict_ordering = 3,
+};
+
+/// The calls of NCCL that tidemark uses. Derive from it to count calls, to make the n-th one fail, or to use
+/// a library that is linked statically. Its own functions are those of a machine without NCCL: they return
+/// `nccl_status::not_installed`.
+///
+/// It uses no type of NCCL's headers. Each function is the call of NCCL named in its comment, with its rules
+/// and results. Every function may be called from any thread and throws nothing. A reference parameter is set
+/// only if the function returns `nccl_status::success`, but for handles of a communicator that does not
+/// block: they are set when `progress` says success, and must live until then.
+class nccl {
+ public:
+  nccl() = default;
+  nccl(nccl const&) = delete;
+  nccl& operator=(nccl const&) = delete;
+  virtual ~nccl() = default;
+
+  /// `ncclMemAlloc`: memory of the current device that every kind of registration takes.
+  virtual nccl_status allocate(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
+  /// `ncclMemFree`. @pre no work uses the block, which is not registered.
+  virtual nccl_status free(std::uintptr_t /*block*/) noexcept { return none; }
+
+  /// `ncclCommCuDevice`: the device of a communicator.
+  virtual nccl_status device_of(nccl_communicator, device_number&) noexcept { return none; }
+  /// `ncclCommGetAsyncError`: `now` is `in_progress` while a call on the communicator goes on.
+  virtual nccl_status progress(nccl_communicator, nccl_status& /*now*/) noexcept { return none; }
+  /// `ncclCommRegister`, of this rank alone. The handle is null where the environment turns this off.
+  virtual nccl_status register_buffer(nccl_communicator, byte_range, void*& /*handle*/) noexcept {
+    return none;
+  }
+  /// `ncclCommDeregister`.
+  virtual nccl_status deregister_buffer(nccl_communicator, void* /*handle*/) noexcept { return none; }
+  /// `ncclCommWindowRegister`, by all ranks together. The window is null where NCCL has no windows on this
+  /// machine, or the environment turns them off, or a group of calls is open.
+  virtual nccl_status register_window(nccl_communicator, byte_range, nccl_window_flags,
+                                      nccl_window&) noexcept {
+    return none;
+  }
+  /// `ncclCommWindowDeregister`.
+  virtual nccl_status deregister_window(nccl_communicator, nccl_window) noexcept { return none; }
+
+  /// `ncclGetErrorString`; never null, and lives as long as the program.
+  [[nodiscard]] virtual char const* error_string(nccl_status result) noexcept;
+  /// As "ncclInvalidUsage", or "NCCL is not installed"; never null, and lives as long as the program.
+  [[nodiscard]] static char const* error_name(nccl_status result) noexcept;
+
+ private:
+  static constexpr nccl_status none = nccl_status::not_installed;
+};
+
+/// NCCL as a shared library, which is loaded when this object is made and stays loaded until the process
+/// ends. Without it all calls return `not_installed`, and `error_string` says why. Where a program has loaded
+/// a library of that name already, as PyTorch does, it is that one: communicators are of the library that
+/// made them.
+///
+/// Thread-safety: any thread.
+class nccl_library final : public nccl {
+ public:
+  /// @param file as for `dlopen`: a name that the loader searches for, or a path
+  explicit nccl_library(char const* file) noexcept;
+
+  /// Whether it is there.
+  [[nodiscard]] bool is_loaded() const noexcept { return functions_.mem_alloc != nullptr; }
+
+  nccl_status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override;
+  nccl_status free(std::uintptr_t block) noexcept override;
+  nccl_status device_of(nccl_communicator, device_number&) noexcept override;
+  nccl_status progress(nccl_communicator, nccl_status& now) noexcept override;
+  nccl_status register_buffer(nccl_communicator, byte_range, void*& handle) noexcept override;
+  nccl_status deregister_buffer(nccl_communicator, void* handle) noexcept override;
+  nccl_status register_window(nccl_communicator, byte_range, nccl_window_flags,
+                              nccl_window&) noexcept override;
+  nccl_status deregister_window(nccl_communicator, nccl_window) noexcept override;
+  [[nodiscard]] char const* error_string(nccl_status result) noexcept override;
+
+ private:
+  template <class... Parameters, class... Arguments>
+  nccl_status call(int (*function)(Parameters...), Arguments... arguments) const noexcept;
+
+  detail::nccl_functions functions_;  // null: missing
+  char why_not_[256] = "";
+};
+
+/// `libnccl.so.2`, loaded with the first call of this function. Never destroyed. Thread-safe.
+[[nodiscard]] nccl& system_nccl() noexcept;
+
+}  // namespace tidemark::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `nccl_error`: the exception of a failed call of NCCL. Owns its text.
+#pragma once
+
+#include <exception>
+
+#include <tidemark/cuda/nccl/nccl.hpp>
+
+namespace tidemark {
+
+/// Thrown for any error of NCCL but want of memory, which is `out_of_memory`. The state after it is in the
+/// comment of the throwing function.
+class nccl_error final : public std::exception {
+ public:
+  /// @param call NCCL's name of the call; lives as long as the program
+  nccl_error(cuda::nccl& nccl, char const* call, cuda::nccl_status result) noexcept;
+
+  /// One sentence: `ncclMemAlloc: NCCL is not installed (libnccl.so.2 cannot be loaded: …)`.
+  [[nodiscard]] char const* what() const noexcept override { return message_; }
+  /// The call.
+  [[nodiscard]] char const* call() const noexcept { return call_; }
+  /// NCCL's result.
+  [[nodiscard]] cuda::nccl_status status() const noexcept { return status_; }
+
+ private:
+  cuda::nccl_status status_;
+  char const* call_;
+  char message_[512];  // inside the object: to throw must not need memory
+};
+
+namespace cuda {
+
+/// Throws `nccl_error` unless `result` is success.
+inline void require(nccl& nccl, char const* call, nccl_status result) {
+  if (result != nccl_status::success) [[unlikely]]
+    throw nccl_error{nccl, call, result};
+}
+
+}  // namespace cuda
+}  // namespace tidemark

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `cuda::nccl_memory`: device memory from `ncclMemAlloc` for arenas. Owns its blocks.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/nccl/nccl.hpp>
+
+namespace tidemark::cuda {
+
+/// How a `cuda::nccl_memory` is made.
+struct nccl_memory_options {
+  /// The device; -1: the current device of the thread that makes the address space.
+  device_number device = -1;
+  /// The stream whose work uses the memory; null: the device's default stream. It must outlive the memory.
+  stream_handle stream = nullptr;
+  /// Bytes of the first block, if an arena's options do not say.
+  std::size_t chunk_bytes = 64 * MiB;
+};
+
+/// An `address_space` of blocks from `ncclMemAlloc`, which NCCL can register in every way that it has: for
+/// NVLink SHARP, for network adapters and for windows.
+///
+/// ```cpp
+/// using nccl_arena = basic_arena<registered_memory<cuda::nccl_memory, cuda::nccl_window_registrar>>;
+/// nccl_arena step{{.reserve = 256 * MiB, .name = "step"},
+///                 cuda::nccl_memory{{.stream = stream}}, cuda::nccl_window_registrar{comm, stream}};
+/// {
+///   nccl_arena::scope scope{step};
+///   float* gradients = step.push_array<float>(n, uninitialized).data();
+///   ncclAllReduce(gradients, gradients, n, ncclFloat, ncclSum, comm, stream);   // without a copy
+/// }
+/// ```
+/// By itself, as `basic_arena<nccl_memory>`, it is memory that the program registers, or that NCCL registers
+/// when it captures a graph.
+///
+/// One resource, one stream: all work that uses the memory, NCCL's included, is on the stream of the options,
+/// or is ordered before later work there (`wait_before_reuse`). Then reuse does not wait; `release` waits for
+/// the stream before it frees. While the stream is capturing, nothing is allocated, and what is released is
+/// freed with the first call after the capture.
+///
+/// NCCL rounds blocks up to the device's granularity, and other devices of the machine can access them.
+/// Complexity: a call of NCCL for each block, O(blocks). Thread-safety: one thread at a time.
+class nccl_memory {
+ public:
+  static constexpr bool host_accessible = false;
+  static constexpr bool fresh_is_zero = false;
+  static constexpr bool commits = false;
+  /// So that the ranks of a communicator register their first ranges when they make their arenas.
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 256;  // of `cudaMalloc`, which NCCL falls back to
+  static constexpr std::size_t chunk_growth = 2;
+
+  /// @param calls NCCL; must outlive this object
+  /// @param driver the calls to use; must outlive this object.
+  /// @throws cuda_error or out_of_memory if the driver does not return the current device;
+  /// std::invalid_argument if the stream is the thread's default stream (`cuda::per_thread_stream`).
+  explicit nccl_memory(nccl_memory_options const& options = {}, nccl& calls = system_nccl(),
+                       driver& driver = default_driver());
+  nccl_memory(nccl_memory&& other) noexcept = default;
+  nccl_memory& operator=(nccl_memory&& other) noexcept;
+  /// Frees everything. If the stream is capturing, the memory is lost until the process ends: a violation
+  /// (`open_capture`).
+  ~nccl_memory();
+
+  /// A block of the larger size or, without memory for it, of `least_bytes`.
+  /// @return an empty range if there is no memory, or for the reason in `refusal`. NCCL reports want of
+  /// memory and other errors of CUDA by one result: it is want of memory unless the driver returns an error,
+  /// too.
+  /// @throws nccl_error of another error, for example if NCCL is not installed; cuda_error of an error of the
+  /// driver; std::bad_alloc without memory for the record. Nothing has changed then.
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  /// Frees a block after a wait for the stream. If NCCL returns an error, it is lost until the process ends:
+  /// a warning (`refused_return`).
+  void release(byte_range range) noexcept;
+  /// Leaves a block allocated until the process ends.
+  void abandon(byte_range range) noexcept;
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+
+  /// Later work on the stream, and freeing, wait for `event`. If the stream cannot, the calling thread waits.
+  /// @pre the event was not recorded in a capture.
+  void wait_before_reuse(event_handle event) noexcept;
+  /// The same for what is on another stream now; null is the default stream of this device. If only the other
+  /// one is capturing, nothing can wait: a violation (`open_capture`).
+  void wait_before_reuse(stream_handle last_used_on) noexcept;
+
+  /// Why the last `reserve` failed, in words that live as long as the program; empty if there was no memory.
+  [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
+  /// The device.
+  [[nodiscard]] device_number device() const noexcept { return device_; }
+  /// The stream whose work uses the memory.
+  [[nodiscard]] stream_handle stream() const noexcept { return stream_; }
+
+ private:
+  struct block {
+    byte_range range;
+    bool released = false;  // and not freed yet
+  };
+
+  [[nodiscard]] byte_range take(std::size_t bytes);
+  void explain_refusal(std::size_t bytes);
+  detail::outcome free_released() noexcept;
+
+  nccl* calls_;
+  driver* driver_;
+  device_number device_;
+  stream_handle stream_;
+  std::size_t chunk_bytes_;
+  char const* refusal_ = "";
+  std::vector<block> blocks_;
+};
+
+static_assert(address_space<nccl_memory>);
+
+}  // namespace tidemark::cuda
