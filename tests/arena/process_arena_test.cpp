@@ -647,10 +647,12 @@ TEST_F(process_image, is_refused_where_its_newest_generation_does_not_lie_in_it)
 }
 
 TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
-  published().root = published().end - 4;
+  using two = std::array<std::uint64_t, 2>;
+  published().root_type = detail::type_layout<two>();
+  published().root = published().end - 8;
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   EXPECT_TRUE(refusal_of(other_root, [&] {
-                (void)view.root<std::uint64_t>();
+                (void)view.root<two>();
               }).ends_with(": its root is not of the type that is wanted"));
 }
 
@@ -686,7 +688,7 @@ TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
     // Mostly some words only: a random magic number would hide what lies behind it.
     const std::size_t n = i % 10 == 0 ? sizeof(detail::process_header) / 8 : 1 + random() % 3;
     for (std::size_t j = 0; j < n; ++j) {
-      const std::size_t word = random() % 11;
+      const std::size_t word = random() % 10;
       const std::uint64_t number = random() >> random() % 64;
       std::memcpy(bytes_.data() + (word < 6 ? word * 8 : newest + (word - 6) * 8), &number, sizeof number);
     }

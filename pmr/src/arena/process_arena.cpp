@@ -39,21 +39,14 @@ std::uint64_t process_arena::publish(void const* root, std::size_t bytes, std::u
     throw std::invalid_argument(std::string{"process arena '"} + name() +
                                 "': publish of an object that does not lie in it");
   }
+  // Above all that is published, so that `deallocate`, which reclaims the newest block, reclaims none of it.
   auto* const made = arena_.push<detail::publication>();
-  try {
-    (void)arena_.mark();  // nothing below is reclaimed by `deallocate` from here on
-  } catch (...) {
-    arena_.deallocate(made, sizeof(detail::publication), alignof(detail::publication));
-    throw;
-  }
-  const std::uint64_t offset = offset_of(made);
-  *made = {.self = detail::publication::self_at(offset),
-           .generation = generation_ + 1,
+  *made = {.generation = generation_ + 1,
            .root = detail::address_of(root),
            .root_type = type,
            .end = detail::address_of(made) + sizeof(detail::publication)};
   // Whoever reads the offset reads all that was written before, here and by the program.
-  header_->newest.store(offset, std::memory_order_release);
+  header_->newest.store(offset_of(made), std::memory_order_release);
   return ++generation_;
 }
 
@@ -90,7 +83,7 @@ void process_arena::check_invariants() const noexcept {
   if (newest == 0) return;
   require(newest + sizeof(detail::publication) <= arena_.position(), "newest publication <= position");
   auto const& published = *reinterpret_cast<detail::publication const*>(detail::address_of(header_) + newest);
-  require(published.self == detail::publication::self_at(newest), "newest is the offset of a publication");
+  require(published.end == detail::address_of(&published + 1), "newest is the offset of a publication");
   require(published.generation == generation_, "newest publication is that of generation()");
 }
 

@@ -85,8 +85,8 @@ publication process_view::newest_publication() const {
   publication found;
   std::memcpy(&found, reinterpret_cast<void const*>(range.begin + offset), sizeof found);
   const std::uintptr_t first = range.begin + sizeof(process_header);
-  if (found.self != publication::self_at(offset) || found.generation == 0 ||
-      found.end != range.begin + offset + sizeof found || found.root < first || found.root >= found.end) {
+  if (found.generation == 0 || found.end != range.begin + offset + sizeof found || found.root < first ||
+      found.root >= found.end) {
     refuse(name_, damaged, "its newest generation is damaged: its root does not lie in it");
   }
   return found;
@@ -102,12 +102,12 @@ void const* process_view::root(std::size_t bytes, std::size_t align, std::uint64
 
 bool process_view::is_newest() const noexcept {
   const std::uint64_t newest = header().newest.load(std::memory_order_relaxed);
-  return publication::self_at(newest) == generation_.self;
+  return memory_.range().begin + newest + sizeof(publication) == generation_.end;
 }
 
 bool process_view::update() {
   const publication newest = newest_publication();
-  if (newest.self == generation_.self) return false;
+  if (newest.end == generation_.end) return false;
   if (newest.generation <= generation_.generation) {
     refuse(name_, damaged, "its newest generation is older than the one before");
   }

@@ -81,8 +81,7 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
   /// Makes `root`, and all that it refers to, the newest generation. O(1).
   /// @param root lies in the arena
   /// @return the number of the generation, one more than that of the last.
-  /// @throws std::invalid_argument if it does not lie in the arena; out_of_memory, std::bad_alloc. Nothing is
-  /// published then.
+  /// @throws std::invalid_argument if it does not lie in the arena; out_of_memory. Nothing is published then.
   template <class T>
   std::uint64_t publish(T const& root) {
     static_assert(std::is_object_v<T> && !std::is_polymorphic_v<T>,

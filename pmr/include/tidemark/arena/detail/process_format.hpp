@@ -44,15 +44,10 @@ static_assert(std::is_standard_layout_v<process_header> && std::atomic<std::uint
 
 /// One finished generation, a block of the arena.
 struct publication {
-  std::uint64_t self;  // its own offset, mixed with the magic number: what is no publication is recognised
   std::uint64_t generation;
   std::uint64_t root;       // address
   std::uint64_t root_type;  // type_layout of the root
-  std::uint64_t end;        // address: all blocks of this generation lie below
-
-  static constexpr std::uint64_t self_at(std::uint64_t offset) noexcept {
-    return offset ^ process_format::expected_magic;
-  }
+  std::uint64_t end;        // its own: all blocks of this generation lie below, and other bytes do not say so
 };
 
 /// What is known of a type: its mangled name, which has its template arguments and the inline namespaces of
