@@ -169,7 +169,9 @@ export struct recorder final : std::pmr::memory_resource {
 };
 
 using std::chrono::steady_clock;
-export double seconds_now() { return std::chrono::duration<double>{steady_clock::now().time_since_epoch()}.count(); }
+export double seconds_now() {
+  return std::chrono::duration<double>{steady_clock::now().time_since_epoch()}.count();
+}
 
 export double median(std::vector<double> x) {
   std::ranges::nth_element(x, x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2));
