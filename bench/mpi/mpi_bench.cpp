@@ -21,8 +21,8 @@ using namespace tidemark;
 
 using registered_arena = basic_arena<registered_memory<virtual_memory, mpi::window_registrar>>;
 
-/// What rank 0 wants of rank 1, which answers each with an address.
-enum class request : std::int64_t { quit, allocate, malloc, acknowledge, free };
+/// What rank 0 wants of rank 1, which answers each with an address or a number.
+enum class request : std::int64_t { quit, allocate, malloc, acknowledge, free, count_registrations };
 
 class peer {
  public:
@@ -33,6 +33,11 @@ class peer {
     MPI_Aint address = 0;
     MPI_Sendrecv(order, 2, MPI_INT64_T, 1, 0, &address, 1, MPI_AINT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return address;
+  }
+  /// For each exchange.
+  double registrations_since(MPI_Aint before, benchmark::State const& state) const {
+    return static_cast<double>(ask(request::count_registrations) - before) /
+           static_cast<double>(state.iterations());
   }
   template <auto Move>
   void exchange(std::byte* own, MPI_Aint address, std::size_t bytes) const {
@@ -53,22 +58,24 @@ void in_an_arena(benchmark::State& state, peer const& other) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto own = std::make_unique<std::byte[]>(bytes);
   const MPI_Aint address = other.ask(request::allocate, bytes);
+  const MPI_Aint before = other.ask(request::count_registrations);
   for (auto _ : state) {
     other.exchange<Move>(own.get(), address, bytes);
     other.ask(request::acknowledge);
   }
-  state.counters["registrations"] = 0;
+  state.counters["registrations"] = other.registrations_since(before, state);
 }
 
 template <auto Move>
 void in_a_buffer_of_malloc(benchmark::State& state, peer const& other) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto own = std::make_unique<std::byte[]>(bytes);
+  const MPI_Aint before = other.ask(request::count_registrations);
   for (auto _ : state) {
     other.exchange<Move>(own.get(), other.ask(request::malloc, bytes), bytes);
     other.ask(request::free);
   }
-  state.counters["registrations"] = 1;
+  state.counters["registrations"] = other.registrations_since(before, state);
 }
 
 /// Rank 1. It waits within MPI, so that what rank 0 does to its memory makes progress.
@@ -78,6 +85,7 @@ void serve(mpi::dynamic_window const& window) {
       {.reserve = 16 * MiB, .name = "served"}};
   std::optional<registered_arena::scope> step;
   void* buffer = nullptr;
+  MPI_Aint buffers = 0;  // that were attached
   for (;;) {
     std::int64_t order[2];
     MPI_Recv(order, 2, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -96,7 +104,11 @@ void serve(mpi::dynamic_window const& window) {
       case request::malloc:
         buffer = std::malloc(bytes);
         MPI_Win_attach(window.get(), buffer, static_cast<MPI_Aint>(bytes));
+        ++buffers;
         address = mpi::displacement(buffer);
+        break;
+      case request::count_registrations:
+        address = static_cast<MPI_Aint>(arena.space().registrations()) + buffers;
         break;
       case request::free:
         MPI_Win_detach(window.get(), buffer);

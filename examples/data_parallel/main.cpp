@@ -245,35 +245,68 @@ bool same_on_all_ranks(std::uint64_t value) {
   return static_cast<bool>(tidemark::mpi::same_layout(MPI_COMM_WORLD, own));
 }
 
-void print_row(char const* name, outcome const& found) {
+/// @param system_calls in a step after the first, where they are counted
+void print_row(char const* name, outcome const& found, std::string const& system_calls) {
   const auto later = static_cast<double>(std::max<std::size_t>(found.steps.size() - 1, 1));
-  std::printf("%-14s %6.2f %% %12.1f us %14zu %14.2f %13.2f %6zu\n", name, found.accuracy,
+  std::printf("%-14s %6.2f %% %12.1f us %14zu %14.2f %13s %6zu\n", name, found.accuracy,
               1e6 * median(found.steps), found.registrations,
-              static_cast<double>(found.later_registrations) / later,
-              static_cast<double>(found.later_system_calls) / later, sums_count * sizeof(std::int64_t));
+              static_cast<double>(found.later_registrations) / later, system_calls.c_str(),
+              sums_count * sizeof(std::int64_t));
 }
 
-int run(int argc, char** argv) {
-  const ranks rank;
-  const bool prints = rank.own == 0;
+/// What one rank was told. `help` or images.
+struct task {
+  options chosen;
+  dataset data;
+};
+
+/// @throws input_error
+task read_task(int argc, char** argv, ranks const& rank) {
   const options chosen = parse_options(argc, argv, known_options);
-  if (chosen.help) return prints && std::puts(help_text) < 0 ? 1 : 0;
+  if (chosen.help) return {chosen, {}};
   if (chosen.batch % shards_per_batch != 0 || chosen.batch > 1000)
     throw input_error{"--batch needs a multiple of 4 from 4 to 1000, not " + std::to_string(chosen.batch) +
                       "."};
   if (shards_per_batch % static_cast<std::size_t>(rank.all) != 0)
     throw input_error{"a batch has 4 shards, so there can be 1, 2 or 4 ranks, not " +
                       std::to_string(rank.all) + "."};
-  const dataset data = read_digits(chosen.data, *std::pmr::new_delete_resource());
+  dataset data = read_digits(chosen.data, *std::pmr::new_delete_resource());
   if (data.size() - data.test_count() < chosen.batch)
     throw input_error{chosen.data + " has fewer images to learn from than a batch."};
+  return {chosen, std::move(data)};
+}
+
+/// The same on all ranks: a mistake of the user's on any of them ends all, and the first of these says it.
+std::optional<task> agreed_task(int argc, char** argv, ranks const& rank) {
+  std::optional<task> found;
+  std::string mistake;
+  try {
+    found = read_task(argc, argv, rank);
+  } catch (input_error const& error) {
+    mistake = error.what();
+  }
+  int first = found ? rank.all : rank.own;
+  MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (first == rank.own) std::fprintf(stderr, "data_parallel: %s\n", mistake.c_str());
+  if (first < rank.all) found.reset();
+  return found;
+}
+
+int run(int argc, char** argv) {
+  const ranks rank;
+  const bool prints = rank.own == 0;
+  const std::optional<task> agreed = agreed_task(argc, argv, rank);
+  if (!agreed) return 2;
+  auto const& [chosen, data] = *agreed;
+  if (chosen.help) return prints && std::puts(help_text) < 0 ? 1 : 0;
   counted_memory system;
   tidemark::set_default_os_memory(&system);
   if (prints) {
     std::printf("%d rank%s, batches of %zu in 4 shards, %zu epochs, seed %zu\n\n", rank.all,
                 rank.all == 1 ? "" : "s", chosen.batch, chosen.epochs, chosen.seed);
-    std::puts("                                                           after the first, per step:");
-    std::puts("gradients in   accuracy   time per step  registrations  registrations  system calls  bytes");
+    std::puts("                                               registrations per step   system calls");
+    std::puts(
+        "gradients in   accuracy   time per step  registrations after the first after the first  bytes");
   }
   const outcome planned = train<planned_memory>(chosen, data, rank, system);
   const outcome by_malloc = train<malloc_memory>(chosen, data, rank, system);
@@ -282,8 +315,8 @@ int run(int argc, char** argv) {
   const bool same = same_on_all_ranks(hash) && same_on_all_ranks(hash_of(by_malloc.parameters)) &&
                     planned.parameters == by_malloc.parameters;
   if (prints) {
-    print_row(planned_memory::name, planned);
-    print_row(malloc_memory::name, by_malloc);
+    print_row(planned_memory::name, planned, std::to_string(planned.later_system_calls));
+    print_row(malloc_memory::name, by_malloc, "not counted");
     std::printf("\nloss: %.17g\nweights: %016llx, %s\n", planned.loss, static_cast<unsigned long long>(hash),
                 same ? "the same on all ranks and in both memories"
                      : "and others on other ranks or in the other memory: that is a bug");
@@ -293,8 +326,8 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// A mistake of the user's is one on all ranks, and the first one says it. Any other error is one rank's, so that
-// it ends without MPI_Finalize, in which it would wait for the others: MPI then ends the job.
+// An error is one rank's, so that it ends without MPI_Finalize, in which it would wait for the others: MPI then
+// ends the job.
 int main(int argc, char** argv) {
   // Open MPI 4 makes no window on one rank unless its means are listed (open-mpi#10726).
   setenv("OMPI_MCA_osc", "sm,rdma,pt2pt", 0);
@@ -304,10 +337,6 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) != 0) throw std::runtime_error{"cannot write the output."};
     MPI_Finalize();
     return status;
-  } catch (input_error const& error) {
-    if (ranks{}.own == 0) std::fprintf(stderr, "data_parallel: %s\n", error.what());
-    MPI_Finalize();
-    return 2;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "data_parallel: %s\n", error.what());
     return 1;

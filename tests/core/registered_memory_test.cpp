@@ -16,6 +16,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/shared_arena.hpp>
+#include <tidemark/core/shared_memory.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
@@ -48,6 +49,14 @@ static_assert(registered_virtual_memory::host_accessible && !registered_virtual_
 static_assert(registered_memory<cuda::pinned_memory, recording_registrar<>>::device_accessible);
 static_assert(!registered_device_memory::host_accessible && !registered_device_memory::device_accessible);
 static_assert(registered_memory<upstream_memory, recording_registrar<>>::block_granule == 1);
+static_assert(registered_memory<shared_memory, recording_registrar<>>::seen_by_others);
+static_assert(!registered_virtual_memory::seen_by_others);
+
+/// A registrar whose calls other ranks would have to make as well.
+struct collective_registrar : recording_registrar<> {
+  using recording_registrar::recording_registrar;
+  static constexpr bool is_collective = true;
+};
 
 registered_virtual_memory on(recording_os& os, registrations& known) {
   return {virtual_memory{{}, os}, recording_registrar<>{known}};
@@ -89,6 +98,16 @@ TEST(registered_memory, takes_the_least_where_more_is_refused) {
   const byte_range second = space.reserve(64 * KiB, 1 * MiB);
   EXPECT_EQ(second.size, 64 * KiB);
   space.release(second);
+}
+
+TEST(registered_memory, tries_nothing_smaller_where_other_ranks_would_not) {
+  recording_os os;
+  registrations known;
+  registered_memory<virtual_memory, collective_registrar> space{virtual_memory{{}, os},
+                                                                collective_registrar{known}};
+  known.fail_from = 0;
+  EXPECT_TRUE(space.reserve(64 * KiB, 1 * MiB).empty());
+  EXPECT_EQ(known.calls, 1u);
 }
 
 TEST(registered_memory, returns_memory_that_the_registrar_refuses) {
@@ -319,6 +338,28 @@ TEST(registered_memory, registers_a_whole_plan_once) {
   EXPECT_EQ(os.calls, calls);
   EXPECT_EQ(memory.space().registrations(), 1u);
   EXPECT_EQ(memory.stats().planned_steps, 4u);
+}
+
+TEST(registered_memory, registers_a_larger_plan_anew_and_nothing_of_a_step_without_a_plan) {
+  recording_os os;
+  registrations known;
+  basic_planned_arena<registered_virtual_memory> memory{
+      {}, virtual_memory{{}, os}, recording_registrar<>{known}};
+  const auto step = [&](std::size_t bytes) {
+    decltype(memory)::step repeated{memory};
+    void* const block = memory.allocate(bytes);
+    const bool is_registered = known.has(block, bytes);
+    memory.deallocate(block, bytes);
+    return is_registered;
+  };
+  EXPECT_FALSE(step(1000)) << "the step that is recorded";
+  EXPECT_TRUE(step(1000));
+  int unplanned = 0;
+  while (!step(1 * MiB)) ASSERT_LT(++unplanned, 100);
+  EXPECT_GE(unplanned, 1);
+  EXPECT_TRUE(step(1 * MiB));
+  EXPECT_EQ(memory.space().registrations(), 1u);
+  EXPECT_EQ(known.registered, known.deregistered + 1);
 }
 
 TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {

@@ -394,6 +394,18 @@ TEST(shared_memory, is_found_by_its_name_until_it_is_released) {
   EXPECT_EQ(folder.names(), 0);
 }
 
+TEST(shared_memory, keeps_files_beside_its_name) {
+  const temporary_folder folder;
+  const std::string path = folder / "prices";
+  const std::string beside = path + "." + std::to_string(::getpid());
+  ASSERT_NE(std::fclose(std::fopen(beside.c_str(), "w")), EOF);
+  held_range of{{.path = path}, 64 * KiB};
+  of.fill(0, 64 * KiB, 7);
+  of.space.link();
+  EXPECT_EQ(::access(beside.c_str(), F_OK), 0);
+  EXPECT_EQ(::unlink(beside.c_str()), 0);
+}
+
 TEST(shared_memory, takes_a_name_over_and_leaves_it_to_the_next) {
   const temporary_folder folder;
   held_range first{{.path = folder / "name"}, 1 * MiB};

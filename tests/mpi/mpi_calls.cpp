@@ -77,6 +77,10 @@ int MPI_Bcast(void* data, int n, MPI_Datatype type, int root, MPI_Comm comm) {
   if (calls().begin("MPI_Bcast")) return MPI_ERR_INTERN;
   return PMPI_Bcast(data, n, type, root, comm);
 }
+int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  const int code = PMPI_Wait(request, status);  // it ends all the same, as an error of a reduction does
+  return calls().begin("MPI_Wait") ? MPI_ERR_INTERN : code;
+}
 int MPI_Start(MPI_Request* request) {
   if (calls().begin("MPI_Start")) return MPI_ERR_INTERN;
   return PMPI_Start(request);

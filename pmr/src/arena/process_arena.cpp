@@ -67,10 +67,12 @@ bool process_arena::try_reset() noexcept {
 }
 
 bool process_arena::try_reset_for(std::chrono::nanoseconds patience) noexcept {
-  const auto until = std::chrono::steady_clock::now() + patience;
+  using clock = std::chrono::steady_clock;
+  const auto now = clock::now();
+  const auto until = now + std::min<std::chrono::nanoseconds>(patience, clock::time_point::max() - now);
   while (!try_reset()) {
     // The kernel waits for a lock without a limit only.
-    if (std::chrono::steady_clock::now() >= until) return false;
+    if (clock::now() >= until) return false;
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(patience, std::chrono::milliseconds{1}));
   }
   return true;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/shared_memory_error.hpp>
 
 #if defined(__linux__)
@@ -178,9 +179,10 @@ bool replace_link(char const* path, char const* target) noexcept try {
     errno = EEXIST;
     return false;
   }
-  // Two steps, because a link cannot be changed; by a name of this process's own, which no other one takes.
-  const std::string fresh = std::string{path} + "." + std::to_string(::getpid());
-  (void)::unlink(fresh.c_str());
+  // Two steps, because a link cannot be changed; by a name that nothing else has.
+  std::uint64_t random = 0;
+  if (!system_memory().entropy(&random, sizeof random)) return false;
+  const std::string fresh = std::string{path} + "." + std::to_string(random);
   if (!may_call("symlink") || ::symlink(target, fresh.c_str()) != 0) return false;
   if (may_call("rename") && ::rename(fresh.c_str(), path) == 0) return true;
   const int error = errno;

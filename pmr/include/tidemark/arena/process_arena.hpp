@@ -62,7 +62,8 @@ struct process_arena_options {
 class process_arena final : public detail::forwarding_resource<process_arena>,
                             public arena_push<process_arena, shared_memory> {
  public:
-  /// @throws out_of_memory if no file is so large; what `shared_memory::reserve` throws.
+  /// @throws what `shared_memory::reserve` throws, std::system_error also where the system has no addresses for
+  /// so large a file; out_of_memory.
   explicit process_arena(process_arena_options const& options = {});
 
   /// Uninitialised memory, as `basic_arena::allocate`.

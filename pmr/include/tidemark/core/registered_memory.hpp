@@ -25,7 +25,9 @@ namespace tidemark {
 /// | `on_decommit(range)` | the memory of an earlier `on_commit` goes: deregisters it; false if it cannot |
 /// | `refusal()` | why the last of these calls failed, in words that live as long as the program |
 ///
-/// It is called by one thread at a time, and only when an arena takes or returns memory.
+/// It is called by one thread at a time, and only when an arena takes or returns memory. A constant
+/// `is_collective` says that other ranks must make the same calls: then no smaller range is tried after a
+/// refusal.
 template <class R>
 concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range range) {
   { registrar.on_commit(range) } noexcept -> std::same_as<bool>;
@@ -50,8 +52,9 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 /// block never lies in two. An arena's chunk is a range; `arena_options::reserve` is the size of the first.
 /// Pages that no block has touched take no memory unless the registrar pins them, as adapters do.
 ///
-/// With `basic_shared_arena` the extents of all threads lie in registered chunks, and with
-/// `basic_planned_arena` the whole plan is one registration. A `graph_arena` takes its range from an arena on
+/// With `basic_shared_arena` the extents of all threads lie in registered chunks. With `basic_planned_arena` the
+/// whole plan is one registration; blocks that are not planned are the fallback's and not registered: those of
+/// the recorded step, and of one that departs from its plan. A new plan that is larger gets a new one. A `graph_arena` takes its range from an arena on
 /// registered memory. Fast paths are those of any arena.
 ///
 /// If the registrar refuses, the memory goes back, and the arena is as before: its `out_of_memory` says why.
@@ -74,6 +77,10 @@ class registered_memory {
     if constexpr (requires { Space::block_granule; }) return Space::block_granule;
     else return Space::block_alignment;
   }();
+  static constexpr bool seen_by_others = [] {
+    if constexpr (requires { Space::seen_by_others; }) return Space::seen_by_others;
+    else return false;
+  }();
   /// Few registrations, however large an arena grows.
   static constexpr std::size_t chunk_growth = std::max<std::size_t>(Space::chunk_growth, 2);
   /// The first chunk is no larger where nothing else is said, because it may be pinned.
@@ -94,6 +101,7 @@ class registered_memory {
   /// @throws what the space throws; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     const byte_range range = take(least_bytes, wanted_bytes);
+    if constexpr (requires { requires Registrar::is_collective; }) return range;  // other ranks would not try
     return range.empty() && wanted_bytes > least_bytes ? take(least_bytes, least_bytes) : range;
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }

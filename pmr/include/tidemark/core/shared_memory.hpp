@@ -62,7 +62,7 @@ class shared_memory {
   explicit shared_memory(shared_memory_options options = {});
 
   /// Makes a file of the larger of the two, in whole pages, and maps it.
-  /// @return an empty range if there is one already, or none is so large.
+  /// @return an empty range if there is one already, or no object is so large.
   /// @throws shared_memory_error (`addresses_taken`) if something lies at the address of the options;
   /// std::system_error if a call fails. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
@@ -83,7 +83,7 @@ class shared_memory {
   [[nodiscard]] file_descriptor export_file() const;
   /// Makes the path of the options a symbolic link to the file, in one step: another process finds the whole
   /// memory there or nothing. An older link is replaced. When this process ends, in whatever way, the link
-  /// leads nowhere. Processes of the same user, with the same /proc, can open it.
+  /// leads nowhere, or to a file that a view refuses. Processes of the same user, with the same /proc, can open it.
   /// @pre a range is reserved. @throws std::system_error, with nothing changed, also if something other than
   /// a symbolic link has that name.
   void link() const;

@@ -46,9 +46,10 @@ class dynamic_window {
     std::swap(window_, other.window_);
     return *this;
   }
-  /// Frees the window, which detaches what is attached. Does nothing once MPI was finalised.
+  /// Frees the window, which detaches what is attached. Leaves it to MPI once that was finalised, and while an
+  /// exception destroys this object: the other ranks would not come, and the job would wait.
   ~dynamic_window() {
-    if (window_ != MPI_WIN_NULL && detail::is_running()) MPI_Win_free(&window_);
+    if (window_ != MPI_WIN_NULL && !unwinding_.is_under_way() && detail::is_running()) MPI_Win_free(&window_);
   }
 
   /// The window; `MPI_WIN_NULL` after a move.
@@ -56,6 +57,7 @@ class dynamic_window {
 
  private:
   MPI_Win window_ = MPI_WIN_NULL;
+  detail::unwinding unwinding_;
 };
 
 /// By which peers name this memory in a `dynamic_window`.
@@ -67,7 +69,8 @@ class dynamic_window {
 
 /// Attaches memory to a window when an arena takes it, and detaches it before it goes (`registered_memory`).
 /// Peers must not use memory that an arena returns: `trim`, `release` and its end come after a
-/// synchronisation, as with any window. One thread at a time.
+/// synchronisation, as with any window; so does the step in which a planned arena changes its plan. One
+/// thread at a time.
 class window_registrar {
  public:
   /// @param window must outlive the memory.

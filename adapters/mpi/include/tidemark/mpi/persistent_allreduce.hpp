@@ -66,8 +66,9 @@ int allreduce_init(T* memory, int n, MPI_Op op, MPI_Comm comm, MPI_Request* requ
 /// compares the address: a plan that changed is refused before MPI reads memory that is something else now.
 /// Ranks must agree on whether it changed, or the others wait: see `same_layout`.
 ///
-/// MPI 4, or Open MPI's extension `pcollreq` (`MPIX_Allreduce_init`, since 4.0). Constructor, `start` and
-/// destructor are collective. One thread at a time.
+/// MPI 4, or Open MPI's extension `pcollreq` (`MPIX_Allreduce_init`, since 4.0). Constructor, `start`, `wait`
+/// and the end of one that runs are collective. The communicator must outlive it. Set it up in a step that
+/// follows a plan: blocks of the recorded one are the fallback's. One thread at a time.
 template <class T>
 class persistent_allreduce {
  public:
@@ -85,7 +86,7 @@ class persistent_allreduce {
   }
   persistent_allreduce(persistent_allreduce&& other) noexcept
       : comm_{other.comm_},
-        memory_{other.memory_},
+        memory_{std::exchange(other.memory_, {})},
         request_{std::exchange(other.request_, MPI_REQUEST_NULL)},
         is_started_{std::exchange(other.is_started_, false)} {}
   persistent_allreduce& operator=(persistent_allreduce&& other) noexcept {
@@ -95,18 +96,22 @@ class persistent_allreduce {
     std::swap(is_started_, other.is_started_);
     return *this;
   }
-  /// Waits for what was started, and frees the request. Does nothing once MPI was finalised.
+  /// Waits for what was started, and frees the request. Leaves it to MPI once that was finalised, and while an
+  /// exception destroys this object: the other ranks would not come, and the job would wait.
   ~persistent_allreduce() {
-    if (request_ == MPI_REQUEST_NULL || !detail::is_running()) return;
+    if (request_ == MPI_REQUEST_NULL || unwinding_.is_under_way() || !detail::is_running()) return;
     const detail::returned_errors returned{comm_};
     if (is_started_) MPI_Wait(&request_, MPI_STATUS_IGNORE);
     MPI_Request_free(&request_);
   }
 
   /// Starts the reduction. @param memory where the elements lie now.
-  /// @throws std::logic_error, and nothing was started, if that is not where it was set up, or it runs;
+  /// @throws std::logic_error, and nothing was started, if that is not where it was set up, it runs, or it was
+  /// moved from;
   /// mpi_error.
   void start(std::span<T const> memory) {
+    if (request_ == MPI_REQUEST_NULL)
+      throw std::logic_error{"persistent_allreduce: start: it was moved from"};
     if (is_started_) throw std::logic_error{"persistent_allreduce: start: the reduction runs"};
     if (memory.data() != memory_.data() || memory.size() != memory_.size())
       throw std::logic_error{"persistent_allreduce: start: the plan has changed: it was set up for " +
@@ -134,6 +139,7 @@ class persistent_allreduce {
   std::span<T> memory_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   bool is_started_ = false;
+  detail::unwinding unwinding_;
 };
 
 }  // namespace tidemark::mpi

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -36,7 +37,7 @@ namespace detail {
 struct layout_numbers {
   std::vector<std::uint64_t> values;
   /// `name(i)` is what value `i` is. A function, because names are needed only if ranks differ.
-  std::string (*name)(std::size_t index);
+  std::function<std::string(std::size_t index)> name;
 };
 
 [[nodiscard]] inline layout_comparison compare_layouts(MPI_Comm comm, layout_numbers const& mine) {
@@ -54,31 +55,39 @@ struct layout_numbers {
   if (bounds[0] == ~bounds[1]) return {};
 
   // Each compares its own with rank 0's, and the first rank that differs tells the others.
-  std::uint64_t count = mine.values.size();
+  // In pieces, so that no rank needs memory for them between collective calls.
+  std::array<std::uint64_t, 4096> of_rank_0;
+  const std::uint64_t own_count = mine.values.size();
+  std::uint64_t count = own_count;
   require_success(MPI_Bcast(&count, 1, MPI_UINT64_T, 0, comm), "MPI_Bcast");
-  std::vector<std::uint64_t> first = mine.values;
-  first.resize(count);
-  constexpr std::size_t values_max = std::size_t{1} << 20;  // in one call, whose count is an int
-  for (std::size_t i = 0; i < count; i += values_max) {
-    const int n = static_cast<int>(std::min<std::size_t>(values_max, count - i));
-    require_success(MPI_Bcast(first.data() + i, n, MPI_UINT64_T, 0, comm), "MPI_Bcast");
+  std::uint64_t index = std::min(count, own_count);  // of the first difference, where there is one
+  std::uint64_t value_of_rank_0 = 0;
+  bool differs = count != own_count;
+  bool found = false;
+  for (std::uint64_t first = 0; first < count; first += of_rank_0.size()) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(of_rank_0.size(), count - first));
+    if (rank == 0)
+      std::copy_n(mine.values.begin() + static_cast<std::ptrdiff_t>(first), n, of_rank_0.begin());
+    require_success(MPI_Bcast(of_rank_0.data(), static_cast<int>(n), MPI_UINT64_T, 0, comm), "MPI_Bcast");
+    for (std::size_t i = 0; i < n && !found; ++i) {
+      found = first + i >= own_count || mine.values[first + i] != of_rank_0[i];
+      if (found) index = first + i, value_of_rank_0 = of_rank_0[i];
+    }
   }
-  const auto [at_first, at_mine] = std::ranges::mismatch(first, mine.values);
-  const bool has_value = at_mine != mine.values.end();
-  const bool differs = has_value || at_first != first.end();
+  differs = differs || found;
   int different = differs ? rank : std::numeric_limits<int>::max();
   require_success(MPI_Allreduce(MPI_IN_PLACE, &different, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
-  std::array<std::uint64_t, 3> place{};  // the index, whether that rank has a value there, and which
+  // The index, and whether the rank has a value there and which; of rank 0 the same.
+  std::array<std::uint64_t, 5> place{};
   if (differs)
-    place = {static_cast<std::uint64_t>(at_mine - mine.values.begin()), has_value, has_value ? *at_mine : 0};
-  require_success(MPI_Bcast(place.data(), 3, MPI_UINT64_T, different, comm), "MPI_Bcast");
-  const auto [index, is_there, value] = place;
-  const auto text_of = [](bool there, std::uint64_t number) {
-    return there ? std::to_string(number) : std::string{"nothing"};
+    place = {index, index < own_count, index < own_count ? mine.values[index] : 0, index < count,
+             value_of_rank_0};
+  require_success(MPI_Bcast(place.data(), 5, MPI_UINT64_T, different, comm), "MPI_Bcast");
+  const auto text_of = [](std::uint64_t is_there, std::uint64_t number) {
+    return is_there != 0 ? std::to_string(number) : std::string{"nothing"};
   };
-  return {different, "rank " + std::to_string(different) + " has " + text_of(is_there != 0, value) + " as " +
-                         mine.name(index) + ", and rank 0 has " +
-                         text_of(index < count, index < count ? first[index] : 0)};
+  return {different, "rank " + std::to_string(different) + " has " + text_of(place[1], place[2]) + " as " +
+                         mine.name(place[0]) + ", and rank 0 has " + text_of(place[3], place[4])};
 }
 
 }  // namespace detail
@@ -89,21 +98,27 @@ struct layout_numbers {
 ///
 /// One reduction of 16 bytes where they are the same. Where they differ, rank 0's plan goes to all. That they
 /// are the same is known by a hash of 64 bits (FNV-1a), so a difference is missed once in 2^64.
-/// @throws mpi_error; std::bad_alloc
+/// @throws mpi_error; std::invalid_argument for MPI_COMM_NULL; std::bad_alloc, before the first message: the
+/// other ranks wait then, as for any rank that does not call.
 [[nodiscard]] inline layout_comparison same_layout(MPI_Comm comm, step_plan const& plan) {
-  std::vector<std::uint64_t> values{plan.requests, plan.alignment, plan.height};
+  // What was requested comes before where it lies, so that the first difference is a cause.
+  std::vector<std::uint64_t> values{plan.requests, plan.blocks.size(), plan.alignment};
   for (planned_block const& block : plan.blocks)
-    values.insert(values.end(), {block.request, block.life.lower, block.life.upper, block.life.size,
-                                 block.life.alignment, block.life.offset.value_or(0)});
-  return detail::compare_layouts(
-      comm, {std::move(values), [](std::size_t index) {
-               constexpr std::array<char const*, 3> of_plan{"number of requests", "alignment", "height"};
-               constexpr std::array<char const*, 6> of_block{"request", "lower end", "upper end",
-                                                             "size",    "alignment", "offset"};
-               if (index < of_plan.size()) return std::string{"the "} + of_plan[index] + " of the plan";
-               index -= of_plan.size();
-               return std::string{"the "} + of_block[index % 6] + " of block " + std::to_string(index / 6);
-             }});
+    values.insert(values.end(),
+                  {block.request, block.life.lower, block.life.upper, block.life.size, block.life.alignment});
+  for (planned_block const& block : plan.blocks) values.push_back(block.life.offset.value_or(0));
+  values.push_back(plan.height);
+  const auto name = [blocks = plan.blocks.size()](std::size_t index) -> std::string {
+    constexpr std::array<char const*, 3> of_plan{"number of requests", "number of blocks", "alignment"};
+    constexpr std::array<char const*, 5> of_block{"request", "lower end", "upper end", "size", "alignment"};
+    if (index < of_plan.size()) return std::string{"the "} + of_plan[index] + " of the plan";
+    index -= of_plan.size();
+    if (index < 5 * blocks)
+      return std::string{"the "} + of_block[index % 5] + " of block " + std::to_string(index / 5);
+    index -= 5 * blocks;
+    return index < blocks ? "the offset of block " + std::to_string(index) : "the height of the plan";
+  };
+  return detail::compare_layouts(comm, {std::move(values), name});
 }
 
 /// The same of what `rehearse` found, or of `graph_arena::layout()`, which has a hash of the offsets.

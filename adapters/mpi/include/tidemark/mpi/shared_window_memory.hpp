@@ -36,10 +36,12 @@ class shared_window_memory {
   static constexpr bool reserves_at_once = true;
   static constexpr std::size_t block_alignment = 16;
   static constexpr std::size_t chunk_growth = 1;
+  static constexpr bool seen_by_others = true;
 
   /// @param bytes of this rank, which may differ from rank to rank.
   /// @throws std::invalid_argument, on all ranks, if these are not of one machine or one of them asks for
-  /// more than MPI can count; mpi_error.
+  /// more than MPI can count; mpi_error, on the ranks where MPI finds one: where a single rank has no room,
+  /// the others may wait for it.
   shared_window_memory(MPI_Comm comm, std::size_t bytes) {
     const detail::returned_errors returned{comm};
     require_possible(comm, bytes);
@@ -65,9 +67,10 @@ class shared_window_memory {
     std::swap(unused_, other.unused_);
     return *this;
   }
-  /// Frees the window. Does nothing once MPI was finalised.
+  /// Frees the window. Leaves it to MPI once that was finalised, and while an exception destroys this object:
+  /// the other ranks would not come, and the job would wait.
   ~shared_window_memory() {
-    if (window_ != MPI_WIN_NULL && detail::is_running()) MPI_Win_free(&window_);
+    if (window_ != MPI_WIN_NULL && !unwinding_.is_under_way() && detail::is_running()) MPI_Win_free(&window_);
   }
 
   /// The whole part, if it holds `least_bytes` and is not in use.
@@ -80,8 +83,10 @@ class shared_window_memory {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
   [[nodiscard]] static constexpr std::size_t granularity() noexcept { return block_alignment; }
 
-  /// The part of a rank of the communicator, at this rank's addresses. @throws mpi_error
+  /// The part of a rank of the communicator, at this rank's addresses. @throws mpi_error; std::logic_error
+  /// after a move.
   [[nodiscard]] byte_range part_of(int rank) const {
+    if (window_ == MPI_WIN_NULL) throw std::logic_error{"shared_window_memory: part_of: it was moved from"};
     MPI_Aint bytes = 0;
     int unit = 0;
     void* first = nullptr;
@@ -117,6 +122,7 @@ class shared_window_memory {
   MPI_Win window_ = MPI_WIN_NULL;
   byte_range range_{};
   byte_range unused_{};  // the same while no arena has it
+  detail::unwinding unwinding_;
 };
 
 static_assert(address_space<shared_window_memory>);

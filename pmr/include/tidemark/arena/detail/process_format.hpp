@@ -50,11 +50,21 @@ struct publication {
   std::uint64_t end;        // its own: all blocks of this generation lie below, and other bytes do not say so
 };
 
-/// What is known of a type: its mangled name, which has its template arguments and the inline namespaces of
-/// the standard library's ABI in it and is the same for GCC and clang, its size and its alignment.
+/// A name of a type with its template arguments and the inline namespaces of the standard library's ABI: the
+/// mangled one, which is the same for GCC and clang; without RTTI what the compiler writes, which is not.
+template <class T>
+[[nodiscard]] std::string_view type_name() noexcept {
+#if defined(__cpp_rtti)
+  return typeid(T).name();
+#else
+  return __PRETTY_FUNCTION__;
+#endif
+}
+
+/// What is known of a type: its name, its size and its alignment.
 template <class T>
 [[nodiscard]] std::uint64_t type_layout() noexcept {
-  return fnv_more(fnv_more(fnv_more(fnv_basis, std::string_view{typeid(T).name()}), sizeof(T)), alignof(T));
+  return fnv_more(fnv_more(fnv_more(fnv_basis, type_name<T>()), sizeof(T)), alignof(T));
 }
 
 /// What is known of the compiler and of the standard library: sizes of basic types and of containers.

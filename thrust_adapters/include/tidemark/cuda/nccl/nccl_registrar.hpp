@@ -60,6 +60,8 @@ struct nccl_window_position {
 template <nccl_registration Kind>
 class basic_nccl_registrar {
  public:
+  static constexpr bool is_collective = Kind == nccl_registration::window;
+
   /// @param stream whose work uses the memory, as the arena's; a wait for it comes before a range goes
   /// @param calls NCCL; must outlive this object
   /// @param driver the calls to use; must outlive this object.

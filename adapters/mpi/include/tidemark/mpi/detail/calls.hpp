@@ -3,11 +3,13 @@
 /// How tidemark calls MPI: errors are returned, and become exceptions.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include <tidemark/mpi/detail/mpi_header.hpp>
 #include <tidemark/mpi/mpi_error.hpp>
@@ -25,10 +27,12 @@ inline void require_success(int code, char const* call) {
          MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0;
 }
 
-/// While it exists, a communicator returns errors. @pre MPI is running.
+/// While it exists, a communicator returns errors. One thread at a time for a communicator. @pre MPI is
+/// running. @throws std::invalid_argument for the null communicator, which other ranks may have got of a split.
 class returned_errors {
  public:
-  explicit returned_errors(MPI_Comm comm) noexcept : comm_{comm} {
+  explicit returned_errors(MPI_Comm comm) : comm_{comm} {
+    if (comm == MPI_COMM_NULL) throw std::invalid_argument{"tidemark: the communicator is MPI_COMM_NULL"};
     MPI_Comm_get_errhandler(comm_, &before_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
@@ -45,9 +49,40 @@ class returned_errors {
 };
 
 /// The same for calls without a communicator, whose errors are the world's before MPI 4 and the process's
-/// since.
-struct returned_errors_of_process {
-  returned_errors world{MPI_COMM_WORLD}, self{MPI_COMM_SELF};
+/// since. Any threads: the first changes the handlers, and the last one puts them back.
+class returned_errors_of_process {
+ public:
+  returned_errors_of_process() {
+    const std::scoped_lock lock{mutex_};
+    if (users_ == 0) {
+      world_.emplace(MPI_COMM_WORLD);
+      self_.emplace(MPI_COMM_SELF);
+    }
+    ++users_;
+  }
+  returned_errors_of_process(returned_errors_of_process const&) = delete;
+  returned_errors_of_process& operator=(returned_errors_of_process const&) = delete;
+  ~returned_errors_of_process() {
+    const std::scoped_lock lock{mutex_};
+    if (--users_ > 0) return;
+    self_.reset();
+    world_.reset();
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::size_t users_ = 0;
+  static inline std::optional<returned_errors> world_, self_;
+};
+
+/// Whether an exception has been thrown since it was made, and destroys its owner on the way up. Then other
+/// ranks are elsewhere, and a collective call would wait for them for ever.
+class unwinding {
+ public:
+  [[nodiscard]] bool is_under_way() const noexcept { return std::uncaught_exceptions() > before_; }
+
+ private:
+  int before_ = std::uncaught_exceptions();
 };
 
 /// The text of an error's class, which lives as long as the program: there are few classes.
