@@ -5,7 +5,7 @@
 //
 // A batch has four shards, whatever the number of ranks, and the gradients of each are rounded to multiples of
 // 2^-40 before they are added as whole numbers: these sums do not depend on their order. So the weights are
-// the same to the last bit on 1, 2 and 4 ranks, and with every MPI.
+// the same to the last bit on 1, 2 and 4 ranks, in whichever order an MPI adds.
 #include <mpi.h>
 #include <stdlib.h>
 

@@ -19,6 +19,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -392,6 +393,11 @@ TEST(shared_memory, is_found_by_its_name_until_it_is_released) {
     EXPECT_EQ(byte_at(view.range().begin), 7);
   }
   EXPECT_EQ(folder.names(), 0);
+}
+
+TEST(shared_memory, has_no_name_without_a_path) {
+  held_range of{{}, 64 * KiB};
+  EXPECT_THROW(of.space.link(), std::logic_error);
 }
 
 TEST(shared_memory, keeps_files_beside_its_name) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
@@ -112,6 +113,7 @@ file_descriptor shared_memory::export_file() const {
 }
 
 void shared_memory::link() const {
+  if (options_.path.empty()) throw std::logic_error{sentence(options_, "link without a path in its options")};
   const detail::descriptor_path target{::getpid(), file_.get()};
   if (!detail::replace_link(options_.path.c_str(), target.text)) {
     detail::throw_file_error(sentence(options_, "it cannot be given the name ") + "'" + options_.path + "'");

@@ -83,9 +83,10 @@ class shared_memory {
   [[nodiscard]] file_descriptor export_file() const;
   /// Makes the path of the options a symbolic link to the file, in one step: another process finds the whole
   /// memory there or nothing. An older link is replaced. When this process ends, in whatever way, the link
-  /// leads nowhere, or to a file that a view refuses. Processes of the same user, with the same /proc, can open it.
-  /// @pre a range is reserved. @throws std::system_error, with nothing changed, also if something other than
-  /// a symbolic link has that name.
+  /// leads nowhere, or to a file that a view refuses. Processes of the same user, with the same /proc, can
+  /// open it.
+  /// @pre a range is reserved. @throws std::logic_error without a path; std::system_error, with nothing
+  /// changed, also if something other than a symbolic link has that name.
   void link() const;
 
   /// Keeps views out until `admit_views`. @return false, and nothing has changed, while there is a view.
