@@ -52,10 +52,11 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 /// block never lies in two. An arena's chunk is a range; `arena_options::reserve` is the size of the first.
 /// Pages that no block has touched take no memory unless the registrar pins them, as adapters do.
 ///
-/// With `basic_shared_arena` the extents of all threads lie in registered chunks. With `basic_planned_arena` the
-/// whole plan is one registration; blocks that are not planned are the fallback's and not registered: those of
-/// the recorded step, and of one that departs from its plan. A new plan that is larger gets a new one. A `graph_arena` takes its range from an arena on
-/// registered memory. Fast paths are those of any arena.
+/// With `basic_shared_arena` the extents of all threads lie in registered chunks. With `basic_planned_arena`
+/// the whole plan is one registration; blocks that are not planned are the fallback's and not registered:
+/// those of the recorded step, and of one that departs from its plan. A new plan that is larger gets a new
+/// registration. A `graph_arena` takes its range from an arena on registered memory. Fast paths are those of
+/// any arena.
 ///
 /// If the registrar refuses, the memory goes back, and the arena is as before: its `out_of_memory` says why.
 /// If it will not deregister, the memory is not returned, since the network may still write to it: it is lost

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `shared_window_memory`: memory of `MPI_Win_allocate_shared`, which the ranks of one machine read and write in
-/// place. Owns the window.
+/// `shared_window_memory`: memory of `MPI_Win_allocate_shared`, which the ranks of one machine read and write
+/// in place. Owns the window.
 #pragma once
 
 #include <cstddef>
