@@ -26,6 +26,9 @@ here = pathlib.Path(__file__).parent
 # The traces that the benchmarks bring along, and of how many threads they are.
 RECORDED = {"clang_syntax": 1, "lld_link": 5, "torch_gpt": 1, "torch_mlp": 1}
 
+# Topics that run in programs of their own, which take Google Benchmark's options: on ranks, or a process each.
+PROGRAMS = {"mpi": "run_mpi_bench", "programs": "programs/run_programs_bench"}
+
 
 def misuse(sentence):
     print(sentence, file=sys.stderr)
@@ -35,6 +38,7 @@ def misuse(sentence):
 def read_options():
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="only these topics (default: all)")
     parser.add_argument("--filter", default="", help="only rows whose topic or name matches this regular expression")
     parser.add_argument("--repetitions", type=int, default=9, help="runs of each benchmark (default 9)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a run (default 0.1)")
@@ -45,8 +49,12 @@ def read_options():
     options = parser.parse_args()
     if options.repetitions < 1 or options.seconds < 0:
         misuse("--repetitions is 1 or more, --seconds 0 or more")
-    if options.document and (options.filter or options.trace):
-        misuse("--document is of all rows, and of no trace that others do not have: without --filter and --trace")
+    if options.document and (options.topics or options.filter or options.trace):
+        misuse("--document is of all rows, and of no trace that others do not have: without topics, --filter and --trace")
+    known = json.loads((here / "targets.json").read_text())
+    for topic in options.topics:
+        if topic not in known:
+            misuse(f"there is no topic '{topic}'; there are {', '.join(known)}")
     try:
         re.compile(options.filter)
     except re.error as error:
@@ -66,6 +74,8 @@ def rows_wanted(options):
     traces = traces_of(options)
     wanted = {}
     for topic, entry in json.loads((here / "targets.json").read_text()).items():
+        if options.topics and topic not in options.topics:
+            continue
         rows = [row for pattern in entry["targets"] for row in of_each_trace(pattern, traces)]
         rows = [row for row in rows if re.search(options.filter, topic) or re.search(options.filter, row["name"])]
         if rows:
@@ -124,9 +134,9 @@ def plain_name(run_name):
 def run(options, names):
     """Google Benchmark's report of one repetition of these benchmarks, in random order."""
     pattern = "^(" + "|".join(map(re.escape, sorted(names))) + ")(/min_time:[0-9.]+|/iterations:[0-9]+)*$"
-    of_ranks = all(name.startswith("mpi/") for name in names)  # in a program of two ranks
-    program = options.build / "bench" / ("run_mpi_bench" if of_ranks else "tidemark_bench")
-    if of_ranks and not program.exists():  # there is no MPI
+    topic = next(iter(names)).split("/")[0]
+    program = options.build / "bench" / PROGRAMS.get(topic, "tidemark_bench")
+    if topic in PROGRAMS and not program.exists():  # what it needs is not installed
         return {"benchmarks": [], "context": {}}
     done = subprocess.run([program, "--benchmark_filter=" + pattern,
                            "--benchmark_repetitions=1", f"--benchmark_min_time={options.seconds}",

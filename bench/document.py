@@ -34,7 +34,7 @@ limits. A target is *met* if the whole interval meets it, *not met* if none of i
 | tidemark | {tidemark} |
 | peers | {peers} |
 
-Repeat it with `./run bench`; `--filter TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own.
+Repeat it with `./run bench`; `./run bench TOPIC` runs a part, `--trace FILE` adds a recorded trace of your own.
 Instructions, which do not depend on the machine's load: `./run bench --instructions`.
 """
 
@@ -148,14 +148,44 @@ def draw_sizes(topic, medians, path):
     return True
 
 
+def draw_programs(medians, path):
+    """A group of bars a program: a step's time on each memory over that on malloc. For benchmarks named programs/PROGRAM/MEMORY."""
+    times = {}
+    for name, time in medians.items():
+        parts = re.fullmatch("programs/([^/]+)/([^/]+)/real_time", name)
+        if parts:
+            times.setdefault(parts[1], {})[parts[2]] = time
+    times = {program: of for program, of in times.items() if "malloc" in of}
+    memories = [memory for memory in ("mimalloc", "jemalloc", "tcmalloc", "std_monotonic", "std_pool", "arena", "pool")
+                if any(memory in of for of in times.values())]
+    if not times or not memories:
+        return False
+    plot = pyplot()
+    figure, axes = plot.subplots(figsize=(9, 3))
+    width = 0.8 / len(memories)
+    for k, memory in enumerate(memories):
+        places = [(i + k * width, of[memory] / of["malloc"]) for i, of in enumerate(times.values()) if memory in of]
+        axes.bar(*zip(*places), width=width, label=memory.replace("_", " "), color=f"C{k}",
+                 hatch="//" if memory in ("arena", "pool") else None, edgecolor="white", linewidth=0.3)
+    axes.axhline(1, color="black", linewidth=0.6)
+    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(times))], [program.replace("_", " ") for program in times])
+    axes.set_ylabel("time of a step, on malloc 1")
+    axes.legend(loc="lower center", ncol=len(memories), bbox_to_anchor=(0.5, 1), frameon=False)
+    save(figure, path)
+    return True
+
+
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 def section(topic, about, report, charts):
     """A topic: what it measures, its charts (of which it draws those there is something for), its table."""
     results = [result for result in report["results"] if result["topic"] == topic]
     lines = [f"## {topic.replace('_', ' ').capitalize()}", "", about, ""]
-    for suffix, what, draws in (("", "ratios", lambda path: draw_ratios(results, path)),
-                                ("_sizes", "times by size", lambda path: draw_sizes(topic, report["medians_ns"], path))):
+    kinds = [("", "ratios", lambda path: draw_ratios(results, path)),
+             ("_sizes", "times by size", lambda path: draw_sizes(topic, report["medians_ns"], path))]
+    if topic == "programs":  # each on so many memories that a bar for each ratio would fill a page
+        kinds = [("", "times by memory", lambda path: draw_programs(report["medians_ns"], path))]
+    for suffix, what, draws in kinds:
         if draws(charts / f"{topic}{suffix}.svg"):
             lines += [f"![{topic}: {what}](benchmarks/{topic}{suffix}.svg)", ""]
     lines += ["| work | metric | ours | peer | ratio | 95 % interval | target | |", "|---|---|---:|---:|---:|---:|---:|---|"]

@@ -42,7 +42,7 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
 # The same benchmarks at smaller sizes run as well; these take minutes where everything is checked.
 LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152)"
 # How names of benchmarks begin that are of a peer which may not be installed.
-OF_PEERS = ("mpi/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
+OF_PEERS = ("mpi/", "programs/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
             "policy/", "nbody/")
 
 
@@ -95,11 +95,16 @@ def every_benchmark_runs(_):
     not_run = {name for name in names - ran if not re.search(LARGE, name)}
     expect(len(ran) > 500 and not not_run, f"{len(ran)} benchmarks ran, and not {sorted(not_run)}")
     print(f"{len(ran)} of {len(names)} benchmarks ran; left out: {missing or 'nothing'}")
+    whole_programs = build / "bench/programs/run_programs_bench"  # tested by programs_check.py
+    if whole_programs.exists():
+        names |= names_of_benchmarks(whole_programs)
+    else:
+        missing += f"; {whole_programs.name}"
     subjects = subprocess.run([build / "bench/trace_footprint", "--list"], capture_output=True, text=True, check=True,
                               env=environment.with_peers()).stdout.split()
     names |= {f"{subject}/footprint/{trace}" for subject in subjects for trace in compare.RECORDED}
     may_be_missing = OF_PEERS if missing else ()
-    options = type("options", (), {"filter": "", "trace": []})
+    options = type("options", (), {"topics": [], "filter": "", "trace": []})
     for rows in compare.rows_wanted(options).values():
         for some in compare.compared_together(rows):
             expect(len({"/threads:" in name for name in some}) == 1, f"one process runs with and without threads: {sorted(some)}")
@@ -206,6 +211,8 @@ def a_filter_takes_topics_and_names(folder):
     for number, (pattern, names) in enumerate([("^other", ["other"]), ("made_up", ["one", "other"])]):
         _, report = run_compare(folder / str(number), targets, medians, "--filter", pattern)
         expect([row["name"] for row in report["results"]] == names, report)
+    _, report = run_compare(folder / "topic", targets, medians, "made_up")
+    expect([row["name"] for row in report["results"]] == ["one", "other"], report)
     done, report = run_compare(folder / "none", targets, medians, "--filter", "nothing")
     expect(done.returncode == 1 and report is None, "a filter that matches nothing is no error")
     expect(done.stderr == "no topic and no row of bench/targets.json matches 'nothing'\n", done.stderr)
@@ -215,6 +222,7 @@ def rejects_wrong_options(folder):
     for number, (options, sentence) in enumerate([
             (("--trace", "gone.csv"), "--trace gone.csv: there is no such file"),
             (("--repetitions", "0"), "--repetitions is 1 or more, --seconds 0 or more"),
+            (("armies",), "there is no topic 'armies'; there are "),
             (("--filter", "("), "--filter '(' is no regular expression: "),
             (("--document", "--filter", "arena"), "--document is of all rows, ")]):
         done, report = run_compare(folder / str(number), [], {}, *options)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole program whose memory can be exchanged: what it is, and how it takes memory for a step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tidemark::bench {
+
+/// Where one thread of a program takes the blocks of its steps from.
+class step_memory {
+ public:
+  step_memory() = default;
+  step_memory(step_memory const&) = delete;
+  step_memory& operator=(step_memory const&) = delete;
+  virtual ~step_memory() = default;
+
+  [[nodiscard]] virtual std::pmr::memory_resource* resource() = 0;
+  virtual void begin_step() {}
+  virtual void end_step() {}
+  /// Whether `end_step` frees all blocks of the step, so that their deallocation may be left out.
+  [[nodiscard]] virtual bool end_frees_all() const { return false; }
+};
+
+/// A step of a program, and the object that it builds. At the end the object is destroyed, unless the memory
+/// frees all of it at once.
+template <class Root>
+class step {
+ public:
+  template <class... Arguments>
+  explicit step(step_memory& memory, Arguments&&... arguments) : memory_{memory} {
+    memory_.begin_step();
+    std::construct_at(&root_, std::forward<Arguments>(arguments)..., memory_.resource());
+  }
+  step(step const&) = delete;
+  step& operator=(step const&) = delete;
+  ~step() {
+    if (!memory_.end_frees_all()) std::destroy_at(&root_);
+    memory_.end_step();
+  }
+  [[nodiscard]] Root& operator*() { return root_; }
+  [[nodiscard]] Root* operator->() { return &root_; }
+
+ private:
+  step_memory& memory_;
+  union {
+    Root root_;  // never destroyed where the memory frees all
+  };
+};
+
+/// One thread of a running program, with its input.
+class worker {
+ public:
+  worker() = default;
+  worker(worker const&) = delete;
+  worker& operator=(worker const&) = delete;
+  virtual ~worker() = default;
+
+  /// @return a checksum of what the step computed, the same on every memory
+  virtual std::uint64_t step(unsigned number) = 0;
+};
+
+/// How large a program is: as it is measured, or small, to see that it runs.
+enum class extent { full, small };
+
+struct program {
+  std::string_view name;
+  std::string_view work;   ///< what a step does
+  std::string_view ours;   ///< the resource of ours that fits, by name
+  std::string_view other;  ///< one of ours that does not, and is shown beside it; may be empty
+  unsigned threads;
+  unsigned warm_up;  ///< steps before the measured ones
+  unsigned steps;    ///< measured ones, of each thread
+  std::unique_ptr<worker> (*start)(step_memory& memory, unsigned thread, extent size);
+};
+
+[[nodiscard]] std::vector<program> const& programs();
+
+/// Mixes a number into a checksum, whose order counts.
+[[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t sum, std::uint64_t number) {
+  return (sum ^ number) * 0x9e3779b97f4a7c15 + (sum >> 29);
+}
+
+// Each in a file of its own.
+std::unique_ptr<worker> start_json(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_rational(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_kd_tree(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_gradients(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_tape(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_join(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_syntax(step_memory&, unsigned thread, extent);
+std::unique_ptr<worker> start_cache(step_memory&, unsigned thread, extent);
+
+}  // namespace tidemark::bench

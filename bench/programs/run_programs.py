@@ -1,0 +1,150 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the programs of this folder, each on each memory in a process of its own: `mimalloc` is malloc, preloaded.
+
+usage: run_programs_bench --table
+           prints one table, of a few steps of each program
+       run_programs_bench --benchmark_filter=REGEX [--small]
+           prints what Google Benchmark would print: a step of `programs/PROGRAM/MEMORY/real_time`, with page faults and the
+           process's peak memory; as `programs/PROGRAM/MEMORY/share` how much of the time is allocation, and as
+           `programs/PROGRAM/MEMORY/system_calls` how often a step calls the system for memory, counted by strace
+"""
+import argparse
+import functools
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "tidemark_programs"
+PRELOADED = {"mimalloc": "libmimalloc.so.2", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
+MALLOCS = ["malloc", *PRELOADED]
+OF_STD = ["std_monotonic", "std_pool", "std_synchronized_pool"]
+MEMORY_CALLS = "brk,mmap,munmap,mremap,mprotect,madvise"
+
+
+class failure(Exception):
+    """One sentence that ends the script."""
+
+
+@functools.cache
+def programs():
+    """The programs by name: {"program", "work", "ours", "other"}."""
+    lines = subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {row["program"]: row for row in map(json.loads, lines)}
+
+
+def run(program, memory, *options, wrapped=()):
+    """What the program prints, or None where the allocator is not installed."""
+    command = [*wrapped, PROGRAM, program, "malloc" if memory in PRELOADED else memory, *options]
+    # Also behind strace, which must not be slowed by the allocator itself.
+    setting = f"LD_PRELOAD={PRELOADED[memory]}" if memory in PRELOADED else "LD_PRELOAD="
+    done = subprocess.run([*wrapped, "env", setting, *command[len(wrapped):]], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise failure(f"{program} on {memory} failed: {done.stderr.strip()}")
+    result = json.loads(done.stdout)
+    return result if memory not in PRELOADED or memory in result["malloc"] else None
+
+
+def system_calls(program, memory, *options):
+    """Calls for memory in a step, or None where strace cannot be used."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = pathlib.Path(folder) / "calls"
+        wrapped = ["strace", "-f", "-qq", f"--trace={MEMORY_CALLS},getppid", f"--output={log}"]
+        result = run(program, memory, *options, wrapped=wrapped)
+        if result is None:
+            return None
+        # The program marks the first measured step and the end of the last by a call that it makes nowhere else.
+        measured = log.read_text().split("getppid(")[1]
+    calls = len(re.findall(rf"^\d+ +(?:{MEMORY_CALLS.replace(',', '|')})\(", measured, re.M))
+    return calls / result["steps"]
+
+
+# ---- as compare.py wants it ----------------------------------------------------------------------------------------
+
+def benchmarks():
+    """Name, program, memory and what is measured, of all that there are."""
+    for program, row in programs().items():
+        of_ours = {row["ours"], row["other"], "arena", "pool"}
+        for memory in [*MALLOCS, *OF_STD, *sorted(of_ours)]:
+            for measured in "real_time", "share", "system_calls":
+                yield f"programs/{program}/{memory}/{measured}", program, memory, measured
+
+
+def measure(name, program, memory, measured, options):
+    if measured == "system_calls":
+        calls = system_calls(program, memory, *options)
+        return calls is not None and {"system_calls": calls, "cpu_time": 0}
+    result = run(program, memory, *options, *["--share"] * (measured == "share"))
+    return result and result | {"cpu_time": 1e9 * result["seconds_per_step"], "faults": result["faults_per_step"],
+                              "peak_mib": result["peak_bytes"] / 2**20}
+
+
+def print_benchmarks(pattern, options):
+    rows, sums = [], {}
+    for name, program, memory, measured in benchmarks():
+        if not re.search(pattern, name) or (measured == "system_calls" and not shutil.which("strace")):
+            continue
+        row = measure(name, program, memory, measured, options)
+        if not row:
+            continue
+        if measured == "real_time" and sums.setdefault(program, row["checksum"]) != row["checksum"]:
+            raise failure(f"{program} computes {row['checksum']} on {memory}, and {sums[program]} on another memory")
+        rows.append({"run_name": name, **row})
+    print(json.dumps({"context": {}, "benchmarks": rows}))
+
+
+# ---- as a person does ----------------------------------------------------------------------------------------------
+
+def best_of_two(program):
+    """Milliseconds of a step and MB at the peak by memory, interleaved so that all meet the same load."""
+    runs = {}
+    for _ in range(2):
+        for memory in [*MALLOCS, programs()[program]["ours"]]:
+            result = run(program, memory, "--short")
+            if result:
+                runs.setdefault(memory, []).append(result)
+    if len({result["checksum"] for results in runs.values() for result in results}) != 1:
+        raise failure(f"{program} computes different results on different memory")
+    return {memory: (min(1e3 * result["seconds_per_step"] for result in results),
+                     max(result["peak_bytes"] for result in results) / 1e6) for memory, results in runs.items()}
+
+
+def print_table():
+    print(f"{'program':10} {'a step, in ms, on malloc':>24} {'the best peer':>20} {'tidemark':>24} {'times as fast':>14}  peak MB")
+    for program, row in programs().items():
+        of = best_of_two(program)
+        best = min((memory for memory in of if memory in PRELOADED), key=lambda memory: of[memory][0], default=None)
+        peer = f"{of[best][0]:.2f} {best}" if best else "none installed"
+        ours = f"{of[row['ours']][0]:.2f} {row['ours']}"
+        print(f"{program:10} {of['malloc'][0]:24.2f} {peer:>20} {ours:>24} {of['malloc'][0] / of[row['ours']][0]:14.2f}"
+              f"  {of['malloc'][1]:.0f} -> {of[row['ours']][1]:.0f}")
+    print("The same code and the same result on each. Why each is as it is: docs/benchmarks.md, \"Programs\"")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run_programs_bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--benchmark_filter", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--benchmark_list_tests", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--small", action="store_true", help="little input, to see that all runs")
+    parser.add_argument("--table", action="store_true", help="print one table")
+    options, others = parser.parse_known_args()
+    wrong = [other for other in others if not other.startswith("--benchmark_")]  # of repetitions, which are compare.py's
+    if wrong:
+        parser.error(f"there is no option {wrong[0]}")
+    if options.table:
+        print_table()
+    elif options.benchmark_list_tests:
+        print("\n".join(name for name, *_ in benchmarks()))
+    else:
+        print_benchmarks(options.benchmark_filter, ["--small"] * options.small)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except failure as error:
+        sys.exit(str(error))
