@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace tidemark::torch {
+namespace {
+
+constexpr resource_kind kinds[] = {resource_kind::cache, resource_kind::pool, resource_kind::planned};
+
+std::string_view variable(char const* name) noexcept {
+  char const* const value = std::getenv(name);
+  return value == nullptr ? std::string_view{} : std::string_view{value};
+}
+
+std::optional<std::size_t> bytes_of(std::string_view text, char const* where) {
+  if (text.empty()) return {};
+  std::size_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error == std::errc{} && end == text.data() + text.size()) return bytes;
+  throw std::invalid_argument{std::string{where} + " is '" + std::string{text} + "', not a number of bytes"};
+}
+
+}  // namespace
+
+char const* name_of(resource_kind kind) noexcept {
+  switch (kind) {
+    case resource_kind::cache:
+      return "cache";
+    case resource_kind::pool:
+      return "pool";
+    case resource_kind::planned:
+      break;
+  }
+  return "planned";
+}
+
+resource_kind resource_named(std::string_view name, std::string_view where) {
+  for (resource_kind kind : kinds) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw std::invalid_argument{std::string{where} + " is '" + std::string{name} +
+                              "'; it must be cache, pool or planned"};
+}
+
+settings settings_from_environment() {
+  settings chosen;
+  if (const std::string_view name = variable("TIDEMARK_TORCH_RESOURCE"); !name.empty())
+    chosen.resource = resource_named(name, "TIDEMARK_TORCH_RESOURCE");
+  constexpr char const* limit = "TIDEMARK_TORCH_MAX_CACHED_BYTES";
+  chosen.max_cached_bytes = bytes_of(variable(limit), limit);
+  chosen.trace = variable("TIDEMARK_TORCH_TRACE");
+  return chosen;
+}
+
+}  // namespace tidemark::torch

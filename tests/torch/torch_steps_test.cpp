@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: recorded steps of PyTorch programs, played as PyTorch would play them: each block is written by
+// work on its stream, and freed with no wait. The fake device finds work that meets another's memory.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+
+#include "device_calls.hpp"
+#include "pluggable_allocator.hpp"
+#include "recorded_trace.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::call_names;
+using test::calls_of;
+using tools::recorded_trace;
+using tools::trace_event;
+using tools::trace_step;
+
+struct torch_steps : test::torch_test, ::testing::WithParamInterface<std::tuple<char const*, char const*>> {
+  recorded_trace trace = tools::read_trace(path(".csv"));
+  std::vector<trace_step> steps = tools::read_steps(path("_steps.csv"), trace);
+  std::vector<void*> blocks = std::vector<void*>(trace.blocks);
+
+  torch_steps() : torch_test{1 * GiB} {
+    EXPECT_EQ(torch.configure(std::get<1>(GetParam()), -1, nullptr), nullptr);
+  }
+
+  [[nodiscard]] static std::string path(char const* end) {
+    return std::string{TIDEMARK_TRACES} + "/torch_" + std::get<0>(GetParam()) + end;
+  }
+  [[nodiscard]] static bool is(char const* kind) { return std::string{std::get<1>(GetParam())} == kind; }
+
+  void play(trace_event const& event, bool has_work) {
+    void*& block = blocks[event.block];
+    if (!event.allocates) return torch.raw_delete(block);
+    block = torch.malloc(event.bytes, main);
+    if (has_work && event.bytes > 0) write(block, event.bytes, main);
+  }
+  void play(std::size_t first, std::size_t end, bool has_work = true) {
+    for (std::size_t i = first; i < end; ++i) play(trace.events[i], has_work);
+  }
+  void play_end(bool has_work = true) {
+    play(steps.back().last_event + 1, trace.events.size(), has_work);
+    for (trace_event const& event : trace.left) play(event, has_work);
+  }
+};
+std::string name_of(::testing::TestParamInfo<torch_steps::ParamType> const& each) {
+  return std::string{std::get<0>(each.param)} + "_" + std::get<1>(each.param);
+}
+INSTANTIATE_TEST_SUITE_P(recorded, torch_steps,
+                         ::testing::Combine(::testing::Values("gpt", "mlp"),
+                                            ::testing::Values("cache", "pool", "planned")),
+                         name_of);
+
+// The transformer's steps are of changing lengths. All of them were seen only when the program is run again;
+// and a plan that does not fit a length is given up, with its memory, so that plans are for the other one.
+using torch_repeated_steps = torch_steps;
+INSTANTIATE_TEST_SUITE_P(recorded, torch_repeated_steps,
+                         ::testing::Values(std::tuple{"gpt", "cache"}, std::tuple{"gpt", "pool"},
+                                           std::tuple{"mlp", "cache"}, std::tuple{"mlp", "pool"},
+                                           std::tuple{"mlp", "planned"}),
+                         name_of);
+
+TEST_P(torch_repeated_steps, make_no_call_to_the_driver_any_more) {
+  const auto run = [this] {
+    play(0, steps.front().first_event, false);
+    for (trace_step const& step : steps) {
+      EXPECT_EQ(torch.begin_step(), nullptr);
+      play(step.first_event, step.last_event + 1, false);
+    }
+    EXPECT_EQ(torch.end_step(), nullptr);
+    play_end(false);
+  };
+  for (int i = 0; i < 3; ++i) run();
+  EXPECT_EQ(calls_of(device, run), call_names{});
+}
+
+TEST_P(torch_steps, share_no_memory_with_work_that_still_uses_it_and_return_all) {
+  play(0, steps.front().first_event);
+  for (trace_step const& step : steps) {
+    EXPECT_EQ(torch.begin_step(), nullptr);
+    play(step.first_event, step.last_event + 1);
+    device.run(main);
+  }
+  EXPECT_EQ(torch.end_step(), nullptr);
+  play_end();
+  EXPECT_EQ(torch.stat("used_blocks"), 0u);
+  torch.reset_fn();
+  EXPECT_EQ(held_bytes(), 0u);
+}
+
+TEST_P(torch_steps, follow_a_plan_where_one_was_chosen) {
+  play(0, steps.front().first_event, false);
+  for (trace_step const& step : steps) {
+    EXPECT_EQ(torch.begin_step(), nullptr);
+    play(step.first_event, step.last_event + 1, false);
+  }
+  EXPECT_EQ(torch.end_step(), nullptr);
+  EXPECT_EQ(torch.stat("steps"), is("planned") ? steps.size() : 0u);
+  EXPECT_EQ(torch.stat("planned_steps") > 0, is("planned"));
+  EXPECT_EQ(torch.stat("planned_allocations") > 0, is("planned"));
+  play_end();
+}
+
+TEST_P(torch_steps, may_begin_before_the_first_block) {
+  EXPECT_EQ(torch.begin_step(), nullptr);
+  (void)torch.malloc(1 * MiB, main);
+  EXPECT_EQ(torch.begin_step(), nullptr);
+  EXPECT_EQ(torch.stat("steps"), is("planned") ? 1u : 0u);
+  EXPECT_EQ(torch.end_step(), nullptr);
+  EXPECT_EQ(torch.end_step(), nullptr) << "once more changes nothing";
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a test's copy of libtidemark_torch.so has besides: its driver is the test's.
+#include "use_driver.hpp"
+
+#include "../../adapters/torch/src/torch/process_memory.hpp"
+
+void tidemark_torch_test_use_driver(tidemark::cuda::driver* driver) {
+  tidemark::torch::process_memory::restart();
+  tidemark::cuda::set_default_driver(driver);
+}

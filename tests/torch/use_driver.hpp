@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+/// Ends all memory of the library, and lets what comes be of this driver; null: of the system's.
+extern "C" __attribute__((visibility("default"))) void tidemark_torch_test_use_driver(
+    tidemark::cuda::driver* driver);
