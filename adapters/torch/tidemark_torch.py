@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's memory of a GPU from tidemark, by a pluggable allocator.
+
+    import tidemark_torch
+    tidemark_torch.install(resource="planned")   # before PyTorch's first tensor on a GPU
+    for batch in batches:
+        tidemark_torch.begin_step()              # what repeats from step to step is planned
+        train(batch)
+    print(tidemark_torch.stats())
+
+It wants PyTorch 2.2 or later, with CUDA, and libtidemark_torch.so in the same folder or where the environment variable
+TIDEMARK_TORCH_LIBRARY says. docs/torch.md tells what PyTorch does with it, and what it does not.
+"""
+import contextlib
+import ctypes
+import json
+import os
+
+__all__ = ["begin_step", "close_trace", "collect", "end_step", "install", "mem_pool", "stats", "step"]
+
+# PyTorch's setters, with our functions for them.
+_SETTERS = {
+    "set_record_stream_fn": "tidemark_torch_record_stream",
+    "set_reset_fn": "tidemark_torch_reset",
+    "set_memory_fraction_fn": "tidemark_torch_memory_fraction",
+    "set_base_alloc_fn": "tidemark_torch_base_alloc",
+    "set_begin_allocate_to_pool": "tidemark_torch_begin_pool",
+    "set_end_allocate_to_pool_fn": "tidemark_torch_end_pool",
+    "set_release_pool": "tidemark_torch_release_pool",
+}
+
+_library = None
+_allocators = []  # PyTorch keeps addresses of what is in them
+
+
+def _path():
+    beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), "libtidemark_torch.so")
+    return os.environ.get("TIDEMARK_TORCH_LIBRARY") or beside
+
+
+def _load():
+    global _library
+    if _library is None:
+        try:
+            library = ctypes.CDLL(_path())
+        except OSError as error:
+            raise RuntimeError(f"tidemark_torch: cannot load {_path()}: {error}; TIDEMARK_TORCH_LIBRARY may name it") from None
+        library.tidemark_torch_configure.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_char_p]
+        library.tidemark_torch_stats.argtypes = [ctypes.c_int]
+        for name in ("configure", "begin_step", "end_step", "close_trace", "stats"):
+            getattr(library, "tidemark_torch_" + name).restype = ctypes.c_char_p
+        _library = library
+    return _library
+
+
+def _check(sentence, kind=RuntimeError):
+    if sentence is not None:
+        raise kind(sentence.decode(errors="replace"))
+
+
+def _allocator(alloc, free):
+    import torch
+    if not hasattr(getattr(torch.cuda, "memory", None), "CUDAPluggableAllocator"):
+        raise RuntimeError("tidemark_torch: this PyTorch has no torch.cuda.memory.CUDAPluggableAllocator")
+    made = torch.cuda.memory.CUDAPluggableAllocator(_path(), alloc, free)
+    _allocators.append(made)
+    return made
+
+
+def install(resource=None, max_cached_bytes=None, trace=None):
+    """Makes tidemark PyTorch's allocator. What is None is as the environment says: TIDEMARK_TORCH_RESOURCE,
+    TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE.
+
+    resource: "cache", "pool" or "planned". max_cached_bytes: what each stream keeps ready. trace: path of a CSV file for
+    tidemark-report.
+
+    Raises ValueError for a setting that is wrong, RuntimeError if PyTorch has used its own allocator already or is too old.
+    """
+    import torch
+    library = _load()
+    if max_cached_bytes is not None and not 0 <= max_cached_bytes < 2**63:
+        raise ValueError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes}, not a number of bytes")
+    allocator = _allocator("tidemark_torch_alloc", "tidemark_torch_free")
+    inner = allocator.allocator()
+    missing = [setter for setter in _SETTERS if not hasattr(inner, setter)]
+    if missing:
+        raise RuntimeError(f"tidemark_torch: PyTorch {torch.__version__} has no {missing[0]}; 2.2 or later has it")
+    _check(library.tidemark_torch_configure(
+        None if resource is None else resource.encode(), -1 if max_cached_bytes is None else max_cached_bytes,
+        None if trace is None else os.fsencode(trace)), ValueError)
+    for setter, function in _SETTERS.items():
+        getattr(inner, setter)(ctypes.cast(getattr(library, function), ctypes.c_void_p).value)
+    torch.cuda.memory.change_current_allocator(allocator)
+
+
+def mem_pool():
+    """A torch.cuda.MemPool whose segments come from tidemark, for torch.cuda.use_mem_pool. PyTorch's own allocator stays in
+    front of it: not for programs that have called install()."""
+    import torch
+    _load()
+    return torch.cuda.MemPool(_allocator("tidemark_torch_segment_alloc", "tidemark_torch_segment_free").allocator())
+
+
+def begin_step():
+    """Ends the open step and begins the next, on all devices and streams. Only resource "planned" has use for it."""
+    _check(_load().tidemark_torch_begin_step())
+
+
+def end_step():
+    """Ends the open step, if there is one: what comes belongs to none."""
+    _check(_load().tidemark_torch_end_step())
+
+
+@contextlib.contextmanager
+def step():
+    """`with tidemark_torch.step():` is begin_step() and end_step()."""
+    begin_step()
+    try:
+        yield
+    finally:
+        end_step()
+
+
+def stats(device=0):
+    """What was allocated on a device and is kept, by the words of docs/design.md; {} where it has no memory yet."""
+    return json.loads(_load().tidemark_torch_stats(device))
+
+
+def collect():
+    """Returns all memory that is kept and not used, as torch.cuda.empty_cache() does after install()."""
+    _load().tidemark_torch_reset()
+
+
+def close_trace():
+    """Completes the file of the trace, which is done at the end of the process anyway."""
+    _check(_load().tidemark_torch_close_trace())

@@ -4,10 +4,13 @@
 What needs matplotlib or chromium is skipped where they are missing, with exit status 77 and the reason in the form that
 GoogleTest has for it, which ./run repeats.
 """
+import gzip
 import html.parser
 import json
 import os
 import pathlib
+import pickle
+import pickletools
 import re
 import shutil
 import signal
@@ -116,8 +119,9 @@ def names_a_trace_that_cannot_be_read():
 
 def answers_a_wrong_option_with_one_sentence():
     for arguments, sentence in (
-            ((), "the following arguments are required: TRACE.csv, -o/--output"),
-            (("trace.csv",), "the following arguments are required: -o/--output"),
+            ((), "the following arguments are required: TRACE.csv"),
+            (("trace.csv", "-o", "x", "--at", "noon"),
+             "argument --at: invalid choice: 'noon' (choose from 'peak', 'end')"),
             (("trace.csv", "-o", "x", "--colour"), "unrecognized arguments: --colour"),
             (("trace.csv", "-o"), "argument -o/--output: expected one argument")):
         expect(f"what is said of {arguments}", run(*arguments), (2, "", f"tidemark-report: {sentence}; see --help\n"))
@@ -126,7 +130,8 @@ def answers_a_wrong_option_with_one_sentence():
 def help_names_every_option():
     status, output, errors = run("--help")
     expect("status and errors", (status, errors), (0, ""))
-    for option in ("TRACE.csv", "--output REPORT.html", "--title TITLE"):
+    for option in ("TRACE.csv", "--output REPORT.html", "--title TITLE", "--memory-viz SNAPSHOT.pickle",
+                   "--pprof HEAP.pb.gz", "--at {peak,end}"):
         expect(f"{option} is in the help", option in output, True)
 
 
@@ -139,7 +144,7 @@ def names_a_page_that_cannot_be_written_and_leaves_nothing():
     trace.write_text(HEADER + "a,0,1,0\n")
     for page, reason in (
             (folder / "none/report.html", "No such file or directory"), (folder, "Is a directory"),
-            ("/dev/full", "No space left on device"), (trace, "the page would replace the trace")):
+            ("/dev/full", "No space left on device"), (trace, "it would replace the trace")):
         expect(f"what is said of {page}", run(trace, "-o", page), (2, "", f"tidemark-report: {page}: {reason}\n"))
     expect("/dev/full is what it was", stat.S_ISCHR(os.stat("/dev/full").st_mode), True)
     # A disk that fills up while the page is written: the page of before stays.
@@ -289,6 +294,211 @@ def writes_a_page_that_loads_nothing():
     expect("policy", "default-src 'none'; style-src 'unsafe-inline'" in page, True)
     expect("addresses", [found for found in re.findall(r'(?:src|href|url)\s*[=(]\s*["\']?([^"\')\s>]+)', page)
                          if not found.startswith("#")], [])
+
+
+# ---- files for other viewers ---------------------------------------------------------------------------------------
+
+FACTS = json.loads(pathlib.Path(__file__).with_name("viewer_formats.json").read_text())
+
+
+def exported(text, *options):
+    """The bytes of a snapshot and of a profile."""
+    (folder / "trace.csv").write_text(text)
+    expect("status and output", run(folder / "trace.csv", "--memory-viz", folder / "snapshot.pickle", "--pprof",
+                                    folder / "heap.pb.gz", *options), (0, "", ""))
+    return (folder / "snapshot.pickle").read_bytes(), (folder / "heap.pb.gz").read_bytes()
+
+
+def snapshot_of(text, *options):
+    return pickle.loads(exported(text, *options)[0])
+
+
+def recorded(name):
+    return pathlib.Path(TRACES, name + ".csv").read_text()
+
+
+def expect_fields(kind, found):
+    keys = set(found)
+    expect(f"fields of a {kind} that are missing", set(FACTS[kind]["required"]) - keys, set())
+    expect(f"fields of a {kind} that PyTorch does not know", keys - set(FACTS[kind]["known"]), set())
+
+
+def writes_a_snapshot_of_the_fields_that_pytorch_records():
+    for text in (SMALL, HEADER, recorded("lld_link")):
+        snapshot = snapshot_of(text)
+        expect_fields("snapshot", snapshot)
+        for segment in snapshot["segments"]:
+            expect_fields("segment", segment)
+            for each in segment["blocks"]:
+                expect_fields("block", each)
+                expect("a known state", each["state"] in FACTS["states"], True)
+                for frame in each["frames"]:
+                    expect_fields("frame", frame)
+        for event in snapshot["device_traces"][0]:
+            expect_fields("event", event)
+            expect("a known action", event["action"] in FACTS["actions"], True)
+            for frame in event["frames"]:
+                expect_fields("frame", frame)
+
+
+def writes_a_snapshot_that_the_viewer_in_browsers_can_unpickle():
+    for text in (SMALL, HEADER, recorded("torch_gpt")):
+        operations = list(pickletools.genops(exported(text)[0]))
+        expect("a protocol that it reads", operations[0][1] in FACTS["pickle_protocols"], True)
+        expect("operations that it does not know", {operation.name for operation, _, _ in operations} -
+               set(FACTS["pickle_opcodes"]), set())
+
+
+def writes_a_snapshot_of_the_peak_or_of_the_end():
+    for options, requested, events in (((), [0, 1, 100, 2048], 4), (("--at", "peak"), [0, 1, 100, 2048], 4),
+                                       (("--at", "end"), [0, 1], 11)):
+        snapshot = snapshot_of(SMALL, *options)
+        segment, = snapshot["segments"]
+        live = [each for each in segment["blocks"] if each["state"] == "active_allocated"]
+        expect(f"live at {options}", sorted(each["requested_size"] for each in live), requested)
+        expect("their sum", segment["requested_size"], sum(requested))
+        expect("bytes that they take", segment["allocated_size"], sum(each["size"] for each in live))
+        expect("bytes of the segment", segment["total_size"], sum(each["size"] for each in segment["blocks"]))
+        expect(f"events until {options}", len(snapshot["device_traces"][0]), events)
+    expect("a trace without events", (snapshot_of(HEADER)["segments"], snapshot_of(HEADER)["device_traces"]), ([], [[]]))
+
+
+def writes_a_snapshot_whose_events_lead_to_its_blocks():
+    for text in (SMALL, recorded("torch_mlp"), recorded("lld_link")):
+        for at in ("peak", "end"):
+            snapshot = snapshot_of(text, "--at", at)
+            live, last = {}, None
+            for event in snapshot["device_traces"][0]:
+                if event["action"] == "alloc":
+                    expect("a place that is free", event["addr"] in live, False)
+                    live[event["addr"]] = event["size"]
+                elif event["action"] == "free_requested":
+                    expect("a block that is live", live[event["addr"]], event["size"])
+                    last = event["addr"]
+                else:
+                    expect("the event after its request", event["addr"], last)
+                    del live[event["addr"]]
+            blocks = [each for segment in snapshot["segments"] for each in segment["blocks"]]
+            expect(f"live after the events until the {at}", live, {
+                each["address"]: each["requested_size"] for each in blocks if each["state"] == "active_allocated"})
+            for before, after in zip(blocks, blocks[1:]):
+                expect("where a block begins", after["address"], before["address"] + before["size"])
+
+
+def writes_row_and_thread_of_each_block_as_its_stack():
+    (folder / "trace.csv").write_text(SMALL)
+    snapshot = snapshot_of(SMALL)
+    expect("the stack of the third block", snapshot["device_traces"][0][2]["frames"],
+           [{"filename": "trace.csv", "line": 4, "name": "block 1"}, {"filename": "trace.csv", "line": 0, "name": "thread 1"}])
+    expect("that row of the trace", (folder / "trace.csv").read_text().split("\n")[3], "a,1,2048,1")
+
+
+def message_of(data):
+    """The fields of a protobuf message, by number: numbers, or bytes."""
+    fields, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                return value
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            value = number()
+        else:
+            expect("the kind of a field", key & 7, 2)
+            size = number()
+            at += size
+            value = data[at - size:at]
+        fields.setdefault(key >> 3, []).append(value)
+    expect("where the last field ends", at, len(data))
+    return fields
+
+
+def numbers_of(data):
+    """Numbers that are packed into one field."""
+    whole = message_of(b"".join(b"\x08" + each for each in re.findall(rb"[\x80-\xff]*[\x00-\x7f]", data)))
+    return whole.get(1, [])
+
+
+def named(kind, data):
+    """A message by the names of its fields."""
+    names = {number: name for name, number in FACTS[kind].items()}
+    fields = message_of(data)
+    expect(f"fields of a {kind} that pprof does not know", set(fields) - set(names), set())
+    return {names[number]: values for number, values in fields.items()}
+
+
+def profile_of(text, *options):
+    """Types of values, the default one, and samples: stacks from the leaf, with values and label."""
+    profile = named("profile", gzip.decompress(exported(text, *options)[1]))
+    strings = [string.decode() for string in profile["string_table"]]
+    expect("the first string", strings[0], "")
+    expect("strings that are there twice", len(strings), len(set(strings)))
+    functions = {}
+    for function in (named("function", each) for each in profile.get("function", [])):
+        functions[function["id"][0]] = strings[function["name"][0]]
+    locations = {}
+    for location in (named("location", each) for each in profile.get("location", [])):
+        line, = location["line"]
+        locations[location["id"][0]] = functions[named("line", line)["function_id"][0]]
+    expect("a location 0, which is none", 0 in locations or 0 in functions, False)
+    types = [tuple(strings[each[of][0]] for of in ("type", "unit"))
+             for each in (named("value_type", data) for data in profile["sample_type"])]
+    samples = []
+    for sample in (named("sample", each) for each in profile.get("sample", [])):
+        label = named("label", sample["label"][0])
+        samples.append(([locations[number] for number in numbers_of(sample["location_id"][0])],
+                        numbers_of(sample["value"][0]), (strings[label["key"][0]], label["num"][0])))
+    return types, strings[profile["default_sample_type"][0]], samples
+
+
+def writes_a_profile_that_pprof_reads():
+    types, default, samples = profile_of(SMALL)
+    expect("types", types, [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"),
+                            ("inuse_space", "bytes")])
+    expect("what is shown first", default, "inuse_space")
+    expect("samples", samples, [
+        (["blocks of 100 B", "thread 0"], [1, 100, 1, 100], ("bytes", 100)),
+        (["blocks of 0 B", "thread 0"], [1, 0, 1, 0], ("bytes", 0)),
+        (["blocks of 2,048 B (2.0 KiB)", "thread 1"], [1, 2048, 1, 2048], ("bytes", 2048)),
+        (["blocks of 1 B", "thread 0"], [1, 1, 1, 1], ("bytes", 1))])
+    expect("a trace without events", profile_of(HEADER)[2], [])
+
+
+def writes_a_profile_of_the_peak_or_of_the_end():
+    def sums(text, *options):
+        return [sum(column) for column in zip(*(values for _, values, _ in profile_of(text, *options)[2]))]
+
+    expect("at the end of a small trace", sums(SMALL, "--at", "end"), [5, 2149, 2, 1])
+    expect("the peak of a recorded trace", sums(recorded("torch_gpt"))[3], 79_152_324)
+    end = sums(recorded("torch_gpt"), "--at", "end")
+    expect("blocks of all of it", end[0], recorded("torch_gpt").count("a,"))
+    expect("live at its end", end[2], recorded("torch_gpt").count("a,") - recorded("torch_gpt").count("f,"))
+
+
+def writes_the_largest_numbers():
+    largest = HEADER + f"a,{2**64 - 1},{2**64 - 1},{2**64 - 1}\n"
+    expect("a value that pprof can hold", profile_of(largest)[2][0][1], [1, 2**63 - 1, 1, 2**63 - 1])
+    expect("a size that the snapshot can", snapshot_of(largest)["segments"][0]["requested_size"], 2**64 - 1)
+
+
+def names_a_file_that_cannot_be_written():
+    (folder / "trace.csv").write_text(SMALL)
+    expect("without a file", run(folder / "trace.csv"),
+           (2, "", "tidemark-report: there is nothing to write; name a file with --output, --memory-viz or --pprof\n"))
+    for option in ("--memory-viz", "--pprof"):
+        expect("a folder that is not there", run(folder / "trace.csv", option, folder / "none/file"),
+               (2, "", f"tidemark-report: {folder}/none/file: No such file or directory\n"))
+        expect("the trace itself", run(folder / "trace.csv", option, folder / "trace.csv"),
+               (2, "", f"tidemark-report: {folder}/trace.csv: it would replace the trace\n"))
+    expect("the files there", os.listdir(folder), ["trace.csv"])
 
 
 # ---- in a browser --------------------------------------------------------------------------------------------------
