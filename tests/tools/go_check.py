@@ -32,7 +32,8 @@ class Pack:
             text = text if text.startswith("#!") else f"#!/bin/sh\n{text}\n"
             (self.place / "bin" / name).write_text(text)
             (self.place / "bin" / name).chmod(0o755)
-        shutil.copy(pathlib.Path(script).parent / "torch_peer.py", self.place)
+        for name in ("torch_peer.py", "torch_allocator.py"):
+            shutil.copy(pathlib.Path(script).parent / name, self.place)
 
     def go(self, *options, seconds="52"):
         done = subprocess.run([self.place / "go", *options], capture_output=True, text=True, timeout=60,
@@ -102,9 +103,10 @@ def a_rule_that_is_refuted_is_an_answer(place):
 
 
 def what_is_missing_is_left_out_with_the_reason(place):
-    status, text = Pack(place).go("memcheck", "use_after_rewind", "table")
+    status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch")
     expect(status == 0 and "memcheck: compute-sanitizer is not here" in text, "there is none", text)
     expect("skipped" in text and "PyTorch's allocator" in text, "there is none", text)
+    expect("PyTorch on tidemark's allocator" in text, "there is none", text)
 
 
 def bad_option_is_one_sentence(place):
