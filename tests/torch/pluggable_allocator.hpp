@@ -16,8 +16,6 @@
 #include <string>
 #include <utility>
 
-#include <sys/types.h>
-
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/driver.hpp>

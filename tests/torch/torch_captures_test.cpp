@@ -110,6 +110,19 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_while_it_can_be_launched) {
   destroy(graph);
 }
 
+TEST_P(torch_captures, keep_the_memory_of_a_graph_where_memory_is_short) {
+  begin();
+  void* const large = torch.malloc(100 * MiB, main);  // beyond the classes
+  write(large, 100 * MiB, main);
+  torch.raw_delete(large);
+  const cuda::executable_handle graph = instantiate(end());
+  EXPECT_EQ(thrown_by([&] { (void)torch.malloc(200 * MiB, side); }).find("CUDA out of memory. "), 0u);
+  EXPECT_TRUE(device.accessible(large, 100 * MiB));
+  EXPECT_EQ(device.launch(graph, side), status::success);
+  device.run_all();
+  destroy(graph);
+}
+
 TEST_P(torch_captures, return_memory_when_the_pool_was_released_and_no_launch_runs) {
   void *temporary = nullptr, *result = nullptr;
   const cuda::executable_handle graph = capture(temporary, result);

@@ -120,6 +120,8 @@ TEST_P(torch_resources, raises_out_of_memory_with_a_sentence_and_goes_on) {
       << sentence;
   EXPECT_NE(sentence.find("PyTorch"), std::string::npos) << sentence;
   EXPECT_EQ(torch.stat("refused"), 1u);
+  EXPECT_EQ(thrown_by([&] { (void)torch.malloc(~std::size_t{0} - 100, main); }).find("CUDA out of memory. "),
+            0u);
   torch.raw_delete(kept);
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr) << "what was kept makes room for it";
 }

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <new>
+#include <ranges>
 #include <stdexcept>
 
 #include <tidemark/cuda/driver/cuda_error.hpp>
@@ -18,6 +19,11 @@ using cuda::detail::capture_state;
 
 std::string name_of_pool(pool_id id) {
   return "pool (" + std::to_string(id.first) + ", " + std::to_string(id.second) + ")";
+}
+
+template <class Vector>
+void make_room(Vector& of, std::size_t elements) {
+  if (of.capacity() < elements) of.reserve(2 * elements);
 }
 
 }  // namespace
@@ -48,9 +54,9 @@ memory_place device_memory::place_of(cuda::stream_handle stream, char const* wha
 
 std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_for(
     cuda::stream_handle stream) {
-  for (auto open = recordings_.rbegin(); open != recordings_.rend(); ++open) {
-    if (!open->takes(stream)) continue;
-    capture_pool& pool = pools_.at(open->id);
+  for (recording const& open : std::views::reverse(recordings_)) {
+    if (!open.takes(stream)) continue;
+    capture_pool& pool = pools_.at(open.id);
     const auto made = pool.streams.try_emplace(stream, place_of(stream, "captured on"), blocks_of_driver_);
     return {&made.first->second, &pool};
   }
@@ -82,7 +88,7 @@ void* device_memory::allocate(std::size_t bytes, cuda::stream_handle stream) {
 void* device_memory::allocate_from(stream_memory& memory, capture_pool* pool, std::size_t bytes) {
   void* const block = memory.allocate(bytes);
   try {
-    blocks_.try_emplace(block, live_block{.of = &memory, .pool = pool, .bytes = bytes});
+    blocks_.try_emplace(block, live_block{.of = &memory, .pool = pool, .bytes = bytes, .uses = {}});
   } catch (...) {
     memory.deallocate(block, bytes);
     throw;
@@ -130,8 +136,8 @@ bool device_memory::record_stream(void* block, cuda::stream_handle stream) {
   const auto is_that = [&](stream_use const& use) { return cuda::is_same_stream(use.stream, stream); };
   if (cuda::is_same_stream(shared.of->stream(), stream) || std::ranges::any_of(shared.uses, is_that))
     return true;
-  waiting_.reserve(shared_blocks_ + 1);
-  busy_.reserve(shared_uses_ + 1);
+  make_room(waiting_, shared_blocks_ + 1);
+  make_room(busy_, shared_uses_ + 1);
   const cuda::detail::on_device here{*driver_, device_};
   cuda::require(*driver_, "cudaSetDevice", here.result());
   shared.uses.push_back({.stream = stream, .event = cuda::event{*driver_}});
@@ -143,34 +149,26 @@ bool device_memory::record_stream(void* block, cuda::stream_handle stream) {
 bool device_memory::try_record(stream_use& use) noexcept {
   if (use.is_recorded) return true;
   const cuda::detail::on_device here{*driver_, device_};
-  if (cuda::detail::capture_state_of(*driver_, use.stream) != capture_state::none) return false;
-  try {
-    use.event.record(use.stream);
-    use.is_recorded = true;
-  } catch (cuda_error const&) {
-    // It is tried again; a wait for the device ends all uses.
-  }
+  // Where it fails it is tried again, and a wait for the device ends all uses.
+  use.is_recorded = cuda::detail::capture_state_of(*driver_, use.stream) == capture_state::none &&
+                    driver_->record(use.event.get(), use.stream) == cuda::status::success;
   return use.is_recorded;
 }
 
 bool device_memory::is_unused(live_block& block, bool waits) noexcept {
   bool recorded = true;
   for (stream_use& use : block.uses) recorded &= try_record(use);
-  return recorded && std::ranges::all_of(block.uses, [&](stream_use const& use) {
-           // Of one stream the events are done in their order.
-           if (std::ranges::find(busy_, use.stream) != busy_.end()) return false;
-           if (use.event.done()) return true;
-           if (waits) {
-             try {
-               use.event.wait();
-               return true;
-             } catch (cuda_error const&) {
-               // Of earlier work, or of a capture: it is asked again.
-             }
-           }
-           busy_.push_back(use.stream);  // there is room
-           return false;
-         });
+  if (!recorded) return false;
+  const cuda::detail::relaxed_mode asking{*driver_};
+  return std::ranges::all_of(block.uses, [&](stream_use const& use) {
+    // Of one stream the events are done in their order.
+    if (std::ranges::find(busy_, use.stream) != busy_.end()) return false;
+    auto* const event = use.event.get();
+    if (cuda::detail::shows_end_of_work(waits ? driver_->synchronize(event) : driver_->query(event)))
+      return true;
+    busy_.push_back(use.stream);  // there is room
+    return false;
+  });
 }
 
 void device_memory::retire(bool waits) noexcept {
@@ -287,9 +285,9 @@ std::string device_memory::statistics() const {
   }
   std::size_t pending_bytes = 0;
   for (void* const block : waiting_) pending_bytes += blocks_.at(block).bytes;
-  std::string text = "{\"resource\": \"" + std::string{name_of(chosen_.resource)} + "\"";
+  std::string text = R"({"resource": ")" + std::string{name_of(chosen_.resource)} + "\"";
   const auto add = [&](char const* word, std::uint64_t value) {
-    text += ", \"" + std::string{word} + "\": " + std::to_string(value);
+    text += R"(, ")" + std::string{word} + R"(": )" + std::to_string(value);
   };
   add("allocations", allocations_);
   add("deallocations", deallocations_);

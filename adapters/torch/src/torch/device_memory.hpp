@@ -87,7 +87,7 @@ class device_memory {
   struct capture_pool {
     std::size_t uses = 0;         // begun and not released
     std::size_t live_blocks = 0;  // allocated of it
-    std::map<cuda::stream_handle, stream_memory> streams{};
+    std::map<cuda::stream_handle, stream_memory> streams;
   };
   struct stream_use {
     cuda::stream_handle stream;
@@ -98,8 +98,8 @@ class device_memory {
     stream_memory* of;
     capture_pool* pool;  // null: of none
     std::size_t bytes;
-    std::vector<stream_use> uses{};  // of other streams
-    bool is_freed = false;           // and waits for them
+    std::vector<stream_use> uses;  // of other streams
+    bool is_freed = false;         // and waits for them
   };
   struct recording {
     pool_id id;

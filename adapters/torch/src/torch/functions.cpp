@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "functions.hpp"
 
+#include <cstddef>
 #include <cstdio>
 #include <new>
 #include <stdexcept>
@@ -50,11 +51,10 @@ void print_foreign(char const* what, void const* block) noexcept {
 }  // namespace
 
 // PyTorch's programs look for "CUDA out of memory." in a RuntimeError.
-void* tidemark_torch_alloc(ssize_t bytes, int device, CUstream_st* stream) {
+void* tidemark_torch_alloc(std::size_t bytes, int device, CUstream_st* stream) {
   if (bytes == 0) return nullptr;
   try {
-    if (bytes < 0) throw std::invalid_argument{"alloc of " + std::to_string(bytes) + " bytes"};
-    return process_memory::instance().of(device).allocate(static_cast<std::size_t>(bytes), stream);
+    return process_memory::instance().of(device).allocate(bytes, stream);
   } catch (std::bad_alloc const& error) {
     throw std::runtime_error{"CUDA out of memory. tidemark_torch, " + std::to_string(bytes) +
                              " bytes on device " + std::to_string(device) + ": " + error.what()};
@@ -63,7 +63,7 @@ void* tidemark_torch_alloc(ssize_t bytes, int device, CUstream_st* stream) {
   }
 }
 
-void tidemark_torch_free(void* block, ssize_t, int device, CUstream_st*) noexcept {
+void tidemark_torch_free(void* block, std::size_t, int device, CUstream_st*) noexcept {
   if (block == nullptr) return;
   or_print("free", [&] {
     device_memory* const memory = process_memory::instance().find(device);
@@ -113,10 +113,10 @@ void tidemark_torch_release_pool(int device,
   });
 }
 
-void* tidemark_torch_segment_alloc(ssize_t bytes, int device, CUstream_st*) {
-  if (bytes <= 0) return nullptr;
+void* tidemark_torch_segment_alloc(std::size_t bytes, int device, CUstream_st*) {
+  if (bytes == 0) return nullptr;
   try {
-    return process_memory::instance().of(device).segments().allocate(static_cast<std::size_t>(bytes));
+    return process_memory::instance().of(device).segments().allocate(bytes);
   } catch (std::bad_alloc const&) {
     return nullptr;
   } catch (std::exception const& error) {
@@ -124,7 +124,7 @@ void* tidemark_torch_segment_alloc(ssize_t bytes, int device, CUstream_st*) {
   }
 }
 
-void tidemark_torch_segment_free(void* segment, ssize_t, int device, CUstream_st*) noexcept {
+void tidemark_torch_segment_free(void* segment, std::size_t, int device, CUstream_st*) noexcept {
   if (segment == nullptr) return;
   or_print("segment_free", [&] {
     device_memory* const memory = process_memory::instance().find(device);

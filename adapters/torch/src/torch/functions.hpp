@@ -2,7 +2,8 @@
 /// @file
 /// The functions of `libtidemark_torch.so`: an allocator as PyTorch's `CUDAPluggableAllocator` takes it.
 ///
-/// PyTorch finds them by name, with the types that are declared here: those of its setters (2.2 and later).
+/// PyTorch finds them by name, with the types that are declared here: those that its casts have (2.2 and later),
+/// which are not quite those of its manual.
 /// `tidemark_torch.py` sets them all. Thread-safety: any thread. Exceptions pass through C functions: PyTorch
 /// makes a RuntimeError of what is derived from `std::exception`. Those that PyTorch calls in destructors
 /// print a sentence instead.
@@ -11,8 +12,6 @@
 #include <cstddef>
 #include <functional>
 #include <utility>
-
-#include <sys/types.h>
 
 struct CUstream_st;
 
@@ -25,10 +24,10 @@ extern "C" {
 /// `alloc`: a block for work of `stream`; null for 0 bytes. Never null otherwise, because PyTorch does not
 /// look. @throws std::runtime_error with "CUDA out of memory." and numbers where there is no memory, or a
 /// sentence for another error of the driver or the settings.
-TIDEMARK_TORCH_API void* tidemark_torch_alloc(ssize_t bytes, int device, CUstream_st* stream);
+TIDEMARK_TORCH_API void* tidemark_torch_alloc(std::size_t bytes, int device, CUstream_st* stream);
 /// `free`: later work of the stream that the block was allocated for may use it at once, and others after
 /// the streams that were recorded.
-TIDEMARK_TORCH_API void tidemark_torch_free(void* block, ssize_t bytes, int device,
+TIDEMARK_TORCH_API void tidemark_torch_free(void* block, std::size_t bytes, int device,
                                             CUstream_st* stream) noexcept;
 /// `set_record_stream_fn`: work on `stream` uses the block, too. What is no block is ignored, as PyTorch does.
 TIDEMARK_TORCH_API void tidemark_torch_record_stream(void* block, CUstream_st* stream);
@@ -53,9 +52,9 @@ TIDEMARK_TORCH_API void tidemark_torch_release_pool(
 
 /// The same as `alloc` for a `torch.cuda.MemPool`, in which PyTorch's own allocator stays: null where there is
 /// no memory, because it looks, tries to help, and raises its own error.
-TIDEMARK_TORCH_API void* tidemark_torch_segment_alloc(ssize_t bytes, int device, CUstream_st* stream);
+TIDEMARK_TORCH_API void* tidemark_torch_segment_alloc(std::size_t bytes, int device, CUstream_st* stream);
 /// The same as `free`: waits for the device, as `cudaFree` does.
-TIDEMARK_TORCH_API void tidemark_torch_segment_free(void* segment, ssize_t bytes, int device,
+TIDEMARK_TORCH_API void tidemark_torch_segment_free(void* segment, std::size_t bytes, int device,
                                                     CUstream_st* stream) noexcept;
 
 // ---- for tidemark_torch.py --------------------------------------------------------------------------------

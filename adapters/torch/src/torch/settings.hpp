@@ -21,9 +21,9 @@ enum class resource_kind {
 struct settings {
   resource_kind resource = resource_kind::cache;
   /// Bytes that each stream keeps ready; empty: a quarter of the device.
-  std::optional<std::size_t> max_cached_bytes{};
+  std::optional<std::size_t> max_cached_bytes;
   /// Path of the CSV file of a trace; empty: no trace.
-  std::string trace{};
+  std::string trace;
 };
 
 /// The name in settings and statistics.
