@@ -106,7 +106,7 @@ def what_is_missing_is_left_out_with_the_reason(place):
     status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch")
     expect(status == 0 and "memcheck: compute-sanitizer is not here" in text, "there is none", text)
     expect("skipped" in text and "PyTorch's allocator" in text, "there is none", text)
-    expect("PyTorch on tidemark's allocator" in text, "there is none", text)
+    expect("PyTorch on tidemark's allocator" in text, "it needs PyTorch", text)
 
 
 def bad_option_is_one_sentence(place):

@@ -51,8 +51,8 @@ class device_memory {
   ~device_memory();
 
   /// A block for work on `stream`; of a pool of captures, if one that is open takes the stream.
-  /// @throws out_of_memory after all that is kept of this device was returned and the resource was asked
-  /// again; what the driver or a filter throws. Nothing is allocated then.
+  /// @throws out_of_memory after all that is kept of this device was returned and a second
+  /// try; what the driver or a filter throws. Nothing is allocated then.
   [[nodiscard]] void* allocate(std::size_t bytes, cuda::stream_handle stream);
   /// @return false if no block begins there; nothing happens then.
   bool deallocate(void* block) noexcept;

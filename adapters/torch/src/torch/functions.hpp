@@ -2,11 +2,10 @@
 /// @file
 /// The functions of `libtidemark_torch.so`: an allocator as PyTorch's `CUDAPluggableAllocator` takes it.
 ///
-/// PyTorch finds them by name, with the types that are declared here: those that its casts have (2.2 and later),
-/// which are not quite those of its manual.
-/// `tidemark_torch.py` sets them all. Thread-safety: any thread. Exceptions pass through C functions: PyTorch
-/// makes a RuntimeError of what is derived from `std::exception`. Those that PyTorch calls in destructors
-/// print a sentence instead.
+/// PyTorch finds them by name, and casts them to the types that are declared here (2.2 and later), which are
+/// not quite those of its manual. `tidemark_torch.py` sets them all. Thread-safety: any thread. Exceptions
+/// pass through: PyTorch makes a RuntimeError of what is derived from `std::exception`. Functions that PyTorch
+/// calls in destructors print a sentence instead.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +28,7 @@ TIDEMARK_TORCH_API void* tidemark_torch_alloc(std::size_t bytes, int device, CUs
 /// the streams that were recorded.
 TIDEMARK_TORCH_API void tidemark_torch_free(void* block, std::size_t bytes, int device,
                                             CUstream_st* stream) noexcept;
-/// `set_record_stream_fn`: work on `stream` uses the block, too. What is no block is ignored, as PyTorch does.
+/// `set_record_stream_fn`: work on `stream` uses the block, too. Ignores memory of others, as PyTorch does.
 TIDEMARK_TORCH_API void tidemark_torch_record_stream(void* block, CUstream_st* stream);
 /// `set_reset_fn`, for `torch.cuda.empty_cache()`: returns what is kept and not used, of all devices.
 TIDEMARK_TORCH_API void tidemark_torch_reset() noexcept;
@@ -50,8 +49,8 @@ TIDEMARK_TORCH_API void tidemark_torch_end_pool(int device,
 TIDEMARK_TORCH_API void tidemark_torch_release_pool(
     int device, std::pair<unsigned long long, unsigned long long> pool) noexcept;
 
-/// The same as `alloc` for a `torch.cuda.MemPool`, in which PyTorch's own allocator stays: null where there is
-/// no memory, because it looks, tries to help, and raises its own error.
+/// The same as `alloc` for a `torch.cuda.MemPool`, before which PyTorch's own allocator stays: null where
+/// there is no memory, because it checks for that, frees what it can, and raises its own error.
 TIDEMARK_TORCH_API void* tidemark_torch_segment_alloc(std::size_t bytes, int device, CUstream_st* stream);
 /// The same as `free`: waits for the device, as `cudaFree` does.
 TIDEMARK_TORCH_API void tidemark_torch_segment_free(void* segment, std::size_t bytes, int device,

@@ -22,7 +22,7 @@
 
 namespace tidemark::torch {
 
-/// Where the memory is, and what is told of it.
+/// Where a stream's memory is, and where it is traced.
 struct memory_place {
   cuda::driver* driver;
   cuda::device_number device;
