@@ -2,10 +2,10 @@
 /// @file
 /// The functions of `libtidemark_torch.so`: an allocator as PyTorch's `CUDAPluggableAllocator` takes it.
 ///
-/// PyTorch finds them by name, and casts them to the types that are declared here (2.2 and later), which are
-/// not quite those of its manual. `tidemark_torch.py` sets them all. Thread-safety: any thread. Exceptions
-/// pass through: PyTorch makes a RuntimeError of what is derived from `std::exception`. Functions that PyTorch
-/// calls in destructors print a sentence instead.
+/// PyTorch finds them by name, and casts them to the types that are declared here (2.2 and later), which
+/// are not quite those of its manual. `tidemark_torch.py` sets them all. Thread-safety: any thread.
+/// Exceptions pass through: PyTorch makes a RuntimeError of what is derived from `std::exception`. Functions
+/// that PyTorch calls in destructors print a sentence instead.
 #pragma once
 
 #include <cstddef>
