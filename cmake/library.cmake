@@ -76,9 +76,9 @@ target_compile_features(tidemark_headers PUBLIC cxx_std_20)
 # The package looks for it again, because where it is here says nothing of where it is there.
 target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+target_link_libraries(tidemark_headers PRIVATE ${CMAKE_DL_LIBS})  # for names of functions, and the tool of NVTX
 if(TIDEMARK_NVTX)
   target_include_directories(tidemark_headers SYSTEM PRIVATE ${TIDEMARK_NVTX_INCLUDE_DIR})
-  target_link_libraries(tidemark_headers PRIVATE ${CMAKE_DL_LIBS})  # it loads the tool
 endif()
 
 # The device part knows no type of the toolkit, but for the real driver and the annotations for its tools.

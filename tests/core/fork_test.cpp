@@ -563,6 +563,16 @@ TEST_F(fork, a_child_ends_the_epoch_that_was_open_on_the_forking_thread) {
   EXPECT_FALSE(dies.empty());
 }
 
+TEST_F(fork, a_child_uses_scopes_of_expect_resource) {
+  const auto use_scope = [] {
+    arena step;
+    const expect_resource expected{&step, "step"};
+    use(*std::pmr::get_default_resource());
+    return expected.report().starts_with("expect_resource 'step'");
+  };
+  expect_of_children([=] { (void)use_scope(); }, use_scope);
+}
+
 TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
   statistics_resource counted{std::pmr::new_delete_resource()};
   tracking_resource tracked{std::pmr::new_delete_resource()};

@@ -7,6 +7,7 @@
 #include <memory>
 #include <memory_resource>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -163,6 +164,15 @@ TEST(module, an_importer_can_bring_its_own_address_space) {
   }
   EXPECT_EQ(tiny.position(), 64u);
   EXPECT_EQ(tiny.try_allocate(8192), nullptr);
+}
+
+TEST(module, an_importer_can_look_for_missed_blocks) {
+  tidemark::arena step;
+  const tidemark::expect_resource expected{&step, "imported"};
+  const std::pmr::vector<int> v(10, 7);
+  EXPECT_EQ(expected.missed_blocks(), 1u);
+  EXPECT_EQ(expected.missed_bytes(), 10 * sizeof(int));
+  EXPECT_NE(expected.report().find("from the default resource"), std::string::npos);
 }
 
 TEST(module, an_importer_can_use_every_adaptor) {

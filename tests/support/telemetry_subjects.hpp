@@ -9,11 +9,13 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/telemetry/expect_no_upstream.hpp>
+#include <tidemark/telemetry/expect_resource.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 #include <tidemark/telemetry/tracking_resource.hpp>
 
+#include "logged_upstream.hpp"
 #include "recording_supply.hpp"
 
 namespace tidemark::test {
@@ -79,6 +81,27 @@ struct limit_subject : adaptor_subject<limit_resource> {
 struct test_subject : adaptor_subject<test_resource> {
   explicit test_subject(supply_type& supply)
       : adaptor_subject{supply, test_resource_options{.quarantine_bytes = 8 * KiB}} {}
+};
+
+/// What stands in the place of the default resource in a scope of `expect_resource`.
+class watching_subject : private adaptor_ground {
+ public:
+  using supply_type = recording_resource;
+  static constexpr std::size_t largest = 64 * MiB;
+  static constexpr std::size_t capacity = 0;
+
+  explicit watching_subject(supply_type& supply) : adaptor_ground{&supply}, set_{upstream()} {}
+
+  std::pmr::memory_resource& resource() { return *watching_; }
+  void recycle() { adaptor_ground::recycle(); }
+  void check() const {}
+  [[nodiscard]] std::vector<std::size_t> state() const { return {}; }
+
+ private:
+  default_resource_scope set_;
+  arena elsewhere_;
+  expect_resource scope_{&elsewhere_};
+  std::pmr::memory_resource* watching_ = std::pmr::get_default_resource();
 };
 
 /// A limit that the tests reach.

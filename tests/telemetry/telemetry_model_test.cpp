@@ -18,6 +18,9 @@ TEST(resource_model, agrees_with_statistics_resource) { run_resource_model<stati
 TEST(resource_model, agrees_with_limit_resource) { run_resource_model<limit_subject>(); }
 TEST(resource_model, agrees_with_a_limit_that_is_reached) { run_resource_model<reached_subject>(); }
 TEST(resource_model, agrees_with_expect_no_upstream) { run_resource_model<expect_no_upstream_subject>(); }
+TEST(resource_model, agrees_with_what_watches_the_default_resource) {
+  run_resource_model<watching_subject>();
+}
 TEST(resource_model, agrees_with_tracking_resource) { run_resource_model<tracking_subject>(); }
 TEST(resource_model, agrees_with_test_resource) { run_resource_model<test_subject>(); }
 

@@ -52,12 +52,14 @@ for kind, files in (("header", headers), ("source", sources)):
             elif part_of(other) not in allowed[part] | {part}:
                 failures.append(f"{path}: {part} must not include {other} of {part_of(other)}")
 
+# It defines operator new, which is the program's to decide.
+NOT_IN_AN_UMBRELLA = {"telemetry/watched_new.hpp"}
 # tidemark.hpp is the host's parts; any other umbrella is the public headers of the folder of its name.
 for umbrella in sorted(umbrellas):
     included = set(re.findall(r"#include <tidemark/([^>]+)>", headers[umbrella].read_text()))
     public = {name for name in headers if name.startswith(umbrella.removesuffix(".hpp") + "/") and "/detail/" not in name}
     if umbrella == "tidemark.hpp":
         public = {name for name in umbrellas - {umbrella} if headers[name].is_relative_to(root / "pmr")}
-    failures += [f"{umbrella} does not include {name}" for name in sorted(public - included)]
+    failures += [f"{umbrella} does not include {name}" for name in sorted(public - included - NOT_IN_AN_UMBRELLA)]
 print(f"{len(headers)} headers and {len(sources)} sources, {len(failures)} failures", *failures, sep="\n")
 sys.exit(1 if failures or len(sources) < 50 or not umbrellas else 0)

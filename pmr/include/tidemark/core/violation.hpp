@@ -32,6 +32,7 @@ enum class violation_kind {
   overrun,          ///< bytes outside a block, or of a freed one, were written (`test_resource`)
   leak,             ///< blocks were not deallocated before their resource was destroyed
   upstream_use,     ///< an upstream was used that was to be left alone (`expect_no_upstream`)
+  missed_resource,  ///< blocks came from elsewhere, and the caller has not checked (`expect_resource`)
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
   open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there

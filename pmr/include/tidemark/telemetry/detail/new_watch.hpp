@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a watched `operator new` tells the scopes of `expect_resource`. Owns nothing.
+#pragma once
+
+#include <cstddef>
+
+#include <tidemark/core/macros.hpp>
+
+namespace tidemark::detail {
+
+class missed_blocks;
+
+/// The calling thread's innermost open scope, or null.
+// Initial-exec, because every allocation of the program may read it.
+TIDEMARK_INITIAL_EXEC extern constinit thread_local missed_blocks* innermost_scope;
+
+/// Counts a block of `operator new` in the open scopes. @param caller the address that it returns to
+TIDEMARK_COLD void on_operator_new(std::size_t bytes, void const* caller) noexcept;
+
+}  // namespace tidemark::detail
