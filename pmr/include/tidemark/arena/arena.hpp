@@ -105,7 +105,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   /// if `align` is not a power of two, which only level 2 always notices. Nothing has changed then.
   // Without gnu::alloc_size: compilers would take the size for final, and `expand` changes it.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) {
+      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if constexpr (check_level >= 2) before_allocate(align);
     if (bytes <= max_fast_request && align <= max_fast_request) [[likely]] {
       const std::uintptr_t block = aligned_cursor(align);
@@ -115,7 +115,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     return allocate_beyond(bytes, align);
   }
   /// `allocate`, but null where that would throw.
-  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept;
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept
+      TIDEMARK_LIFETIMEBOUND;
 
   /// Frees a block if it is the newest and no mark was taken and no scope opened since; does nothing
   /// otherwise, nor for null. Level 2 reports pointers that the arena does not hold.

@@ -15,6 +15,7 @@
 #include <tidemark/arena/detail/arena_chunk.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark {
@@ -43,7 +44,7 @@ class arena_push {
   /// A `T` constructed from `arguments`; no destructor will run (see `make`). Without arguments a trivial `T`
   /// is all zero bytes, which for a pointer to member is not null.
   template <class T, class... Arguments>
-  [[nodiscard]] T* push(Arguments&&... arguments)
+  [[nodiscard]] T* push(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
     requires(on_host)
   {
     if constexpr (sizeof...(Arguments) == 0 && std::is_trivially_default_constructible_v<T>) {
@@ -56,13 +57,13 @@ class arena_push {
   /// Uninitialised memory for a trivial `T`.
   template <class T>
     requires std::is_trivially_default_constructible_v<T>
-  [[nodiscard]] T* push(uninitialized_t) {
+  [[nodiscard]] T* push(uninitialized_t) TIDEMARK_LIFETIMEBOUND {
     return static_cast<T*>(target().allocate(sizeof(T), alignof(T)));
   }
 
   /// `n` contiguous `T()`, where `n` may be 0; trivial ones are all zero bytes. No destructors will run.
   template <class T>
-  [[nodiscard]] std::span<T> push_array(std::size_t n)
+  [[nodiscard]] std::span<T> push_array(std::size_t n) TIDEMARK_LIFETIMEBOUND
     requires(on_host)
   {
     if constexpr (std::is_trivially_default_constructible_v<T>) {
@@ -79,14 +80,15 @@ class arena_push {
   /// `n` contiguous trivial `T` in uninitialised memory.
   template <class T>
     requires std::is_trivially_default_constructible_v<T>
-  [[nodiscard]] std::span<T> push_array(std::size_t n, uninitialized_t) {
+  [[nodiscard]] std::span<T> push_array(std::size_t n, uninitialized_t) TIDEMARK_LIFETIMEBOUND {
     return {allocate_array<T>(target(), n), n};
   }
 
   /// `bytes` zero bytes.
   template <class Space = AddressSpace>
     requires(Space::host_accessible)
-  [[nodiscard]] void* push_bytes(std::size_t bytes, std::size_t align = default_alignment) {
+  [[nodiscard]] void* push_bytes(std::size_t bytes, std::size_t align = default_alignment)
+      TIDEMARK_LIFETIMEBOUND {
     arena_type& to = target();
     void* storage = to.allocate(bytes, align);
     zero(to, storage, bytes);
@@ -94,7 +96,8 @@ class arena_push {
   }
 
   /// `bytes` uninitialised bytes.
-  [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment) {
+  [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment)
+      TIDEMARK_LIFETIMEBOUND {
     return target().allocate(bytes, align);
   }
 
@@ -102,7 +105,7 @@ class arena_push {
   /// destroyed, in the reverse order of construction. Destructors must not throw. The result may be
   /// discarded: what the destructor does may be all that is wanted.
   template <class T, class... Arguments>
-  T* make(Arguments&&... arguments)
+  T* make(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
     requires(on_host)
   {
     if constexpr (std::is_trivially_destructible_v<T>) {

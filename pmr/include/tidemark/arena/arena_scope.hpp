@@ -12,6 +12,7 @@
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/named_range.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark {
 
@@ -38,7 +39,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   /// An inert scope.
   basic_arena_scope() noexcept = default;
   /// Opens a scope on `arena`.
-  explicit basic_arena_scope(arena_type& arena,
+  explicit basic_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
                              detail::call_site where = std::source_location::current()) noexcept
       : where_{where} {
     open(arena);
@@ -95,7 +96,8 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   [[nodiscard]] arena_type& arena() const noexcept { return *arena_; }
 
   /// As `basic_arena::allocate`. @pre it is open.
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = arena_type::default_alignment) {
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = arena_type::default_alignment)
+      TIDEMARK_LIFETIMEBOUND {
     return push_target().allocate(bytes, align);
   }
 

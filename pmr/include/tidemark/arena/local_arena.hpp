@@ -11,6 +11,7 @@
 #include <tidemark/arena/detail/extent_memory.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark {
 
@@ -49,11 +50,12 @@ class basic_local_arena final
 
   /// As `basic_arena::allocate`. What is thrown changes nothing for this thread or others.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) {
+      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     return arena_->allocate(bytes, align);
   }
   /// `allocate`, but null where that would throw.
-  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept {
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept
+      TIDEMARK_LIFETIMEBOUND {
     return arena_->try_allocate(bytes, align);
   }
   /// As `basic_arena::deallocate`; does nothing for blocks of other threads.

@@ -16,6 +16,7 @@
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/file_descriptor.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/core/shared_memory.hpp>
 
 namespace tidemark {
@@ -68,7 +69,7 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
 
   /// Uninitialised memory, as `basic_arena::allocate`.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) {
+      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     return arena_.allocate(bytes, align);
   }
   /// Frees a block if it is the newest and nothing was published since; does nothing otherwise.

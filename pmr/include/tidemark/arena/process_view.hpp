@@ -10,6 +10,7 @@
 
 #include <tidemark/arena/detail/process_format.hpp>
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/core/shared_memory_view.hpp>
 
 namespace tidemark {
@@ -49,7 +50,7 @@ class process_view {
   /// The root of the generation, in place. Valid as long as this object, also after `update`.
   /// @tparam T the type that was published. @throws shared_memory_error (`other_root`) if it is another one.
   template <class T>
-  [[nodiscard]] T const& root() const {
+  [[nodiscard]] T const& root() const TIDEMARK_LIFETIMEBOUND {
     return *static_cast<T const*>(root(sizeof(T), alignof(T), detail::type_layout<std::remove_cv_t<T>>()));
   }
   /// The number of the generation, from 1 on.

@@ -97,7 +97,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// @throws besides std::bad_alloc if there is no memory for a new thread's record; std::logic_error if all
   /// of `team_options::threads` places are taken.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) {
+      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if (const auto slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]]
       return slot.part->arena.allocate(bytes, align);
     return part_of_this_thread().arena.allocate(bytes, align);

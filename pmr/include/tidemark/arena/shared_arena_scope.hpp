@@ -9,6 +9,7 @@
 #include <tidemark/arena/shared_arena.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/named_range.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark {
 
@@ -31,7 +32,7 @@ class [[nodiscard]] basic_shared_arena_scope {
   using arena_type = basic_shared_arena<AddressSpace>;
 
   /// Opens a scope on `arena`. @throws std::bad_alloc if its beginning cannot be recorded.
-  explicit basic_shared_arena_scope(arena_type& arena,
+  explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
                                     detail::call_site where = std::source_location::current())
       : arena_{&arena},
         begin_{arena.mark()},

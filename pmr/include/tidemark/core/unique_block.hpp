@@ -9,6 +9,8 @@
 #include <span>
 #include <type_traits>
 
+#include <tidemark/core/macros.hpp>
+
 namespace tidemark {
 
 /// Owns one block of any `std::pmr::memory_resource`, host or device, uninitialised: the input of a captured
@@ -35,7 +37,7 @@ class [[nodiscard]] unique_block {
   }
 
   /// Its first byte; null if it is empty.
-  [[nodiscard]] void* data() const noexcept { return block_.get(); }
+  [[nodiscard]] void* data() const noexcept TIDEMARK_LIFETIMEBOUND { return block_.get(); }
   /// Bytes, as requested; 0 if it is empty.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return block_ != nullptr ? block_.get_deleter().bytes : 0;
@@ -45,7 +47,7 @@ class [[nodiscard]] unique_block {
   /// As many `T` as fit.
   template <class T>
     requires std::is_trivially_copyable_v<T>
-  [[nodiscard]] std::span<T> as() const noexcept {
+  [[nodiscard]] std::span<T> as() const noexcept TIDEMARK_LIFETIMEBOUND {
     return {static_cast<T*>(data()), bytes() / sizeof(T)};
   }
   /// Whether it has a block.

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/buffer_view.hpp>
 #include <tidemark/epoch/detail/element_access.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
@@ -55,14 +56,16 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   buffer() = default;
   /// `size` elements, not initialised. Any memory. @throws std::bad_array_new_length if there cannot be so
   /// many; what `epoch_resource::allocate` throws.
-  buffer(epoch_resource& resource, std::size_t size)
+  buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::size_t size)
       : base{detail::storage::allocate(resource, bytes_of(size), alignment), size} {}
   /// `size` elements, each `value`. Host memory.
-  buffer(epoch_resource& resource, std::size_t size, T const& value) : buffer{resource, size} {
+  buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::size_t size, T const& value)
+      : buffer{resource, size} {
     std::fill_n(first_element(), size, value);
   }
   /// A copy of `elements`. Host memory.
-  buffer(epoch_resource& resource, std::span<T const> elements) : buffer{resource, elements.size()} {
+  buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::span<T const> elements)
+      : buffer{resource, elements.size()} {
     std::copy_n(elements.data(), elements.size(), first_element());
   }
   buffer(buffer&& other) noexcept : base{std::exchange(other.storage_, {}), other.size_} {}
@@ -75,16 +78,23 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   /// Deallocates the block now. @return whether it lived. O(1). Any memory.
   bool release() noexcept { return std::exchange(this->storage_, {}).release(); }
 
+  // Clang knows by these that the elements end with the buffer; a view's do not end with the view.
+  [[nodiscard]] T* data() const TIDEMARK_LIFETIMEBOUND { return base::data(); }
+  [[nodiscard]] std::span<T> span() const TIDEMARK_LIFETIMEBOUND { return base::span(); }
+  [[nodiscard]] T& operator[](std::size_t i) const TIDEMARK_LIFETIMEBOUND { return base::operator[](i); }
+  [[nodiscard]] T* begin() const TIDEMARK_LIFETIMEBOUND { return base::begin(); }
+  [[nodiscard]] T* end() const TIDEMARK_LIFETIMEBOUND { return base::end(); }
+
   /// Whether it lives, as `is_live` says. So are `data`, `size` and `span` for any memory.
   [[nodiscard]] explicit operator bool() const noexcept { return this->is_live(); }
 
   /// Elements `offset` and following, as long as the storage lives. Any memory. @throws std::out_of_range if
   /// there are not `count` of them.
-  [[nodiscard]] buffer_view<T> view(std::size_t offset, std::size_t count) const {
+  [[nodiscard]] buffer_view<T> view(std::size_t offset, std::size_t count) const TIDEMARK_LIFETIMEBOUND {
     return view().part(offset, count);
   }
   /// All of them.
-  [[nodiscard]] buffer_view<T> view() const {
+  [[nodiscard]] buffer_view<T> view() const TIDEMARK_LIFETIMEBOUND {
     this->check("view");
     return {this->storage_, first_element(), this->size()};
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/detail/element_access.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
 
@@ -27,7 +28,7 @@ namespace detail {
 /// A view of a buffer that was never tracked cannot know when that is gone. Cheap to copy. Each access is
 /// O(1) and looks up the storage's state; take `span()` for a loop. Thread-safety: that of a pointer.
 template <class T>
-class buffer_view : public detail::element_access<buffer_view<T>, T> {
+class TIDEMARK_POINTER buffer_view : public detail::element_access<buffer_view<T>, T> {
  public:
   /// Of nothing.
   buffer_view() = default;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/named_range.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
 #include <tidemark/epoch/detail/keepable.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
@@ -38,7 +39,7 @@ class [[nodiscard]] epoch {
  public:
   /// Opens an epoch. @param name in messages; must outlive the resource. @throws std::bad_alloc; no epoch is
   /// opened.
-  [[nodiscard]] explicit epoch(epoch_resource& resource, char const* name = "epoch");
+  [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch");
   epoch(epoch const&) = delete;
   epoch& operator=(epoch const&) = delete;
   /// `end()`, if that was not called.

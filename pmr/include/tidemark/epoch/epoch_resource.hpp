@@ -112,7 +112,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// @throws what the upstream throws, after releasing the quarantine and trying once more; std::bad_alloc if
   /// there is no memory for records. Nothing has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) TIDEMARK_LIFETIMEBOUND {
     if (detail::block_group* const group = own_group()) [[unlikely]]
       return allocate_in_epoch(*group, bytes, align);
     return allocate_untracked(bytes, align);

@@ -173,7 +173,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// again, as the class comment says; std::bad_alloc for sizes beyond PTRDIFF_MAX. Nothing is allocated
   /// then, and the cache can be used as before.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment);
+      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND;
 
   /// Takes a block back that nothing uses any more, with the size and alignment it was allocated with. Does
   /// nothing for null.

@@ -115,7 +115,7 @@ class planned_core : public forwarding_resource<planned_core> {
   /// @throws what the fallback throws; std::invalid_argument if `align` is found not to be a power of two,
   /// which only level 2 looks at in every call. No block has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) TIDEMARK_LIFETIMEBOUND {
     if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
     if (plan_replayer::slot* const next = plan_->next_in_order(bytes, align)) [[likely]]
       return plan_->take(*next, bytes, now_);

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What finds each late use of late_uses.cpp: the columns of the table in docs/lifetimes.md.
+
+usage: check.py compiler TABLE SOURCE COMPILE-COMMAND...   the columns of clang, by default and by its analysis
+       check.py run TABLE SOURCE PROGRAM                   that of AddressSanitizer, with the program of all cases
+Add --write behind the first word to write the column instead.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
+writes = "--write" in sys.argv
+how, table, source, *command = arguments
+ANALYSIS = ["-Wexperimental-lifetime-safety", "-Xclang", "-fexperimental-lifetime-safety"]
+DEFAULT_WARNINGS = r"-W(dangling|return-stack-address)[\w-]*\]"
+cases = [(int(number), kind, form) for number, kind, form in
+         re.findall(r"^#if IS_CASE\((\d+)\)  // (.+) \| (.+)$", pathlib.Path(source).read_text(), re.M)]
+if [number for number, *_ in cases] != list(range(1, len(cases) + 1)):
+    sys.exit("the cases are not numbered from 1 on")
+
+
+def warned(number, pattern, *options):
+    done = subprocess.run([*command, *options, "-fsyntax-only", f"-DCASE={number}", source], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"case {number} does not compile:\n{done.stderr}")
+    return "found" if re.search(pattern, done.stderr) else ""
+
+
+def found_at_run_time(number):
+    done = subprocess.run([*command, str(number)], capture_output=True, text=True)
+    kind = re.search(r"ERROR: AddressSanitizer: (\S+)", done.stderr)
+    return kind[1] if done.returncode != 0 and kind else ""
+
+
+# Columns of a row: type, form, and what these find.
+COLUMNS = {"compiler": {2: lambda number: warned(number, DEFAULT_WARNINGS, "-Wno-unused-function"),
+                        3: lambda number: warned(number, r"-Wexperimental-lifetime-safety[\w-]*\]", *ANALYSIS)},
+           "run": {4: found_at_run_time}}[how]
+
+text = pathlib.Path(table).read_text()
+rows = {}
+for line in re.findall(r"^\| \d+ \|.*\|$", text, re.M):
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    rows[int(cells[0])] = cells[1:]
+failures = []
+for number, kind, form in cases:
+    row = rows.setdefault(number, ["", "", "", "", ""])
+    is_now = list(row)
+    is_now[:2] = [f"`{kind}`", form]
+    for column, find in COLUMNS.items():
+        is_now[column] = find(number)
+    if is_now != row:
+        failures.append(f"case {number}: the table says {row}, and it is {is_now}")
+    if not any(is_now[2:]):
+        failures.append(f"case {number}, {kind}, {form}: found by nothing")
+    rows[number] = is_now
+failures += [f"the table has a case {number}, which there is not" for number in rows if number > len(cases)]
+if writes:
+    lines = "".join(f"| {number} | {' | '.join(rows[number])} |\n" for number, *_ in cases)
+    head = "|---|---|---|---|---|---|\n"
+    before, behind = text.split(head)
+    pathlib.Path(table).write_text(before + head + lines + re.sub(r"\A(\|.*\n)*", "", behind))
+else:
+    print(f"{len(cases)} cases, {len(failures)} failures", *failures, sep="\n")
+    sys.exit(1 if failures or not cases else 0)
