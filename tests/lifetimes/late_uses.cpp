@@ -305,7 +305,10 @@ int late_28() {
 
 #if CASE == 0
 int main(int count, char** arguments) {
-  int (*const all[])() = {late_1, late_2, late_3, late_4, late_5, late_6, late_7, late_8, late_9, late_10, late_11, late_12, late_13, late_14, late_15, late_16, late_17, late_18, late_19, late_20, late_21, late_22, late_23, late_24, late_25, late_26, late_27, late_28};
+  int (*const all[])() = {late_1,  late_2,  late_3,  late_4,  late_5,  late_6,  late_7,
+                          late_8,  late_9,  late_10, late_11, late_12, late_13, late_14,
+                          late_15, late_16, late_17, late_18, late_19, late_20, late_21,
+                          late_22, late_23, late_24, late_25, late_26, late_27, late_28};
   const int number = count == 2 ? std::atoi(arguments[1]) : 0;
   if (number < 1 || number > static_cast<int>(std::size(all))) return 2;
   std::printf("%d was read, and nothing said\n", all[number - 1]());
