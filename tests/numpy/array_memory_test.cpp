@@ -166,11 +166,11 @@ TEST(array_memory, returns_zeros_in_memory_that_was_in_use) {
   }
 }
 
-TEST(array_memory, aligns_blocks_to_lines_of_caches_from_512_bytes_on) {
+TEST(array_memory, aligns_blocks_to_lines_of_caches_from_64_bytes_on) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   for (std::size_t bytes = 0; bytes < 2 * MiB; bytes += 1 + bytes / 3) {
     void* const block = memory.allocate(bytes);
-    EXPECT_EQ(tidemark::detail::address_of(block) % (bytes >= 512 ? 64 : 16), 0u) << bytes;
+    EXPECT_EQ(tidemark::detail::address_of(block) % (bytes >= 64 ? 64 : 16), 0u) << bytes;
     EXPECT_EQ(array_memory::bytes_of(block), bytes);
     memory.deallocate(block);
   }

@@ -8,14 +8,11 @@ namespace {
 
 // As NumPy: below, what is rounded up to huge pages would be much of the array.
 constexpr std::size_t min_huge_bytes = 4 * MiB;
-// What the pool may cache, which is for small blocks.
-constexpr std::size_t max_pool_bytes = 64 * MiB;
 // A retired memory is trimmed when so much was freed.
 constexpr std::size_t retired_bytes = 1 * MiB;
 
-std::size_t bytes_for_pool(std::size_t max_cached_bytes) noexcept {
-  return std::min(max_cached_bytes / 4, max_pool_bytes);
-}
+// Of what may be cached, the pool's part: mappings are most of the bytes.
+std::size_t bytes_for_pool(std::size_t max_cached_bytes) noexcept { return max_cached_bytes / 4; }
 
 }  // namespace
 
