@@ -27,7 +27,7 @@ here = pathlib.Path(__file__).parent
 RECORDED = {"clang_syntax": 1, "lld_link": 5, "torch_gpt": 1, "torch_mlp": 1}
 
 # Topics that run in programs of their own, which take Google Benchmark's options: on ranks, or a process each.
-PROGRAMS = {"mpi": "run_mpi_bench", "programs": "programs/run_programs_bench"}
+PROGRAMS = {"mpi": "run_mpi_bench", "numpy": "run_numpy_bench", "programs": "programs/run_programs_bench"}
 
 
 def misuse(sentence):
@@ -163,7 +163,7 @@ def measure(options, wanted):
                 topic = next_topic
                 print(f"repetition {repetition + 1} of {options.repetitions}: {topic}", file=sys.stderr, flush=True)
             report = run(options, names)
-            context = report["context"] or context
+            context |= report["context"]
             for row in report["benchmarks"]:
                 if row.get("error_occurred"):
                     errors[plain_name(row["run_name"])] = row["error_message"]

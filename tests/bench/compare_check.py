@@ -40,9 +40,9 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
 """
 
 # The same benchmarks at smaller sizes run as well; these take minutes where everything is checked.
-LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152)"
+LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152|numpy/.*/(16MB|64MB|60|2000|100000)$)"
 # How names of benchmarks begin that are of a peer which may not be installed.
-OF_PEERS = ("mpi/", "programs/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
+OF_PEERS = ("mpi/", "numpy/", "programs/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/", "protobuf_arena/", "thrust",
             "policy/", "nbody/")
 
 
@@ -78,7 +78,7 @@ def names_of_benchmarks(program):
 
 def every_benchmark_runs(_):
     ran, names, missing = set(), set(), ""
-    for program in build / "bench/tidemark_bench", build / "bench/run_mpi_bench":
+    for program in (build / "bench" / name for name in ("tidemark_bench", *compare.PROGRAMS.values())):
         if not program.exists():
             missing += f"; {program.name}"
             continue
