@@ -46,8 +46,8 @@ class pool_stats(typing.NamedTuple):
 class pool:
     """Memory for the arrays that are made in its `with` block, in the calling context (a thread, or a task of asyncio).
 
-    Free memory is kept for the next arrays, up to `max_cached_bytes`; 0 keeps nothing. With `huge_pages` the pool asks
-    for them behind arrays of 4 MiB and more, as NumPy does; with False it does not. The pool lives as long as the last
+    Free memory is kept for the next arrays, up to `max_cached_bytes`; 0 keeps nothing. With `huge_pages` they are
+    requested for arrays of 4 MiB and more, as NumPy requests them. The pool lives as long as the last
     array that was made in it. Blocks nest; one pool may be used in several, also by several threads.
     """
 

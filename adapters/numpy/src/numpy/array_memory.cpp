@@ -6,7 +6,7 @@
 namespace tidemark::numpy {
 namespace {
 
-// As NumPy: below, what is rounded up to huge pages would be much of the array.
+// As NumPy; below, what is rounded up to huge pages would be much of the array.
 constexpr std::size_t min_huge_bytes = 4 * MiB;
 // A retired memory is trimmed when so much was freed.
 constexpr std::size_t retired_bytes = 1 * MiB;

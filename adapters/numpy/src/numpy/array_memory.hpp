@@ -22,7 +22,7 @@ namespace tidemark::numpy {
 /// How an `array_memory` is made.
 struct array_memory_options {
   std::size_t max_cached_bytes;  ///< free blocks are kept up to this many bytes
-  bool huge_pages;               ///< ask for them behind uninitialised blocks of 4 MiB and more
+  bool huge_pages;               ///< for uninitialised blocks of 4 MiB and more
 };
 
 /// A snapshot. The words are those of all statistics (docs/design.md). Bytes are those of blocks, which are

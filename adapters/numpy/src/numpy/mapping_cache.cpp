@@ -15,7 +15,7 @@
 namespace tidemark::numpy {
 namespace {
 
-// As NumPy does not ask for huge pages below: what is rounded up to them would be much of the array.
+// NumPy requests no huge pages below: what is rounded up to them would be much of the array.
 constexpr std::size_t min_aligned_bytes = 4 * MiB;
 
 std::size_t page_bytes() noexcept {

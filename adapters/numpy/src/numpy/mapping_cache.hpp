@@ -57,8 +57,8 @@ struct mapping_cache_stats {
 /// and a mapping can grow with its contents.
 ///
 /// A request takes the least mapping that is large enough, of those in the bins that it looks at, and leaves
-/// what it does not need, if that is an eighth of it and `min_bytes`. If there is none, the largest grows
-/// that has half of what is needed. Otherwise the system maps new pages. Where more is free than may be, the
+/// what it does not need, if that is an eighth of it and `min_bytes`. If all are too small, the largest grows
+/// that has half of what is needed, or else the system maps new pages. Where more is free than may be, the
 /// mappings that have been free for longest are unmapped.
 ///
 /// *Slack* is what live mappings have beyond what was requested. Invariants, where n is `max_cached_bytes`:
