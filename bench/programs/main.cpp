@@ -141,14 +141,16 @@ std::uint64_t peak_bytes() {
 /// A system call that strace shows, and that programs do not make otherwise.
 void leave_mark() { syscall(SYS_getppid); }
 
-class race {
+/// The threads of a program, of which the measured steps begin and end together.
+class team_run {
  public:
-  race(program const& runs, std::vector<std::unique_ptr<step_memory>> const& memories, extent size,
-       unsigned steps)
+  team_run(program const& runs, std::vector<std::unique_ptr<step_memory>> const& memories, extent size,
+           unsigned steps, bool samples_share)
       : runs_{runs},
         memories_{memories},
         size_{size},
         steps_{steps},
+        samples_share_{samples_share},
         sums_(memories.size()),
         line_{static_cast<std::ptrdiff_t>(memories.size())} {}
 
@@ -179,15 +181,25 @@ class race {
       for (unsigned i = 0; i < runs_.warm_up; ++i) sum = mixed(sum, works->step(i));
     });
     line_.arrive_and_wait();
-    if (thread == 0) before = usage{}, leave_mark();
+    if (thread == 0) begin_measuring();
     line_.arrive_and_wait();
     in_turn([&] {
       for (unsigned i = 0; works != nullptr && i < steps_; ++i)
         sum = mixed(sum, works->step(runs_.warm_up + i));
     });
     line_.arrive_and_wait();
-    if (thread == 0) leave_mark(), after = usage{};
+    if (thread == 0) end_measuring();
     sums_[thread] = sum;
+  }
+  void begin_measuring() {
+    if (samples_share_) sample_user_time(true);
+    before = usage{};
+    leave_mark();
+  }
+  void end_measuring() {
+    leave_mark();
+    after = usage{};
+    if (samples_share_) sample_user_time(false);
   }
   /// Keeps the first exception, so that no thread waits for one that has ended.
   template <class Work>
@@ -203,6 +215,7 @@ class race {
   std::vector<std::unique_ptr<step_memory>> const& memories_;
   extent size_;
   unsigned steps_;
+  bool samples_share_;
   std::vector<std::uint64_t> sums_;
   std::barrier<> line_;
   std::atomic<bool> has_failed_{false};
@@ -229,21 +242,20 @@ void measure(program const& runs, std::string_view memory, settings const& wante
   if (wanted.samples_share) {
     for (auto& each : memories) each = std::make_unique<marked_memory>(std::move(each));
     steps *= 3;
-    sample_user_time(true);
   }
-  race racing{runs, memories, wanted.size, steps};
-  racing.run();
-  sample_user_time(false);
-  const double seconds = std::chrono::duration<double>(racing.after.at - racing.before.at).count();
-  const double user = racing.after.user - racing.before.user,
-               system = racing.after.system - racing.before.system;
+  team_run measured{runs, memories, wanted.size, steps, wanted.samples_share};
+  measured.run();
+  const double seconds = std::chrono::duration<double>(measured.after.at - measured.before.at).count();
+  const double user = measured.after.user - measured.before.user,
+               system = measured.after.system - measured.before.system;
   std::printf(
       R"({"program": "%.*s", "memory": "%.*s", "malloc": "%.*s", "checksum": "%016llx", "steps": %u, )"
       R"("seconds_per_step": %.9g, "faults_per_step": %.9g, "peak_bytes": %llu)",
       static_cast<int>(runs.name.size()), runs.name.data(), static_cast<int>(memory.size()), memory.data(),
       static_cast<int>(file_of_malloc().size()), file_of_malloc().data(),
-      static_cast<unsigned long long>(racing.checksum()), steps, seconds / steps,
-      (racing.after.faults - racing.before.faults) / steps, static_cast<unsigned long long>(peak_bytes()));
+      static_cast<unsigned long long>(measured.checksum()), steps, seconds / steps,
+      (measured.after.faults - measured.before.faults) / steps,
+      static_cast<unsigned long long>(peak_bytes()));
   if (wanted.samples_share) {
     const double of_user =
         static_cast<double>(allocating_samples) / static_cast<double>(std::max<std::uint64_t>(1, samples));
