@@ -11,7 +11,6 @@
 #include <tidemark/arena/detail/extent_memory.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/macros.hpp>
 
 namespace tidemark {
 
@@ -37,9 +36,7 @@ class basic_shared_arena;
 /// arena, and when its thread ends or leaves. Complexity: as `arena`. Thread-safety: the thread that made it,
 /// and not during a rewind; level 2 reports both.
 template <class AddressSpace>
-class basic_local_arena final
-    : public detail::forwarding_resource<basic_local_arena<AddressSpace>>,
-      public arena_push<basic_local_arena<AddressSpace>, detail::extent_memory<AddressSpace>> {
+class basic_local_arena final : public detail::forwarding_resource<basic_local_arena<AddressSpace>> {
  public:
   using arena_type = basic_arena<detail::extent_memory<AddressSpace>>;
   /// A thread scope: rewinds this thread's part. It must end before the shared arena is rewound to below its
@@ -48,15 +45,36 @@ class basic_local_arena final
 
   static constexpr std::size_t default_alignment = arena_type::default_alignment;
 
+  // What these return outlives the handle, so none is lifetimebound, as those of an arena are.
+
   /// As `basic_arena::allocate`. What is thrown changes nothing for this thread or others.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
+      std::size_t bytes, std::size_t align = default_alignment) {
     return arena_->allocate(bytes, align);
   }
   /// `allocate`, but null where that would throw.
-  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept
-      TIDEMARK_LIFETIMEBOUND {
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept {
     return arena_->try_allocate(bytes, align);
+  }
+  /// As `arena_push::push`, with its overloads.
+  template <class T, class... Arguments>
+  [[nodiscard]] T* push(Arguments&&... arguments) {
+    return arena_->template push<T>(std::forward<Arguments>(arguments)...);
+  }
+  /// As `arena_push::push_array`, with its overloads.
+  template <class T, class... Tag>
+  [[nodiscard]] std::span<T> push_array(std::size_t n, Tag... tag) {
+    return arena_->template push_array<T>(n, tag...);
+  }
+  /// As `arena_push::push_bytes`, with its overloads.
+  template <class... Arguments>
+  [[nodiscard]] void* push_bytes(std::size_t bytes, Arguments... arguments) {
+    return arena_->push_bytes(bytes, arguments...);
+  }
+  /// As `arena_push::make`.
+  template <class T, class... Arguments>
+  T* make(Arguments&&... arguments) {
+    return arena_->template make<T>(std::forward<Arguments>(arguments)...);
   }
   /// As `basic_arena::deallocate`; does nothing for blocks of other threads.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
@@ -86,9 +104,7 @@ class basic_local_arena final
 
  private:
   friend basic_shared_arena<AddressSpace>;
-  friend arena_push<basic_local_arena, detail::extent_memory<AddressSpace>>;
   explicit basic_local_arena(arena_type& arena) noexcept : arena_{&arena} {}
-  arena_type& push_target() const noexcept { return *arena_; }
 
   arena_type* arena_;
 };
