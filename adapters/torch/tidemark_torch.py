@@ -74,12 +74,19 @@ def install(resource=None, max_cached_bytes=None, trace=None):
     resource: "cache", "pool" or "planned". max_cached_bytes: what each stream keeps ready. trace: path of a CSV file for
     tidemark-report.
 
-    Raises ValueError for a setting that is wrong, RuntimeError if PyTorch has used its own allocator already or is too old.
+    Raises TypeError or ValueError for a setting that is wrong, RuntimeError if PyTorch has used its own allocator already or is too old.
     """
     import torch
     library = _load()
-    if max_cached_bytes is not None and not 0 <= max_cached_bytes < 2**63:
-        raise ValueError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes}, not a number of bytes")
+    if resource is not None and not isinstance(resource, str):
+        raise TypeError(f"tidemark_torch: resource is {resource!r}, not \"cache\", \"pool\" or \"planned\"")
+    if max_cached_bytes is not None:
+        if isinstance(max_cached_bytes, bool) or not isinstance(max_cached_bytes, int):
+            raise TypeError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes!r}, not a number of bytes")
+        if not 0 <= max_cached_bytes < 2**63:
+            raise ValueError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes}, not a number of bytes")
+    if trace is not None and not isinstance(trace, (str, os.PathLike)):
+        raise TypeError(f"tidemark_torch: trace is {trace!r}, not a path")
     allocator = _allocator("tidemark_torch_alloc", "tidemark_torch_free")
     inner = allocator.allocator()
     missing = [setter for setter in _SETTERS if not hasattr(inner, setter)]

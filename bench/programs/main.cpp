@@ -54,52 +54,48 @@ namespace {
 
 // ---- how much of the time is allocation ----------------------------------------------------------------------------
 
-thread_local volatile std::sig_atomic_t is_allocating = 0;
 std::atomic<std::uint64_t> samples{0}, allocating_samples{0};
 
 void take_sample(int) {
   samples.fetch_add(1, std::memory_order_relaxed);
-  if (is_allocating != 0) allocating_samples.fetch_add(1, std::memory_order_relaxed);
+  if (allocating::is_now != 0) allocating_samples.fetch_add(1, std::memory_order_relaxed);
 }
 
 /// Marks the time that calls of a resource take.
-class marked_resource final : public std::pmr::memory_resource {
+class sampled_resource final : public std::pmr::memory_resource {
  public:
-  explicit marked_resource(std::pmr::memory_resource* upstream) : upstream_{upstream} {}
+  explicit sampled_resource(std::pmr::memory_resource* upstream) : upstream_{upstream} {}
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    is_allocating = 1;
-    void* const block = upstream_->allocate(bytes, align);
-    is_allocating = 0;
-    return block;
+    const allocating now;
+    return upstream_->allocate(bytes, align);
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    is_allocating = 1;
+    const allocating now;
     upstream_->deallocate(block, bytes, align);
-    is_allocating = 0;
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::pmr::memory_resource* upstream_;
 };
 
-class marked_memory final : public step_memory {
+class sampled_memory final : public step_memory {
  public:
-  explicit marked_memory(std::unique_ptr<step_memory> memory)
+  explicit sampled_memory(std::unique_ptr<step_memory> memory)
       : memory_{std::move(memory)}, resource_{memory_->resource()} {}
   std::pmr::memory_resource* resource() override { return &resource_; }
   void begin_step() override { memory_->begin_step(); }
   void end_step() override {
-    is_allocating = 1;
+    const allocating now;
     memory_->end_step();
-    is_allocating = 0;
   }
+  [[nodiscard]] bool is_malloc() const override { return memory_->is_malloc(); }
   [[nodiscard]] bool end_frees_all() const override { return memory_->end_frees_all(); }
 
  private:
   std::unique_ptr<step_memory> memory_;
-  marked_resource resource_;
+  sampled_resource resource_;
 };
 
 /// Samples are of user time alone: what the system does for these programs, it does for their memory.
@@ -152,7 +148,7 @@ class team_run {
         steps_{steps},
         samples_share_{samples_share},
         sums_(memories.size()),
-        line_{static_cast<std::ptrdiff_t>(memories.size())} {}
+        barrier_{static_cast<std::ptrdiff_t>(memories.size())} {}
 
   void run() {
     {
@@ -176,18 +172,18 @@ class team_run {
   void run_thread(unsigned thread) {
     std::uint64_t sum = 0;
     std::unique_ptr<worker> works;
-    in_turn([&] {
+    or_keep_exception([&] {
       works = runs_.start(*memories_[thread], thread, size_);
       for (unsigned i = 0; i < runs_.warm_up; ++i) sum = mixed(sum, works->step(i));
     });
-    line_.arrive_and_wait();
+    barrier_.arrive_and_wait();
     if (thread == 0) begin_measuring();
-    line_.arrive_and_wait();
-    in_turn([&] {
+    barrier_.arrive_and_wait();
+    or_keep_exception([&] {
       for (unsigned i = 0; works != nullptr && i < steps_; ++i)
         sum = mixed(sum, works->step(runs_.warm_up + i));
     });
-    line_.arrive_and_wait();
+    barrier_.arrive_and_wait();
     if (thread == 0) end_measuring();
     sums_[thread] = sum;
   }
@@ -203,7 +199,7 @@ class team_run {
   }
   /// Keeps the first exception, so that no thread waits for one that has ended.
   template <class Work>
-  void in_turn(Work const& work) {
+  void or_keep_exception(Work const& work) {
     try {
       work();
     } catch (...) {
@@ -217,7 +213,7 @@ class team_run {
   unsigned steps_;
   bool samples_share_;
   std::vector<std::uint64_t> sums_;
-  std::barrier<> line_;
+  std::barrier<> barrier_;
   std::atomic<bool> has_failed_{false};
   std::exception_ptr failure_;
 };
@@ -240,7 +236,7 @@ void measure(program const& runs, std::string_view memory, settings const& wante
   auto memories = make_memories(memory, runs.threads);
   unsigned steps = wanted.size == extent::small ? 2 : wanted.is_short ? (runs.steps + 3) / 4 : runs.steps;
   if (wanted.samples_share) {
-    for (auto& each : memories) each = std::make_unique<marked_memory>(std::move(each));
+    for (auto& each : memories) each = std::make_unique<sampled_memory>(std::move(each));
     steps *= 3;
   }
   team_run measured{runs, memories, wanted.size, steps, wanted.samples_share};

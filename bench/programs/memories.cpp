@@ -23,6 +23,7 @@ class plain_memory final : public step_memory {
   explicit plain_memory(std::shared_ptr<std::pmr::memory_resource> resource)
       : resource_{std::move(resource)} {}
   std::pmr::memory_resource* resource() override { return resource_.get(); }
+  [[nodiscard]] bool is_malloc() const override { return resource_.get() == std::pmr::new_delete_resource(); }
 
  private:
   std::shared_ptr<std::pmr::memory_resource> resource_;

@@ -2,6 +2,7 @@
 // A whole program whose memory can be exchanged: what it is, and how it takes memory for a step.
 #pragma once
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,8 +25,21 @@ class step_memory {
   [[nodiscard]] virtual std::pmr::memory_resource* resource() = 0;
   virtual void begin_step() {}
   virtual void end_step() {}
+  /// Whether the resource is malloc, so that what has hooks for malloc needs none.
+  [[nodiscard]] virtual bool is_malloc() const { return false; }
   /// Whether `end_step` frees all blocks of the step, so that their deallocation may be left out.
   [[nodiscard]] virtual bool end_frees_all() const { return false; }
+};
+
+/// Marks a time in which the calling thread allocates, for what samples how much of its time that is.
+class allocating {
+ public:
+  allocating() { is_now = 1; }
+  allocating(allocating const&) = delete;
+  allocating& operator=(allocating const&) = delete;
+  ~allocating() { is_now = 0; }
+
+  static inline thread_local volatile std::sig_atomic_t is_now = 0;
 };
 
 /// A step of a program, and the object that it builds. At the end the object is destroyed, unless the memory

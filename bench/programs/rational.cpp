@@ -19,13 +19,28 @@ namespace {
 
 std::pmr::memory_resource* numbers = nullptr;  // GMP's functions take no argument of the user's
 
-void* allocate(std::size_t bytes) { return numbers->allocate(bytes); }
-void deallocate(void* block, std::size_t bytes) { numbers->deallocate(block, bytes); }
-void* reallocate(void* block, std::size_t old_bytes, std::size_t new_bytes) {
+// GMP cannot go on without memory, nor be left by an exception: then the program ends.
+void* allocate(std::size_t bytes) noexcept { return numbers->allocate(bytes); }
+void deallocate(void* block, std::size_t bytes) noexcept { numbers->deallocate(block, bytes); }
+void* reallocate(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
   void* const moved = numbers->allocate(new_bytes);
   std::memcpy(moved, block, std::min(old_bytes, new_bytes));
   numbers->deallocate(block, old_bytes);
   return moved;
+}
+
+// malloc serves GMP as it serves it everywhere, with its own realloc.
+void* malloc_allocate(std::size_t bytes) noexcept {
+  const allocating now;
+  return std::malloc(bytes);
+}
+void malloc_deallocate(void* block, std::size_t) noexcept {
+  const allocating now;
+  std::free(block);
+}
+void* malloc_reallocate(void* block, std::size_t, std::size_t new_bytes) noexcept {
+  const allocating now;
+  return std::realloc(block, new_bytes);
 }
 
 using row = std::vector<mpq_class>;
@@ -48,9 +63,8 @@ class rational final : public worker {
  public:
   rational(step_memory& memory, extent size) : memory_{memory}, n_{size == extent::full ? 44U : 6U} {
     numbers = memory.resource();
-    // malloc serves GMP as it serves it everywhere, with its own realloc.
-    if (numbers == std::pmr::new_delete_resource()) return;
-    mp_set_memory_functions(allocate, reallocate, deallocate);
+    if (memory.is_malloc()) mp_set_memory_functions(malloc_allocate, malloc_reallocate, malloc_deallocate);
+    else mp_set_memory_functions(allocate, reallocate, deallocate);
   }
   ~rational() override { mp_set_memory_functions(nullptr, nullptr, nullptr); }
 

@@ -12,6 +12,7 @@ usage: run_programs_bench --table
 import argparse
 import functools
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -30,19 +31,27 @@ class failure(Exception):
     """One sentence that ends the script."""
 
 
+def started(command, **more):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, **more)
+    except OSError as error:
+        raise failure(f"{command[0]} cannot be started: {error.strerror}") from None
+
+
 @functools.cache
 def programs():
     """The programs by name: {"program", "work", "ours", "other"}."""
-    lines = subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return {row["program"]: row for row in map(json.loads, lines)}
+    return {row["program"]: row for row in map(json.loads, started([PROGRAM, "--list"]).stdout.splitlines())}
 
 
 def run(program, memory, *options, wrapped=()):
     """What the program prints, or None where the allocator is not installed."""
-    command = [*wrapped, PROGRAM, program, "malloc" if memory in PRELOADED else memory, *options]
-    # Also behind strace, which must not be slowed by the allocator itself.
-    setting = f"LD_PRELOAD={PRELOADED[memory]}" if memory in PRELOADED else "LD_PRELOAD="
-    done = subprocess.run([*wrapped, "env", setting, *command[len(wrapped):]], capture_output=True, text=True)
+    preload = PRELOADED.get(memory, "")
+    arguments = [PROGRAM, program, "malloc" if preload else memory, *options]
+    if wrapped:  # strace sets it for the program alone
+        done = started([*wrapped, f"--env=LD_PRELOAD={preload}", *arguments])
+    else:
+        done = started(arguments, env=os.environ | {"LD_PRELOAD": preload})
     if done.returncode != 0:
         raise failure(f"{program} on {memory} failed: {done.stderr.strip()}")
     result = json.loads(done.stdout)
@@ -114,14 +123,16 @@ def best_of_two(program):
 
 
 def print_table():
-    print(f"{'program':10} {'a step, in ms, on malloc':>24} {'the best peer':>20} {'tidemark':>24} {'times as fast':>14}  peak MB")
+    print(f"{'a step, in ms':13} {'malloc':>8} {'the best of mimalloc, jemalloc, tcmalloc':>41} {'tidemark':>16} {'times as fast as':>19}"
+          f"  {'peak MB':>11}\n{'':13} {'':>8} {'':>41} {'':>16} {'malloc':>9} {'best':>9}  malloc -> ours")
     for program, row in programs().items():
         of = best_of_two(program)
         best = min((memory for memory in of if memory in PRELOADED), key=lambda memory: of[memory][0], default=None)
-        peer = f"{of[best][0]:.2f} {best}" if best else "none installed"
-        ours = f"{of[row['ours']][0]:.2f} {row['ours']}"
-        print(f"{program:10} {of['malloc'][0]:24.2f} {peer:>20} {ours:>24} {of['malloc'][0] / of[row['ours']][0]:14.2f}"
-              f"  {of['malloc'][1]:.0f} -> {of[row['ours']][1]:.0f}")
+        own, own_peak = of[row["ours"]]
+        peer = f"{of[best][0]:.2f} on {best}" if best else "none is installed"
+        times = f"{of[best][0] / own:.2f}" if best else ""
+        print(f"{program:13} {of['malloc'][0]:8.2f} {peer:>41} {own:8.2f} {row['ours']:>7} {of['malloc'][0] / own:9.2f} {times:>9}"
+              f"  {of['malloc'][1]:.0f} -> {own_peak:.0f}")
     print("The same code and the same result on each. Why each is as it is: docs/benchmarks.md, \"Programs\"")
 
 

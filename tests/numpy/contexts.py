@@ -6,6 +6,7 @@ import contextvars
 import multiprocessing
 import os
 import queue
+import sys
 import threading
 
 import numpy
@@ -70,6 +71,28 @@ def install_is_an_initializer_of_threads():
         arrays = list(executor.map(numpy.ones, range(100, 200)))
     equal({handler(array) for array in arrays}, {OURS})
     equal(pool.stats().used_blocks, 100)
+
+
+def install_makes_one_pool_however_many_threads_call_it_first():
+    begin = threading.Barrier(8)
+    switched = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    installed = []
+
+    def call():
+        begin.wait()
+        installed.append(tidemark_numpy.install())
+
+    for _ in range(200):
+        tidemark_numpy._installed = None
+        installed.clear()
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        equal(len(set(map(id, installed))), 1)
+    sys.setswitchinterval(switched)
 
 
 def arrays_are_freed_by_other_threads():

@@ -68,13 +68,33 @@ def a_trace_wants_files_that_can_be_written():
 
 
 def blocks_end_in_the_reverse_order():
+    before = handler()
     outer, inner = tidemark_numpy.pool(), tidemark_numpy.pool()
-    with outer, inner:
-        with refused(RuntimeError, "this is not the innermost pool of this context"):
-            outer.__exit__(None, None, None)
-        equal(handler(), "tidemark_numpy")
+    outer.__enter__()
+    inner.__enter__()
+    with refused(RuntimeError, "this is not the innermost pool of this context"):
+        outer.__exit__(None, None, None)
+    equal(handler(), "tidemark_numpy")
+    inner.__exit__(None, None, None)
+    equal(handler(), before)  # and not the one that began between them
     with refused(RuntimeError, "this is not the innermost pool"):
         inner.__exit__(None, None, None)
+
+
+def a_generator_that_is_closed_too_early_leaves_no_pool_behind():
+    before = handler()
+
+    def batches():
+        with tidemark_numpy.pool():
+            yield numpy.ones(10)
+
+    running = batches()
+    next(running)
+    equal(handler(), "tidemark_numpy")  # its block is open in this context while it waits
+    with tidemark_numpy.pool():
+        with refused(RuntimeError, "this is not the innermost pool"):
+            running.close()
+    equal(handler(), before)
 
 
 def a_block_does_not_end_in_another_thread():

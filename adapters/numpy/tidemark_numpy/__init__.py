@@ -13,6 +13,7 @@ import atexit
 import contextvars
 import operator
 import os
+import threading
 import tracemalloc
 import typing
 import weakref
@@ -27,6 +28,7 @@ _DEFAULT_CACHED_BYTES = 256 << 20
 # The pools whose blocks are open in this context, the innermost last, each with the handler before it.
 _open_blocks = contextvars.ContextVar("tidemark_numpy.open_blocks", default=())
 _open_traces = set()
+_installing = threading.Lock()  # guards _installed
 _installed = None
 
 
@@ -63,11 +65,19 @@ class pool:
 
     def __exit__(self, kind, error, where):
         opened = _open_blocks.get()
-        if not opened or opened[-1][0] is not self:
+        own = max((i for i, (each, _) in enumerate(opened) if each is self), default=None)
+        if own is not None:
+            # Of one that is not the innermost, the block inside it goes back to where this one began.
+            before = opened[own][1]
+            rest = [*opened[:own], *opened[own + 1:]]
+            if own == len(rest):
+                _core.set_handler(before)
+            else:
+                rest[own] = (rest[own][0], before)
+            _open_blocks.set(tuple(rest))
+        if own is None or own != len(opened) - 1:
             raise RuntimeError("tidemark_numpy: this is not the innermost pool of this context: end blocks in the reverse "
                                "order, in the context where they began")
-        _core.set_handler(opened[-1][1])
-        _open_blocks.set(opened[:-1])
 
     def __repr__(self):
         return "<tidemark_numpy.pool max_cached_bytes={} huge_pages={}>".format(*self._options)
@@ -89,10 +99,11 @@ def install(*, max_cached_bytes=_DEFAULT_CACHED_BYTES, huge_pages=True):
     initializer of a ThreadPoolExecutor.
     """
     global _installed
-    if _installed is None:
-        _installed = pool(max_cached_bytes=max_cached_bytes, huge_pages=huge_pages)
-    elif _installed._options != _checked_options(max_cached_bytes, huge_pages):
-        raise ValueError(f"tidemark_numpy: {_installed!r} is installed in this process, and there is one at most")
+    with _installing:
+        if _installed is None:
+            _installed = pool(max_cached_bytes=max_cached_bytes, huge_pages=huge_pages)
+        elif _installed._options != _checked_options(max_cached_bytes, huge_pages):
+            raise ValueError(f"tidemark_numpy: {_installed!r} is installed in this process, and there is one at most")
     _core.set_handler(_installed._capsule)
     return _installed
 

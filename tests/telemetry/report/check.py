@@ -498,6 +498,10 @@ def names_a_file_that_cannot_be_written():
                (2, "", f"tidemark-report: {folder}/none/file: No such file or directory\n"))
         expect("the trace itself", run(folder / "trace.csv", option, folder / "trace.csv"),
                (2, "", f"tidemark-report: {folder}/trace.csv: it would replace the trace\n"))
+    expect("one file for two", run(folder / "trace.csv", "--memory-viz", folder / "one", "--pprof", folder / "one"),
+           (2, "", f"tidemark-report: {folder}/one: two files would be written to it\n"))
+    expect("a moment for a page alone", run(folder / "trace.csv", "-o", folder / "page.html", "--at", "end"),
+           (2, "", "tidemark-report: --at is for --memory-viz and --pprof\n"))
     expect("the files there", os.listdir(folder), ["trace.csv"])
 
 

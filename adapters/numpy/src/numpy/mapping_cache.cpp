@@ -167,10 +167,9 @@ mapping* mapping_cache::grow(mapping* from, std::size_t bytes) noexcept {
     std::byte* const place = map_pages(bytes, PROT_NONE);
     if (place == nullptr) return nullptr;
     grown = mremap(from, old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-    if (grown == MAP_FAILED) {
-      (void)munmap(place, bytes);
-      return nullptr;
-    }
+    // Kernels before 6.17 may have unmapped the place by then, and another thread mapped something there: its
+    // addresses, behind which there is no memory, are left alone.
+    if (grown == MAP_FAILED) return nullptr;
   }
   auto* const moved = static_cast<mapping*>(grown);
   if (moved != from) {  // away from its neighbours
