@@ -26,8 +26,10 @@ void report_misuse() {
 }
 
 void close_trace_at_exit() {
+  const std::scoped_lock lock{instance_mutex};
+  if (the_instance == nullptr) return;
   try {
-    process_memory::instance().close_trace();
+    the_instance->close_trace();
   } catch (std::exception const& error) {
     std::fprintf(stderr, "tidemark_torch: %s\n", error.what());
   }
