@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every test that docs/coverage.md names exists, and no line of the table is without one.
+"""Every test that docs/coverage.md and docs/proofs.md name exists, and no line of the former's table is without one.
 
 A name `suite.test` is met by a test that ctest knows as such, by a typed one, `instance/suite.test<...>`, or by one with a
 parameter, `instance/suite.test/parameter`, to which GoogleTest adds `# GetParam() = ...` where it has no name for it. Tests of
@@ -36,6 +36,9 @@ for line, _, tests in rows:
     if not names and not tests.strip().endswith("."):
         failures.append(f"{line}: names no test and gives no sentence why")
     failures += [f"{line}: no such test: {name}" for name in names if name not in known]
+proofs = (pathlib.Path(coverage).parent / "proofs.md").read_text()
+failures += [f"proofs.md: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", proofs)
+             if name not in known and not name.endswith((".md", ".hpp", ".py"))]
 seen = [line for line, _, _ in rows]
 failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
 failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
