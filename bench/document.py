@@ -123,10 +123,10 @@ def draw_sizes(topic, medians, path):
         parts = re.fullmatch(rf"([^/]+)/{topic}/([^/]+)/([0-9]+)", name)
         if parts:
             works.setdefault(parts[2], {}).setdefault(parts[1], []).append((int(parts[3]), time))
-    if not works:
+    lines = sorted({who for work in works.values() for who in work})
+    if len(lines) < 2:  # nothing is compared: benchmarks of another topic are so called
         return False
     plot = pyplot()
-    lines = sorted({who for work in works.values() for who in work})
     columns = min(3, len(works))
     figure, panels = plot.subplots(-(-len(works) // columns), columns, figsize=(9, 2.3 * -(-len(works) // columns)), squeeze=False)
     for panel in panels.flat[len(works):]:
