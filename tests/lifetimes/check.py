@@ -5,14 +5,17 @@ usage: check.py compiler TABLE SOURCE COMPILE-COMMAND...   the columns of clang,
        check.py run TABLE SOURCE PROGRAM                   that of AddressSanitizer, with the program of all cases
 Add --write behind the first word to write the column instead.
 """
+import functools
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
 writes = "--write" in sys.argv
 how, table, source, *command = arguments
+scratch = tempfile.TemporaryDirectory()
 ANALYSIS = ["-Wexperimental-lifetime-safety", "-Xclang", "-fexperimental-lifetime-safety"]
 DEFAULT_WARNINGS = r"-W(dangling|return-stack-address)[\w-]*\]"
 cases = [(int(number), kind, form) for number, kind, form in
@@ -21,8 +24,18 @@ if [number for number, *_ in cases] != list(range(1, len(cases) + 1)):
     sys.exit("the cases are not numbered from 1 on")
 
 
+@functools.cache
+def precompiled(options):
+    """What the cases include, read once: clang's option that brings it along."""
+    header = pathlib.Path(scratch.name) / f"included{len(options)}.hpp"
+    header.write_text("".join(re.findall(r"^#include <.*>\n", pathlib.Path(source).read_text(), re.M)))
+    subprocess.run([*command, *options, "-x", "c++-header", header, "-o", f"{header}.pch"], check=True)
+    return ["-include-pch", f"{header}.pch"]
+
+
 def warned(number, pattern, *options):
-    done = subprocess.run([*command, *options, "-fsyntax-only", f"-DCASE={number}", source], capture_output=True, text=True)
+    done = subprocess.run([*command, *options, *precompiled(options), "-fsyntax-only", f"-DCASE={number}", source],
+                          capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"case {number} does not compile:\n{done.stderr}")
     return "found" if re.search(pattern, done.stderr) else ""
