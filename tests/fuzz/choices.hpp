@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -33,19 +34,29 @@ class choices {
   std::span<std::uint8_t const>* rest_;
 };
 
-/// What was done so far, as a program; printed where it went wrong.
+/// What was done so far, as a program; printed where an expectation fails. A sanitizer ends the program itself: with
+/// TIDEMARK_TELL set each line is printed as it is reached.
 class told_program {
  public:
   static told_program& current() {
     static told_program one;
     return one;
   }
-  void begin(std::string const& line) { text_ = line + "\n"; }
-  void add(std::string const& line) { text_ += "  " + line + "\n"; }
+  void begin(std::string const& line) {
+    text_.clear();
+    append(line + "\n");
+  }
+  void add(std::string const& line) { append("  " + line + "\n"); }
   void print() const { std::fprintf(stderr, "what was done, as C++:\n%s", text_.c_str()); }
 
  private:
+  void append(std::string const& line) {
+    if (tells_) std::fputs(line.c_str(), stderr);
+    text_ += line;
+  }
+
   std::string text_;
+  bool tells_ = std::getenv("TIDEMARK_TELL") != nullptr;
 };
 
 /// Ends the program if an expectation failed, so that the fuzzer keeps the input.

@@ -79,7 +79,6 @@ void read_plan(std::string_view text) {
   step_plan plan;
   if (!reads(file, [&](std::string const& path) { plan = load_step_plan(path); })) return;
   plan.require_valid();
-  const memory_file written{""};
   char name[] = "/tmp/tidemark-fuzz-XXXXXX";  // a plan is written beside its place, and then moved there
   const int descriptor = mkstemp(name);
   close(descriptor);
