@@ -64,6 +64,11 @@ using tidemark::warning_kind;
 // One block
 using tidemark::unique_block;
 
+// Frames of coroutines
+using tidemark::frame_resource;
+using tidemark::nothrow_pmr_promise;
+using tidemark::pmr_promise;
+
 // When memory may be used again
 using tidemark::reuse_fence;
 

@@ -2,6 +2,7 @@
 // Uses of memory that is gone, one a case: `CASE == n  // type | form`. Each is compiled alone, to see what clang says
 // by default and by its analysis of lifetimes, and all together, to be run under AddressSanitizer with the number of a
 // case. docs/lifetimes.md has the table.
+#include <coroutine>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -301,14 +302,57 @@ int late_28() {
 }
 #endif
 
+#if IS_CASE(29) || IS_CASE(30)
+struct TIDEMARK_COROUTINE number_source {
+  struct promise_type : pmr_promise<> {
+    int value = 0;
+    number_source get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    static std::suspend_always initial_suspend() noexcept { return {}; }
+    static std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(int given) noexcept {
+      value = given;
+      return {};
+    }
+    static void return_void() noexcept {}
+    static void unhandled_exception() noexcept { std::abort(); }
+  };
+  std::coroutine_handle<promise_type> handle;
+  int next() const {
+    handle.resume();
+    return handle.promise().value;
+  }
+};
+number_source numbers(std::allocator_arg_t, frame_resource) {
+  for (int i = 1;; ++i) co_yield i;
+}
+#endif
+#if IS_CASE(29)  // pmr_promise | returned from the scope that its frame is on
+[[clang::coro_wrapper]] number_source returned_29() {
+  arena::scope scope{permanent};
+  return numbers(std::allocator_arg, scope);
+}
+int late_29() { return returned_29().next(); }
+#endif
+#if IS_CASE(30)  // pmr_promise | resumed behind the brace of its scope
+int late_30() {
+  number_source source;
+  {
+    arena::scope scope{permanent};
+    source = numbers(std::allocator_arg, scope);
+    (void)source.next();
+  }
+  return source.next();
+}
+#endif
+
 }  // namespace
 
 #if CASE == 0
 int main(int count, char** arguments) {
-  int (*const all[])() = {late_1,  late_2,  late_3,  late_4,  late_5,  late_6,  late_7,
-                          late_8,  late_9,  late_10, late_11, late_12, late_13, late_14,
-                          late_15, late_16, late_17, late_18, late_19, late_20, late_21,
-                          late_22, late_23, late_24, late_25, late_26, late_27, late_28};
+  int (*const all[])() = {late_1,  late_2,  late_3,  late_4,  late_5,  late_6,  late_7,  late_8,
+                          late_9,  late_10, late_11, late_12, late_13, late_14, late_15, late_16,
+                          late_17, late_18, late_19, late_20, late_21, late_22, late_23, late_24,
+                          late_25, late_26, late_27, late_28, late_29, late_30};
   const int number = count == 2 ? std::atoi(arguments[1]) : 0;
   if (number < 1 || number > static_cast<int>(std::size(all))) return 2;
   std::printf("%d was read, and nothing said\n", all[number - 1]());

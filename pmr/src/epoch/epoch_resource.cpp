@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/violation.hpp>
@@ -315,6 +316,8 @@ epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
   for (detail::tracked_block* const block : reclaimed | std::views::reverse) {
     if (block == nullptr) continue;
     const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
+    if (check_level >= 2 && options_.host_memory)
+      detail::report_frames_in(block->address, block->address + bytes, "epoch_resource", name());
     if (bytes != 0 && bytes <= options_.max_quarantine_bytes) quarantine(*block);
     else options_.upstream->deallocate(block->data(), bytes, block->load().align());
   }

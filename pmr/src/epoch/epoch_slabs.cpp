@@ -4,6 +4,9 @@
 #include <bit>
 #include <utility>
 
+#include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/violation.hpp>
+
 namespace tidemark::detail {
 
 bool epoch_slabs::add_spare(block_group& holder, std::size_t depth, std::size_t index,
@@ -41,8 +44,11 @@ void epoch_slabs::make_spare(epoch_slab& slab) noexcept {
 
 void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name, ended& sum) noexcept {
   const std::size_t reclaimed = slab.reclaim();
-  for (std::size_t i = 0; tools_are_notified && i < slab.blocks; ++i) {
-    if (!slab.is_live(i)) poison_block(slab, i);
+  for (std::size_t i = 0; (tools_are_notified || check_level >= 2) && i < slab.blocks; ++i) {
+    if (slab.is_live(i)) continue;
+    const std::uintptr_t block = slab.address + i * slab.block_bytes;
+    if (check_level >= 2 && is_host_memory_) report_frames_in(block, block + slab.block_bytes, "epoch", name);
+    poison_block(slab, i);
   }
   sum.reclaimed += reclaimed;
   sum.reclaimed_bytes += reclaimed * slab.block_bytes;

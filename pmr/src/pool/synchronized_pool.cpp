@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
 
 namespace tidemark {
@@ -42,6 +43,7 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
 }
 
 synchronized_pool::~synchronized_pool() {
+  if constexpr (check_level >= 2) detail::report_frames_of(*this, "synchronized_pool", name());
   store_mutex_.leave();
   pressure_ = {};
   threads_.leave();
@@ -415,6 +417,7 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
 }
 
 void synchronized_pool::release() noexcept {
+  if constexpr (check_level >= 2) detail::report_frames_of(*this, "synchronized_pool", name());
   {
     const std::scoped_lock lock{caches_mutex_};
     ended_.forget();

@@ -21,6 +21,7 @@
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
@@ -258,6 +259,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   void lower_cursor(std::uintptr_t cursor) noexcept {
     if (cursor_ > high_) high_ = cursor_;
+    before_free(cursor, cursor_);
     chunk_->marks.on_free(cursor, cursor_);
     if constexpr (has_gaps) gaps_.forget(cursor);
     cursor_ = cursor;
@@ -312,6 +314,10 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     detail::require_power_of_two("arena", name(), align);
   }
   void before_deallocate(void const* block, std::size_t bytes) const noexcept;
+  void before_free(std::uintptr_t first, std::uintptr_t last) const noexcept {
+    if constexpr (check_level >= 2 && AddressSpace::host_accessible)
+      detail::report_frames_in(first, last, "arena", name());
+  }
 
   // Slow paths: detail/arena_growth.hpp, arena_aside.hpp, arena_rewind.hpp, arena_checks.hpp
   enum class refusal { none, addresses, memory };  // what the address space refused

@@ -29,6 +29,18 @@
 #define TIDEMARK_LIFETIMEBOUND
 #endif
 
+/// Between `class` and the name of what coroutines return: clang then takes all their arguments as
+/// lifetimebound, and warns where a coroutine outlives its scope. A function that returns one and is none needs
+/// [[clang::coro_wrapper]].
+#if defined(__clang__) && defined(__has_cpp_attribute)
+#if __has_cpp_attribute(clang::coro_lifetimebound)
+#define TIDEMARK_COROUTINE [[clang::coro_return_type, clang::coro_lifetimebound]]
+#endif
+#endif
+#if !defined(TIDEMARK_COROUTINE)
+#define TIDEMARK_COROUTINE
+#endif
+
 /// Between `class` and its name: what it refers to is not its own, so that clang warns, as it does of
 /// std::span, where that is gone before it. Without, clang loses sight of a view's memory once the view is in
 /// a variable or a std::span.

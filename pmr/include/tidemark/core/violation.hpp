@@ -37,6 +37,7 @@ enum class violation_kind {
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
   open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
   lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
+  frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
 };
 
 /// One violation. Its texts live as long as the call of the handler.

@@ -66,6 +66,7 @@ void basic_arena<AddressSpace>::return_aside(detail::aside_block& block) noexcep
   if constexpr (sets_aside) {
     if (block.range.empty()) return;
     asides_.bytes -= block.bytes;
+    before_free(block.range.begin, block.range.end());
     chunk_->marks.on_free(block.range.begin, block.range.end());
     chunk_->marks.on_decommit(block.range.begin, block.range.end());
     space_.release_aside(std::exchange(block.range, {}));

@@ -269,6 +269,7 @@ void basic_arena<AddressSpace>::mark_commits() noexcept {
 template <class AddressSpace>
 void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
   if (chunk.range.empty()) return;
+  before_free(chunk.begin, chunk.committed);
   chunk.marks.on_decommit(chunk.begin, chunk.committed);
   ++system_calls_;
   space_.release(chunk.range);

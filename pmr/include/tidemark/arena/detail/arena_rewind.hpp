@@ -89,8 +89,10 @@ void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   peak_ = peak();
   chunk_->touched = std::max({chunk_->touched, high_, cursor_});
   for (chunk_record* left = chunk_; left != &chunk; left = left->previous) {
+    before_free(left->begin, left->committed);
     left->marks.on_free(left->begin, std::min(left->touched, left->committed));
   }
+  before_free(cursor, chunk.committed);
   chunk.marks.on_free(cursor, std::min(chunk.touched, chunk.committed));
   make_current(chunk, cursor);
 }

@@ -19,6 +19,8 @@ class call_site {
   constexpr call_site() noexcept = default;
   constexpr call_site(std::source_location where) noexcept : where_{where} {}
 
+  /// The place; line 0: not known.
+  [[nodiscard]] std::source_location location() const noexcept { return where_; }
   /// " at main.cpp:12", for a message.
   [[nodiscard]] std::string text() const {
     if (where_.line() == 0) return "";
@@ -34,6 +36,7 @@ class call_site {
   constexpr call_site() noexcept = default;
   constexpr call_site(std::source_location) noexcept {}
 
+  [[nodiscard]] static std::source_location location() noexcept { return {}; }
   [[nodiscard]] static std::string text() { return ""; }
 };
 #endif

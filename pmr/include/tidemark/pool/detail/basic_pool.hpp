@@ -11,6 +11,7 @@
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
@@ -87,6 +88,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       owner_.require(FreeLists::kind, name(), "release");
       ledger_.clear();
     }
+    before_free_all();
     lists_.release();
     trim_times_.trimmed(0);
     update_watermark();
@@ -123,12 +125,15 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
         name_{name} {
     update_watermark();
   }
-  ~basic_pool() override = default;
+  ~basic_pool() override { before_free_all(); }
 
   [[nodiscard]] FreeLists& lists() noexcept { return lists_; }
   [[nodiscard]] FreeLists const& lists() const noexcept { return lists_; }
 
  private:
+  void before_free_all() const noexcept {
+    if constexpr (check_level >= 2) report_frames_of(*this, FreeLists::kind, name());
+  }
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align) {
     void* const block = lists_.take_slow(bytes, align);
     if (lists_.cached_bytes() > max_cached_bytes_) trim_to(max_cached_bytes_);  // the rest of a new slab

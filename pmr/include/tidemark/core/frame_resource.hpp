@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `frame_resource`: the resource that a coroutine's frame comes from, as an argument. Owns nothing.
+#pragma once
+
+#include <concepts>
+#include <memory_resource>
+#include <source_location>
+#include <type_traits>
+
+#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/macros.hpp>
+
+namespace tidemark {
+
+/// The argument behind `std::allocator_arg` of a coroutine whose promise is a `pmr_promise`: made of a
+/// resource, an allocator of `std::pmr` or an open scope of an arena, in the call of the coroutine.
+///
+/// ```cpp
+/// generator<int> squares(std::allocator_arg_t, frame_resource memory, int n);
+/// for (int square : squares(std::allocator_arg, scope, 10)) …
+/// ```
+/// At level 2 it is also the place of that call, which reports of frames that outlive their memory name. It is
+/// one pointer below level 2. Copies refer to the same resource, which must outlive the frame. O(1). Any thread.
+class TIDEMARK_POINTER frame_resource {
+ public:
+  /// @param memory null: the default resource
+  frame_resource(std::pmr::memory_resource* memory TIDEMARK_LIFETIMEBOUND,
+                 detail::call_site where = std::source_location::current()) noexcept
+      : memory_{memory != nullptr ? memory : std::pmr::get_default_resource()}, where_{where} {}
+  frame_resource(std::pmr::memory_resource& memory TIDEMARK_LIFETIMEBOUND,
+                 detail::call_site where = std::source_location::current()) noexcept
+      : memory_{&memory}, where_{where} {}
+  template <class T>
+  frame_resource(std::pmr::polymorphic_allocator<T> const& allocator,
+                 detail::call_site where = std::source_location::current()) noexcept
+      : memory_{allocator.resource()}, where_{where} {}
+  /// The arena of a scope. @pre the scope is open, and no scope inside it is: an arena has one position, and
+  /// the end of the inner scope would free the frame.
+  template <class Scope>
+    requires requires(Scope const& scope) {
+      { scope.arena() } -> std::convertible_to<std::pmr::memory_resource&>;
+    }
+  frame_resource(Scope const& scope TIDEMARK_LIFETIMEBOUND,
+                 detail::call_site where = std::source_location::current()) noexcept
+      : memory_{&static_cast<std::pmr::memory_resource&>(scope.arena())}, where_{where} {}
+
+  /// The resource, never null.
+  [[nodiscard]] std::pmr::memory_resource* resource() const noexcept { return memory_; }
+  /// The place of the call; line 0 if it is not known, as it never is below level 2.
+  [[nodiscard]] std::source_location where() const noexcept { return where_.location(); }
+
+ private:
+  std::pmr::memory_resource* memory_;
+  [[no_unique_address]] detail::call_site where_;
+};
+
+static_assert(std::is_trivially_copyable_v<frame_resource>, "a frame keeps a copy of its argument");
+
+}  // namespace tidemark

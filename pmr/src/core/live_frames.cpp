@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/core/detail/live_frames.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include <tidemark/core/allocation_site.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+struct live_frame {
+  live_block block;
+  std::pmr::memory_resource const* memory;
+};
+
+struct frame_table {
+  fork_safe<> mutex;
+  std::pmr::unsynchronized_pool_resource nodes{std::pmr::new_delete_resource()};
+  std::pmr::map<std::uintptr_t, live_frame> live{&nodes};
+  std::uint64_t frames = 0;  // so far
+};
+
+// `table().live.size()`, so that programs without coroutines take no lock, and have no table. Relaxed: that a
+// frame is in memory that is freed, the freeing thread knows by the order that makes freeing it right.
+std::atomic<std::size_t> live_count{0};
+
+// Never destroyed: frames may be, after what is static.
+frame_table& table() {
+  static frame_table& made = *new frame_table;
+  return made;
+}
+
+// Reports without the lock, because the handler may destroy coroutines. `find` says which frame is next.
+template <class Find>
+void report_each(Find find, char const* kind, char const* resource) noexcept {
+  while (live_count.load(std::memory_order_relaxed) != 0) {
+    frame_table& frames = table();
+    live_block block;
+    {
+      const std::scoped_lock lock{frames.mutex};
+      const auto found = find(frames.live);
+      if (found == frames.live.end()) return;
+      block = found->second.block;
+      frames.live.erase(found);
+      live_count.store(frames.live.size(), std::memory_order_relaxed);
+    }
+    report_violation(violation_kind::frame_outlived, resource,
+                     "%s '%s': memory of a coroutine is freed that was not destroyed: its frame of %s", kind,
+                     resource, describe(block).text);
+  }
+}
+
+}  // namespace
+
+void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, std::size_t align,
+                        std::source_location where) {
+  std::optional<allocation_site> here;  // for the reports of resources that know their blocks
+  if (where.line() != 0) here.emplace("a coroutine's frame", where);
+  void* const frame = memory.allocate(bytes, align);
+  frame_table& frames = table();
+  try {
+    const std::scoped_lock lock{frames.mutex};
+    frames.live.insert_or_assign(
+        address_of(frame),
+        live_frame{block_here(frame, bytes, align, ++frames.frames, std::nullopt), &memory});
+    live_count.store(frames.live.size(), std::memory_order_relaxed);
+  } catch (...) {
+    memory.deallocate(frame, bytes, align);
+    throw;
+  }
+  return frame;
+}
+
+bool forget_frame(void const* frame) noexcept {
+  frame_table& frames = table();
+  const std::scoped_lock lock{frames.mutex};
+  const bool was_live = frames.live.erase(address_of(frame)) == 1;
+  live_count.store(frames.live.size(), std::memory_order_relaxed);
+  return was_live;
+}
+
+void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
+                      char const* resource) noexcept {
+  report_each(
+      [=](auto& live) {
+        auto found = live.lower_bound(first);
+        if (found != live.begin()) {  // frames do not overlap: only this one can reach into it
+          const auto before = std::prev(found);
+          if (before->first + before->second.block.bytes > first) found = before;
+        }
+        return found != live.end() && found->first < last ? found : live.end();
+      },
+      kind, resource);
+}
+
+void report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
+                      char const* resource) noexcept {
+  report_each(
+      [&](auto& live) {
+        return std::ranges::find(live, &memory, [](auto const& entry) { return entry.second.memory; });
+      },
+      kind, resource);
+}
+
+}  // namespace tidemark::detail
