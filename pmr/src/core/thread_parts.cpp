@@ -21,10 +21,7 @@ class parts_of_thread {
   parts_of_thread& operator=(parts_of_thread const&) = delete;
   ~parts_of_thread() {
     thread_slots = {};
-    for (entry const& each : entries_) {
-      const std::scoped_lock lock{each.anchor->mutex};
-      if (void* const owner = each.anchor->owner) each.anchor->end(owner, each.part);
-    }
+    for (entry const& each : entries_) each.anchor->end(each.part);
   }
 
   [[nodiscard]] void* find(std::shared_ptr<owner_anchor> const& anchor) const noexcept {
@@ -34,7 +31,7 @@ class parts_of_thread {
   // What belongs to objects that are gone is dropped before more memory is taken.
   void add(std::shared_ptr<owner_anchor> anchor, void* part) {
     if (entries_.size() == entries_.capacity())
-      std::erase_if(entries_, [](entry const& each) { return each.anchor->owner == nullptr; });
+      std::erase_if(entries_, [](entry const& each) { return each.anchor->is_abandoned(); });
     entries_.push_back({std::move(anchor), part});
   }
   void remove(std::shared_ptr<owner_anchor> const& anchor) noexcept {

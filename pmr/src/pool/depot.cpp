@@ -16,15 +16,15 @@ std::size_t depot::listed_bytes() const noexcept {
 
 bool depot::lock_for_fork(fork_attempt& attempt) noexcept {
   for (std::size_t i = 0; i < bins_.size(); ++i) {
-    if (attempt.take(bins_[i].mutex)) continue;
-    while (i-- > 0) bins_[i].mutex.unlock();
+    if (attempt.take(bins_[i].mutex())) continue;
+    while (i-- > 0) bins_[i].mutex().unlock();
     return false;
   }
   return true;
 }
 
 void depot::unlock_after_fork(fork_side /*side*/) noexcept {
-  for (bin& each : bins_) each.mutex.unlock();
+  for (depot_bin& each : bins_) each.mutex().unlock();
 }
 
 }  // namespace tidemark::detail

@@ -58,8 +58,7 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
     cache = &made.emplace_front(classes_);
     threads_.add(*cache);
     const std::scoped_lock lock{caches_mutex_};
-    cache->trim_target_bytes = trim_target_bytes_.load();  // there may have been no thread to empty the depot
-    cache->blocks.post();
+    cache->blocks.post_trim(trims_.least_target_bytes());  // there may have been no thread to empty the depot
     caches_.splice_after(caches_.before_begin(), made);
     update_share();
   }
@@ -77,8 +76,8 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
     move_if(caches_, gone, [&](detail::thread_cache const& each) { return &each == &cache; });
     update_share();
   }
-  const std::size_t target = cache.trim_target_bytes;
-  if (target != detail::thread_cache::never) (void)trim_shared(target);
+  const std::size_t target = cache.blocks.take_trim();
+  if (target != detail::trim_requests::none) (void)trim_shared(target);
   keep_to_limit();
   if (look(nullptr)) (void)trim(store_.max_free_bytes() / 2);  // there may be no thread left that looks
 }
@@ -314,8 +313,8 @@ std::size_t synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
 
 void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept {
   if (!cache.blocks.take_pending_work()) return;
-  const std::size_t target = cache.trim_target_bytes.exchange(detail::thread_cache::never);
-  if (target != detail::thread_cache::never) {
+  const std::size_t target = cache.blocks.take_trim();
+  if (target != detail::trim_requests::none) {
     (void)leave_all(cache);
     (void)trim_shared(target);
   }
@@ -363,7 +362,7 @@ std::size_t synchronized_pool::relieve_upstream() noexcept {
 
 std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
-  if (target_bytes <= trim_target_bytes_) trim_target_bytes_ = detail::thread_cache::never;
+  trims_.remove_served(target_bytes);
   const std::size_t returned = store_.release_free(target_bytes);
   store_.strand(target_bytes);
   publish();
@@ -396,13 +395,8 @@ void synchronized_pool::keep_to_limit() noexcept {
 // By any thread, also one that must not wait for the owners: they see it in their next calls.
 void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{caches_mutex_};
-  trim_target_bytes_ = std::min<std::size_t>(trim_target_bytes_, target_bytes);
-  for (detail::thread_cache& cache : caches_) {
-    // Of several trims that an owner has not seen yet the one with the least target counts. Owners only ever
-    // set it to `never`: at worst one trims once more than it must.
-    cache.trim_target_bytes = std::min<std::size_t>(cache.trim_target_bytes, target_bytes);
-    cache.blocks.post();
-  }
+  trims_.add(target_bytes);
+  for (detail::thread_cache& cache : caches_) cache.blocks.post_trim(target_bytes);
 }
 
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
@@ -410,7 +404,7 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
     (void)own->blocks.take_pending_work();
-    target_bytes = std::min(target_bytes, own->trim_target_bytes.exchange(detail::thread_cache::never));
+    target_bytes = std::min(target_bytes, own->blocks.take_trim());
     returned = leave_all(*own);
   }
   return returned + trim_shared(target_bytes);

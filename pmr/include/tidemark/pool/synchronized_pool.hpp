@@ -208,8 +208,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   detail::size_classes classes_;
   pool_options options_;
   detail::depot depot_;
-  // The least target of the trims that were requested and have not reached the depot; `never`: none.
-  std::atomic<std::size_t> trim_target_bytes_{detail::thread_cache::never};
+  detail::trim_requests trims_;  // those that have not reached the depot
   // Of the store, to be read without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};

@@ -90,14 +90,8 @@ bool device_blocks::trim_own() noexcept {
   return true;
 }
 
-bool device_blocks::take_posted_trim() noexcept {
-  if (max_align_.load(std::memory_order_relaxed) != 0) return false;
-  max_align_.store(device_classes::granule_bytes, std::memory_order_relaxed);
-  return true;
-}
-
 void* device_blocks::take_slow(std::size_t bytes, std::size_t align) {
-  if (take_posted_trim()) (void)release_free(0);
+  if (pending_.take(device_classes::granule_bytes)) (void)release_free(0);
   if (!serves(bytes, align)) return allocate_large(bytes, align);
   void* block = take_listed(bytes);
   if (block == nullptr) {
@@ -111,7 +105,7 @@ void device_blocks::give_slow(void* block, std::size_t bytes, std::size_t align,
                               free_result result) noexcept {
   if (result != free_result::not_listed) return;
   if (!serves(bytes, align)) return deallocate_large(block, bytes, align);
-  if (take_posted_trim()) {
+  if (pending_.take(device_classes::granule_bytes)) {
     const bool is_listed = list(block, bytes) != free_result::not_listed;
     (void)release_free(0);
     if (is_listed) return;

@@ -17,19 +17,12 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/detail/std_sync.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark::detail {
-
-/// What a region synchronises with. Tests pass one that tries every interleaving instead.
-struct std_sync {
-  template <class T>
-  using atomic = std::atomic<T>;
-  using mutex = fork_safe<>;
-};
 
 /// What a thread claimed: whole pages, which it alone uses.
 struct extent {

@@ -5,10 +5,15 @@
 
 #include <atomic>
 
+#include <tidemark/core/detail/std_atomics.hpp>
+
 namespace tidemark::detail {
 
 /// A number that one thread writes and any may read. Costs that thread what a plain number does.
-template <class T>
+///
+/// Who reads a number knows what its writer knew when it wrote it: of numbers that go up one after the other,
+/// read in the reverse order, none is behind a later one.
+template <class T, class Sync = std_atomics>
 class single_writer {  // NOLINT(performance-trivially-destructible): it is, but not through a module
  public:
   [[nodiscard]] T value() const noexcept { return value_.load(std::memory_order_acquire); }
@@ -22,7 +27,7 @@ class single_writer {  // NOLINT(performance-trivially-destructible): it is, but
   T subtract(T less) noexcept { return add(T{0} - less); }
 
  private:
-  std::atomic<T> value_{0};
+  typename Sync::template atomic<T> value_{0};
 };
 
 }  // namespace tidemark::detail

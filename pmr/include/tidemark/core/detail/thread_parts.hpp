@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/std_sync.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
@@ -26,15 +26,36 @@ inline constexpr std::size_t thread_slot_count =
 TIDEMARK_INITIAL_EXEC extern constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots;
 
 /// What threads that have a part of an object keep of it: they may outlive it.
-struct owner_anchor {
+///
+/// Invariant: an object is not called after `leave`. Any thread.
+template <class Sync>
+class basic_owner_anchor {
+ public:
   using end_function = void (*)(void* owner, void* part) noexcept;
 
-  owner_anchor(void* object, end_function end_part) noexcept : owner{object}, end{end_part} {}
+  basic_owner_anchor(void* owner, end_function end_part) noexcept : owner_{owner}, end_part_{end_part} {}
 
-  fork_safe<> mutex;         // held while a thread that ends gives its part up, and to change `owner`
-  std::atomic<void*> owner;  // null: it is gone
-  end_function end;
+  /// The object is going, and is not called any more. Waits for a thread that is calling it.
+  void leave() noexcept {
+    const std::scoped_lock lock{mutex_};
+    owner_.store(nullptr, std::memory_order_relaxed);
+  }
+  /// Calls the object to end a part, unless it is gone.
+  void end(void* part) noexcept {
+    const std::scoped_lock lock{mutex_};
+    if (void* const owner = owner_.load(std::memory_order_relaxed)) end_part_(owner, part);
+  }
+  /// Whether the object is gone, which it stays. False may be out of date. Takes no lock.
+  [[nodiscard]] bool is_abandoned() const noexcept {
+    return owner_.load(std::memory_order_relaxed) == nullptr;
+  }
+
+ private:
+  Sync::mutex mutex_;  // held while the object is called
+  Sync::template atomic<void*> owner_;
+  end_function end_part_;
 };
+using owner_anchor = basic_owner_anchor<std_sync>;
 
 /// The calling thread's part of the object; null if it has none. O(objects that the thread has parts of).
 [[nodiscard]] void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
@@ -67,10 +88,7 @@ class thread_parts {
         })} {}
 
   /// Threads that end do not call the object any more. Waits for those that do. For its destructor.
-  void leave() noexcept {
-    const std::scoped_lock lock{anchor_->mutex};
-    anchor_->owner = nullptr;
-  }
+  void leave() noexcept { anchor_->leave(); }
 
   /// What the slots of a thread say of the object where they are right.
   [[nodiscard]] unsigned long long number() const noexcept { return number_; }

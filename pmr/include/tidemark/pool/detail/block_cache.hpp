@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <tidemark/core/detail/single_writer.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/pool/detail/pending_work.hpp>
 
 namespace tidemark::detail {
 
@@ -96,11 +96,11 @@ struct block_counts {
 /// Invariant, per size class: `net_received + deallocations - allocations` is the length of the list. It ends
 /// with `add_counts`, after which only counts are of use.
 ///
-/// One thread at a time, except `post` and what counts, which any thread may read.
+/// One thread at a time, except `post`, `post_trim` and what counts, which any thread may read.
 class block_cache {
  public:
   explicit block_cache(size_classes const& classes) noexcept
-      : classes_{classes}, table_end_{classes.table_end()}, max_align_{classes.fast_alignment()} {}
+      : classes_{classes}, table_end_{classes.table_end()}, pending_{classes.fast_alignment()} {}
 
   /// A block; null if the fast path cannot serve it (size, alignment, pending work) or its list is empty.
   /// O(1).
@@ -206,19 +206,19 @@ class block_cache {
   /// `give` reports when more than this is cached.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
 
-  /// Posts work to the owner: its next `take` or `give` fails, so that it comes to its slow path. Any thread.
-  void post() noexcept { max_align_.store(0); }  // no alignment is so small: the fast path's own check fails
-  [[nodiscard]] bool has_pending_work() const noexcept {
-    return max_align_.load(std::memory_order_relaxed) == 0;
-  }
+  /// Posts work to the owner, or a trim: its next `take` or `give` fails, so that it comes to its slow path.
+  /// Any thread.
+  void post() noexcept { pending_.post(); }
+  void post_trim(std::size_t target_bytes) noexcept { pending_.post_trim(target_bytes); }
+  [[nodiscard]] bool has_pending_work() const noexcept { return pending_.is_posted(); }
   /// Whether work was posted since the last call. The owner's.
-  [[nodiscard]] bool take_pending_work() noexcept {
-    return has_pending_work() && max_align_.exchange(classes_.fast_alignment()) == 0;
-  }
+  [[nodiscard]] bool take_pending_work() noexcept { return pending_.take(classes_.fast_alignment()); }
+  /// After it: the target of the trim that was posted; `trim_requests::none` if none was. The owner's.
+  [[nodiscard]] std::size_t take_trim() noexcept { return pending_.take_trim(); }
 
  private:
   [[nodiscard]] bool is_fast(std::size_t last, std::size_t align) const noexcept {
-    return last < table_end_ && align <= max_align_.load(std::memory_order_relaxed);
+    return last < table_end_ && pending_.serves(align);
   }
 
   template <class T>
@@ -230,8 +230,8 @@ class block_cache {
   per_class<single_writer<std::uint64_t>> deallocations_;  // into this list
   per_class<std::uint64_t> net_received_{};  // put into the list otherwise, less those taken out
   size_classes classes_;
-  std::size_t table_end_;               // classes_.table_end()
-  std::atomic<std::size_t> max_align_;  // classes_.fast_alignment(), or 0 while work is pending
+  std::size_t table_end_;  // classes_.table_end()
+  pending_work pending_;
   std::size_t watermark_ = 0;
   single_writer<std::size_t> cached_bytes_;
   single_writer<std::size_t> requested_bytes_;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <limits>
 
@@ -70,8 +69,6 @@ struct thread_cache {
   std::size_t max_heap_bytes = 0;
   // Once more is cached here, half of what was live at the last trim may be free; `never`: not waited for.
   std::size_t look_at_bytes = never;
-  // The least target of the trims that other threads requested and this one has not done; `never`: none.
-  std::atomic<std::size_t> trim_target_bytes{never};
 };
 
 }  // namespace tidemark::detail

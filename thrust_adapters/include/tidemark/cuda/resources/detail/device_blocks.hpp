@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -19,6 +18,7 @@
 #include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 #include <tidemark/cuda/resources/detail/device_classes.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/pending_work.hpp>
 
 namespace tidemark {
 
@@ -80,10 +80,7 @@ class device_blocks {
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
   /// Posts a trim to the thread that uses the blocks: its next `take` or `give` fails, and its slow path
   /// returns all that is free. Any thread.
-  void post_trim() noexcept {
-    max_align_.store(0,
-                     std::memory_order_relaxed);  // no alignment is so small: the fast path's own check fails
-  }
+  void post_trim() noexcept { pending_.post(); }
 
   /// Returns slabs whose blocks are all free to the upstream, the largest blocks first, until no more than
   /// that is listed and stranded. @return bytes. O(free blocks * log(slabs of a class)).
@@ -142,7 +139,7 @@ class device_blocks {
   }
   // The same, but false for all while a trim is posted.
   [[nodiscard]] bool serves_at_once(std::size_t bytes, std::size_t align) const noexcept {
-    return bytes <= largest_bytes_ && align <= max_align_.load(std::memory_order_relaxed);
+    return bytes <= largest_bytes_ && pending_.serves(align);
   }
   // Of a class: a listed block, null if there is none.
   [[nodiscard]] void* take_listed(std::size_t bytes) noexcept {
@@ -165,7 +162,6 @@ class device_blocks {
     cached_bytes_ += to.block_bytes;
     return cached_bytes_ > watermark_ ? free_result::over_watermark : free_result::listed;
   }
-  [[nodiscard]] bool take_posted_trim() noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   void refill(std::size_t bytes, std::size_t align);
   void add_slab(std::size_t index, std::size_t blocks);
@@ -182,7 +178,7 @@ class device_blocks {
 
   std::array<size_class, max_device_classes_count> classes_;
   std::size_t largest_bytes_;
-  std::atomic<std::size_t> max_align_ = device_classes::granule_bytes;  // or 0 while a trim is posted
+  tidemark::detail::pending_work pending_{device_classes::granule_bytes};
   std::size_t watermark_ = 0;
   std::size_t cached_bytes_ = 0;
   std::size_t requested_bytes_ = 0;  // of live blocks of the classes
