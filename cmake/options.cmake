@@ -30,12 +30,13 @@ option(TIDEMARK_ALL_TESTS "Every configuration, option, consumer and benchmark, 
 option(TIDEMARK_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TIDEMARK_BUILD_BENCH "Build the benchmarks" OFF)
 option(TIDEMARK_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
-# It hides its symbols by a version script, as ELF linkers have it.
-set(torch_default OFF)
+# These hide their symbols by a version script, as ELF linkers have it.
+set(hidden_default OFF)
 if(PROJECT_IS_TOP_LEVEL AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
-  set(torch_default ON)
+  set(hidden_default ON)
 endif()
-option(TIDEMARK_TORCH "libtidemark_torch.so, an allocator that PyTorch loads" ${torch_default})
+option(TIDEMARK_TORCH "libtidemark_torch.so, an allocator that PyTorch loads" ${hidden_default})
+option(TIDEMARK_PLAN_C "libtidemark_plan.so, the planner in C, and the Python package over it" ${hidden_default})
 option(TIDEMARK_MODULES "Build the modules; without, tidemark::headers is all there is" ${modules_default})
 option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 

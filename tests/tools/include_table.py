@@ -23,7 +23,7 @@ def part_of(path):
 
 
 headers, sources = {}, {}
-for folder in ("pmr", "thrust_adapters", "adapters/mpi", "adapters/numpy", "adapters/torch"):
+for folder in ("pmr", "thrust_adapters", "adapters/mpi", "adapters/numpy", "adapters/plan_c", "adapters/torch"):
     base = root / folder / "include/tidemark"
     headers |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.hpp*")}
     base = root / folder / "src"
