@@ -115,6 +115,12 @@ class lifetimes_reader {
   plan_file file_;
 };
 
+/// The row of a block that has no further columns.
+std::string row_of(std::string const& id, lifetime const& block) {
+  return id + "," + std::to_string(block.lower) + "," + std::to_string(block.upper) + "," +
+         std::to_string(block.size);
+}
+
 /// A row whose field at a place, or one behind its last, is this one.
 void append_row(std::string& text, std::string_view row, std::optional<std::size_t> place,
                 std::string_view field) {
@@ -132,10 +138,14 @@ void append_row(std::string& text, std::string_view row, std::optional<std::size
 }  // namespace
 
 void plan_file::add(std::string id, lifetime const& block) {
-  rows.push_back(id + "," + std::to_string(block.lower) + "," + std::to_string(block.upper) + "," +
-                 std::to_string(block.size));
+  rows.push_back(row_of(id, block));
   ids.push_back(std::move(id));
   blocks.push_back(block);
+}
+
+void plan_file::end_at(std::size_t number, std::uint64_t upper) {
+  blocks[number].upper = upper;
+  rows[number] = row_of(ids[number], blocks[number]);
 }
 
 std::string plan_file::text() const {

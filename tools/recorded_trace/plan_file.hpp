@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@ struct plan_file {
 
   /// Adds a block that is in no file yet, to one without further columns.
   void add(std::string id, lifetime const& block);
+  /// Sets the end of the lifetime of a block that was added.
+  void end_at(std::size_t number, std::uint64_t upper);
   /// The file as it is, with LF as its line ends.
   [[nodiscard]] std::string text() const;
   /// The same with offsets: in their column, or in one that is added behind the others.

@@ -66,8 +66,8 @@ bool table::next_row(std::span<std::string_view> fields) {
   return true;
 }
 
-void table::fail(std::string const& reason) const {
-  throw std::runtime_error(path_ + ":" + std::to_string(line_) + ": " + reason);
+void table::fail_at(std::size_t line, std::string const& reason) const {
+  throw std::runtime_error(path_ + ":" + std::to_string(line) + ": " + reason);
 }
 
 std::size_t table::number(char const* what, std::string_view text) const {

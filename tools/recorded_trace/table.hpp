@@ -43,12 +43,16 @@ class table {
   /// @return false at the end.
   bool next_row(std::span<std::string_view> fields);
 
-  [[noreturn]] void fail(std::string const& reason) const;
+  /// Reads the next line, whatever is in it. @return false at the end.
+  bool next_line();
+
+  [[noreturn]] void fail(std::string const& reason) const { fail_at(line_, reason); }
+  /// The same for a line that was read before.
+  [[noreturn]] void fail_at(std::size_t line, std::string const& reason) const;
   /// The number in a field, which `what` names in the error.
   [[nodiscard]] std::size_t number(char const* what, std::string_view text) const;
 
  private:
-  bool next_line();
   [[noreturn]] void fail_to_read() const;
 
   std::string path_;

@@ -66,8 +66,20 @@ void check_together(command_line const& command, CLI::Option const& step) {
   if (from_trace && (command.steps.empty() || step.count() == 0)) {
     throw CLI::ValidationError("--from-trace needs --steps and --step");
   }
-  if (!from_trace && (!command.steps.empty() || step.count() != 0 || !command.lifetimes.empty())) {
-    throw CLI::ValidationError("--steps, --step and --lifetimes need --from-trace");
+  if (!from_trace && (!command.steps.empty() || step.count() != 0)) {
+    throw CLI::ValidationError("--steps and --step need --from-trace");
+  }
+  if (from_trace && !command.form.empty()) {
+    throw CLI::ValidationError("--from and --from-trace exclude each other");
+  }
+  if (!command.form.empty() && command.form != "ggml" && command.form != "xla") {
+    throw CLI::ValidationError("--from is '" + printable(command.form) + "', neither ggml nor xla");
+  }
+  if (!from_trace && command.form.empty() && !command.lifetimes.empty()) {
+    throw CLI::ValidationError("--lifetimes needs --from or --from-trace");
+  }
+  if (command.allocation && command.form != "xla") {
+    throw CLI::ValidationError("--allocation needs --from xla");
   }
   if (!std::has_single_bit(command.options.alignment)) {
     throw CLI::ValidationError("--alignment is " + std::to_string(command.options.alignment) +
@@ -83,11 +95,18 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   CLI::App app{description, "tidemark-plan"};
   app.footer(closing);
   app.add_option("FILE", command.file, "the lifetimes")->type_name(".csv");
+  app.add_option("--from", command.form, "what printed FILE: ggml's graph allocator, or XLA")
+      ->type_name("ggml|xla");
+  std::size_t allocation = 0;
+  CLI::Option* const allocations =
+      add_number(app, "--allocation", allocation, "of XLA's, by number (default: the largest temporary one)");
+  allocations->type_name("N");
   app.add_option("--from-trace", command.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
   app.add_option("--steps", command.steps, "its steps")->type_name("STEPS");
   CLI::Option* const step = add_number(app, "--step", command.step, "which of them, counted from 0");
   step->type_name("K");
-  app.add_option("--lifetimes", command.lifetimes, "writes the lifetimes of that step")->type_name("OUT.csv");
+  app.add_option("--lifetimes", command.lifetimes, "writes the lifetimes that were read")
+      ->type_name("OUT.csv");
   app.add_option("--out", command.out, "writes the rows with a last column `offset`, or that column filled")
       ->type_name("OUT.csv");
   app.add_option("--picture", command.picture, "draws the plan")->type_name("OUT.svg");
@@ -118,6 +137,7 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
                "shows on standard error how far the search is, also where that is no terminal");
   try {
     app.parse(count, arguments);
+    if (allocations->count() != 0) command.allocation = allocation;
     check_together(command, *step);
     if (capacity->count() != 0 && command.options.capacity == 0) {
       throw CLI::ValidationError("--capacity is 0, which holds nothing");

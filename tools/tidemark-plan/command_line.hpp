@@ -13,9 +13,11 @@ namespace tidemark::tools {
 
 /// The options of tidemark-plan.
 struct command_line {
-  std::string file;          ///< of lifetimes; empty: they are made from a trace
-  std::string trace, steps;  ///< files
-  std::size_t step = 0;      ///< of the trace
+  std::string file;                       ///< of lifetimes; empty: they are made from a trace
+  std::string trace, steps;               ///< files
+  std::size_t step = 0;                   ///< of the trace
+  std::string form;                       ///< of the file: "ggml" or "xla"; empty: our own
+  std::optional<std::size_t> allocation;  ///< of an XLA dump
 
   std::string out, lifetimes, picture;  ///< files to write; empty: none
   bool replans = false;                 ///< leaves the offsets of the file out

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tidemark-plan: places the blocks of a file of lifetimes, or of a step of a recorded trace.
+// tidemark-plan: places the blocks of a file of lifetimes, of a step of a recorded trace, or of what other
+// programs print of their plans.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -20,6 +21,7 @@
 #include <tidemark/plan/solver/plan.hpp>
 
 #include "command_line.hpp"
+#include "imported_lifetimes.hpp"
 #include "pending_file.hpp"
 #include "picture.hpp"
 #include "plan_file.hpp"
@@ -38,13 +40,27 @@ constexpr int exit_fits = 0, exit_too_high = 1, exit_wrong = 2;
 struct plan_input {
   plan_file file;
   std::string title;
-  std::string left_out;  // of the step, in words
+  std::string left_out;                             // in words
+  std::vector<std::size_t> lines = {};              // of the blocks, where they are not those of `file`
+  std::optional<std::size_t> height_before = {};    // bytes, of another program's plan
+  std::optional<std::size_t> any_order_bound = {};  // of what the same operations need in another order
+
+  /// Of the file that was read; nothing for a trace, whose blocks have several.
+  [[nodiscard]] std::size_t line_of(std::size_t block) const {
+    return lines.empty() ? block + plan_file::first_line : lines[block];
+  }
 };
 
 plan_input read_input(command_line const& command) {
   std::string const& path = command.trace.empty() ? command.file : command.trace;
   // Any bytes may be in a file's name, and not in a picture.
   const std::string name = printable(std::filesystem::path{path}.filename().string(), 200);
+  if (!command.form.empty()) {
+    imported_lifetimes read =
+        command.form == "ggml" ? read_ggml_log(path) : read_xla_dump(path, command.allocation);
+    return {std::move(read.file),  name,        std::move(read.left_out),
+            std::move(read.lines), read.height, read.any_order_bound};
+  }
   if (command.trace.empty()) {
     plan_input input{read_lifetimes(path), name, {}};
     if (command.replans) {
@@ -108,7 +124,7 @@ void require_different_files(command_line const& command) {
     last = number;
   }
   std::string where = command.trace.empty() ? command.file : command.trace;
-  if (last && command.trace.empty()) where += ":" + std::to_string(*last + plan_file::first_line);
+  if (last && command.trace.empty()) where += ":" + std::to_string(input.line_of(*last));
   throw std::runtime_error(where + ": " + text);
 }
 
@@ -136,7 +152,11 @@ memory_plan search(command_line const& command, plan_input const& input) {
 void print(plan_input const& input, memory_plan const& made, std::chrono::nanoseconds elapsed) {
   std::printf("blocks  %s\n", number_text(input.file.blocks.size()).c_str());
   if (!input.left_out.empty()) std::printf("        left out: %s\n", input.left_out.c_str());
+  if (input.height_before) std::printf("before  %s\n", bytes_text(*input.height_before).c_str());
   std::printf("bound   %s\n", bytes_text(made.lower_bound).c_str());
+  if (input.any_order_bound) {
+    std::printf("        %s in any order of the operations\n", bytes_text(*input.any_order_bound).c_str());
+  }
   std::printf("height  %s\n", bytes_text(made.height).c_str());
   std::printf("ratio   %.4f, %s\n", made.ratio(),
               made.optimal ? "and no plan is lower" : "and there may be a lower plan");

@@ -273,9 +273,14 @@ def answers_a_wrong_option_with_one_sentence():
             ((blocks, "--from-trace", "t", "--steps", "s", "--step", 0), "FILE.csv and --from-trace exclude each other"),
             (("--from-trace", "t", "--steps", "s"), "--from-trace needs --steps and --step"),
             (("--from-trace", "t", "--step", 0), "--from-trace needs --steps and --step"),
-            ((blocks, "--steps", "s"), "--steps, --step and --lifetimes need --from-trace"),
-            ((blocks, "--step", 0), "--steps, --step and --lifetimes need --from-trace"),
-            ((blocks, "--lifetimes", "l"), "--steps, --step and --lifetimes need --from-trace"),
+            ((blocks, "--steps", "s"), "--steps and --step need --from-trace"),
+            ((blocks, "--step", 0), "--steps and --step need --from-trace"),
+            ((blocks, "--lifetimes", "l"), "--lifetimes needs --from or --from-trace"),
+            ((blocks, "--from", "tvm"), "--from is 'tvm', neither ggml nor xla"),
+            (("--from", "xla"), "FILE.csv or --from-trace is required"),
+            (("--from", "xla", "--from-trace", "t", "--steps", "s", "--step", 0), "--from and --from-trace exclude each other"),
+            ((blocks, "--from", "ggml", "--allocation", 0), "--allocation needs --from xla"),
+            ((blocks, "--from", "xla", "--allocation", "a"), "--allocation is 'a', not a whole number"),
             ((blocks, "--alignment", 24), "--alignment is 24, no power of two"),
             ((blocks, "--alignment", 0), "--alignment is 0, no power of two"),
             ((blocks, "--alignment", "-8"), "--alignment is '-8', not a whole number"),
@@ -295,7 +300,7 @@ def help_names_every_option():
     expect("status and errors", (status, errors), (0, ""))
     for option in ("FILE", "--out OUT.csv", "--picture OUT.svg", "--time-limit SECONDS", "--node-limit N",
                    "--alignment BYTES", "--capacity BYTES", "--seed N", "--no-exact", "--from-trace TRACE", "--steps STEPS",
-                   "--step K", "--lifetimes OUT.csv", "--progress", "--replan"):
+                   "--step K", "--lifetimes OUT.csv", "--progress", "--replan", "--from ggml|xla", "--allocation N"):
         expect(f"{option} is in the help", option in output, True)
 
 
@@ -641,6 +646,189 @@ def draws_many_blocks_in_a_small_picture():
     plan(text, "--no-exact", "--time-limit", 0, "--picture", folder / "out.svg")
     expect("rectangles", len(rectangles(folder / "out.svg")), 20000)
     expect("bytes a block", os.path.getsize(folder / "out.svg") / 20000 < 130, True)
+
+
+# ---- what other programs print -------------------------------------------------------------------------------------
+
+# Written by hand in the form of ggml's log. "x" is written in place by "y", under whose name it goes back; "out" never does.
+GGML = """\
+load_backend: something of no interest
+ggml_dyn_tallocr_alloc: allocating x (1024 bytes) - block 0, offset 0, chunk 0
+ggml_dyn_tallocr_alloc: allocating w,1 (view) (512 bytes) - block 0, offset 1024, chunk 0
+exec: MUL_MAT (h) <= w, x
+parent w: 0 children, 0 views, allocated: 1
+ggml_gallocr_free_node: freeing w,1 (view) at {chunk=0, offset=1024} (500 bytes) - n_free_blocks = 1
+
+reusing parent x for y
+exec: ADD (y) <= x
+ggml_dyn_tallocr_alloc: allocating out (256 bytes) - block 0, offset 1024, chunk 0
+ggml_gallocr_free_node: freeing y at {chunk=0, offset=0} (1024 bytes) - n_free_blocks = 1
+not freeing output out
+"""
+
+
+def imported(text, form, *options):
+    """What is printed of a text of another program's, and the lifetimes that were read, as (id, lower, upper, size)."""
+    status, output, errors = run("--from", form, write(text, "text"), "--lifetimes", folder / "lifetimes.csv", *options)
+    expect("status and errors", (status, errors), (0, ""))
+    return output, [(b.id, b.lower, b.upper, b.size) for b in rows_of((folder / "lifetimes.csv").read_text())]
+
+
+def expect_import_refusal(text, form, line, reason, *options):
+    path = write(text, "text")
+    expect("what is said", run("--from", form, path, "--out", folder / "out.csv", *options),
+           (2, "", f"tidemark-plan: {path}:{line}: {reason}\n"))
+
+
+def reads_a_log_of_ggml():
+    output, blocks = imported(GGML, "ggml", "--out", folder / "out.csv")
+    expect("blocks", blocks, [("x", 2, 11, 1024), ("w;1 (view)", 3, 6, 512), ("out", 10, 13, 256)])
+    expect("what is printed", output.splitlines()[:4],
+           ["blocks  3", "before  1,536 B (1.5 KiB)", "bound   1,536 B (1.5 KiB)", "height  1,536 B (1.5 KiB)"])
+    rows = rows_of((folder / "out.csv").read_text())
+    expect("end and live bytes", expect_sound(rows), (1536, 1536))
+    # The same in the form of before there were chunks.
+    older = GGML.replace(", chunk 0", "").replace("{chunk=0, offset=0}", "0").replace("{chunk=0, offset=1024}", "1024")
+    expect("blocks", imported(older.replace("ggml_gallocr_free_node", "ggml_dyn_tallocr_free_tensor"), "ggml")[1], blocks)
+
+
+def says_what_a_log_of_ggml_leaves_open():
+    text = GGML.replace("reusing parent x for y\n", "reusing parent x for y\nfreeing extra 768 bytes from parent x for y\n")
+    text = text.replace("offset 1024, chunk 0\nggml_gallocr_free_node: freeing y",
+                        "offset 256, chunk 1\nggml_gallocr_free_node: freeing y")
+    output, blocks = imported(text, "ggml")
+    expect("the size stays", blocks[0][3], 1024)
+    expect("what is printed", output.splitlines()[1:3], [
+        "        left out: the limits of ggml's 2 chunks, and 1 tails that ggml frees before their blocks",
+        "before  2,048 B (2.0 KiB)"])
+
+
+def rejects_logs_of_ggml_that_do_not_fit():
+    allocating = "f: allocating x (8 bytes) - block 0, offset 0\n"
+    one = "keep the lines of one graph and one buffer"
+    for text, line, reason in (
+            ("\n", 2, "no line says 'allocating': is it a log of ggml with AT_PRINTF?"),
+            ("f: allocating x (8 bytes)\n", 1, "' bytes) - block ' is missing before 'x (8 bytes)'"),
+            ("f: allocating x (8 bytes) - block 0\n", 1, "', offset ' is missing before '0'"),
+            ("f: allocating x (8x bytes) - block 0, offset 0\n", 1, "size is '8x', not a whole number"),
+            (f"f: allocating x ({2**64} bytes) - block 0, offset 0\n", 1, f"size is '{2**64}', more than 2^64 - 1"),
+            (f"f: allocating x (8 bytes) - block 0, offset {2**63}\n", 1, "the block ends above 2^62"),
+            ("f: allocating x (8 bytes) - block 0, offset 0x10\n" + "f: freeing x at 16 (8 bytes)\n", 2,
+             f"no block is live at offset 16: {one}"),
+            (allocating + "f: freeing x at 8 (8 bytes)\n", 2, f"no block is live at offset 8: {one}"),
+            (allocating + "f: freeing x at {chunk=1, offset=0} (8 bytes)\n", 2,
+             f"no block is live at offset 0 of chunk 1: {one}"),
+            (allocating + allocating, 2, f"the block shares bytes with x of line 1, which is live: {one}"),
+            (allocating + allocating.replace("offset 0", "offset 7"), 2,
+             f"the block shares bytes with x of line 1, which is live: {one}"),
+            (allocating.replace("offset 0", "offset 7") + allocating, 2,
+             f"the block shares bytes with x of line 1, which is live: {one}")):
+        expect_import_refusal(text, "ggml", line, reason)
+
+
+# Written by hand in the form of XLA's dumps: fusion.2{0} becomes loop.3{0} in the same place, add.4 comes there later.
+XLA_ASSIGNMENT = """\
+BufferAssignment:
+allocation 0: size 400, parameter 0, shape |f32[100]| at ShapeIndex {}:
+ value: <0 param.1 @0> (size=400,offset=0): f32[100]{0}
+allocation 1: size 900, preallocated-temp:
+ value: <1 fusion.2{0} @0> (size=600,offset=0): f32[150]{0}
+ value: <2 fusion.2{1} @0> (size=200,offset=600): f32[50]{0}
+ value: <3 loop.3{0} (phi) @0> (size=600,offset=0): f32[150]{0}
+ value: <4 add.4> (size=600,offset=0): f32[150]{0}
+ value: <5 copy.5 @0> (size=100,offset=800): f32[25]{0}
+allocation 2: size 100, preallocated-temp:
+ value: <6 other.6 @0> (size=100,offset=0): f32[25]{0}
+
+Total bytes used: 1400 (1.4KiB)
+
+"""
+XLA_USES = """\
+Used values:
+<1 fusion.2{0} @0>
+ positions:
+  fusion.2 {0}
+ uses:
+  loop.3, operand 0 {0}
+ from instruction: (f32[150]{0}, f32[50]{0}) fusion(param.1), kind=kLoop
+<2 fusion.2{1} @0>
+ positions:
+  fusion.2 {1}
+ uses:
+  copy.5, operand 0
+ from instruction: (f32[150]{0}, f32[50]{0}) fusion(param.1), kind=kLoop
+<4 add.4>
+ positions:
+  add.4
+ uses:
+  (none)
+ from instruction: f32[150]{0} add(copy.5, copy.5)
+<5 copy.5 @0>
+ positions:
+  copy.5
+ uses:
+  add.4, operand 0
+  add.4, operand 1
+ from instruction: f32[25]{0} copy(fusion.2)
+
+"""
+XLA_RANGES = """\
+HloLiveRange (max 9):
+  InstructionSequence:
+    0:param.1
+  BufferLiveRange:
+    param.1{}:0-9
+    fusion.2{0}:1-2
+    fusion.2{1}:1-4
+    loop.3{0}:3-5
+    add.4{}:7-8
+    copy.5{}:4-7
+  Live ranges at 4 (peak):
+    loop.3{0}: 600 bytes (cumulative: 600 bytes)
+"""
+
+
+def reads_an_xla_dump():
+    wanted = [("fusion.2{0}", 1, 6, 600), ("add.4{}", 7, 9, 600), ("fusion.2{1}", 1, 5, 200), ("copy.5{}", 4, 8, 100)]
+    output, blocks = imported(XLA_ASSIGNMENT + XLA_RANGES, "xla")
+    expect("blocks: what a loop carries is one", blocks, wanted)
+    expect("what is printed", output.splitlines()[:5], [
+        "blocks  4", "        left out: 2 allocations other than 1", "before  900 B", "bound   900 B", "height  900 B"])
+    expect("of another allocation", imported(XLA_ASSIGNMENT + XLA_RANGES.replace("  Live", "    other.6{}:0-0\n  Live"), "xla",
+                                             "--allocation", 2)[1], [("other.6{}", 0, 1, 100)])
+
+
+def bounds_an_xla_dump_in_any_order_of_its_instructions():
+    # add.4 reads copy.5 twice, and is larger than it: 700 B. copy.5 may lie in what it reads: 200 B.
+    output, _ = imported(XLA_ASSIGNMENT + XLA_USES + XLA_RANGES, "xla")
+    expect("what is printed", output.splitlines()[3:6],
+           ["bound   900 B", "        700 B in any order of the operations", "height  900 B"])
+
+
+def rejects_xla_dumps_that_do_not_fit():
+    whole = XLA_ASSIGNMENT + XLA_RANGES
+    end = len(whole.splitlines()) + 1
+    for old, new, line, reason in (
+            ("allocation ", "Allocation ", end, "no line begins with 'allocation': is it an XLA buffer assignment?"),
+            ("BufferLiveRange:", "", end, "there is no 'BufferLiveRange:': newer releases of XLA write it to a file of its own, "
+             "*-live-range.txt, which is to follow in the same text"),
+            (", preallocated-temp", "", end, "no allocation is preallocated-temp: --allocation names one"),
+            ("allocation 2", "allocation 1", 10, "allocation 1 is there twice, first in line 4: keep one module"),
+            ("1: size 900,", "1: size ?,", 4, "size is '', not a whole number"),
+            ("1: size 900,", "1: size 899,", 9, "the value ends above its allocation, which has 899 bytes"),
+            ("(size=200,offset=600)", "(size=200)", 6, "',offset=' is missing before '): f32[50]{0}'"),
+            ("    copy.5{}:4-7\n", "", 9, "copy.5{} has no live range"),
+            ("copy.5{}:4-7", "copy.5{}:4", 24, "'-' is missing before ''"),
+            ("copy.5{}:4-7", "copy.5{}:4-3", 24, "the range ends at 3, before 4"),
+            ("copy.5{}:4-7", "add.4{}:4-7", 24, "add.4{} has a range already: keep one module")):
+        expect_import_refusal(whole.replace(old, new), "xla", line, reason)
+    expect_import_refusal(whole, "xla", end, "there is no allocation 7", "--allocation", 7)
+
+
+def names_the_line_of_an_imported_block_that_does_not_fit():
+    big = f"f: allocating x ({2**62} bytes) - block 0, offset 0\n\nf: allocating y (8 bytes) - block 0, offset {2**62}\n"
+    expect_import_refusal(big, "ggml", 3, "block y of 8 bytes makes more than 2^62 bytes of the blocks together, each rounded "
+                          "up to its alignment")
 
 
 # ---- files that are written ----------------------------------------------------------------------------------------
