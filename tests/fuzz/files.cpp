@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every file format, read from a fuzzer's bytes; the first byte says which: plans of steps, lifetimes, traces, steps of a
-// trace, and besides the arguments of tidemark-plan. What is refused is refused with one line that names the file and
+// trace, logs of ggml, dumps of XLA, and besides the arguments of tidemark-plan. What is refused is refused with one line that names the file and
 // has no control characters. What is read keeps its rules, and survives being written and read again.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include <tidemark/plan/replay/step_plan.hpp>
 
 #include "command_line.hpp"
+#include "imported_lifetimes.hpp"
 #include "plan_file.hpp"
 #include "recorded_trace.hpp"
 #include "step_lifetimes.hpp"
@@ -128,6 +130,18 @@ void read_events(std::string_view text, std::string_view steps) {
   }
 }
 
+/// What other programs print of their plans.
+template <class Read>
+void read_import(std::string_view text, Read const& read) {
+  const memory_file file{text};
+  tools::imported_lifetimes found;
+  if (!reads(file, [&](std::string const& path) { found = read(path); })) return;
+  require(found.lines.size() == found.file.blocks.size(), "a block has a line");
+  const memory_file written{found.file.text()};
+  const tools::plan_file again = tools::read_lifetimes(written.path());
+  require(again.blocks == found.file.blocks && again.ids == found.file.ids, "lifetimes survive their file");
+}
+
 void read_arguments(std::string_view text) {
   std::vector<std::string> words{"tidemark-plan"};
   while (!text.empty() && words.size() < 40) {
@@ -160,6 +174,13 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
       break;
     case 'l':
       read_blocks(text);
+      break;
+    case 'g':
+      read_import(text, [](std::string const& path) { return tidemark::tools::read_ggml_log(path); });
+      break;
+    case 'x':
+      read_import(text,
+                  [](std::string const& path) { return tidemark::tools::read_xla_dump(path, std::nullopt); });
       break;
     case 'a':
       read_arguments(text);

@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -159,6 +160,30 @@ def test_takes_arrays_of_numpy():
 def test_imports_without_numpy():
     code = "import sys; sys.modules['numpy'] = None; import tidemark_plan; print(tidemark_plan.plan([0], [1], [7]).height)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "7\n"
+
+
+def test_plans_buffers_of_usmp_as_documented():
+    class buffer_info:  # as TVM's are: hashed as objects, with numbers that are objects, too
+        def __init__(self, size_bytes, alignment):
+            self.size_bytes, self.alignment, self.conflicts = int_imm(size_bytes), int_imm(alignment), []
+
+    class int_imm:
+        def __init__(self, value):
+            self.value = value
+
+        def __int__(self):
+            return self.value
+
+    infos = [buffer_info(30, 1), buffer_info(8, 16), buffer_info(30, 1), buffer_info(8, 16)]
+    for i, info in enumerate(infos):
+        info.conflicts = [infos[i - 1], infos[(i + 1) % 4], buffer_info(1, 1)]  # the last one is of another pool
+    page = (pathlib.Path(__file__).parents[2] / "docs/plan.md").read_text()
+    names = {"tidemark_plan": tidemark_plan}
+    exec(re.search(r"^```python\n(def offsets_of_usmp.*?)^```$", page, re.M | re.S)[1], names)
+    offsets = names["offsets_of_usmp"](infos)
+    expect_sound(tidemark_plan.Plan([offsets[info] for info in infos], 46, 0, "", 0, 0), (30, 8, 30, 8),
+                 lambda i, j: (i - j) % 2 == 1)
+    assert offsets[infos[1]] % 16 == 0
 
 
 # ---- limits --------------------------------------------------------------------------------------------------------

@@ -175,6 +175,7 @@ class xla_reader {
     range.first = text.number("the first moment");
     text.skip("-");
     range.last = text.number("the last moment");
+    if (range.last + 1 == 0) rows_.fail("the last moment is 2^64 - 1, after which there is none");
     if (range.last < range.first) {
       rows_.fail("the range ends at " + std::to_string(range.last) + ", before " +
                  std::to_string(range.first));

@@ -820,6 +820,7 @@ def rejects_xla_dumps_that_do_not_fit():
             ("    copy.5{}:4-7\n", "", 9, "copy.5{} has no live range"),
             ("copy.5{}:4-7", "copy.5{}:4", 24, "'-' is missing before ''"),
             ("copy.5{}:4-7", "copy.5{}:4-3", 24, "the range ends at 3, before 4"),
+            ("copy.5{}:4-7", f"copy.5{{}}:4-{2**64 - 1}", 24, "the last moment is 2^64 - 1, after which there is none"),
             ("copy.5{}:4-7", "add.4{}:4-7", 24, "add.4{} has a range already: keep one module")):
         expect_import_refusal(whole.replace(old, new), "xla", line, reason)
     expect_import_refusal(whole, "xla", end, "there is no allocation 7", "--allocation", 7)
