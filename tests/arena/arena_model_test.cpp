@@ -16,13 +16,14 @@ struct borrowed_subject : borrowed_arena_subject {
   using borrowed_arena_subject::borrowed_arena_subject;
 };
 
-// 5 seeds of 100,000 steps for each of five kinds: 2.5 * 10^6 steps in all.
+// 5 seeds of 100,000 steps for each of six kinds: 3 * 10^6 steps in all.
 TEST(arena_model, agrees_with_the_arena_on_virtual_memory) { run_arena_model<virtual_arena_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_small_chunks) { run_arena_model<chunked_arena_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_an_upstream) {
   run_arena_model<buffered_upstream_arena_subject>();
 }
 TEST(arena_model, agrees_with_the_arena_on_a_borrowed_range) { run_arena_model<borrowed_subject>(); }
+TEST(arena_model, agrees_with_the_arena_on_registered_memory) { run_arena_model<registered_arena_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_shared_memory) { run_arena_model<shared_memory_arena_subject>(); }
 
 TEST(resource_model, agrees_with_the_arena_on_an_upstream_of_a_device) {
@@ -30,6 +31,9 @@ TEST(resource_model, agrees_with_the_arena_on_an_upstream_of_a_device) {
 }
 TEST(resource_model, agrees_with_the_arena_on_small_chunks) { run_resource_model<chunked_arena_subject>(); }
 TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) { run_resource_model<borrowed_subject>(); }
+TEST(resource_model, agrees_with_the_arena_on_registered_memory) {
+  run_resource_model<registered_arena_subject>();
+}
 TEST(resource_model, agrees_with_the_process_arena) { run_resource_model<process_arena_subject>(); }
 TEST(resource_model, agrees_with_the_shared_arena) { run_resource_model<shared_arena_subject>(); }
 TEST(resource_model, agrees_with_a_thread_of_a_shared_arena) { run_resource_model<local_arena_subject>(); }

@@ -10,8 +10,10 @@ namespace {
 TEST(resource_model, agrees_with_the_standards_monotonic_resource) {
   run_resource_model<compat_monotonic_subject>(20'000);
 }
-TEST(resource_model, agrees_with_the_standards_pools) {
+TEST(resource_model, agrees_with_the_standards_pool) {
   run_resource_model<compat_unsynchronized_subject>(20'000);
+}
+TEST(resource_model, agrees_with_the_standards_synchronized_pool) {
   run_resource_model<compat_synchronized_subject>(20'000);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every file format, read from a fuzzer's bytes; the first byte says which: plans of steps, lifetimes, traces, steps of a
-// trace, logs of ggml, dumps of XLA, and besides the arguments of tidemark-plan. What is refused is refused with one line that names the file and
-// has no control characters. What is read keeps its rules, and survives being written and read again.
+// trace, files of process arenas, logs of ggml, dumps of XLA, and besides the arguments of tidemark-plan. What is refused is
+// refused with one line that names the file and has no control characters. What is read keeps its rules, and survives being
+// written and read again. The fuzzer changes rows and fields of tables, not only bytes.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,11 +16,17 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
+#include <tidemark/arena/detail/process_format.hpp>
+#include <tidemark/arena/process_arena.hpp>
+#include <tidemark/arena/process_view.hpp>
+#include <tidemark/core/shared_memory_error.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
 #include "command_line.hpp"
@@ -142,6 +150,86 @@ void read_import(std::string_view text, Read const& read) {
   require(again.blocks == found.file.blocks && again.ids == found.file.ids, "lifetimes survive their file");
 }
 
+/// The file of a process arena with one generation, whose root is a number.
+struct image {
+  image() {
+    process_arena memory{{.reserve = 16 * KiB, .commit_step = 4 * KiB}};
+    root = memory.push<std::uint64_t>(42u);
+    (void)memory.publish(*root);
+    bytes.resize(memory.stats().reserved_bytes);
+    const file_descriptor file = memory.export_file();
+    require(pread(file.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+            "an arena's file is read");
+  }
+  std::uint64_t const* root;
+  std::vector<std::byte> bytes;
+};
+
+/// A word of the file becomes another number. Ten bytes of the input.
+struct change {
+  std::uint8_t
+      how;  // the number, or one near what is there or near an address; and before or after it is mapped
+  std::uint8_t word;  // of the header, of the generation behind the root, or any
+  std::uint64_t number;
+
+  void make_in(std::vector<std::byte>& bytes) const {
+    constexpr std::size_t header_words = sizeof(detail::process_header) / 8, words = header_words + 5;
+    const std::size_t at = word < words ? word : word * std::size_t{8} % (bytes.size() / 8);
+    std::uint64_t was = 0, now = number;
+    std::memcpy(&was, bytes.data() + at * 8, sizeof was);
+    if (how % 4 == 1) now = was ^ std::uint64_t{1} << number % 64;
+    if (how % 4 == 2) now = was + number % 64 * 8 - 256;
+    if (how % 4 == 3) std::memcpy(&now, bytes.data() + 16, sizeof now), now += number % (2 * bytes.size());
+    std::memcpy(bytes.data() + at * 8, &now, sizeof now);
+  }
+  [[nodiscard]] bool comes_later() const { return how >= 128; }
+};
+
+void write_image(int file, std::vector<std::byte> const& bytes) {
+  require(pwrite(file, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+          "the image is written");
+}
+
+void read_root(process_view const& view) {
+  std::uint64_t const& root = view.root<std::uint64_t>();
+  const auto at = reinterpret_cast<std::uintptr_t>(&root);
+  require(at % alignof(std::uint64_t) == 0 && view.range().contains(at) &&
+              view.range().contains(at + sizeof root - 1),
+          "a root lies in the file");
+  std::uint64_t volatile const& read = root;
+  (void)read;
+}
+
+void read_image(std::string_view text) {
+  static const image whole;
+  std::vector<std::byte> bytes = whole.bytes;
+  std::vector<change> later;
+  for (; text.size() >= 10; text.remove_prefix(10)) {
+    change next{static_cast<std::uint8_t>(text[0]), static_cast<std::uint8_t>(text[1]), 0};
+    std::memcpy(&next.number, text.data() + 2, sizeof next.number);
+    if (next.comes_later()) later.push_back(next);
+    else next.make_in(bytes);
+  }
+  const int file = memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  write_image(file, bytes);
+  require(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "the image is sealed");
+  try {
+    process_view view{file};
+    read_root(view);
+    for (change const& next : later) next.make_in(bytes);
+    write_image(file, bytes);  // a writer may do anything while there is a view
+    const std::uint64_t before = view.generation();
+    (void)view.is_newest();
+    require(!view.update() || view.generation() > before, "generations rise");
+    read_root(view);
+  } catch (shared_memory_error const& error) {
+    require_one_line(error.what());
+  } catch (std::system_error const& error) {  // its addresses are the kernel's, or taken
+    require_one_line(error.what());
+  }
+  close(file);
+}
+
 void read_arguments(std::string_view text) {
   std::vector<std::string> words{"tidemark-plan"};
   while (!text.empty() && words.size() < 40) {
@@ -151,7 +239,8 @@ void read_arguments(std::string_view text) {
   }
   std::vector<char const*> pointers;
   for (std::string const& word : words) {
-    if (word == "--help" || word == "-h") return;  // prints a page
+    const bool is_short = word.starts_with('-') && !word.starts_with("--");
+    if (word.starts_with("--help") || (is_short && word.find('h') != word.npos)) return;  // prints a page
     pointers.push_back(word.c_str());
   }
   try {
@@ -161,8 +250,94 @@ void read_arguments(std::string_view text) {
   }
 }
 
+// ---- what a fuzzer does to tables
+
+using row = std::vector<std::string>;
+
+std::vector<row> rows_of(std::string_view text) {
+  std::vector<row> rows(1, row(1));
+  for (const char c : text) {
+    if (c == '\n') rows.emplace_back(1);
+    else if (c == ',') rows.back().emplace_back();
+    else rows.back().back() += c;
+  }
+  return rows;
+}
+
+std::string text_of(std::vector<row> const& rows) {
+  std::string text;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i > 0) text += '\n';
+    for (std::size_t j = 0; j < rows[i].size(); ++j) text += (j > 0 ? "," : "") + rows[i][j];
+  }
+  return text;
+}
+
+/// A number near that of the field, or near a power of two.
+std::string near(std::string const& field, std::mt19937& random) {
+  const std::uint64_t was = std::strtoull(field.c_str(), nullptr, 10);
+  switch (random() % 6) {
+    case 0:
+      return std::to_string(was + 1);
+    case 1:
+      return std::to_string(was - 1);
+    case 2:
+      return std::to_string(was * 2);
+    case 3:
+      return std::to_string((std::uint64_t{1} << random() % 64) - random() % 2);
+    case 4:
+      return std::to_string(was + 16 * (random() % 64));
+    default:
+      return std::to_string(random() % 10);
+  }
+}
+
+void change_table(std::vector<row>& rows, std::mt19937& random) {
+  const auto any = [&](auto& range) -> auto& { return range[random() % range.size()]; };
+  const auto at = rows.begin() + static_cast<std::ptrdiff_t>(random() % rows.size());
+  row& one = *at;
+  row& other = any(rows);
+  switch (random() % 8) {
+    case 0:
+      rows.insert(at, row{other});
+      break;
+    case 1:
+      if (rows.size() > 1) rows.erase(at);
+      break;
+    case 2:
+      std::swap(one, other);
+      break;
+    case 3:
+      any(one) = any(other);
+      break;
+    case 4:
+      if (one.size() > 1) one.pop_back();
+      else one.push_back(any(other));
+      break;
+    default:
+      any(one) = near(any(one), random);
+  }
+}
+
 }  // namespace
 }  // namespace tidemark::fuzz
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+// Of libFuzzer: the next input, made of this one.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
+                                               unsigned seed) {
+  using namespace tidemark::fuzz;
+  std::mt19937 random{seed};
+  const bool is_table = size > 1 && std::memchr("plt", data[0], 3) != nullptr;
+  if (!is_table || random() % 3 == 0) return LLVMFuzzerMutate(data, size, max_size);
+  std::vector<row> rows = rows_of({reinterpret_cast<char const*>(data) + 1, size - 1});
+  for (std::size_t n = 1 + random() % 3; n > 0; --n) change_table(rows, random);
+  const std::string text = text_of(rows);
+  const std::size_t length = std::min(text.size(), max_size - 1);
+  std::memcpy(data + 1, text.data(), length);
+  return length + 1;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   using namespace tidemark::fuzz;
@@ -184,6 +359,9 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
       break;
     case 'a':
       read_arguments(text);
+      break;
+    case 'v':
+      read_image(text);
       break;
     case 't': {
       const std::size_t steps = std::min(text.find("step,"), text.size());

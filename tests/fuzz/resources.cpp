@@ -17,15 +17,20 @@
 #include "arena_subjects.hpp"
 #include "choices.hpp"
 #include "compat_subjects.hpp"
+#include "device_arena_subjects.hpp"
+#include "device_cache_subjects.hpp"
 #include "epoch_subjects.hpp"
+#include "fuzz_input.hpp"
 #include "graph_subjects.hpp"
 #include "planned_subjects.hpp"
 #include "pool_subjects.hpp"
 #include "resource_model.hpp"
 #include "reuse_subjects.hpp"
 #include "telemetry_subjects.hpp"
+#include "told_program.hpp"
+#include "trace_subjects.hpp"
 
-namespace tidemark::fuzz {
+namespace tidemark::test {
 namespace {
 
 /// A subject of the model whose calls are told.
@@ -35,7 +40,7 @@ class told_subject {
   explicit told_subject(Subject& subject) : subject_{subject}, told_{subject.resource()} {}
   std::pmr::memory_resource& resource() { return told_; }
   void recycle() {
-    told_program::current().add("subject.recycle();");
+    tell("subject.recycle();");
     subject_.recycle();
   }
   void check() const { subject_.check(); }
@@ -65,14 +70,8 @@ void run(char const* name, choices next) {
   typename Subject::supply_type supply{};
   Subject subject{supply};
   told_subject<Subject> told{subject};
-  if constexpr (requires { supply.fail_from = 1; }) {
-    supply.fail_from = next() % 256;
-    supply.fail_count = next() % 8;
-    told_program::current().add("supply.fail_from = " + std::to_string(supply.fail_from) +
-                                "; supply.fail_count = " + std::to_string(supply.fail_count) + ";");
-    supply.fail_from += supply.calls;
-  }
-  test::resource_model<told_subject<Subject>, choices> model{told, next};
+  fail_some_calls(supply, next);
+  resource_model<told_subject<Subject>> model{told, next};
   for (std::size_t i = 0; !next.are_at_an_end(); ++i) {
     if (i % 64 == 63) request_too_much(told, next);
     model.step();
@@ -82,7 +81,7 @@ void run(char const* name, choices next) {
 }
 
 using runner = void (*)(choices);
-#define RESOURCE(subject) [](choices next) { run<test::subject>(#subject, next); }
+#define RESOURCE(subject) [](choices next) { run<subject>(#subject, next); }
 constexpr runner resources[] = {
     RESOURCE(virtual_arena_subject),
     RESOURCE(chunked_arena_subject),
@@ -110,15 +109,45 @@ constexpr runner resources[] = {
     RESOURCE(limit_subject),
     RESOURCE(tracking_subject),
     RESOURCE(test_subject),
+    RESOURCE(upstream_device_arena_subject),
+    RESOURCE(registered_arena_subject),
+    RESOURCE(shared_memory_arena_subject),
+    RESOURCE(process_arena_subject),
+    RESOURCE(placed_arena_subject),
+    RESOURCE(ordered_reuse_subject),
+    RESOURCE(fenced_reuse_subject),
+    RESOURCE(capture_switch_subject),
+    RESOURCE(frozen_switch_subject),
+    RESOURCE(rehearsal_subject),
+    RESOURCE(expect_no_upstream_subject),
+    RESOURCE(watching_subject),
+    RESOURCE(traced_arena_subject),
+    RESOURCE(device_arena_subject),
+    RESOURCE(chunked_device_arena_subject),
+    RESOURCE(pinned_arena_subject),
+    RESOURCE(managed_arena_subject),
+    RESOURCE(nccl_arena_subject),
+    RESOURCE(nccl_window_arena_subject),
+    RESOURCE(device_resource_subject),
+    RESOURCE(pinned_resource_subject),
+    RESOURCE(managed_resource_subject),
+    RESOURCE(async_resource_subject),
+    RESOURCE(device_cache_subject),
+    RESOURCE(tight_device_cache_subject),
+    RESOURCE(shared_device_cache_subject),
+    RESOURCE(device_pool_subject),
+    RESOURCE(tight_device_pool_subject),
+    RESOURCE(hosted_device_pool_subject),
 };
 
 }  // namespace
-}  // namespace tidemark::fuzz
+}  // namespace tidemark::test
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   std::span<std::uint8_t const> rest{data, size};
-  tidemark::fuzz::choices next{rest};
-  tidemark::fuzz::resources[next() % std::size(tidemark::fuzz::resources)](next);
-  tidemark::fuzz::stop_if_failed();  // what its end found
+  tidemark::test::choices next{rest};
+  tidemark::test::stop_at_violations();
+  tidemark::test::resources[next() % std::size(tidemark::test::resources)](next);
+  tidemark::test::stop_if_failed();  // what its end found
   return 0;
 }

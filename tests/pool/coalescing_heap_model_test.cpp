@@ -5,121 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <random>
-#include <vector>
+#include <cstdint>
 
-#include <tidemark/pool/detail/coalescing_heap.hpp>
-
-#include "recording_supply.hpp"
+#include "coalescing_heap_model.hpp"
 #include "seeds.hpp"
-#include "shadow.hpp"
 
 namespace tidemark::test {
 namespace {
-
-class coalescing_heap_model {
- public:
-  explicit coalescing_heap_model(std::uint64_t seed) : random_{seed} {}
-  ~coalescing_heap_model() {
-    while (!held_.empty()) free_one(held_.size() - 1);
-    EXPECT_EQ(heap_.used_bytes(), 0u);
-    EXPECT_EQ(heap_.stranded_bytes(), 0u) << "nothing is live that could hold a chunk";
-    (void)heap_.release_free(heap_.cached_bytes());
-    EXPECT_EQ(upstream_.outstanding, 0u);
-  }
-
-  void step() {
-    const std::uint64_t what = random_() % 1000;
-    const bool rising = ++steps_ / 500 % 2 == 0;
-    if (what < 980) {
-      if (held_.empty() || random_() % 100 < (rising ? 60 : 40)) allocate();
-      else free_one(random_() % held_.size());
-    } else if (what < 987) {
-      release_free(random_() % (1 * MiB));
-    } else if (what < 990) {
-      strand(random_() % (1 * MiB));
-    } else if (what < 991) {
-      heap_.release();
-      held_.clear();
-      blocks_.clear();
-      requested_bytes_ = 0;
-      EXPECT_EQ(upstream_.outstanding, 0u);
-    } else {
-      EXPECT_EQ(heap_.broken_invariant(), nullptr);
-    }
-    check();
-  }
-  void check_contents() const { blocks_.check_all(); }
-
-  std::size_t taken = 0, refused = 0, stranded = 0, returned = 0;
-
- private:
-  void allocate() {
-    const std::size_t bytes = 4 * KiB + (random_() % 4 == 0 ? random_() % 300'000 : random_() % 8 * 3000);
-    const std::size_t align = std::size_t{1} << random_() % 9;
-    const std::size_t held_before = heap_.held_bytes();
-    void* block = heap_.take(bytes, align);
-    if (block != nullptr) {
-      ++taken;
-      EXPECT_EQ(heap_.held_bytes(), held_before);
-    } else {
-      upstream_.fail_from = random_() % 8 == 0 ? upstream_.calls : supply::never;
-      upstream_.fail_count = 1 + random_() % 2;
-      try {
-        block = heap_.allocate(bytes, align, random_() % (4 * MiB));
-      } catch (std::bad_alloc const&) {
-        ++refused;
-        EXPECT_EQ(heap_.held_bytes(), held_before);
-        return;
-      }
-    }
-    requested_bytes_ += bytes;
-    blocks_.add(block, bytes, align);
-    held_.push_back({block, bytes});
-  }
-  void free_one(std::size_t i) {
-    const block chosen = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
-    blocks_.remove(chosen.first);
-    heap_.deallocate(chosen.first, chosen.bytes);
-    requested_bytes_ -= chosen.bytes;
-  }
-  void release_free(std::size_t bytes) {
-    const std::size_t held_before = heap_.held_bytes(), used_before = heap_.used_bytes();
-    const std::size_t gone = heap_.release_free(bytes);
-    returned += gone > 0 ? 1 : 0;
-    EXPECT_EQ(heap_.held_bytes(), held_before - gone);
-    EXPECT_EQ(heap_.used_bytes(), used_before);
-  }
-  void strand(std::size_t bytes) {
-    (void)heap_.release_free(SIZE_MAX);
-    const std::size_t cached_before = heap_.cached_bytes(), stranded_before = heap_.stranded_bytes();
-    heap_.strand(bytes);
-    stranded += heap_.stranded_bytes() > stranded_before ? 1 : 0;
-    EXPECT_LE(heap_.cached_bytes(), cached_before - std::min(cached_before, bytes));
-    EXPECT_EQ(heap_.cached_bytes() + heap_.stranded_bytes(), cached_before + stranded_before);
-  }
-  void check() const {
-    EXPECT_EQ(heap_.requested_bytes(), requested_bytes_);
-    EXPECT_GE(heap_.used_bytes(), requested_bytes_);
-    EXPECT_LE(heap_.used_bytes(), requested_bytes_ + held_.size() * 80);
-    EXPECT_GE(upstream_.outstanding, heap_.held_bytes());
-  }
-
-  struct block {
-    void* first;
-    std::size_t bytes;
-  };
-
-  recording_resource upstream_;
-  detail::coalescing_heap heap_{&upstream_};
-  std::mt19937_64 random_;
-  std::vector<block> held_;
-  shadow blocks_;
-  std::uint64_t steps_ = 0;
-  std::size_t requested_bytes_ = 0;
-};
 
 TEST(coalescing_heap_model, agrees_with_the_heap) {
   std::size_t taken = 0, refused = 0, stranded = 0, returned = 0;

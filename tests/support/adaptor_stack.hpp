@@ -10,7 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <memory_resource>
-#include <random>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +26,7 @@
 #include <tidemark/telemetry/trace_resource.hpp>
 #include <tidemark/telemetry/tracking_resource.hpp>
 
+#include "choices.hpp"
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
 
@@ -41,7 +42,8 @@ class adaptor_stack {
     std::size_t stacks = 0, two_of_a_kind = 0, refused_below = 0, quarantined = 0;
   };
 
-  adaptor_stack(std::uint64_t seed, trace_log& log, reached& seen) : random_{seed}, log_{log}, seen_{seen} {
+  adaptor_stack(choices random, trace_log& log, reached& seen)
+      : random_{std::move(random)}, log_{log}, seen_{seen} {
     std::vector<std::size_t> of_kind(std::variant_size_v<layer>);
     for (std::size_t depth = 1 + below(6); depth > 0; --depth) {
       const std::size_t kind = below(of_kind.size());
@@ -178,7 +180,7 @@ class adaptor_stack {
     EXPECT_LE(frame.peak_bytes, frame.total_bytes);
   }
 
-  std::mt19937_64 random_;
+  choices random_;
   trace_log& log_;
   reached& seen_;
   size_histogram sizes_;

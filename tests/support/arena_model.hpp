@@ -13,15 +13,18 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <random>
+#include <new>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
 
+#include "choices.hpp"
 #include "seeds.hpp"
 #include "shadow.hpp"
+#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -33,7 +36,7 @@ class arena_model {
   // Where not, the subject's memory is there all the same, but the arena does not know that.
   static constexpr bool host_accessible = requires(arena_type& arena) { arena.push_bytes(std::size_t{1}); };
 
-  arena_model(Subject& subject, std::uint64_t seed) : arena_{subject.resource()}, random_{seed} {}
+  arena_model(Subject& subject, choices random) : arena_{subject.resource()}, random_{std::move(random)} {}
   ~arena_model() {
     while (!scopes_.empty()) scopes_.pop_back();
     arena_.reset();  // its objects count their destruction in this model
@@ -51,7 +54,7 @@ class arena_model {
     else if (what < 85) pop();
     else if (what < 91) open_scope();
     else if (what < 97) close_scope();
-    else if (what < 98) (void)arena_.trim(random_() % 2 == 0 ? 0 : random_() % 100'000);
+    else if (what < 98) trim();
     else if (what < 99) make();
     else reset();
     if (!moves_blocks_only) barrier_ = arena_.position();
@@ -98,7 +101,9 @@ class arena_model {
     const std::size_t bytes = random_size();
     const std::size_t align = std::size_t{1} << random_() % (random_() % 8 == 0 ? 13 : 5);
     const std::size_t before = arena_.position();
+    tell("void* ", new_block{}, " = arena.try_allocate(", bytes, ", ", align, ");");
     void* first = arena_.try_allocate(bytes, align);
+    name_block(first);
     if (first == nullptr) return full(before);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % align, 0u);
     EXPECT_GE(arena_.position(), before + bytes);
@@ -115,11 +120,13 @@ class arena_model {
   {
     const std::size_t n = random_size();
     const std::size_t before = arena_.position();
+    tell("void* ", new_block{}, " = arena.push_array<unsigned char>(", n, ").data();");
     try {
       const std::span<unsigned char> bytes = arena_.template push_array<unsigned char>(n);
+      name_block(bytes.data());
       EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char b) { return b == 0; }));
       add(bytes.data(), n, before);
-    } catch (out_of_memory const&) {
+    } catch (std::bad_alloc const&) {
       full(before);
     }
   }
@@ -132,10 +139,11 @@ class arena_model {
     requires host_accessible
   {
     const std::size_t before = arena_.position();
+    tell("arena.make<counted>(destroyed);");
     try {
       arena_.template make<counted>(destroyed_);
       made_.push_back(arena_.position());
-    } catch (out_of_memory const&) {
+    } catch (std::bad_alloc const&) {
       full(before);
     }
   }
@@ -152,7 +160,9 @@ class arena_model {
     // All blocks since the position was last moved by anything but blocks come back in reverse order, for
     // sure.
     const bool surely = victim.end_position == before && victim.begin_position >= barrier_;
-    arena_.deallocate(reinterpret_cast<void*>(victim.first), victim.bytes);
+    void* const first = reinterpret_cast<void*>(victim.first);
+    tell("arena.deallocate(", block_at{first}, ", ", victim.bytes, ");");
+    arena_.deallocate(first, victim.bytes);
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
     if (arena_.position() == before) {
       EXPECT_FALSE(surely) << "the newest block above all marks and scopes was not reclaimed";
@@ -169,6 +179,7 @@ class arena_model {
     block& newest = blocks_.back();
     const std::size_t before = arena_.position(), bytes = random_size();
     void* const first = reinterpret_cast<void*>(newest.first);
+    tell("arena.expand(", block_at{first}, ", ", newest.bytes, ", ", bytes, ");");
     if (!arena_.expand(first, newest.bytes, bytes)) {
       EXPECT_EQ(arena_.position(), before);
       return;
@@ -182,9 +193,12 @@ class arena_model {
   }
 
   void mark() {
+    tell("marks.push_back(arena.mark());");
     marks_.push_back({arena_.mark(), true});
-    if (marks_.size() > 64)
-      marks_.erase(marks_.begin() + static_cast<std::ptrdiff_t>(random_() % marks_.size()));
+    if (marks_.size() <= 64) return;
+    const std::size_t i = random_() % marks_.size();
+    tell("marks.erase(marks.begin() + ", i, ");");
+    marks_.erase(marks_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
   void rewind() {
@@ -193,6 +207,7 @@ class arena_model {
     const std::size_t back = std::min<std::size_t>(random_() % 8 * (random_() % 8), marks_.size() - 1);
     const known_mark chosen = marks_[marks_.size() - 1 - back];
     const std::size_t before = arena_.position();
+    tell("arena.rewind(marks[marks.size() - ", back + 1, "]);");
     const bool legal = chosen.live && chosen.mark.position() >= floor();
     try {
       arena_.rewind(chosen.mark);
@@ -211,6 +226,7 @@ class arena_model {
     const std::size_t before = arena_.position(), bytes = random_() % 3000;
     constexpr std::size_t granule = arena_type::block_granule;
     const std::size_t rounded = (bytes + granule - 1) / granule * granule;
+    tell("arena.pop(", bytes, ");");
     arena_.pop(bytes);
     EXPECT_EQ(arena_.position(), before - std::min(rounded, before - floor()));
     went_back();
@@ -218,19 +234,28 @@ class arena_model {
 
   void open_scope() {
     if (scopes_.size() >= 12) return;
+    tell("scopes.push_back(std::make_unique<arena::scope>(arena));");
     scopes_.push_back({std::make_unique<scope_type>(arena_), arena_.position()});
   }
 
   void close_scope() {
     if (scopes_.empty()) return;
     const std::size_t begin = scopes_.back().position;
+    tell("scopes.pop_back();");
     scopes_.pop_back();
     EXPECT_EQ(arena_.position(), begin);
     went_back();
   }
 
+  void trim() {
+    const std::size_t keep_bytes = random_() % 2 == 0 ? 0 : random_() % 100'000;
+    tell("arena.trim(", keep_bytes, ");");
+    (void)arena_.trim(keep_bytes);
+  }
+
   void reset() {
     if (random_() % 8 != 0) return;
+    tell("arena.reset();");
     if (!scopes_.empty()) {
       EXPECT_THROW(arena_.reset(), std::logic_error);
       return;
@@ -285,7 +310,7 @@ class arena_model {
   }
 
   arena_type& arena_;
-  std::mt19937_64 random_;
+  choices random_;
   std::deque<block> blocks_;
   std::vector<known_mark> marks_;
   std::vector<open_one> scopes_;

@@ -12,9 +12,11 @@
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/process_arena.hpp>
 #include <tidemark/arena/shared_arena.hpp>
+#include <tidemark/core/registered_memory.hpp>
 #include <tidemark/core/shared_memory.hpp>
 
 #include "file_call_faults.hpp"
+#include "recording_registrar.hpp"
 #include "recording_supply.hpp"
 
 namespace tidemark::test {
@@ -79,6 +81,29 @@ struct buffered_upstream_arena_subject : private buffer_holder, public arena_sub
   using supply_type = recording_resource;
   explicit buffered_upstream_arena_subject(supply_type& upstream)
       : arena_subject{buffer->data(), buffer->size(), &upstream} {}
+};
+
+/// Chunks that a registrar knows from when they come until they go.
+struct registered_os {
+  recording_os os;
+  registrations known;
+};
+using registered_virtual_memory = registered_memory<virtual_memory, recording_registrar<>>;
+class registered_arena_subject : public arena_subject<basic_arena<registered_virtual_memory>> {
+ public:
+  using supply_type = registered_os;
+  explicit registered_arena_subject(supply_type& supply)
+      : arena_subject{
+            registered_virtual_memory{virtual_memory{{}, supply.os}, recording_registrar<>{supply.known}},
+            arena_options{.reserve = 16 * KiB}},
+        known_{supply.known} {}
+  void check() const {
+    arena_subject::check();
+    EXPECT_EQ(known_.registered - known_.deregistered, arena_subject::state()[4]) << "as many as chunks";
+  }
+
+ private:
+  registrations const& known_;
 };
 
 /// A range of fixed size.

@@ -10,21 +10,19 @@
 #include <cstdint>
 #include <memory_resource>
 #include <new>
-#include <random>
 #include <utility>
 #include <vector>
 
+#include "choices.hpp"
 #include "seeds.hpp"
 #include "shadow.hpp"
 
 namespace tidemark::test {
 
-/// @tparam Random where the model's choices come from: called, it returns a number
-template <class Subject, class Random = std::mt19937_64>
+template <class Subject>
 class resource_model {
  public:
-  resource_model(Subject& subject, std::uint64_t seed) : subject_{subject}, random_{seed} {}
-  resource_model(Subject& subject, Random random) : subject_{subject}, random_{std::move(random)} {}
+  resource_model(Subject& subject, choices random) : subject_{subject}, random_{std::move(random)} {}
   resource_model(resource_model const&) = delete;
   resource_model& operator=(resource_model const&) = delete;
   ~resource_model() { free_all(); }
@@ -87,7 +85,7 @@ class resource_model {
   }
 
   Subject& subject_;
-  Random random_;
+  choices random_;
   std::vector<held_block> held_;
   shadow blocks_;
   std::uint64_t steps_ = 0;

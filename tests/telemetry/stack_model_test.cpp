@@ -4,55 +4,14 @@
 // upstream back what it got, block by block.
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <random>
-
-#include <tidemark/telemetry/trace_log.hpp>
 
 #include "adaptor_stack.hpp"
-#include "resource_model.hpp"
-#include "violation_recorder.hpp"
+#include "seeds.hpp"
+#include "stacks_model.hpp"
 
 namespace tidemark::test {
 namespace {
-
-/// The model of one stack after the other.
-class stacks_model {
- public:
-  stacks_model(std::uint64_t seed, adaptor_stack::reached& seen) : random_{seed}, seen_{seen} {}
-  stacks_model(stacks_model const&) = delete;
-  stacks_model& operator=(stacks_model const&) = delete;
-  ~stacks_model() { end_stack(); }
-
-  void step() {
-    if (left_ == 0) {
-      end_stack();
-      stack_.emplace(random_(), log_, seen_);
-      model_.emplace(*stack_, random_());
-      left_ = 1 + random_() % 400;
-    }
-    --left_;
-    model_->step();
-  }
-  void check_contents() const { model_->check_contents(); }
-
- private:
-  void end_stack() {
-    model_.reset();
-    stack_.reset();
-    EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
-  }
-
-  std::mt19937_64 random_;
-  adaptor_stack::reached& seen_;
-  violation_recorder violations_;
-  trace_log log_{{.csv = "/dev/null", .chrome = "/dev/./null"}};
-  std::optional<adaptor_stack> stack_;
-  std::optional<resource_model<adaptor_stack>> model_;
-  std::uint64_t left_ = 0;
-};
 
 TEST(resource_model, agrees_with_stacks_of_adaptors) {
   adaptor_stack::reached seen;

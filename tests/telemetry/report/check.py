@@ -123,6 +123,7 @@ def answers_a_wrong_option_with_one_sentence():
             (("trace.csv", "-o", "x", "--at", "noon"),
              "argument --at: invalid choice: 'noon' (choose from 'peak', 'end')"),
             (("trace.csv", "-o", "x", "--colour"), "unrecognized arguments: --colour"),
+            (("trace.csv", "-o", "x", "\x1b[31m"), "unrecognized arguments: ?[31m"),
             (("trace.csv", "-o"), "argument -o/--output: expected one argument")):
         expect(f"what is said of {arguments}", run(*arguments), (2, "", f"tidemark-report: {sentence}; see --help\n"))
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: long random sequences on a process arena, whose file is read back beside a model of what was published.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "process_arena_model.hpp"
+#include "seeds.hpp"
+
+namespace tidemark::test {
+namespace {
+
+TEST(process_arena_model, what_was_published_stays_as_it_was_until_a_reset) {
+  std::uint64_t published = 0, reclaimed = 0, kept = 0, full = 0;
+  run_for_seeds(
+      [&](std::uint64_t seed, auto run) {
+        process_arena_model model{seed};
+        run(model);
+        published += model.published;
+        reclaimed += model.reclaimed;
+        kept += model.kept;
+        full += model.full;
+      },
+      20'000);
+  // A sequence that never did these things would show nothing about them.
+  EXPECT_GT(published, 1000u);
+  EXPECT_GT(reclaimed, 1000u);
+  EXPECT_GT(kept, 1000u);
+  EXPECT_GT(full, 10u);
+}
+
+}  // namespace
+}  // namespace tidemark::test

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model did, as C++. Where a fuzzer's input fails it is printed; with TIDEMARK_TELL set each line is printed before
+// it is done, in the tests of models too, because a sanitizer ends the program itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory_resource>
+#include <ostream>
+#include <sstream>
+#include <string>
+
+namespace tidemark::test {
+
+class told_program {
+ public:
+  static told_program& current() {
+    static told_program one;
+    return one;
+  }
+  /// Forgets the last program, and keeps this one to be printed.
+  void begin(std::string const& line) {
+    text_.clear();
+    numbers_.clear();
+    blocks_ = 0;
+    keeps_ = true;
+    append(line + "\n");
+  }
+  [[nodiscard]] bool is_told() const { return keeps_ || prints_; }
+  void add(std::string const& line) { append("  " + line + "\n"); }
+  void print() const { std::fprintf(stderr, "what was done, as C++:\n%s", text_.c_str()); }
+
+  // Blocks are b1, b2, ..., in the order of their allocation.
+  [[nodiscard]] std::size_t next_block() const { return blocks_ + 1; }
+  void name_block(void const* block) {
+    if (is_told()) numbers_[block] = ++blocks_;
+  }
+  [[nodiscard]] std::size_t number_of(void const* block) const {
+    const auto found = numbers_.find(block);
+    return found != numbers_.end() ? found->second : 0;
+  }
+
+ private:
+  void append(std::string const& line) {
+    if (prints_) std::fputs(line.c_str(), stderr);
+    if (keeps_) text_ += line;
+  }
+
+  std::string text_;
+  std::map<void const*, std::size_t> numbers_;
+  std::size_t blocks_ = 0;
+  bool keeps_ = false;
+  bool prints_ = std::getenv("TIDEMARK_TELL") != nullptr;
+};
+
+/// A line, of parts that a stream takes. Costs a load where no program is told.
+template <class... Parts>
+void tell(Parts const&... parts) {
+  told_program& program = told_program::current();
+  if (!program.is_told()) return;
+  std::ostringstream line;
+  (line << ... << parts);
+  program.add(line.str());
+}
+
+/// In a line: the block that the line allocates. `name_block` is told where it is.
+struct new_block {
+  friend std::ostream& operator<<(std::ostream& line, new_block) {
+    return line << 'b' << told_program::current().next_block();
+  }
+};
+inline void name_block(void const* block) { told_program::current().name_block(block); }
+
+/// In a line: a block that was named.
+struct block_at {
+  void const* first;
+  friend std::ostream& operator<<(std::ostream& line, block_at block) {
+    return line << 'b' << told_program::current().number_of(block.first);
+  }
+};
+
+/// Tells each call of a resource.
+class told_resource final : public std::pmr::memory_resource {
+ public:
+  explicit told_resource(std::pmr::memory_resource& upstream) : upstream_{upstream} {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    tell("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
+    void* const block = upstream_.allocate(bytes, align);
+    name_block(block);
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    tell("memory.deallocate(", block_at{block}, ", ", bytes, ", ", align, ");");
+    upstream_.deallocate(block, bytes, align);
+  }
+  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+
+  std::pmr::memory_resource& upstream_;
+};
+
+}  // namespace tidemark::test
