@@ -231,7 +231,7 @@ def main():
             with folder_with(data[1:].split(b"step,")[0]) as folder:
                 expect_answer([str(folder / "trace.csv"), "--pprof", str(folder / "heap")])
     if not MINUTES:
-        print(f"{run_all(300, derandomize=True, database=None)} examples, nothing found")
+        print(f"{run_all(150, derandomize=True, database=None)} examples, nothing found")
         return
     end, tried = time.monotonic() + 60 * MINUTES, 0
     while time.monotonic() < end:
