@@ -24,6 +24,8 @@ using tidemark::arena_options;
 using tidemark::arena_push;
 using tidemark::arena_stats;
 using tidemark::exhaustion_policy;
+using tidemark::report_use_after_rewind;
+using tidemark::trap_options;
 using tidemark::uninitialized;
 using tidemark::uninitialized_t;
 

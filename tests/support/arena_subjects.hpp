@@ -58,6 +58,24 @@ struct chunked_arena_subject : arena_subject<arena> {
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB, .commit_step = 4 * KiB}} {}
 };
 
+/// Every scope is trapped, as long as there are addresses.
+struct trapping_arena_subject : arena_subject<arena> {
+  using supply_type = recording_os;
+  explicit trapping_arena_subject(supply_type& os)
+      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 256 * MiB,
+                                                            .commit_step = 4 * KiB,
+                                                            .trap = {.one_in = 1, .reserve = 64 * MiB}}} {}
+};
+
+/// About every third is, with so few addresses and such small chunks that often there are none or the scope needs more.
+struct sampling_arena_subject : arena_subject<arena> {
+  using supply_type = recording_os;
+  explicit sampling_arena_subject(supply_type& os)
+      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB,
+                                                            .commit_step = 4 * KiB,
+                                                            .trap = {.one_in = 3, .reserve = 2 * MiB}}} {}
+};
+
 /// Chunks from a resource.
 struct upstream_arena_subject : arena_subject<upstream_arena> {
   using supply_type = recording_resource;

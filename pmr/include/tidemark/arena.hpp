@@ -17,3 +17,4 @@
 #include <tidemark/arena/shared_arena_mark.hpp>
 #include <tidemark/arena/shared_arena_options.hpp>
 #include <tidemark/arena/shared_arena_scope.hpp>
+#include <tidemark/arena/use_after_rewind.hpp>

@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/core/violation.hpp>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace tidemark {
 namespace {
 
+// In a signal handler, which goes on to what the signal does.
+void print_in_signal_handler(violation const& report) noexcept {
+  for (std::string_view part :
+       {std::string_view{"tidemark: "}, std::string_view{report.message}, std::string_view{"\n"}})
+    if (::write(STDERR_FILENO, part.data(), part.size()) < 0) return;
+}
+
 void print_and_abort(violation const& report) {
+  if (report.kind == violation_kind::use_after_rewind) return print_in_signal_handler(report);
   std::fprintf(stderr, "tidemark: %s\n", report.message);
   std::abort();
 }

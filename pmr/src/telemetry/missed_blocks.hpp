@@ -12,7 +12,8 @@
 
 #include <tidemark/telemetry/expect_resource.hpp>
 
-#include "call_stack.hpp"
+#include "../core/call_stack.hpp"
+#include "code_owner.hpp"
 
 namespace tidemark::detail {
 

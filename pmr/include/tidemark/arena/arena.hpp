@@ -17,6 +17,7 @@
 #include <tidemark/arena/detail/alignment_gaps.hpp>
 #include <tidemark/arena/detail/arena_chunk.hpp>
 #include <tidemark/arena/detail/rewind_history.hpp>
+#include <tidemark/arena/detail/rewind_trap.hpp>
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/detail/align.hpp>
@@ -55,6 +56,7 @@ class basic_shared_arena;
 /// - `chunk.begin <= high`, and `cursor`, `floor` are multiples of `block_granule`
 /// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the chunks in use
 /// - bytes at or above `max(cursor, high, dirty)` have not been touched since they were committed
+/// - while a trapped scope is due, `end` is 0 instead; in an arena that traps, `high == chunk.begin`
 ///
 /// Complexity: O(1) but for growth, unless a function says otherwise. Thread-safety: one thread at a time.
 /// The first to use it owns it until `release_thread_ownership()`; level 2 reports use by another.
@@ -129,6 +131,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     if (!is_newest(block, bytes)) return;
     std::uintptr_t end_before = detail::address_of(block);
     if constexpr (has_gaps) end_before = gaps_.end_before(end_before);
+    if (!is_high_known()) [[unlikely]]
+      return deallocate_highest(end_before);
     lower_cursor(end_before);
     if (cursor_ == chunk_->begin) leave_empty_chunk();
   }
@@ -154,6 +158,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     // It is the newest mark, and nothing above it has to end: only the cursor moves.
     if (mark.cursor_ == floor_ && mark.serial_ == history_.serial() && mark.arena_ == id_ &&
         mark.position_ == position_in(*chunk_, floor_)) [[likely]] {
+      if (!is_high_known()) [[unlikely]]
+        return rewind_to_floor();
       lower_cursor(floor_);
     } else {
       rewind_slow(mark);
@@ -242,6 +248,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   using chunk_record = detail::arena_chunk<AddressSpace>;
   static constexpr bool has_gaps = block_granule < default_alignment;
   static constexpr bool sets_aside = requires(AddressSpace& space) { space.reserve_aside(0, 0); };
+  static constexpr bool can_trap = std::same_as<AddressSpace, virtual_memory>;
 
   // Below this neither `block + bytes` nor `cursor + align` can wrap, so the fast path compares once.
   static constexpr std::size_t max_fast_request = std::size_t{1} << 30;
@@ -258,16 +265,25 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     return address >= floor_ && address + block_bytes(bytes) == cursor_;
   }
   void lower_cursor(std::uintptr_t cursor) noexcept {
-    if (cursor_ > high_) high_ = cursor_;
+    if (cursor_ > high_) {
+      if constexpr (can_trap) raise_high();
+      else high_ = cursor_;
+    }
     before_free(cursor, cursor_);
     chunk_->marks.on_free(cursor, cursor_);
     if constexpr (has_gaps) gaps_.forget(cursor);
     cursor_ = cursor;
   }
+  bool is_trapping() const noexcept {
+    if constexpr (can_trap) return trap_ != nullptr;
+    return false;
+  }
+  // Never while trapping: then `high_` does not rise, so that each rewind takes a slow path, which counts it.
+  bool is_high_known() const noexcept { return !can_trap || cursor_ <= high_; }
   void close(scope& closing) noexcept {
     before_use("end of a scope");
-    if (innermost_ == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
-        [[likely]] {
+    if (innermost_ == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
+        is_high_known()) [[likely]] {
       lower_cursor(floor_);
       floor_ = std::max(closing.opened_.floor, marked_);  // a mark taken where the scope begins lives on
       innermost_ = closing.opened_.outer;
@@ -319,7 +335,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
       detail::report_frames_in(first, last, "arena", name());
   }
 
-  // Slow paths: detail/arena_growth.hpp, arena_aside.hpp, arena_rewind.hpp, arena_checks.hpp
+  // Slow paths: detail/arena_growth.hpp, arena_aside.hpp, arena_rewind.hpp, arena_traps.hpp, arena_checks.hpp
   enum class refusal { none, addresses, memory };  // what the address space refused
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
@@ -332,10 +348,21 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept;
   void enter(chunk_record& chunk) noexcept;
+  chunk_record* take_record() noexcept;
+  void keep_record(chunk_record& chunk) noexcept;
   void drop(chunk_record& chunk) noexcept;
   void drop_beyond_retain() noexcept;
   void return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void leave_empty_chunk() noexcept;
+  void raise_high() noexcept;
+  TIDEMARK_COLD void rewind_to_floor() noexcept;
+  TIDEMARK_COLD void deallocate_highest(std::uintptr_t cursor) noexcept;
+  bool begins_scope() const noexcept;
+  void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
+  void* allocate_in_slice(std::size_t bytes, std::size_t align) noexcept;
+  void trap_slices_above(chunk_record& chunk) noexcept;
+  void count_rewind() noexcept;
+  void watch() noexcept;
   void run_destructors(std::size_t target) noexcept;
   std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept;
   void rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
@@ -373,6 +400,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   AddressSpace space_;
   [[no_unique_address]] std::conditional_t<has_gaps, detail::alignment_gaps, std::monostate> gaps_;
   [[no_unique_address]] std::conditional_t<sets_aside, detail::aside_blocks, std::monostate> asides_;
+  [[no_unique_address]] std::conditional_t<can_trap, detail::rewind_trap_ptr, std::monostate> trap_;
 };
 
 /// An arena on virtual memory: the one to use on the host.
@@ -393,6 +421,7 @@ using upstream_device_arena = basic_arena<upstream_device_memory>;
 #include <tidemark/arena/detail/arena_checks.hpp>
 #include <tidemark/arena/detail/arena_growth.hpp>
 #include <tidemark/arena/detail/arena_rewind.hpp>
+#include <tidemark/arena/detail/arena_traps.hpp>
 
 namespace tidemark {
 extern template class basic_arena<virtual_memory>;

@@ -18,6 +18,20 @@ enum class exhaustion_policy {
   abort,            ///< report a violation, which aborts by default; if the handler returns, throw
 };
 
+/// Which scopes of an `arena` are trapped: a pointer into such a scope that is used after the scope has ended is a fault
+/// and is reported, as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the costs.
+struct trap_options {
+  /// Of so many rewinds, on average, one is followed by a scope that is trapped, at random as GWP-ASan does it; 1: every
+  /// scope is, for tests; 0: none, which costs nothing.
+  std::uint32_t one_in = 0;
+  /// Address space for trapped scopes, besides that of the arena. Once used up, the addresses begin anew, and what
+  /// was rewound first is no longer found.
+  std::size_t reserve = 1 * GiB;
+  /// Whether the first arena of the process with this option handles SIGSEGV from then on (on macOS SIGBUS too). If
+  /// not, call `report_use_after_rewind` in a handler of your own.
+  bool handle_signals = true;
+};
+
 /// How an arena takes and keeps memory. All sizes in bytes, rounded up to the granularity of its memory.
 struct arena_options {
   std::size_t reserve = 0;  ///< address space of a chunk; 0: as the address space prefers, often 1 GiB
@@ -33,6 +47,7 @@ struct arena_options {
   std::size_t retain = 1 * GiB;
   exhaustion_policy exhaustion = exhaustion_policy::throw_exception;  ///< what happens without memory
   char const* name = "arena";  ///< in messages and statistics; must outlive the arena and its exceptions
+  trap_options trap{};  ///< which scopes are trapped; an `arena`'s only, others warn. It then keeps no chunks
 };
 
 /// A snapshot. Of the bytes, `used <= peak` and `used <= committed + suspended <= reserved`.
@@ -46,6 +61,10 @@ struct arena_stats {
   std::size_t chunks = 0;                    ///< chunks held, in use or kept
   std::uint64_t system_calls = 0;            ///< calls to its address space so far
   std::optional<std::uint64_t> allocations;  ///< allocations so far; counted at check level 2 only
+  std::uint64_t trapped_scopes = 0;  ///< scopes whose memory was made inaccessible so far: `trap_options`
+  std::uint64_t untrapped_scopes =
+      0;                          ///< that were due but for want of addresses or memory were not, or in part
+  std::uint64_t trap_reuses = 0;  ///< how often the addresses for them were used up and began anew
 };
 
 }  // namespace tidemark

@@ -36,8 +36,9 @@ enum class violation_kind {
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
   open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
-  lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
-  frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
+  lost_output,       ///< a file could not be written, and the caller has not checked (`trace_log`)
+  frame_outlived,    ///< a coroutine's memory was freed before its frame was destroyed (level 2)
+  use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal handler
 };
 
 /// One violation. Its texts live as long as the call of the handler.

@@ -30,6 +30,8 @@ arena_stats basic_arena<AddressSpace>::stats() const noexcept {
   }
   stats.chunks = chunks_;
   stats.system_calls = system_calls_;
+  if constexpr (can_trap)
+    if (trap_ != nullptr) trap_->add_to(stats);
   if constexpr (check_level >= 2) stats.allocations = allocations_;
   return stats;
 }
@@ -66,9 +68,17 @@ void basic_arena<AddressSpace>::check_invariants() const noexcept {
   require(chunk_->begin <= marked_, "chunk.begin <= marked");
   require(marked_ <= floor_, "marked <= floor");
   require(floor_ <= cursor_, "floor <= cursor");
-  require(cursor_ <= end_, "cursor <= end");
-  require(end_ == chunk_->committed, "end == chunk.committed");
-  require(chunk_->begin <= high_ && high_ <= end_, "chunk.begin <= high <= end");
+  bool is_due = false;
+  if constexpr (can_trap) {
+    if (trap_ != nullptr) {
+      is_due = trap_->is_due();
+      require(high_ == chunk_->begin, "high == chunk.begin");
+      require.report(trap_->broken_invariant());
+    }
+  }
+  require(cursor_ <= chunk_->committed, "cursor <= chunk.committed");
+  require(end_ == (is_due ? 0 : chunk_->committed), "end == chunk.committed");
+  require(chunk_->begin <= high_ && high_ <= chunk_->committed, "chunk.begin <= high <= chunk.committed");
   require(cursor_ % block_granule == 0, "cursor % block_granule == 0");
   require(floor_ % block_granule == 0, "floor % block_granule == 0");
   require(scope_floor() <= position(), "begin of the innermost scope <= position");

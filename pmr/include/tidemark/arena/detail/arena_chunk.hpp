@@ -35,6 +35,8 @@ struct arena_chunk {
   arena_chunk* next = nullptr;
   [[no_unique_address]] marks_type marks;  // tell tools what of it may be touched
 
+  /// Whether it is a trapped scope's: then it has no range that it could return.
+  [[nodiscard]] bool is_slice() const noexcept { return range.empty() && begin != 0; }
   void insert_after(arena_chunk& before) noexcept {
     previous = &before;
     next = before.next;

@@ -46,6 +46,16 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   options_.commit_step = detail::round_up(options_.commit_step, granularity);
+  if (options_.trap.one_in != 0) {
+    if constexpr (can_trap) {
+      trap_ = std::make_unique<detail::rewind_trap>(options_.trap, options_.name);
+      options_.retain = 0;  // `allocate_beyond` would enter a kept chunk without a look at what is due
+    } else {
+      detail::report_warning(
+          warning_kind::refused_setting, name(),
+          "arena '%s': its scopes are not trapped, because its memory is not of virtual_memory", name());
+    }
+  }
   if constexpr (AddressSpace::reserves_at_once) {
     chunk_record* chunk = add_chunk(default_alignment, default_alignment);
     if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
@@ -113,10 +123,13 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   if (bytes > detail::max_request || align > detail::max_request) return nullptr;
   const std::size_t size = block_bytes(bytes);
 
+  if (void* const block = allocate_if_due(bytes, align)) return block;
   if (const std::uintptr_t block = detail::place(cursor_, chunk_->end, size, align)) {
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
     refused = refusal::memory;
   }
+  if (refused == refusal::none && chunk_->is_slice())
+    if (void* const block = allocate_in_slice(bytes, align)) return block;
   int untried = detail::max_kept_chunks_tried;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     const std::uintptr_t block = detail::place(kept->begin, kept->end, size, align);
@@ -137,6 +150,8 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
     refused = refusal::addresses;
     return nullptr;
   }
+  if (added == chunk_)  // there are addresses for trapped scopes now
+    if (void* const trapped = allocate_if_due(bytes, align)) return trapped;
   const std::uintptr_t block = detail::place(added->begin, added->end, size, align);
   if (block == 0 || !commit_up_to(*added, block + size)) {
     drop(*added);
@@ -162,7 +177,7 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   const bool is_first = chunk_ == &first_ && first_.range.empty();
   std::unique_ptr<chunk_record> record;
   if (!is_first) {
-    record.reset(spare_ != nullptr ? std::exchange(spare_, spare_->next) : new (std::nothrow) chunk_record{});
+    record.reset(take_record());
     if (record == nullptr) return nullptr;
   }
   if (!AddressSpace::commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
@@ -176,10 +191,7 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
     return space_.reserve(least_bytes, wanted_bytes);
   }();
   if (range.empty()) {
-    if (record != nullptr) {
-      record->next = spare_;
-      spare_ = record.release();
-    }
+    if (record != nullptr) keep_record(*record.release());
     return nullptr;
   }
 
@@ -196,8 +208,13 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   if constexpr (AddressSpace::fresh_is_zero && requires { space_.touched(); }) {
     chunk.touched = std::clamp(space_.touched(), chunk.begin, chunk.end);
   }
-  if (is_first) make_current(chunk, chunk.begin);
-  else chunk.insert_after(*chunk_);
+  if (is_first) {
+    make_current(chunk, chunk.begin);
+    if constexpr (can_trap)
+      if (trap_ != nullptr) trap_->reserve(space_);
+  } else {
+    chunk.insert_after(*chunk_);
+  }
   ++chunks_;
   reserved_bytes_ += range.size;
   committed_bytes_ += chunk.committed - chunk.begin;
@@ -238,7 +255,10 @@ bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   chunk.marks.on_commit(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
-  if (&chunk == chunk_) end_ = target;
+  if (&chunk == chunk_) {
+    end_ = target;
+    watch();
+  }
   return true;
 }
 
@@ -255,6 +275,7 @@ void basic_arena<AddressSpace>::enter(chunk_record& chunk) noexcept {
   }
   chunk.base = base;
   make_current(chunk, chunk.begin);
+  watch();
 }
 
 // Reports the memory of all chunks to tools, and the blocks in it.
@@ -263,6 +284,23 @@ void basic_arena<AddressSpace>::mark_commits() noexcept {
   for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
     chunk->marks.on_commit(chunk->begin, chunk->committed, name());
   }
+}
+
+// An empty record of a chunk; null without memory for it.
+template <class AddressSpace>
+auto basic_arena<AddressSpace>::take_record() noexcept -> chunk_record* {
+  if (spare_ == nullptr) return new (std::nothrow) chunk_record{};
+  chunk_record* const record = std::exchange(spare_, spare_->next);
+  record->next = nullptr;
+  return record;
+}
+
+// Keeps the record of a chunk that is gone, to be taken again.
+template <class AddressSpace>
+void basic_arena<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
+  std::destroy_at(&chunk);
+  std::construct_at(&chunk)->next = spare_;
+  spare_ = &chunk;
 }
 
 // Returns a chunk that is not in use to where it came from.
@@ -281,11 +319,16 @@ void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
     chunk.range = {};
     chunk.begin = chunk.end = chunk.committed = chunk.touched = 0;
     make_current(chunk, 0);
+    watch();
+    if constexpr (can_trap) {
+      if (trap_ != nullptr) {
+        const byte_range used = trap_->release(space_);
+        chunk.marks.on_decommit(used.begin, used.end());
+      }
+    }
   } else {
     chunk.unlink();
-    std::destroy_at(&chunk);
-    std::construct_at(&chunk)->next = spare_;
-    spare_ = &chunk;
+    keep_record(chunk);
   }
 }
 
@@ -322,6 +365,7 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
           chunk_->touched = std::min(chunk_->touched, first);
           dirty_ = std::min(dirty_, first);
         }
+        watch();
       }
     }
   }

@@ -59,6 +59,7 @@ void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
     if (committed_bytes_ > options_.retain) drop_beyond_retain();
   }
   marked_ = highest_mark_in(chunk);
+  count_rewind();
   if constexpr (check_level >= 2) check_invariants();
 }
 
@@ -94,7 +95,9 @@ void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   }
   before_free(cursor, chunk.committed);
   chunk.marks.on_free(cursor, std::min(chunk.touched, chunk.committed));
+  trap_slices_above(chunk);
   make_current(chunk, cursor);
+  watch();
 }
 
 // The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
@@ -107,6 +110,7 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
   floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
+  if (is_trapping()) drop_beyond_retain();
 }
 
 template <class AddressSpace>
@@ -175,7 +179,9 @@ void basic_arena<AddressSpace>::release() {
 template <class AddressSpace>
 void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
   if (innermost_ == &closing) {
-    rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
+    if (can_trap && !is_trapping() && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
+      lower_cursor(floor_);  // from a new height
+    else rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
     floor_ = std::max(closing.opened_.floor, marked_);
     innermost_ = closing.opened_.outer;
     return;

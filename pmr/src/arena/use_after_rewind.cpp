@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens at a fault. All of it is async-signal-safe: it takes no lock, allocates nothing, and calls write and
+// sigaction, of POSIX's list, and _dl_find_object, of which glibc says it.
+#include <tidemark/arena/use_after_rewind.hpp>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
+#include <ucontext.h>
+
+#include <cerrno>
+#include <string_view>
+
+#include <tidemark/core/violation.hpp>
+
+#include "trap_log.hpp"
+
+namespace tidemark {
+namespace detail {
+namespace {
+
+// Logs are never freed, so that a handler may walk the list at any time, but taken again: there are as many as
+// there were arenas that trapped at once.
+constinit std::atomic<trap_log*> newest_log{nullptr};
+
+/// A text of bounded length: what is too much is left out.
+class signal_text {
+ public:
+  signal_text& operator<<(std::string_view part) noexcept {
+    for (char letter : part)
+      if (size_ + 1 < sizeof text_) text_[size_++] = letter;
+    text_[size_] = '\0';
+    return *this;
+  }
+  signal_text& operator<<(std::uintptr_t number) noexcept {
+    char digits[2 * sizeof number];
+    std::size_t first = sizeof digits;
+    do {
+      digits[--first] = "0123456789abcdef"[number % 16];
+      number /= 16;
+    } while (number != 0);
+    return *this << "0x" << std::string_view{digits + first, sizeof digits - first};
+  }
+  /// An address of code, as addr2line takes it where that is known.
+  signal_text& code(std::uintptr_t address) noexcept {
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+    dl_find_object found{};
+    if (::_dl_find_object(reinterpret_cast<void*>(address), &found) == 0 && found.dlfo_link_map != nullptr) {
+      const std::string_view path = found.dlfo_link_map->l_name;
+      const std::string_view file = path.empty() ? std::string_view{program_invocation_short_name}
+                                                 : path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+      return *this << file << "+" << address - found.dlfo_link_map->l_addr;
+    }
+#endif
+    return *this << address;
+  }
+  [[nodiscard]] char const* c_str() const noexcept { return text_; }
+
+ private:
+  char text_[2048] = "";
+  std::size_t size_ = 0;
+};
+
+void const* instruction_of([[maybe_unused]] void const* context) noexcept {
+#if defined(__linux__) && defined(__x86_64__)
+  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.pc);
+#else
+  return nullptr;
+#endif
+}
+
+struct handled_signal {
+  int number;
+  struct sigaction before;  // what the program did with it
+};
+// macOS raises SIGBUS where a page is there and inaccessible.
+#if defined(__APPLE__)
+handled_signal handled[] = {{SIGSEGV, {}}, {SIGBUS, {}}};
+#else
+handled_signal handled[] = {{SIGSEGV, {}}};
+#endif
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  const int error = errno;
+  report_use_after_rewind(info->si_addr, instruction_of(context));
+  for (handled_signal const& signal : handled) {
+    if (signal.number != number) continue;
+    struct sigaction const& before = signal.before;
+    errno = error;
+    if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
+    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
+    // The instruction runs again and ends the process, with the state that it had in a core file. A signal that another
+    // process has sent does not come again.
+    ::sigaction(number, &before, nullptr);
+    if (info->si_code <= 0) ::raise(number);
+  }
+}
+
+}  // namespace
+
+trap_log& take_trap_log(char const* name) {
+  trap_log* log = newest_log.load(std::memory_order_acquire);
+  bool is_taken = false;
+  while (log != nullptr &&
+         !log->is_taken.compare_exchange_strong(is_taken, true, std::memory_order_acq_rel)) {
+    is_taken = false;
+    log = log->next;
+  }
+  if (log == nullptr) {
+    log = new trap_log;
+    log->is_taken.store(true, std::memory_order_relaxed);
+    log->next = newest_log.load(std::memory_order_relaxed);
+    while (!newest_log.compare_exchange_weak(log->next, log, std::memory_order_release)) continue;
+  }
+  log->name.store(name, std::memory_order_relaxed);
+  return *log;
+}
+
+void give_trap_log_back(trap_log& log) noexcept {
+  log.set_region({});
+  log.rewinds.store(0, std::memory_order_relaxed);
+  log.is_taken.store(false, std::memory_order_release);
+}
+
+void handle_faults() noexcept {
+  [[maybe_unused]] static const bool once = [] {
+    for (handled_signal& signal : handled) {
+      struct sigaction ours{};
+      ours.sa_sigaction = on_fault;
+      ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+      sigemptyset(&ours.sa_mask);
+      ::sigaction(signal.number, nullptr, &signal.before);
+      ::sigaction(signal.number, &ours, nullptr);
+    }
+    return true;
+  }();
+}
+
+}  // namespace detail
+
+bool report_use_after_rewind(void const* address, void const* instruction) noexcept {
+  const auto used = reinterpret_cast<std::uintptr_t>(address);
+  detail::trap_log const* log = detail::newest_log.load(std::memory_order_acquire);
+  while (log != nullptr && !log->contains(used)) log = log->next;
+  if (log == nullptr) return false;
+  char const* const name = log->name.load(std::memory_order_relaxed);
+  detail::rewind_place by{};
+  const bool is_known = log->find(used, by);
+  detail::signal_text text;
+  text << "arena '" << std::string_view{name} << "': use of " << used << " after it was rewound over";
+  if (instruction != nullptr) (text << ", at ").code(reinterpret_cast<std::uintptr_t>(instruction));
+  text << (is_known ? "; rewound by"
+                    : "; the rewind is not among the last that are on record, or there was none");
+  for (std::uintptr_t call : by)
+    if (call != 0) (text << " ").code(call);
+  get_violation_handler()({violation_kind::use_after_rewind, name, text.c_str()});
+  return true;
+}
+
+}  // namespace tidemark

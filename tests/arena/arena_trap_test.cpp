@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: use memory after its arena has rewound over it, in a child process whose end and last words are compared;
+// and count what trapping does, with a system that is short of addresses and memory and refuses each call in turn.
+// That an arena is one all the same is shown by the model and conformance tests of `trapping_arena_subject`.
+#include <tidemark/arena.hpp>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr arena_options trapping{.name = "trapping", .trap = {.one_in = 1, .reserve = 1 * MiB}};
+
+// Not seen by sanitizers, which would report the use before it is a fault.
+#if defined(__clang__)
+[[clang::no_sanitize("address", "memory", "thread")]]
+#else
+[[gnu::no_sanitize_address]]
+#endif
+[[gnu::noinline]] char read(void const* address) {
+  return *static_cast<char const volatile*>(address);
+}
+
+// By the signal, or by what a sanitizer makes of it.
+bool ends_by_fault(int status) {
+  return WIFSIGNALED(status) ? WTERMSIG(status) == SIGSEGV : WEXITSTATUS(status) != 0;
+}
+
+char const* const report =
+    "tidemark: arena 'trapping': use of 0x[0-9a-f]+ after it was rewound over, at .+; rewound by .+";
+
+void* in_a_scope(arena& a, std::size_t bytes = 1) {
+  void* block = nullptr;
+  {
+    arena::scope scope{a};
+    block = scope.allocate(bytes);
+  }
+  return block;
+}
+
+// Ends the process with a number, after the signals' handler was set and an arena made.
+void fault_with_handler(void (*handler)(int), trap_options const& trap, void const* address = nullptr) {
+  signal(SIGSEGV, handler);
+  arena a{{.name = "trapping", .trap = trap}};
+  (void)read(address != nullptr ? address : in_a_scope(a));
+}
+
+// What an arena does of which no other was before it: a death test's child is a new process then.
+struct arena_trap_first_death : testing::Test {
+  arena_trap_first_death() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  ~arena_trap_first_death() override { GTEST_FLAG_SET(death_test_style, "fast"); }
+};
+
+TEST(arena_trap_death, a_use_behind_the_brace_of_a_scope_is_reported_and_ends_by_its_fault) {
+  arena a{trapping};
+  void* const late = in_a_scope(a);
+  EXPECT_EXIT((void)read(late), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, a_scope_that_begins_within_a_page_is_trapped_to_its_first_byte) {
+  arena a{trapping};
+  auto* const kept = static_cast<char*>(a.allocate(100));
+  std::memset(kept, 7, 100);
+  void* const late = in_a_scope(a, 100);
+  EXPECT_EQ(kept[99], 7);
+  EXPECT_EXIT((void)read(late), ends_by_fault, report);
+  EXPECT_EXIT((void)read(static_cast<char*>(late) + 99), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, a_use_after_a_rewind_to_a_mark_is_reported) {
+  arena a{trapping};
+  const arena_mark mark = a.mark();
+  void* const late = a.allocate(1);
+  a.rewind(mark);
+  EXPECT_EXIT((void)read(late), ends_by_fault, report);
+  void* const later = a.allocate(1);
+  EXPECT_NE(late, later);
+  a.rewind(mark);
+  EXPECT_EXIT((void)read(later), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, a_use_after_reset_is_reported) {
+  arena a{trapping};
+  void* const late = a.allocate(1);
+  a.reset();
+  EXPECT_EXIT((void)read(late), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, an_inner_scope_is_trapped_while_the_outer_one_goes_on) {
+  arena a{trapping};
+  arena::scope outer{a};
+  auto* const kept = static_cast<char*>(outer.allocate(1));
+  *kept = 7;
+  void* const late = in_a_scope(a);
+  EXPECT_EQ(*kept, 7);
+  EXPECT_NE(outer.allocate(1), late);
+  EXPECT_EXIT((void)read(late), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, every_part_of_a_scope_of_many_slices_is_trapped) {
+  arena a{trapping};
+  void *first = nullptr, *last = nullptr;
+  {
+    arena::scope scope{a};
+    first = scope.allocate(1);
+    for (int i = 0; i < 20; ++i) last = scope.allocate(20 * KiB);
+  }
+  EXPECT_EQ(a.stats().untrapped_scopes, 0u);
+  EXPECT_EXIT((void)read(first), ends_by_fault, report);
+  EXPECT_EXIT((void)read(last), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, a_use_by_another_thread_is_reported) {
+  arena a{trapping};
+  void* const late = in_a_scope(a);
+  EXPECT_EXIT(std::thread([=] { (void)read(late); }).join(), ends_by_fault, report);
+}
+
+TEST(arena_trap_death, a_rewind_that_is_off_the_record_is_trapped_all_the_same) {
+  arena a{{.name = "trapping", .trap = {.one_in = 1}}};
+  void* const late = in_a_scope(a);
+  for (int i = 0; i < 300; ++i) (void)in_a_scope(a);
+  EXPECT_EXIT((void)read(late), ends_by_fault, "arena 'trapping': use of .* not among the last");
+}
+
+TEST_F(arena_trap_first_death, the_signals_earlier_handler_follows_the_report) {
+  const auto handler = [](int) { _exit(42); };
+  EXPECT_EXIT(fault_with_handler(handler, trapping.trap), testing::ExitedWithCode(42), report);
+}
+
+TEST_F(arena_trap_first_death, a_fault_elsewhere_is_not_reported) {
+  const auto handler = [](int) { _exit(43); };
+  EXPECT_EXIT(fault_with_handler(handler, trapping.trap, reinterpret_cast<void*>(16)),
+              testing::ExitedWithCode(43), "^$");
+}
+
+TEST_F(arena_trap_first_death, signals_are_left_alone_where_the_options_say_so) {
+  const auto handler = [](int) { _exit(44); };
+  const trap_options trap{.one_in = 1, .handle_signals = false};
+  EXPECT_EXIT(fault_with_handler(handler, trap), testing::ExitedWithCode(44), "^$");
+}
+
+TEST(arena_trap, tells_a_handler_of_the_programs_own_what_was_used) {
+  test::violation_recorder violations;
+  arena a{trapping};
+  void* const late = in_a_scope(a);
+  int elsewhere = 0;
+  EXPECT_FALSE(report_use_after_rewind(&elsewhere));
+  EXPECT_TRUE(report_use_after_rewind(late));
+  ASSERT_EQ(violations.count(violation_kind::use_after_rewind), 1u);
+  a.release();
+  EXPECT_FALSE(report_use_after_rewind(late)) << "the addresses may be another's now";
+}
+
+TEST(arena_trap, keeps_positions_marks_and_what_is_older) {
+  arena a{trapping};
+  auto* const kept = static_cast<char*>(a.allocate(100));
+  std::memset(kept, 7, 100);
+  const arena_mark mark = a.mark();
+  {
+    arena::scope scope{a};
+    (void)scope.allocate(1000);
+    EXPECT_EQ(a.position(), mark.position() + 1008);
+    EXPECT_TRUE(a.owns(kept));
+  }
+  EXPECT_EQ(a.position(), mark.position());
+  EXPECT_EQ(a.stats().peak_bytes, mark.position() + 1008);
+  a.rewind(mark);
+  EXPECT_EQ(kept[99], 7);
+  a.check_invariants();
+}
+
+TEST(arena_trap, is_off_unless_requested) {
+  test::recording_os os;
+  arena a{virtual_memory{{}, os}, {}};
+  void* const block = in_a_scope(a);
+  EXPECT_EQ(in_a_scope(a), block);
+  EXPECT_EQ(os.reserves, 1u);
+  EXPECT_EQ(os.decommits, 0u);
+  EXPECT_EQ(a.stats().trapped_scopes, 0u);
+}
+
+TEST(arena_trap, takes_about_one_scope_in_so_many) {
+  arena a{{.trap = {.one_in = 10}}};
+  for (int i = 0; i < 10'000; ++i) (void)in_a_scope(a);
+  EXPECT_GT(a.stats().trapped_scopes, 700u);
+  EXPECT_LT(a.stats().trapped_scopes, 1300u);
+}
+
+TEST(arena_trap, takes_inner_scopes_too_where_the_outer_one_stays_open) {
+  arena a{{.trap = {.one_in = 10}}};
+  arena::scope outer{a};
+  (void)outer.allocate(100);
+  for (int i = 0; i < 10'000; ++i) (void)in_a_scope(a);
+  EXPECT_GT(a.stats().trapped_scopes, 700u);
+  EXPECT_LT(a.stats().trapped_scopes, 1300u);
+}
+
+TEST(arena_trap, does_not_count_deallocations) {
+  arena a{{.trap = {.one_in = 10}}};
+  for (int i = 0; i < 10'000; ++i) {
+    void* const block = a.allocate(64);
+    a.deallocate(block, 64);
+  }
+  EXPECT_LE(a.stats().trapped_scopes, 1u);
+}
+
+TEST(arena_trap, holds_no_memory_for_scopes_that_ended) {
+  test::recording_os os;
+  arena a{virtual_memory{{}, os}, trapping};
+  const std::size_t before = a.stats().committed_bytes;
+  for (int i = 0; i < 100; ++i) std::memset(in_a_scope(a, 4 * KiB), 0, 0);
+  EXPECT_EQ(a.stats().committed_bytes, before);
+  EXPECT_EQ(a.stats().trapped_scopes, 100u);
+}
+
+TEST(arena_trap, begins_its_addresses_anew_with_zeroed_memory_once_they_are_used_up) {
+  arena a{trapping};  // 256 pages of 4 KiB
+  for (int i = 0; i < 1000; ++i) {
+    arena::scope scope{a};
+    const std::span<char> bytes = scope.push_array<char>(4 * KiB);
+    for (char byte : bytes) ASSERT_EQ(byte, 0);
+    std::memset(bytes.data(), 0x5A, bytes.size());
+  }
+  const arena_stats stats = a.stats();
+  EXPECT_EQ(stats.trapped_scopes, 1000u);
+  EXPECT_EQ(stats.untrapped_scopes, 0u);
+  EXPECT_GT(stats.trap_reuses, 0u);
+}
+
+TEST(arena_trap, serves_a_scope_that_does_not_fit_its_addresses_from_ordinary_memory) {
+  arena a{trapping};
+  void* const large = in_a_scope(a, 2 * MiB + 1);
+  EXPECT_EQ(a.stats().untrapped_scopes, 1u);
+  EXPECT_EQ(a.stats().trapped_scopes, 0u);
+  EXPECT_EQ(in_a_scope(a, 2 * MiB + 1), large) << "as without the option";
+}
+
+TEST(arena_trap, works_without_addresses_for_trapped_scopes) {
+  test::recording_os os;
+  os.fail_from = 1;  // the arena's own reservation is the one before
+  os.fail_count = 1;
+  arena a{virtual_memory{{}, os}, trapping};
+  void* const block = in_a_scope(a);
+  EXPECT_EQ(in_a_scope(a), block);
+  EXPECT_EQ(a.stats().untrapped_scopes, 2u);
+}
+
+TEST(arena_trap, counts_memory_that_the_system_does_not_take_back_until_release) {
+  test::recording_os os;
+  arena a{virtual_memory{{}, os}, trapping};
+  const std::size_t before = a.stats().committed_bytes;
+  {
+    arena::scope scope{a};
+    std::memset(scope.allocate(100), 0x5A, 100);
+    os.fail_from = os.calls;
+    os.fail_count = 1;
+  }
+  EXPECT_GT(a.stats().committed_bytes, before);
+  EXPECT_EQ(a.stats().untrapped_scopes, 1u);
+  for (int i = 0; i < 300; ++i) {
+    arena::scope scope{a};
+    ASSERT_EQ(scope.push_array<char>(4 * KiB)[99], 0) << "the addresses are not used again";
+  }
+  a.check_invariants();
+  a.release();
+  EXPECT_EQ(a.stats().committed_bytes, 0u);
+}
+
+TEST(arena_trap, any_failing_system_call_leaves_a_usable_arena_and_no_leak) {
+  for (std::size_t failures : {std::size_t{1}, test::supply::never}) {
+    for (std::size_t n = 1;; ++n) {
+      test::recording_os os;
+      os.fail_from = n;
+      os.fail_count = failures;
+      arena a{virtual_memory{{}, os}, {.reserve = 64 * KiB, .trap = {.one_in = 1, .reserve = 256 * KiB}}};
+      for (int i = 0; i < 10; ++i) {
+        arena::scope outer{a};
+        if (void* const block = a.try_allocate(3000)) std::memset(block, 0x5A, 3000);
+        arena::scope inner{a};
+        for (int j = 0; j < 3; ++j)
+          if (void* const block = a.try_allocate(50'000)) std::memset(block, 0x5A, 50'000);
+        a.check_invariants();
+      }
+      a.check_invariants();
+      os.fail_from = test::supply::never;
+      EXPECT_NE(a.try_allocate(100'000), nullptr) << n;
+      if (n >= os.calls) break;
+      ASSERT_LT(n, 10'000u);
+    }
+  }
+}
+
+TEST(arena_trap, is_refused_with_a_warning_where_memory_is_anothers) {
+  test::warning_recorder warnings;
+  const upstream_arena a{upstream_memory{std::pmr::new_delete_resource()}, {.trap = {.one_in = 1}}};
+  EXPECT_EQ(warnings.count(warning_kind::refused_setting), 1u);
+}
+
+TEST(arena_trap, is_an_option_of_scratch_arenas) {
+  std::thread([] {
+    set_scratch_options({.name = "scratch", .trap = {.one_in = 1}});
+    void* first = nullptr;
+    {
+      arena::scope temporary = scratch();
+      first = temporary.allocate(1);
+    }
+    arena::scope temporary = scratch();
+    EXPECT_NE(temporary.allocate(1), first);
+    EXPECT_EQ(temporary.arena().stats().trapped_scopes, 1u);
+    set_scratch_options({.name = "scratch"});
+  }).join();
+}
+
+}  // namespace
+}  // namespace tidemark
