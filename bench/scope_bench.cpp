@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory_resource>
 
@@ -21,6 +22,16 @@ constexpr std::array<std::size_t, 4> sizes{24, 64, 200, 512};
 
 void arena_scope_of_four(benchmark::State& state) {
   arena step;
+  for (auto _ : state) {
+    arena::scope scope{step};
+    for (std::size_t bytes : sizes) use(scope.allocate(bytes));
+  }
+}
+
+/// One scope in so many is trapped.
+template <std::uint32_t OneIn>
+void trapped_scope_of_four(benchmark::State& state) {
+  arena step{{.trap = {.one_in = OneIn}}};
   for (auto _ : state) {
     arena::scope scope{step};
     for (std::size_t bytes : sizes) use(scope.allocate(bytes));
@@ -61,6 +72,8 @@ void malloc_of_four(benchmark::State& state) {
 }
 
 BENCHMARK(arena_scope_of_four)->Name("arena/scope");
+BENCHMARK(trapped_scope_of_four<1000>)->Name("arena/scope_trapped_1_in_1000");
+BENCHMARK(trapped_scope_of_four<1>)->Name("arena/scope_trapped");
 BENCHMARK(scratch_of_four)->Name("arena/scratch");
 BENCHMARK(mark_and_rewind_of_four)->Name("arena/mark_rewind");
 BENCHMARK(monotonic_on_a_stack_buffer_of_four)->Name("monotonic/stack_buffer");

@@ -3,6 +3,7 @@
 
 usage: check.py compiler TABLE SOURCE COMPILE-COMMAND...   the columns of clang, by default and by its analysis
        check.py run TABLE SOURCE PROGRAM                   that of AddressSanitizer, with the program of all cases
+       check.py trap TABLE SOURCE PROGRAM                  that of arenas that trap every scope, likewise
 Add --write behind the first word to write the column instead.
 """
 import functools
@@ -47,10 +48,15 @@ def found_at_run_time(number):
     return kind[1] if done.returncode != 0 and kind else ""
 
 
+def trapped(number):
+    done = subprocess.run([*command, str(number)], capture_output=True, text=True)
+    return "found" if done.returncode != 0 and "after it was rewound over, at " in done.stderr else ""
+
+
 # Columns of a row: type, form, and what these find.
 COLUMNS = {"compiler": {2: lambda number: warned(number, DEFAULT_WARNINGS, "-Wno-unused-function"),
                         3: lambda number: warned(number, r"-Wexperimental-lifetime-safety[\w-]*\]", *ANALYSIS)},
-           "run": {4: found_at_run_time}}[how]
+           "run": {4: found_at_run_time}, "trap": {5: trapped}}[how]
 
 text = pathlib.Path(table).read_text()
 rows = {}
@@ -59,7 +65,7 @@ for line in re.findall(r"^\| \d+ \|.*\|$", text, re.M):
     rows[int(cells[0])] = cells[1:]
 failures = []
 for number, kind, form in cases:
-    row = rows.setdefault(number, ["", "", "", "", ""])
+    row = rows.setdefault(number, [""] * 6)
     is_now = list(row)
     is_now[:2] = [f"`{kind}`", form]
     for column, find in COLUMNS.items():
@@ -72,7 +78,7 @@ for number, kind, form in cases:
 failures += [f"the table has a case {number}, which there is not" for number in rows if number > len(cases)]
 if writes:
     lines = "".join(f"| {number} | {' | '.join(rows[number])} |\n" for number, *_ in cases)
-    head = "|---|---|---|---|---|---|\n"
+    head = "|---|---|---|---|---|---|---|\n"
     before, behind = text.split(head)
     pathlib.Path(table).write_text(before + head + lines + re.sub(r"\A(\|.*\n)*", "", behind))
 else:

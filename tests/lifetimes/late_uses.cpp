@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses of memory that is gone, one a case: `CASE == n  // type | form`. Each is compiled alone, to see what clang says
-// by default and by its analysis of lifetimes, and all together, to be run under AddressSanitizer with the number of a
-// case. docs/lifetimes.md has the table.
+// by default and by its analysis of lifetimes, and all together, to be run with the number of a case: under
+// AddressSanitizer, and without it but with arenas that trap one scope in TRAP_ONE_IN. docs/lifetimes.md has the table.
 #include <coroutine>
 #include <cstdio>
 #include <cstdlib>
@@ -19,11 +19,15 @@ using namespace tidemark;
 #if !defined(CASE)
 #define CASE 0  // all
 #endif
+#if !defined(TRAP_ONE_IN)
+#define TRAP_ONE_IN 0
+#endif
 #define IS_CASE(n) (CASE == 0 || CASE == n)
 
 namespace {
 
-arena permanent;
+constexpr arena_options options{.trap = {.one_in = TRAP_ONE_IN}};
+arena permanent{options};
 [[maybe_unused]] pool blocks;
 
 #if IS_CASE(1)  // arena::scope | returned
@@ -93,7 +97,7 @@ int late_7() {
 #endif
 #if IS_CASE(8)  // arena | returned
 int* returned_8() {
-  arena local;
+  arena local{options};
   return local.push<int>();
 }
 int late_8() { return *returned_8(); }
@@ -102,7 +106,7 @@ int late_8() { return *returned_8(); }
 int late_9() {
   int* value = nullptr;
   {
-    arena local;
+    arena local{options};
     value = local.push<int>();
   }
   return *value;
@@ -118,7 +122,7 @@ int late_10() {
 #endif
 #if IS_CASE(11)  // arena | used after reset
 int late_11() {
-  arena local;
+  arena local{options};
   int* value = local.push<int>();
   local.reset();
   return *value;
@@ -354,6 +358,7 @@ int main(int count, char** arguments) {
                           late_17, late_18, late_19, late_20, late_21, late_22, late_23, late_24,
                           late_25, late_26, late_27, late_28, late_29, late_30};
   const int number = count == 2 ? std::atoi(arguments[1]) : 0;
+  set_scratch_options(options);
   if (number < 1 || number > static_cast<int>(std::size(all))) return 2;
   std::printf("%d was read, and nothing said\n", all[number - 1]());
 }
