@@ -2,6 +2,7 @@
 // Runs one loop n times, for callgrind to count: bench/instructions takes the slope between two values of n,
 // which is what one turn costs whatever the program does besides.
 #include <array>
+#include <coroutine>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -502,6 +503,53 @@ bool run_peers(char const* what, std::size_t n) {
   return true;
 }
 
+/// One number of a coroutine, whose frame is where its promise's base puts it.
+template <class PromiseBase>
+struct number_source {
+  struct promise_type : PromiseBase {
+    number_source get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    static std::suspend_always initial_suspend() noexcept { return {}; }
+    static std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(int given) noexcept {
+      value = given;
+      return {};
+    }
+    static void return_void() noexcept {}
+    static void unhandled_exception() noexcept { std::abort(); }
+    int value = 0;
+  };
+  std::coroutine_handle<promise_type> handle;
+};
+
+struct default_new {};
+
+template <class PromiseBase>
+[[gnu::noinline]] number_source<PromiseBase> numbers(std::allocator_arg_t, frame_resource) {
+  for (int i = 0;; ++i) co_yield i;
+}
+
+/// Calls a coroutine, resumes it once and destroys it.
+template <class PromiseBase = pmr_promise<>>
+void coroutines(std::size_t n, std::pmr::memory_resource& memory) {
+  turn(n, [&] {
+    const auto source = numbers<PromiseBase>(std::allocator_arg, memory);
+    source.handle.resume();
+    use(source.handle.address());
+    source.handle.destroy();
+  });
+}
+
+bool run_coroutines(std::string_view what, std::size_t n, arena& step) {
+  pool blocks;
+  std::pmr::unsynchronized_pool_resource std_blocks;
+  if (what == "coroutine_on_malloc") coroutines<default_new>(n, *std::pmr::new_delete_resource());
+  else if (what == "coroutine_on_arena") coroutines(n, step);
+  else if (what == "coroutine_on_pool") coroutines(n, blocks);
+  else if (what == "coroutine_on_std_pool") coroutines(n, std_blocks);
+  else return false;
+  return true;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -573,7 +621,7 @@ int main(int count, char** arguments) {
   else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
   else if (is("epoch_of_one_block")) epochs(n, 1, step);
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
-  else if (run_workspaces(what, n)) return 0;
+  else if (run_workspaces(what, n) || run_coroutines(what, n, step)) return 0;
   else if (!run_peers(what, n)) {
     return std::fprintf(stderr, "instruction_loops: there is no case '%s'\n", what), 2;
   }

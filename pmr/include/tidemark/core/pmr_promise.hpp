@@ -75,8 +75,8 @@ struct frame_memory {
 }  // namespace detail
 
 /// A promise type that derives from it has its coroutine's frames on the resource that follows
-/// `std::allocator_arg` among the coroutine's first arguments, as those of `std::generator`: a `frame_resource`,
-/// or what one is made of. Without, they are on the default resource.
+/// `std::allocator_arg` among the coroutine's first arguments, as those of `std::generator`: a
+/// `frame_resource`, or what one is made of. Without, they are on the default resource.
 ///
 /// ```cpp
 /// struct promise_type : pmr_promise<> { … };
@@ -86,38 +86,40 @@ struct frame_memory {
 /// arena::scope scope{step};
 /// for (int square : squares(std::allocator_arg, scope, 10)) …   // no call of operator new
 /// ```
-/// Members and lambdas: `std::allocator_arg` is their first argument too, behind the object. `FrameAlignment` is
-/// that of the frame. Both clang and g++ align what is in a frame only as far as the frame itself is: if the
-/// promise, an argument or a local has `alignas(64)`, derive from `pmr_promise<64>`.
+/// Members and lambdas: `std::allocator_arg` is their first argument too, behind the object.
+/// `FrameAlignment` is that of the frame. Both clang and g++ align what is in a frame only as far as the frame
+/// itself is: if the promise, an argument or a local has `alignas(64)`, derive from `pmr_promise<64>`.
 ///
-/// A frame's block is the frame and one pointer, to its resource, which gets back exactly what it gave. A frame
-/// that the compiler elides allocates nothing.
+/// A frame's block is the frame and one pointer, to its resource, which gets back exactly what it gave. A
+/// frame that the compiler elides allocates nothing.
 ///
 /// Level 2 knows the live frames. If their memory is freed before them (`arena`, `shared_arena`, `pool`,
-/// `synchronized_pool`, `epoch_resource`), it reports `violation_kind::frame_outlived`, with the place where the coroutine was
-/// called, and to destroy the frame afterwards does nothing with its memory. To resume or destroy it is an error
-/// nevertheless, because its memory is overwritten; AddressSanitizer reports that.
+/// `synchronized_pool`, `epoch_resource`), it reports `violation_kind::frame_outlived` with the place where
+/// the coroutine was called. The handler may destroy the coroutine, whose memory is still there. Later it must
+/// be neither resumed nor destroyed; AddressSanitizer reports that.
 ///
 /// Exceptions: what the resource throws leaves the call of the coroutine; nothing has changed then. If the
 /// promise has `get_return_object_on_allocation_failure`, derive from `nothrow_pmr_promise`.
-/// Complexity: that of the resource, and at level 2 O(log live frames) under a lock. Thread-safety: that of the
-/// resource, which is used where the coroutine is called and where its frame is destroyed.
+/// Complexity: that of the resource, and at level 2 O(log live frames) under a lock. Thread-safety: that of
+/// the resource, which is used where the coroutine is called and where its frame is destroyed.
+// Always inlined: g++ 12 takes a template of `operator new` and `operator delete` for a mismatch
+// (-Wmismatched-new-delete), and warns in the program. clang wants `noexcept` without a condition.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
 class pmr_promise {
   using frames = detail::frame_memory<FrameAlignment>;
 
  public:
-  /// The frame of a coroutine without `std::allocator_arg`. @throws what the default resource throws.
+  /// The frame of a coroutine without `std::allocator_arg`.
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) {
     return frames::allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
   }
-  /// The frame of a function or of a lambda that is static. @throws what the resource throws.
+  /// The frame of a function, or of a static member function.
   template <class Memory, class... Arguments>
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, std::allocator_arg_t,
                                                               Memory& memory, Arguments&...) {
     return frames::allocate(bytes, frames::from(memory));
   }
-  /// The frame of a member function or of a lambda. @throws what the resource throws.
+  /// The frame of a member function or of a lambda.
   template <class Object, class Memory, class... Arguments>
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, Object&,
                                                               std::allocator_arg_t, Memory& memory,
@@ -132,26 +134,30 @@ class pmr_promise {
 
 /// `pmr_promise` for a promise with `get_return_object_on_allocation_failure`, whose result the call of the
 /// coroutine returns where the resource throws anything. Nothing has changed then.
-/// @pre the promise has that function: without it, the frame that is not there is used.
+/// @pre the promise has that function: without it, a frame that is not there is used.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
 class nothrow_pmr_promise {
   using frames = detail::frame_memory<FrameAlignment>;
 
  public:
+  /// The frame of a coroutine without `std::allocator_arg`.
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) noexcept {
     return frames::try_allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
   }
+  /// The frame of a function, or of a static member function.
   template <class Memory, class... Arguments>
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, std::allocator_arg_t,
                                                               Memory& memory, Arguments&...) noexcept {
     return frames::try_allocate(bytes, frames::from(memory));
   }
+  /// The frame of a member function or of a lambda.
   template <class Object, class Memory, class... Arguments>
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, Object&,
                                                               std::allocator_arg_t, Memory& memory,
                                                               Arguments&...) noexcept {
     return frames::try_allocate(bytes, frames::from(memory));
   }
+  /// Returns a frame to its resource.
   [[gnu::always_inline]] static void operator delete(void* frame, std::size_t bytes) noexcept {
     frames::deallocate(frame, bytes);
   }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: coroutines in a loop, with every call of operator new counted, and every call of the resource.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory_resource>
+
+#include <tidemark/tidemark.hpp>
+
+#include "coroutines.hpp"
+#include "counting_new.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::generator;
+using test::news;
+
+generator<int> digits(std::allocator_arg_t, frame_resource memory, int n) {
+  if (n >= 10)
+    for (int digit : digits(std::allocator_arg, memory, n / 10)) co_yield digit;
+  co_yield n % 10;
+}
+
+// The digits of a thousand numbers, in coroutines that are alive at once and one after another.
+int run_many(frame_resource memory) {
+  int sum = 0;
+  for (int n = 0; n < 1000; ++n)
+    for (int digit : digits(std::allocator_arg, memory, n)) sum += digit;
+  return sum;
+}
+
+TEST(pmr_promise_heap, frames_on_a_scope_allocate_nothing_once_warm) {
+  arena step;
+  const auto turn = [&] {
+    const arena::scope scope{step};
+    return run_many(scope);
+  };
+  EXPECT_EQ(turn(), 13500);
+  const std::size_t before = news;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(turn(), 13500);
+  EXPECT_EQ(news, before);
+}
+
+TEST(pmr_promise_heap, frames_on_a_pool_take_nothing_from_its_upstream_once_warm) {
+  statistics_resource upstream;
+  pool blocks{&upstream};
+  EXPECT_EQ(run_many(blocks), 13500);
+  const auto before = upstream.stats().allocations;
+  const std::size_t news_before = news;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(run_many(blocks), 13500);
+  EXPECT_EQ(upstream.stats().allocations, before);
+  // At level 2 a pool records each of its blocks in the heap.
+  if (check_level < 2) EXPECT_EQ(news, news_before);
+}
+
+}  // namespace
+}  // namespace tidemark
