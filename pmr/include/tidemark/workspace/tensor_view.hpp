@@ -201,12 +201,14 @@ template <class Layout = row_major, class T, std::size_t Size, class... Extents>
 
 }  // namespace tidemark
 
-/// A view of rank 1 is a range that is cheap to copy, and whose iterators outlive it.
+/// @cond
+// A view of rank 1 is a range that is cheap to copy, and whose iterators outlive it.
 template <class T, class Layout, tidemark::detail::view_generation Generation>
 inline constexpr bool std::ranges::enable_view<tidemark::tensor_view<T, 1, Layout, Generation>> = true;
 template <class T, class Layout, tidemark::detail::view_generation Generation>
 inline constexpr bool std::ranges::enable_borrowed_range<tidemark::tensor_view<T, 1, Layout, Generation>> =
     true;
+/// @endcond
 
 static_assert(std::is_convertible_v<tidemark::tensor_view<double, 1>, std::span<double>> &&
                   std::is_convertible_v<tidemark::tensor_view<double, 1> const, std::span<double const>>,

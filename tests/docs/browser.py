@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at pages of a site in Chromium, 1280 and 390 pixels wide, light and dark: browser.py SITE [all].
+
+All pages, or without `all` those that people write, and of the folders that are all of one kind (headers, decisions,
+sources) the longest page and the one with the longest word.
+
+Fails if a page is wider than the screen, or reports an error: an exception, console.error, a file that is not there, or
+one of another server, because this one is all that the browser can reach. Each page is shown in a frame of that width;
+this server gives pages a script that collects what they report. Without Chromium it is skipped, with the reason.
+"""
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+TIMEOUT_SECONDS = 400
+WIDTHS = [1280, 390]
+SCHEMES = ["default", "slate"]  # Material's names of light and dark
+
+COLLECTOR = """<script>
+window.faults = [];
+addEventListener("error", e => faults.push(e.message || `${e.target.src || e.target.href} does not load`), true);
+addEventListener("unhandledrejection", e => faults.push(String(e.reason)));
+console.error = (...words) => faults.push(words.join(" "));
+</script><style>*, *::before, *::after { animation: none !important; transition: none !important; }</style>"""
+
+HARNESS = """<!doctype html><title>tidemark</title><body><script>
+const [pages, widths, schemes] = INPUT;
+const found = [];
+function wide(document) {
+  const screen = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= screen) return null;
+  const widest = [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > screen + 1)
+    .filter(e => !e.closest("pre, .md-typeset__scrollwrap, .md-typeset__table, .md-sidebar--primary, .tabbed-labels")).pop();
+  return `${document.documentElement.scrollWidth} pixels wide` + (widest ? `: ${widest.outerHTML.slice(0, 120)}` : "");
+}
+let looked = 0;
+async function look(page, frame) {
+  const order = looked % 2 ? widths : widths.toReversed();  // as wide as it is loaded, and as it is made then
+  frame.style.width = order[0] + "px";
+  await new Promise(done => { frame.onload = done; frame.src = "/" + page; });
+  const inner = frame.contentWindow;
+  for (const width of order) {
+    frame.style.width = width + "px";
+    for (const scheme of schemes) {
+      inner.document.body.setAttribute("data-md-color-scheme", scheme);
+      const fault = wide(inner.document);
+      if (fault) found.push(`${page}, ${width} pixels, ${scheme}: ${fault}`);
+      ++looked;
+    }
+    await new Promise(done => setTimeout(done, 0));
+  }
+  if (inner.faults === undefined) found.push(`${page}: no page was shown`);
+  for (const fault of inner.faults ?? []) found.push(`${page}: ${fault}`);
+}
+(async () => {
+  const frame = document.body.appendChild(document.createElement("iframe"));
+  frame.style.height = "900px";
+  for (const page of pages) await look(page, frame);
+  await fetch("/found", {method: "POST", body: JSON.stringify({looked, found})});
+})();
+</script>"""
+
+
+def browser_program():
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if program := shutil.which(name):
+            return program
+    print(f"{__file__}: Skipped\nthere is no chromium here")
+    sys.exit(77)
+
+
+class one_site(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        path = pathlib.Path(self.translate_path(self.path))
+        if self.path == "/harness.html":
+            self.answer(HARNESS.replace("INPUT", json.dumps([self.server.pages, WIDTHS, SCHEMES])))
+        elif path.name == "search_index.json" and not self.server.first_index.acquire(blocking=False):
+            self.answer('{"config": {}, "docs": []}')  # a megabyte that each page would read and index again
+        elif path.suffix == ".html" and path.is_file():
+            self.answer(path.read_text().replace("<head>", "<head>" + COLLECTOR, 1))
+        else:
+            super().do_GET()
+
+    def do_POST(self):
+        self.server.result = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer("")
+        self.server.done.set()
+
+    def answer(self, text):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def look(site, pages):
+    """(pages looked at, faults) of Chromium on these pages."""
+    program = browser_program()
+
+    def handler(*arguments):
+        return one_site(*arguments, directory=str(site))
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, \
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        server.pages, server.done, server.result = pages, threading.Event(), None
+        server.first_index = threading.Semaphore(1)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # A group of its own, because chromium's children outlive it when it is killed.
+        browser = subprocess.Popen(
+            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder}/chromium",
+             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0", "--window-size=1400,1000",
+             f"http://127.0.0.1:{server.server_port}/harness.html"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "HOME": folder})
+        try:
+            ended = server.done.wait(TIMEOUT_SECONDS)
+        finally:
+            os.killpg(browser.pid, signal.SIGKILL)
+            browser.wait()
+        server.shutdown()
+        if not ended:
+            sys.exit(f"{program} did not look at all pages within {TIMEOUT_SECONDS} s")
+        return server.result["looked"], server.result["found"]
+
+
+def representative(site, files):
+    alike = {}
+    for file in files:
+        if file.relative_to(site).parts[0] in ("decisions", "source") or "headers" in file.relative_to(site).parts:
+            alike.setdefault(file.parent, []).append(file)
+    chosen = set(files).difference(*alike.values())
+    for group in alike.values():
+        chosen.add(max(group, key=lambda file: file.stat().st_size))
+        chosen.add(max(group, key=lambda file: max(map(len, re.findall(r"[^\s<>]+", file.read_text().split("<article")[1])))))
+    return sorted(chosen)
+
+
+def main():
+    site = pathlib.Path(sys.argv[1])
+    files = [page for page in sorted(site.rglob("*.html")) if page.name != "404.html"]
+    if "all" not in sys.argv:
+        files = representative(site, files)
+    pages = [str(page.relative_to(site)) for page in files]
+    if not pages:
+        sys.exit(f"there are no pages in {site}")
+    looked, faults = look(site, pages)
+    print(f"{len(pages)} pages, looked at {looked} times, {len(faults)} faults", *faults, sep="\n")
+    sys.exit(1 if faults or looked != len(pages) * len(WIDTHS) * len(SCHEMES) else 0)
+
+
+if __name__ == "__main__":
+    main()
