@@ -52,7 +52,7 @@ class trim_record {
     std::size_t target;
     unsigned moment;
   };
-  unsigned next() { return now_.fetch_add(1, std::memory_order_relaxed); }
+  unsigned next() { return now_.fetch_add(1U, std::memory_order_relaxed); }
 
   std::vector<event> requests_, trims_;
   explored_sync::atomic<unsigned> now_;
