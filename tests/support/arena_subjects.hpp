@@ -61,6 +61,8 @@ struct chunked_arena_subject : arena_subject<arena> {
 /// Every scope is trapped, as long as there are addresses.
 struct trapping_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
+  static constexpr bool gives_all_back = true;
   explicit trapping_arena_subject(supply_type& os)
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 256 * MiB,
                                                             .commit_step = 4 * KiB,
@@ -70,6 +72,8 @@ struct trapping_arena_subject : arena_subject<arena> {
 /// About every third is, with so few addresses and such small chunks that often there are none or the scope needs more.
 struct sampling_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
+  static constexpr bool gives_all_back = true;
   explicit sampling_arena_subject(supply_type& os)
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB,
                                                             .commit_step = 4 * KiB,
