@@ -55,7 +55,7 @@ void report_each(Find find, char const* kind, char const* resource) noexcept {
     }
     report_violation(violation_kind::frame_outlived, resource,
                      "%s '%s': memory of a coroutine is freed that was not destroyed: its frame of %s", kind,
-                     resource, describe(block).text);
+                     resource, detail::describe(block).text);
   }
 }
 

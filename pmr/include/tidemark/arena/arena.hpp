@@ -360,8 +360,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   bool begins_scope() const noexcept;
   void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
   void* allocate_in_slice(std::size_t bytes, std::size_t align) noexcept;
-  void trap_slices_above(chunk_record& chunk) noexcept;
-  void count_rewind() noexcept;
+  TIDEMARK_COLD void trap_slices_above(chunk_record& chunk) noexcept;
+  TIDEMARK_COLD void count_rewind() noexcept;
   void watch() noexcept;
   void run_destructors(std::size_t target) noexcept;
   std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept;

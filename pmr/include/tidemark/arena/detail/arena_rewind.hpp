@@ -59,7 +59,8 @@ void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
     if (committed_bytes_ > options_.retain) drop_beyond_retain();
   }
   marked_ = highest_mark_in(chunk);
-  count_rewind();
+  if (is_trapping()) [[unlikely]]
+    count_rewind();
   if constexpr (check_level >= 2) check_invariants();
 }
 
@@ -84,7 +85,7 @@ void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
   }
 }
 
-// An earlier chunk becomes the current one, at `cursor`; those behind it are kept.
+// An earlier chunk becomes the current one, at `cursor`; those behind it are kept. The caller calls `watch`.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   peak_ = peak();
@@ -95,9 +96,9 @@ void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   }
   before_free(cursor, chunk.committed);
   chunk.marks.on_free(cursor, std::min(chunk.touched, chunk.committed));
-  trap_slices_above(chunk);
+  if (is_trapping()) [[unlikely]]
+    trap_slices_above(chunk);
   make_current(chunk, cursor);
-  watch();
 }
 
 // The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
@@ -110,7 +111,10 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
   floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
-  if (is_trapping()) drop_beyond_retain();
+  if (is_trapping()) {
+    drop_beyond_retain();
+    watch();
+  }
 }
 
 template <class AddressSpace>
