@@ -18,11 +18,11 @@ enum class exhaustion_policy {
   abort,            ///< report a violation, which aborts by default; if the handler returns, throw
 };
 
-/// Which scopes of an `arena` are trapped: a pointer into such a scope that is used after the scope has ended is a fault
-/// and is reported, as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the costs.
+/// Which scopes of an `arena` are trapped: a pointer into such a scope that is used after the scope has ended is
+/// a fault and is reported, as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the costs.
 struct trap_options {
-  /// Of so many rewinds, on average, one is followed by a scope that is trapped, at random as GWP-ASan does it; 1: every
-  /// scope is, for tests; 0: none, which costs nothing.
+  /// Of so many rewinds, on average, one is followed by a scope that is trapped, at random as GWP-ASan does it;
+  /// 1: every scope is, for tests; 0: none, which costs nothing.
   std::uint32_t one_in = 0;
   /// Address space for trapped scopes, besides that of the arena. Once used up, the addresses begin anew, and what
   /// was rewound first is no longer found.
@@ -61,10 +61,9 @@ struct arena_stats {
   std::size_t chunks = 0;                    ///< chunks held, in use or kept
   std::uint64_t system_calls = 0;            ///< calls to its address space so far
   std::optional<std::uint64_t> allocations;  ///< allocations so far; counted at check level 2 only
-  std::uint64_t trapped_scopes = 0;  ///< scopes whose memory was made inaccessible so far: `trap_options`
-  std::uint64_t untrapped_scopes =
-      0;                          ///< that were due but for want of addresses or memory were not, or in part
-  std::uint64_t trap_reuses = 0;  ///< how often the addresses for them were used up and began anew
+  std::uint64_t trapped_scopes = 0;    ///< scopes whose memory was made inaccessible so far: `trap_options`
+  std::uint64_t untrapped_scopes = 0;  ///< due, but without addresses or memory, also for a part
+  std::uint64_t trap_reuses = 0;       ///< how often the addresses for them were used up and began anew
 };
 
 }  // namespace tidemark
