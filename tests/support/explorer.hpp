@@ -121,6 +121,15 @@ class explorer : public happens_before {
     return failure_.empty() ? result : describe(std::move(result));
   }
 
+  /// What an object of the run has, until the next run begins: so objects need not be destroyed, and may lie in
+  /// memory that is released as a whole.
+  template <class State>
+  State& own() {
+    const auto made = std::make_shared<State>();
+    owned_.push_back(made);
+    return *made;
+  }
+
   /// The running thread gives way, and returns when it is its turn to do this operation.
   void step(operation const& next) {
     if (self_ == main_thread) return;
@@ -193,6 +202,7 @@ class explorer : public happens_before {
   };
 
   void run() {
+    owned_.clear();
     objects_ = started_ = changes_ = preemptions_ = 0;
     depth_ = steps_ = 0;
     sleeping_ = 0;
@@ -414,6 +424,7 @@ class explorer : public happens_before {
   std::string failure_, log_;
   std::vector<unsigned> schedule_;
   std::vector<void const*> pointers_;
+  std::vector<std::shared_ptr<void>> owned_;
 };
 
 }  // namespace tidemark::test

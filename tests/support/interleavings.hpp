@@ -55,7 +55,10 @@ struct explored_sync {
     static constexpr bool is_always_lock_free = true;
 
     atomic() : atomic{T{}} {}
-    atomic(T value) : values_{value} { run().write(history_, std::memory_order_relaxed, false); }
+    atomic(T value) {
+      values_.push_back(value);
+      run().write(history_, std::memory_order_relaxed, false);
+    }
     atomic(atomic const&) = delete;
     atomic& operator=(atomic const&) = delete;
 
@@ -155,8 +158,13 @@ struct explored_sync {
       return true;
     }
 
-    mutable explorer::history history_;
-    std::vector<T> values_;  // all stores in modification order
+    struct state {
+      explorer::history history;
+      std::vector<T> values;
+    };
+    state& state_ = run().template own<state>();
+    explorer::history& history_ = state_.history;
+    std::vector<T>& values_ = state_.values;  // all stores in modification order
   };
 
   /// As std::mutex. A lock that no thread will release is a deadlock, and so is locking twice.
@@ -230,6 +238,8 @@ struct explored_sync {
     mutable explorer::plain_accesses accesses_;
     T value_;
   };
+
+  static constexpr bool is_single_threaded() { return false; }
 
   /// For loops that wait: goes on when another thread has changed an atomic or released a mutex since the
   /// last call. If none ever does, that is a deadlock: a loop that gives up at some time must not call it.

@@ -6,7 +6,8 @@
 
 namespace tidemark::detail {
 
-void brief_lock::wait() noexcept {
+template <>
+void basic_brief_lock<std_atomics>::wait() noexcept {
   constexpr int looks_before_sleep = 64;
   constexpr std::chrono::microseconds sleep{50};
   for (int looks = 0;; ++looks) {

@@ -37,9 +37,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
     if (now.status() == block_status::tracked) {
       sum.reclaimed += 1;
       sum.reclaimed_bytes += bytes;
-      block->ended_by.store(ending.name, std::memory_order_relaxed);
-      block->position.store(ending.is_buffer_group ? 0 : depth, std::memory_order_relaxed);
-      block->store(now.ended_as(block_status::reclaimed));
+      block->reclaim({ending.name, ending.is_buffer_group ? 0 : depth}, now);
       continue;
     }
     sum.promoted += 1;
@@ -49,7 +47,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
       block->store(now.as(block_status::untracked));
     } else {
       log[i] = std::exchange(log[kept_end_], block);
-      block->position.store(kept_end_++, std::memory_order_relaxed);
+      block->move_to(kept_end_++);
       block->store(now.as(block_status::tracked));
     }
   }
@@ -86,8 +84,7 @@ void block_group::remove(tracked_block& block, block_state then) noexcept {
 
 bool block_group::remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept {
   const std::scoped_lock guard{lock_};
-  // The word could be the same in another group.
-  if (block.load() != before || !holds(block)) return false;
+  if (!block.is_held_as(this, before)) return false;
   (then.generation() != before.generation() ? gone_outside_ : let_go_outside_).add(1);
   gone_outside_bytes_.add(block.bytes.load(std::memory_order_relaxed));
   block.store(then);
@@ -200,7 +197,7 @@ void block_group::make_room() {
     for (std::size_t i = end; i < log_.size(); ++i) {
       tracked_block* const block = log_[i];
       if (block == nullptr || !stands_at(*block, i)) continue;
-      block->position.store(end, std::memory_order_relaxed);
+      block->move_to(end);
       log_[end++] = block;
     }
     log_.resize(end);

@@ -31,11 +31,6 @@ epoch_options completed(epoch_options options, std::pmr::memory_resource* upstre
 
 using range_use = detail::epoch_slab::range_use;
 
-// What reclaimed a block.
-detail::ending ending_in(detail::tracked_block const& block) noexcept {
-  return {block.ended_by.load(std::memory_order_relaxed), block.position.load(std::memory_order_relaxed)};
-}
-
 }  // namespace
 
 epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream)
@@ -204,7 +199,7 @@ void epoch_resource::forget_previous(void* block) noexcept {
   if (record == nullptr) return;
   const detail::block_state before = record->load();
   if (before.status() == detail::block_status::reclaimed && epoch_detector()) {
-    ended_generations_.add(*record, before.generation() - 1, ending_in(*record));
+    ended_generations_.add(*record, before.generation() - 1, record->last_ending());
   }
   (void)end_generation(*record, before.generation());  // of a held block: the upstream had reclaimed it
   if constexpr (check_level >= 2) record->bytes.store(0, std::memory_order_relaxed);
@@ -434,11 +429,7 @@ storage storage::allocate(epoch_resource& resource, std::size_t bytes, std::size
 
 std::optional<ending> storage::how_it_ended() const noexcept {
   if (record_ == nullptr) return std::nullopt;
-  const block_state before = record_->load();
-  if (before.status() == block_status::reclaimed && before.generation() == generation_ + 1) {
-    const ending how = ending_in(*record_);
-    if (record_->load() == before) return how;  // otherwise it was allocated again meanwhile
-  }
+  if (const auto how = record_->how_reclaimed(generation_)) return how;
   return resource_->ended_generations_.find(*record_, generation_);
 }
 

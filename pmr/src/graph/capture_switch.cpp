@@ -67,9 +67,8 @@ capture_switch::~capture_switch() {
 
 void* capture_switch::allocate(std::size_t bytes, std::size_t align) {
   try {
-    void* const block = special_.load(std::memory_order_acquire) != 0
-                            ? allocate_specially(bytes, align)
-                            : options_.upstream->allocate(bytes, align);
+    void* const block =
+        special_.any() ? allocate_specially(bytes, align) : options_.upstream->allocate(bytes, align);
     counter_.on_allocate(bytes);
     return block;
   } catch (...) {
@@ -317,7 +316,7 @@ bool capture_switch::is_baked(std::uintptr_t address) const noexcept {
 }
 
 void capture_switch::count_special() noexcept {
-  special_.store(records_.size() + baked_.size() + arenas_.size(), std::memory_order_release);
+  special_.set(records_.size() + baked_.size() + arenas_.size());
 }
 
 // ---- statistics and invariants ---------------------------------------------------------------------
@@ -362,7 +361,7 @@ char const* capture_switch::broken_invariant() const noexcept {
   for (auto const& [arena, usage] : arenas_) {
     if (usage.blocks > arena->used_blocks_) return "blocks allocated from an arena <= its blocks in use";
   }
-  if (special_.load() != records_.size() + baked_.size() + arenas_.size())
+  if (special_.value() != records_.size() + baked_.size() + arenas_.size())
     return "special == records + baked sets + arenas";
   return nullptr;
 }

@@ -16,6 +16,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
+#include <tidemark/workspace/detail/sweep_schedule.hpp>
 
 namespace tidemark::detail {
 namespace {

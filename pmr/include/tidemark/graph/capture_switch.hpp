@@ -4,7 +4,6 @@
 /// upstream's, or the graph arena's.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -19,6 +18,7 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/graph/baked_blocks.hpp>
+#include <tidemark/graph/detail/special_count.hpp>
 
 namespace tidemark {
 
@@ -123,7 +123,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) [[unlikely]]
       return;
-    if (special_.load(std::memory_order_acquire) != 0) [[unlikely]] {
+    if (special_.any()) [[unlikely]] {
       deallocate_specially(block, bytes, align);
       return;
     }
@@ -198,7 +198,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
 
   capture_switch_options options_;
   detail::usage_counter counter_;
-  std::atomic<std::size_t> special_{0};  // records, baked sets and known arenas
+  detail::special_count special_;  // records, baked sets and known arenas
   // For what follows, and for the arenas known. Recursive, because an arena may call the violation handler,
   // which may look at the switch.
   mutable detail::fork_safe<std::recursive_mutex> mutex_;

@@ -61,7 +61,7 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) return;
     counter_.on_deallocate(bytes);
-    if (detail::is_single_threaded()) {
+    if (detail::std_atomics::is_single_threaded()) {
       unclaim(bytes);
       upstream_resource()->deallocate(block, bytes, align);
     } else {

@@ -12,20 +12,16 @@
 #include <thread>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/workspace/detail/sweep_schedule.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 
 namespace tidemark {
 namespace {
 
-struct sweep_schedule {
-  sweep_options options;
-  unsigned ticks = 0;           // since the sweeper was last enabled
-  std::uint64_t trim_tick = 0;  // the newest of `detail::sweep_ticks` that trims; 0: there is none to serve
-  std::uint64_t compact_tick = 0;  // … that compacts
-  detail::fork_safe<> mutex;       // for all of it; held for a few instructions
-};
+using sweep_schedule = detail::basic_sweep_schedule<detail::std_sync>;
 sweep_schedule& schedule() {
-  static auto* const one = new sweep_schedule;  // never destroyed: workspaces may live as long as the process
+  // Never destroyed: workspaces may live as long as the process.
+  static auto* const one = new sweep_schedule{detail::sweep_ticks, sweep_options{}.trim_every};
   return *one;
 }
 
@@ -58,12 +54,7 @@ void tick_until_stopped(std::stop_token const& stop, std::chrono::nanoseconds in
 }  // namespace
 
 detail::sweep_request detail::sweep_request_since(std::uint64_t served) noexcept {
-  sweep_schedule& now = schedule();
-  const std::scoped_lock lock{now.mutex};
-  return {.tick = sweep_ticks.load(std::memory_order_relaxed),
-          .trims = now.trim_tick > served,
-          .compacts = now.compact_tick > served,
-          .compaction = now.options.compaction};
+  return schedule().since(served);
 }
 
 void enable_workspace_sweeps(sweep_options const& options) {
@@ -75,19 +66,14 @@ void enable_workspace_sweeps(sweep_options const& options) {
   std::list<std::jthread> started;
   started.emplace_back(
       [interval = options.interval](std::stop_token const& stop) { tick_until_stopped(stop, interval); });
-  {
-    const std::scoped_lock lock{schedule().mutex};
-    schedule().options = options;
-    schedule().ticks = 0;
-  }
+  schedule().set(options.trim_every, options.compaction);
   the_sweeper().thread.swap(started);  // and ends the one before, and waits for it
 }
 
 void disable_workspace_sweeps() noexcept {
   const std::scoped_lock change{the_sweeper().mutex};
   the_sweeper().thread.clear();
-  const std::scoped_lock lock{schedule().mutex};
-  schedule().trim_tick = schedule().compact_tick = 0;
+  schedule().withdraw();
 }
 
 bool workspace_sweeps_enabled() noexcept {
@@ -95,13 +81,6 @@ bool workspace_sweeps_enabled() noexcept {
   return !the_sweeper().thread.empty();
 }
 
-void tick_workspace_sweeps() noexcept {
-  sweep_schedule& now = schedule();
-  const std::scoped_lock lock{now.mutex};
-  now.compact_tick = detail::sweep_ticks.load(std::memory_order_relaxed) + 1;
-  const unsigned every = now.options.trim_every;
-  if (every != 0 && ++now.ticks % every == 0) now.trim_tick = now.compact_tick;
-  detail::sweep_ticks.store(now.compact_tick, std::memory_order_relaxed);
-}
+void tick_workspace_sweeps() noexcept { schedule().tick(); }
 
 }  // namespace tidemark

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
@@ -17,11 +18,12 @@ namespace tidemark::detail {
 /// requirements of `std::scoped_lock`.
 ///
 /// Any thread.
-class brief_lock {
+template <class Sync>
+class basic_brief_lock {
  public:
-  constexpr brief_lock() noexcept = default;
-  brief_lock(brief_lock const&) = delete;
-  brief_lock& operator=(brief_lock const&) = delete;
+  constexpr basic_brief_lock() noexcept = default;
+  basic_brief_lock(basic_brief_lock const&) = delete;
+  basic_brief_lock& operator=(basic_brief_lock const&) = delete;
 
   void lock() noexcept {
     if (!try_lock()) [[unlikely]]
@@ -35,7 +37,10 @@ class brief_lock {
  private:
   TIDEMARK_COLD void wait() noexcept;
 
-  std::atomic<bool> taken_{false};
+  Sync::template atomic<bool> taken_{false};
 };
+using brief_lock = basic_brief_lock<std_atomics>;
+template <>
+TIDEMARK_COLD void basic_brief_lock<std_atomics>::wait() noexcept;
 
 }  // namespace tidemark::detail

@@ -5,23 +5,10 @@
 
 #include <atomic>
 #include <cstddef>
-#include <version>
 
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#endif
+#include <tidemark/core/detail/std_atomics.hpp>
 
 namespace tidemark::detail {
-
-/// Whether no second thread was ever started, as far as the C library tells (glibc >= 2.32). It is true again
-/// at most after all others were joined, so that a reader of true needs no lock prefix.
-[[nodiscard]] inline bool is_single_threaded() noexcept {
-#if __has_include(<sys/single_threaded.h>)
-  return __libc_single_threaded != 0;
-#else
-  return false;
-#endif
-}
 
 /// Steps on counts. Relaxed: a count orders nothing but itself.
 /// @tparam Shared false while there is one thread: two plain moves in place of a locked instruction. Still
@@ -29,21 +16,23 @@ namespace tidemark::detail {
 template <bool Shared>
 struct steps {
   /// Adds `n`; unsigned, so that adding `0 - n` takes `n` away. @return the sum.
-  template <class Number>
-  static Number add(std::atomic<Number>& count, Number n) noexcept {
+  template <class Count>
+  static Count::value_type add(Count& count, typename Count::value_type n) noexcept {
     if constexpr (Shared) return count.fetch_add(n, std::memory_order_relaxed) + n;
-    const Number sum = count.load(std::memory_order_relaxed) + n;
+    const typename Count::value_type sum = count.load(std::memory_order_relaxed) + n;
     count.store(sum, std::memory_order_relaxed);
     return sum;
   }
   /// The peak is at least `value` afterwards.
-  static void raise(std::atomic<std::size_t>& peak, std::size_t value) noexcept {
+  template <class Count>
+  static void raise(Count& peak, std::size_t value) noexcept {
     std::size_t seen = peak.load(std::memory_order_relaxed);
     while (value > seen && !replace(peak, seen, value)) {
     }
   }
   /// Adds `n`, unless the sum would exceed `limit`: then nothing changes. @return whether it was added.
-  static bool add_within(std::atomic<std::size_t>& count, std::size_t n, std::size_t limit) noexcept {
+  template <class Count>
+  static bool add_within(Count& count, std::size_t n, std::size_t limit) noexcept {
     std::size_t seen = count.load(std::memory_order_relaxed);
     do {
       if (seen > limit || n > limit - seen) return false;
@@ -52,7 +41,8 @@ struct steps {
   }
 
  private:
-  static bool replace(std::atomic<std::size_t>& count, std::size_t& seen, std::size_t value) noexcept {
+  template <class Count>
+  static bool replace(Count& count, std::size_t& seen, std::size_t value) noexcept {
     if constexpr (Shared) return count.compare_exchange_weak(seen, value, std::memory_order_relaxed);
     count.store(value, std::memory_order_relaxed);
     return true;
@@ -60,9 +50,9 @@ struct steps {
 };
 
 /// `count(steps)` with the steps for as many threads as there are.
-template <class Count>
+template <class Sync = std_atomics, class Count>
 auto with_steps(Count count) noexcept {
-  return is_single_threaded() ? count(steps<false>{}) : count(steps<true>{});
+  return Sync::is_single_threaded() ? count(steps<false>{}) : count(steps<true>{});
 }
 
 /// `steps::add`.

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include <tidemark/core/detail/shared_steps.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/resource_stats.hpp>
 
 namespace tidemark::detail {
@@ -23,18 +24,19 @@ namespace tidemark::detail {
 ///
 /// Any thread. Exact once the counted calls have returned; meanwhile each field is right for some moment, and
 /// the invariants of `resource_stats` hold all the same.
-class usage_counter {
+template <class Sync>
+class basic_usage_counter {
  public:
   /// A block was allocated. O(1).
   void on_allocate(std::size_t bytes) noexcept {
-    with_steps([&](auto steps) {
+    with_steps<Sync>([&](auto steps) {
       steps.raise(peak_bytes_, steps.add(used_bytes_, bytes));
       steps.raise(peak_blocks_, steps.add(used_blocks_, std::size_t{1}));
     });
   }
   /// A block was deallocated, or several blocks of this many bytes in all. O(1).
   void on_deallocate(std::size_t bytes, std::size_t blocks = 1) noexcept {
-    with_steps([&](auto steps) {
+    with_steps<Sync>([&](auto steps) {
       steps.add(freed_bytes_, std::uint64_t{bytes});
       steps.add(deallocations_, std::uint64_t{blocks});
       steps.add(used_bytes_, std::size_t{0} - bytes);
@@ -42,7 +44,9 @@ class usage_counter {
     });
   }
   /// An allocation failed.
-  void refused() noexcept { add_shared<std::uint64_t>(refused_, 1); }
+  void refused() noexcept {
+    with_steps<Sync>([&](auto steps) { steps.add(refused_, std::uint64_t{1}); });
+  }
 
   /// Bytes in use.
   [[nodiscard]] std::size_t used_bytes() const noexcept {
@@ -94,13 +98,17 @@ class usage_counter {
   }
 
  private:
-  std::atomic<std::size_t> used_bytes_{0};       // allocated now
-  std::atomic<std::size_t> used_blocks_{0};      // allocated now
-  std::atomic<std::size_t> peak_bytes_{0};       // most since the start, or since restart_peaks
-  std::atomic<std::size_t> peak_blocks_{0};      // most since the start, or since restart_peaks
-  std::atomic<std::uint64_t> freed_bytes_{0};    // deallocated so far
-  std::atomic<std::uint64_t> deallocations_{0};  // deallocated so far
-  std::atomic<std::uint64_t> refused_{0};        // failed so far
+  template <class Number>
+  using count = Sync::template atomic<Number>;
+
+  count<std::size_t> used_bytes_{0};       // allocated now
+  count<std::size_t> used_blocks_{0};      // allocated now
+  count<std::size_t> peak_bytes_{0};       // most since the start, or since restart_peaks
+  count<std::size_t> peak_blocks_{0};      // most since the start, or since restart_peaks
+  count<std::uint64_t> freed_bytes_{0};    // deallocated so far
+  count<std::uint64_t> deallocations_{0};  // deallocated so far
+  count<std::uint64_t> refused_{0};        // failed so far
 };
+using usage_counter = basic_usage_counter<std_atomics>;
 
 }  // namespace tidemark::detail

@@ -13,7 +13,7 @@
 #include <new>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/std_sync.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
@@ -32,7 +32,7 @@ namespace tidemark::detail {
 /// address and its record no place is free.
 ///
 /// Any thread.
-template <class Record, unsigned AlignLog2>
+template <class Record, unsigned AlignLog2, class Sync = std_sync>
 class address_table {
  public:
   explicit address_table(std::pmr::memory_resource* bookkeeping) : memory_{bookkeeping} {}
@@ -62,7 +62,7 @@ class address_table {
   }
 
  private:
-  using place = std::atomic<Record*>;
+  using place = Sync::template atomic<Record*>;
   struct index {
     [[nodiscard]] std::size_t home(std::uintptr_t address) const noexcept {
       return static_cast<std::size_t>(fibonacci_hash(address >> AlignLog2) >> shift);
@@ -102,8 +102,8 @@ class address_table {
 
   place no_place_[2] = {};
   index empty_index_{no_place_, 1, 63};
-  std::atomic<index const*> index_{&empty_index_};
-  fork_safe<> mutex_;  // for what follows
+  typename Sync::template atomic<index const*> index_{&empty_index_};
+  typename Sync::mutex mutex_;  // for what follows
   // Also of indices that were too small: another thread may still be looking into one.
   std::pmr::monotonic_buffer_resource memory_;
   std::size_t count_ = 0;

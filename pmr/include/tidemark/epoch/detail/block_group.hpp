@@ -194,10 +194,7 @@ class block_group {
 
  private:
   void hold(tracked_block& block, std::size_t bytes, block_state now) noexcept {
-    block.bytes.store(bytes, std::memory_order_relaxed);
-    block.holder.store(this, std::memory_order_relaxed);
-    block.position.store(log_.size(), std::memory_order_relaxed);
-    block.store(now);
+    block.hold(this, log_.size(), bytes, now);
     log_.push_back(&block);
     count_held(bytes);
   }

@@ -9,16 +9,19 @@
 #include <cstdint>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
 
 namespace tidemark::detail {
 
-/// A multiset of addresses, in which absent ones may seem present: 4,096 counts of a byte and one hash
+/// A multiset of addresses, in which absent ones may seem present: counts of a byte and one hash
 /// function (Fan et al., "Summary cache", 2000).
 ///
 /// Invariant: `counts_[i] >= addresses in the filter whose hash is i`, but for 255, which stays.
 ///
 /// O(1). Any thread.
-class counting_filter {
+/// @tparam Bits log2 of the number of counts
+template <class Sync, int Bits>
+class basic_counting_filter {
  public:
   /// False: the address is not in the filter.
   [[nodiscard]] bool may_contain(std::uintptr_t address) const noexcept {
@@ -32,19 +35,20 @@ class counting_filter {
   void erase(std::uintptr_t address) noexcept { add(address, -1); }
 
  private:
-  static constexpr int bits = 12;
+  using count_type = Sync::template atomic<std::uint8_t>;
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
-    return static_cast<std::size_t>(fibonacci_hash(address) >> (64 - bits));
+    return static_cast<std::size_t>(fibonacci_hash(address) >> (64 - Bits));
   }
   void add(std::uintptr_t address, int by) noexcept {
     constexpr std::uint8_t saturated = 255;
-    std::atomic<std::uint8_t>& count = counts_[hash(address)];
+    count_type& count = counts_[hash(address)];
     std::uint8_t now = count.load(std::memory_order_relaxed);
     while (now != saturated && !count.compare_exchange_weak(now, static_cast<std::uint8_t>(now + by))) {
     }
   }
 
-  std::array<std::atomic<std::uint8_t>, std::size_t{1} << bits> counts_{};
+  std::array<count_type, std::size_t{1} << Bits> counts_{};
 };
+using counting_filter = basic_counting_filter<std_atomics, 12>;
 
 }  // namespace tidemark::detail

@@ -15,12 +15,6 @@
 
 namespace tidemark::detail {
 
-/// The epoch or buffer group that reclaimed a block.
-struct ending {
-  char const* name;
-  std::size_t depth;  // 0: a buffer group
-};
-
 /// For the messages of the use-after-epoch detector, while it is on. The latest `max_count` only, so that a
 /// long run stays bounded. Any thread.
 class reclaim_log {

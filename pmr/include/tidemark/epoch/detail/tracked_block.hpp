@@ -8,6 +8,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+
+#include <tidemark/core/detail/std_atomics.hpp>
 
 namespace tidemark::detail {
 
@@ -70,15 +73,24 @@ class block_state {
   std::uint64_t word_ = 0;
 };
 
+/// The epoch or buffer group that reclaimed a block.
+struct ending {
+  char const* name;
+  std::size_t depth;  // 0: a buffer group
+};
+
 /// The record of an address that was ever tracked. It stays where it is as long as the table.
 ///
 /// A handle on the block at this address is valid for one generation, which ends when the block is
 /// deallocated or reclaimed.
 ///
-/// Writers write the other members before the state, and readers read the state first. A state that says that
+/// Writers write the other members before the state, and readers read the state first. A reader of
+/// `ended_by` and `position` reads the state again: it is another if these are of a later generation, because
+/// whoever reads what a later one released sees that the state had changed before. A state that says that
 /// a group holds the block is changed by the group's own thread, or with the group's lock held.
-struct tracked_block {
-  explicit tracked_block(std::uintptr_t where) noexcept : address{where} {}
+template <class Sync>
+struct basic_tracked_block {
+  explicit basic_tracked_block(std::uintptr_t where) noexcept : address{where} {}
 
   [[nodiscard]] block_state load() const noexcept {
     return block_state{state.load(std::memory_order_acquire)};
@@ -87,13 +99,49 @@ struct tracked_block {
   static constexpr std::size_t deallocated = ~std::size_t{0};
   [[nodiscard]] void* data() const noexcept { return reinterpret_cast<void*>(address); }
 
+  /// A generation begins, or goes on in another group. @param at its position in the group's log
+  void hold(block_group* group, std::size_t at, std::size_t used_bytes, block_state now) noexcept {
+    bytes.store(used_bytes, std::memory_order_relaxed);
+    holder.store(group, std::memory_order_relaxed);
+    move_to(at);
+    store(now);
+  }
+  /// It gets another position in its group's log.
+  void move_to(std::size_t at) noexcept { position.store(at, std::memory_order_release); }
+  /// A generation ends because its epoch does.
+  void reclaim(ending how, block_state before) noexcept {
+    ended_by.store(how.name, std::memory_order_release);
+    position.store(how.depth, std::memory_order_release);
+    store(before.ended_as(block_status::reclaimed));
+  }
+  /// What reclaimed that generation; null if it was not, or the address was allocated again. Any thread.
+  [[nodiscard]] std::optional<ending> how_reclaimed(std::uint64_t generation) const noexcept {
+    const block_state before = load();
+    if (before.status() != block_status::reclaimed || before.generation() != generation + 1)
+      return std::nullopt;
+    const ending how = last_ending();
+    return load() == before ? std::optional{how} : std::nullopt;
+  }
+  /// What reclaimed the block last. @pre something has, or the result is of no use
+  [[nodiscard]] ending last_ending() const noexcept {
+    return {ended_by.load(std::memory_order_acquire), position.load(std::memory_order_acquire)};
+  }
+  /// Whether the group holds it in that state; it could have the same state in another one. With the group's
+  /// lock held it remains so.
+  [[nodiscard]] bool is_held_as(block_group const* group, block_state now) const noexcept {
+    return load() == now && holder.load(std::memory_order_relaxed) == group;
+  }
+
+  template <class T>
+  using atomic = Sync::template atomic<T>;
+
   std::uintptr_t const address;
-  std::atomic<std::uint64_t> state{0};
-  std::atomic<std::size_t> bytes{
-      0};  // at level 2 `deallocated`, if it is known to be since its last generation
-  std::atomic<block_group*> holder{nullptr};  // of a held block; always null or a group that exists
-  std::atomic<std::size_t> position{0};  // in the holder's log; of a reclaimed block, the epoch's depth, or 0
-  std::atomic<char const*> ended_by{nullptr};  // of a reclaimed block: the name of the epoch or buffer group
+  atomic<std::uint64_t> state{0};
+  atomic<std::size_t> bytes{0};  // at level 2 `deallocated`, if it is known to be since its last generation
+  atomic<block_group*> holder{nullptr};  // of a held block; always null or a group that exists
+  atomic<std::size_t> position{0};       // in the holder's log; of a reclaimed block, the epoch's depth, or 0
+  atomic<char const*> ended_by{nullptr};  // of a reclaimed block: the name of the epoch or buffer group
 };
+using tracked_block = basic_tracked_block<std_atomics>;
 
 }  // namespace tidemark::detail

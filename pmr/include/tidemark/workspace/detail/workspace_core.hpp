@@ -28,13 +28,7 @@ inline constexpr bool pooling_is_compiled_in = TIDEMARK_WORKSPACE_POOLING != 0;
 /// the sweeper need not know the workspaces. Visible, so that a program that hides its own symbols shares it
 /// with a shared library.
 [[gnu::visibility("default")]] inline constinit std::atomic<std::uint64_t> sweep_ticks{0};
-/// What the background sweeper requests of every workspace.
-struct sweep_request {
-  std::uint64_t tick;  // the newest
-  bool trims;
-  bool compacts;
-  compact_options compaction;
-};
+struct sweep_request;
 /// All that was requested after this tick, which the workspace has served. Thread-safe, O(1).
 [[nodiscard]] sweep_request sweep_request_since(std::uint64_t served) noexcept;
 
