@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "hard_steps.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -463,8 +465,8 @@ TEST(plan, more_nodes_never_make_it_worse) {
 TEST(plan, ends_at_the_node_limit) {
   for (std::uint64_t nodes : {std::uint64_t{1000}, std::uint64_t{12'345}}) {
     std::uint64_t placed = 0;
-    for (plan_stage const& stage : planned(recorded("../plans/minimalloc_A.csv"), up_to(nodes)).stages)
-      placed += stage.nodes;
+    const blocks hard = test::hard_step({.shape = test::step_shape::overlapping, .buffers = 250});
+    for (plan_stage const& stage : planned(hard, up_to(nodes)).stages) placed += stage.nodes;
     EXPECT_EQ(placed, nodes);
   }
 }

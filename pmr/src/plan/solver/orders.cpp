@@ -156,14 +156,13 @@ void run_stage(solver_context& context, char const* name, Orders const& orders, 
 using enum aspect;
 
 // Birth and duration first: where blocks outlive each other in turn, little is left to gain after them.
-constexpr std::array<std::array<aspect, 3>, 5> gap_orders{
-    {{birth}, {duration}, {area}, {size, birth}, {size, duration}}};
+constexpr std::array<aspects, 5> gap_orders{{{birth}, {duration}, {area}, {size, birth}, {size, duration}}};
 
-constexpr std::array<std::array<aspect, 3>, 5> lowest_orders{{{load, duration, area},
-                                                              {load, area, duration},
-                                                              {duration, load, area},
-                                                              {area, load, duration},
-                                                              {size, load, duration}}};
+constexpr std::array<aspects, 5> lowest_orders{{{load, duration, area},
+                                                {load, area, duration},
+                                                {duration, load, area},
+                                                {area, load, duration},
+                                                {size, load, duration}}};
 
 }  // namespace
 

@@ -35,20 +35,20 @@ void place_the_others(memory_plan& made, std::span<Block const> blocks, std::siz
 void climb_and_search(planning::solver_context& context, bool exact) {
   using enum planning::aspect;
   // The orders of the MiniMalloc paper, and two by size.
-  constexpr std::array<std::array<planning::aspect, 3>, 6> aspects{{{load, duration, area},
-                                                                    {load, area, duration},
-                                                                    {load, size, duration},
-                                                                    {duration, load, area},
-                                                                    {size, duration, load},
-                                                                    {area, duration, load}}};
+  static constexpr std::array<planning::aspects, 6> by_these{{{load, duration, area},
+                                                              {load, area, duration},
+                                                              {load, size, duration},
+                                                              {duration, load, area},
+                                                              {size, duration, load},
+                                                              {area, duration, load}}};
   // Of the first round; each round doubles them.
   constexpr std::uint64_t min_nodes = 512;
   // A search that is not to be exact goes no further than this.
   constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
   std::vector<planning::order> orders;
-  for (auto const& by : aspects) orders.push_back(order_by(context.instance(), by));
+  for (auto const& by : by_these) orders.push_back(order_by(context.instance(), by));
   const planning::endless_stage climb = planning::hill_climb(context, orders);
-  const planning::endless_stage search = planning::height_search(context, orders);
+  const planning::endless_stage search = planning::height_search(context, by_these);
   for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
     const bool searches = search && (exact || nodes <= max_inexact_nodes);
     if (!climb && !searches) return;

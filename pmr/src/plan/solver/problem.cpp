@@ -205,14 +205,13 @@ void describe_graph_buffers(problem& instance) {
   }
 }
 
-/// What a buffer has of each aspect, in their order.
+}  // namespace
+
 std::array<double, 6> aspects_of(buffer const& each) {
   const auto size = static_cast<double>(each.size);
   return {0,    static_cast<double>(each.load),           each.duration, each.duration * size,
           size, -static_cast<double>(each.lifespan.begin)};
 }
-
-}  // namespace
 
 problem problem_of(std::span<lifetime const> blocks, plan_options const& options) {
   problem instance = problem_with(blocks, options);
@@ -248,13 +247,13 @@ problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict c
   return instance;
 }
 
-order order_by(problem const& instance, std::array<aspect, 3> aspects) {
+order order_by(problem const& instance, aspects const& by) {
   std::vector<std::array<double, 3>> keys;
   keys.reserve(instance.buffers.size());
   for (buffer const& each : instance.buffers) {
     const auto values = aspects_of(each);
     const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
-    keys.push_back({value(aspects[0]), value(aspects[1]), value(aspects[2])});
+    keys.push_back({value(by[0]), value(by[1]), value(by[2])});
   }
   return numbers_by(keys.size(), [&](std::uint32_t i) -> auto const& { return keys[i]; }, std::greater{});
 }

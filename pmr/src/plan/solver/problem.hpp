@@ -96,7 +96,13 @@ template <class KeyOf, class Compare = std::less<>>
 /// What buffers can be ordered by: the largest first, of births the earliest.
 enum class aspect : std::uint8_t { none, load, duration, area, size, birth };
 
+/// What an order goes by: the first, among equals the second, and so on.
+using aspects = std::array<aspect, 3>;
+
+/// What a buffer has of each aspect, in their order.
+[[nodiscard]] std::array<double, 6> aspects_of(buffer const& each);
+
 /// All buffers by these aspects, the first one first; equal ones by their number.
-[[nodiscard]] order order_by(problem const& instance, std::array<aspect, 3> aspects);
+[[nodiscard]] order order_by(problem const& instance, aspects const& by);
 
 }  // namespace tidemark::detail::planning

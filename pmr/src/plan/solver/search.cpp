@@ -8,40 +8,28 @@
 #include <memory>
 #include <random>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "space.hpp"
+#include <tidemark/core/detail/align.hpp>
+
+#include "search_buffers.hpp"
+#include "skyline_search.hpp"
 #include "stages.hpp"
 
 namespace tidemark::detail::planning {
 namespace {
-
-constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
 
 // Of what failed, so much is remembered: the newest in each place.
 constexpr std::size_t max_failure_n = std::size_t{1} << 16;
 // A probe gives up that would go deeper: 32 MiB, and some 2,000 buffers.
 constexpr std::size_t max_stack = std::size_t{1} << 21;
 
-/// A buffer, by its place in the order that a probe goes by.
-struct ranked {
-  section_range lifespan;
-  offset_type size = 0;
-  offset_type align = 1;
-  offset_type least_neighbor = 0;  // the least size of those in conflict with it
-  std::uint32_t number = 0;        // of the buffer
-  std::uint32_t twin = no_rank;    // the one before it that is just alike
-  std::uint32_t stack_group = 0;   // of those that are live in the same sections
-  bool fixed = false;
-  bool swaps = false;  // whether it may change places with its neighbor in a stack
-};
-
 /// A buffer, and where it lies, or the lowest offset that it can still have. Each is placed behind the
-/// one before it: by offset, then by rank.
+/// one before it: by offset, then by its position.
 struct placement {
   offset_type offset = 0;
+  std::uint32_t position = 0;  // in the order of the part that it belongs to
   std::uint32_t rank = 0;
   friend auto operator<=>(placement const&, placement const&) = default;
 };
@@ -54,19 +42,6 @@ struct node_view {
   section_range lifespan{no_rank, 0};
 };
 
-/// The one that was placed last in the sections that it has.
-struct stack_top {
-  offset_type end = no_offset;
-  std::uint32_t rank = 0;
-};
-
-/// Names what is left and where it could lie, in so many bits that no two are taken for the same.
-struct state_key {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  friend bool operator==(state_key const&, state_key const&) = default;
-};
-
 /// What is left that could not be placed behind `after`. Then it cannot be placed after a later one either,
 /// as all that could follow that could follow the earlier one too.
 struct failure {
@@ -74,19 +49,27 @@ struct failure {
   placement after;
 };
 
-/// Mixes bits so that each depends on all. Constants: D. Stafford's 13th variant of the finalizer of
-/// MurmurHash3.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
-
-/// Whether there is a layout of a height.
-enum class outcome : std::uint8_t { found, impossible, unknown };
-
 /// Which of the buffers that may be next is tried first.
 enum class next_choice : std::uint8_t { lowest, first_in_order };
+
+/// The aspects that an order goes by, and a factor of each buffer's duration; without factors: 1.
+struct ranking {
+  using keys = std::array<double, 3>;
+
+  aspects by{};
+  std::vector<double> factors;
+
+  /// Which of the keys is the load; `by.size()`: none is.
+  [[nodiscard]] std::size_t load_key() const {
+    return static_cast<std::size_t>(std::ranges::find(by, aspect::load) - by.begin());
+  }
+  [[nodiscard]] keys keys_of(buffer each, std::uint32_t i) const {
+    if (!factors.empty()) each.duration *= factors[i];
+    const auto values = aspects_of(each);
+    const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
+    return {value(by[0]), value(by[1]), value(by[2])};
+  }
+};
 
 /// Looks for layouts of a given height of buffers with lifetimes, by placing and taking back one buffer
 /// after the other. `impossible` is proven: every layout was visited, or is known to be no better than
@@ -104,11 +87,10 @@ enum class next_choice : std::uint8_t { lowest, first_in_order };
 ///  - a buffer that is left could otherwise lie below the next one, and so none is placed at or above
 ///    `min(offset[j] + size[j])` over those that are left, where `offset[j]` is where j could lie now;
 ///  - of buffers that are alike the first is lower, and so is the first of two that are live in the same
-///    sections and lie on each other. A section holds at each moment: its lowest offset of those left +
-///   what
-///    is left in it <= height. Buffers that are left and have no section in common with the others are
-///   placed
-///    by themselves, and fail by themselves.
+///    sections and lie on each other.
+/// A section holds at each moment: its lowest offset of those left + what is left in it <= height. Buffers
+/// that are left and have no section in common with the others are placed by themselves, and fail by
+/// themselves. Such a part gets an order of its own, which only says which of equal offsets comes first.
 ///
 /// Memory is O(n + sections) and a bounded stack and table. A node takes O(n + sections) steps.
 class layout_search {
@@ -117,29 +99,21 @@ class layout_search {
       : context_{&context},
         instance_{&context.instance()},
         offsets_(instance_->buffers.size()),
-        shapes_(instance_->buffers.size()),
-        ranked_(instance_->buffers.size()),
+        shapes_(shapes_of(*instance_)),
+        keys_(instance_->buffers.size()),
+        stack_tops_(instance_->buffers.size()),
         free_from_(instance_->buffers.size(), 0),
         left_(instance_->section_count, 0),
         crossing_(instance_->section_count + std::size_t{1}, 0),
         witness_(instance_->section_count, 0),
         failures_(std::bit_ceil(std::min(max_failure_n, instance_->buffers.size() * 256 + 1))) {
-    for (std::uint32_t i = 0; i < shapes_.size(); ++i) {
-      buffer const& each = instance_->buffers[i];
-      shapes_[i] = {.lifespan = each.lifespan,
-                    .size = each.size,
-                    .align = each.align,
-                    .number = i,
-                    .fixed = each.is_fixed(),
-                    .swaps = !each.is_fixed() && each.align == 1};
+    for (ranked const& each : shapes_) {
       for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s) left_[s] += each.size;
       for (std::uint32_t s = each.lifespan.begin + 1; s < each.lifespan.end; ++s) ++crossing_[s];
     }
-    find_groups();
-    find_least_neighbors();
   }
 
-  outcome probe(order const& by, next_choice choice, offset_type height, std::uint64_t max_nodes) {
+  outcome probe(ranking const& by, offset_type height, std::uint64_t max_nodes, next_choice choice) {
     choice_ = choice;
     height_ = height;
     nodes_end_ = context_->nodes() + max_nodes;
@@ -147,66 +121,25 @@ class layout_search {
     rank_buffers(by);
     unplaced_.clear();
     candidates_.clear();
-    for (std::uint32_t rank = 0; rank < ranked_.size(); ++rank) {
-      buffer const& each = instance_->buffers[ranked_[rank].number];
-      unplaced_.push_back({each.fixed == no_offset ? 0 : each.fixed, rank});
-    }
+    for (std::uint32_t rank = 0; rank < ranked_.size(); ++rank)
+      unplaced_.push_back({ranked_[rank].fixed_offset, rank, rank});
     node_view all{.begin = 0, .end = unplaced_.size()};
-    if (!look_over(all, {0, 0}) || !sections_hold(all)) return outcome::impossible;
-    return split_and_solve(all, {0, 0});
+    if (!look_over(all, {}) || !sections_hold(all)) return outcome::impossible;
+    return split_and_solve(all, {});
   }
 
   std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  /// Numbers the buffers that have the same sections, and those of them that are alike.
-  void find_groups() {
-    const auto sections = [&](std::uint32_t i) { return instance_->buffers[i].lifespan; };
-    const auto kind = [&](std::uint32_t i) {
-      buffer const& each = instance_->buffers[i];
-      return std::tuple{sections(i), each.size, each.align, each.fixed};
-    };
-    const order by_kind = numbers_by(instance_->buffers.size(), kind);
-    twin_group_.resize(by_kind.size());
-    std::uint32_t twins = 0;
-    std::uint32_t stacks = 0;
-    for (std::size_t at = 0; at < by_kind.size(); ++at) {
-      if (at != 0 && kind(by_kind[at]) != kind(by_kind[at - 1])) ++twins;
-      if (at != 0 && sections(by_kind[at]) != sections(by_kind[at - 1])) ++stacks;
-      twin_group_[by_kind[at]] = twins;
-      shapes_[by_kind[at]].stack_group = stacks;
-    }
-    stack_tops_.resize(stacks + std::size_t{1});
-  }
-
-  void find_least_neighbors() {
-    std::vector<std::array<offset_type, 2>> least_two(instance_->section_count, {no_offset, no_offset});
-    for (ranked const& each : shapes_) {
-      for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s) {
-        auto& [least, second] = least_two[s];
-        second = std::min(second, std::max(least, each.size));
-        least = std::min(least, each.size);
-      }
-    }
-    for (ranked& each : shapes_) {
-      offset_type of_all = no_offset;
-      for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s) {
-        auto const [least, second] = least_two[s];
-        of_all = std::min(of_all, least == each.size ? second : least);
-      }
-      // Without a neighbor it is alone in its sections, and the value is not used.
-      each.least_neighbor = of_all == no_offset ? 0 : of_all;
-    }
-  }
-
-  void rank_buffers(order const& by) {
-    order newest(by.size(), no_rank);
-    for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
-      ranked_[rank] = shapes_[by[rank]];
-      std::uint32_t& twin = newest[twin_group_[by[rank]]];
-      if (!ranked_[rank].fixed) ranked_[rank].twin = twin;
-      twin = rank;
-    }
+  void rank_buffers(ranking const& ways) {
+    std::vector<ranking::keys> keys;
+    keys.reserve(shapes_.size());
+    for (std::uint32_t i = 0; i < shapes_.size(); ++i) keys.push_back(ways.keys_of(instance_->buffers[i], i));
+    load_key_ = ways.load_key();
+    const order by =
+        numbers_by(shapes_.size(), [&](std::uint32_t i) -> auto const& { return keys[i]; }, std::greater{});
+    ranked_ = rank_shapes(shapes_, by);
+    for (std::uint32_t rank = 0; rank < by.size(); ++rank) keys_[rank] = keys[by[rank]];
     std::ranges::fill(stack_tops_, stack_top{});
   }
 
@@ -290,13 +223,10 @@ class layout_search {
   }
 
   [[nodiscard]] state_key key_of(node_view const& node) const {
-    state_key key{.low = generation_, .high = generation_};
+    state_key key{.low = generation_ + part_, .high = generation_ - part_};
     for (std::size_t at = node.begin; at < node.end; ++at) {
       placement const& each = unplaced_[at];
-      const std::uint64_t name = std::uint64_t{each.rank} << 1U | std::uint64_t{stacked_wrongly(each)};
-      const std::uint64_t bits = mixed(mixed(name + 1) + each.offset);
-      key.low += bits;
-      key.high += mixed(bits ^ 0x9e3779b97f4a7c15U);
+      add_to_key(key, each.rank, stacked_wrongly(each), each.offset);
     }
     return key;
   }
@@ -379,6 +309,29 @@ class layout_search {
     return true;
   }
 
+  /// Orders a part anew, by what is left in the sections that each buffer has: where little is left, a
+  /// buffer is no longer urgent, whatever lay there at first. What is left in a part, and so its order,
+  /// depends on its buffers alone; thus a part is named by them, and the key of a state by the part too.
+  void reorder(std::vector<placement>& part) {
+    if (load_key_ < ranking{}.by.size()) {
+      for (placement const& each : part) {
+        auto const [begin, end] = ranked_[each.rank].lifespan;
+        keys_[each.rank][load_key_] =
+            static_cast<double>(*std::max_element(left_.begin() + begin, left_.begin() + end));
+      }
+    }
+    std::ranges::sort(part, [&](placement const& one, placement const& other) {
+      auto const& first = keys_[one.rank];
+      auto const& second = keys_[other.rank];
+      return first == second ? one.rank < other.rank : first > second;
+    });
+    part_ = 0;
+    for (std::uint32_t k = 0; k < part.size(); ++k) {
+      part[k].position = k;
+      part_ += mixed(part[k].rank + std::uint64_t{1});
+    }
+  }
+
   /// Places what is left of a node, each connected part of the sections by itself, small ones first.
   outcome split_and_solve(node_view const& node, placement last) {
     std::vector<std::uint32_t> cuts;
@@ -394,12 +347,17 @@ class layout_search {
     std::ranges::sort(parts, [](auto const& a, auto const& b) {
       return !a.empty() && (b.empty() || std::pair{a.size(), a[0].rank} < std::pair{b.size(), b[0].rank});
     });
-    for (auto const& part : parts) {
+    const std::uint64_t whole = part_;
+    for (auto& part : parts) {
       if (part.empty()) break;
+      reorder(part);
       unplaced_.resize(node.begin);
       unplaced_.insert(unplaced_.end(), part.begin(), part.end());
       node_view view{.begin = node.begin, .end = unplaced_.size()};
-      const outcome result = look_over(view, last) ? solve(view, last) : outcome::impossible;
+      // In its new order some come first that have been passed; what follows from them failed before.
+      const placement floor{.offset = last.offset};
+      const outcome result = look_over(view, floor) ? solve(view, floor) : outcome::impossible;
+      part_ = whole;
       if (result != outcome::found) return result;
     }
     return outcome::found;
@@ -407,19 +365,21 @@ class layout_search {
 
   solver_context* context_;
   problem const* instance_;
-  std::vector<offset_type> offsets_;       // by the number of the buffer, where it was placed last
-  std::vector<ranked> shapes_;             // by number, without twins
-  std::vector<ranked> ranked_;             // in the probe's order
-  std::vector<std::uint32_t> twin_group_;  // by number
-  std::vector<stack_top> stack_tops_;      // by group
-  std::vector<offset_type> free_from_;     // by rank, of those left; no_offset: it is placed
-  std::vector<offset_type> left_;          // by section, the sizes of those left
-  std::vector<std::uint32_t> crossing_;    // by section, how many of those left it shares with the one before
-  std::vector<std::uint32_t> witness_;     // by section, the rank of one that was low enough
-  std::vector<placement> unplaced_;    // a stack: what is left of each node on the way, one after the other
-  std::vector<placement> candidates_;  // a stack, likewise
+  std::vector<offset_type> offsets_;     // by the number of the buffer, where it was placed last
+  std::vector<ranked> shapes_;           // by number, without twins
+  std::vector<ranked> ranked_;           // in the probe's order
+  std::vector<ranking::keys> keys_;      // by rank, that the order goes by; a load is kept up to date
+  std::vector<stack_top> stack_tops_;    // by group
+  std::vector<offset_type> free_from_;   // by rank, of those left; no_offset: it is placed
+  std::vector<offset_type> left_;        // by section, the sizes of those left
+  std::vector<std::uint32_t> crossing_;  // by section, how many of those left it shares with the one before
+  std::vector<std::uint32_t> witness_;   // by section, the rank of one that was low enough
+  std::vector<placement> unplaced_;      // a stack: what is left of each node on the way, one after the other
+  std::vector<placement> candidates_;    // a stack, likewise
   std::vector<failure> failures_;
   std::uint64_t generation_ = 0;  // of the probe: what failed in another one says nothing here
+  std::uint64_t part_ = 0;        // names the part, and so its order
+  std::size_t load_key_ = 0;      // of the probe's order
   std::uint32_t suspect_ = 0;     // the section that failed last
   next_choice choice_ = next_choice::lowest;
   offset_type height_ = 0;
@@ -429,17 +389,21 @@ class layout_search {
 /// Searches at several heights, at each in several ways.
 class prober {
  public:
-  prober(solver_context& context, std::span<order const> orders)
-      : context_{&context}, orders_{orders}, search_{context}, random_{context.seed()} {}
+  prober(solver_context& context, std::span<aspects const> orders)
+      : context_{&context}, orders_{orders}, search_{context}, skyline_{context}, random_{context.seed()} {}
 
-  /// Tries the bound, which is cheapest to refute, the target, and for a shorter time a height between
-  /// the target and the best.
+  /// Tries the bound, which is cheapest to refute, the target, and for a shorter time the heights of a ladder
+  /// between the target and the best: half way, and then each time half as far from the best.
   void probe(std::uint64_t nodes) {
     try_each_way(nodes, [&] { return context_->proven_bound(); });
     if (context_->target() > context_->proven_bound())
       try_each_way(nodes, [&] { return context_->target(); });
-    try_each_way(nodes / 4,
-                 [&] { return context_->target() + (context_->best().height - 1 - context_->target()) / 2; });
+    for (unsigned rung = 1; rung <= rungs && !context_->done(); ++rung) {
+      try_each_way(nodes / 8, [&] {
+        const offset_type below = context_->best().height - 1;
+        return below - (below - context_->target()) / (offset_type{1} << rung);
+      });
+    }
   }
 
  private:
@@ -447,49 +411,64 @@ class prober {
   // first.
   static constexpr std::size_t unshuffled_orders = 3;
   static constexpr unsigned shuffles = 4;
+  static constexpr unsigned rungs = 4;
 
   /// An order that is the first one roughly.
-  order shuffled() {
-    std::vector<buffer> const& buffers = context_->instance().buffers;
-    std::vector<double> keys;
-    for (buffer const& each : buffers)
-      keys.push_back(each.duration * (0.5 + static_cast<double>(random_() % 1024) / 1024));
-    return numbers_by(
-        buffers.size(), [&](std::uint32_t i) { return std::pair{buffers[i].load, keys[i]}; }, std::greater{});
+  ranking shuffled() {
+    ranking made{.by = orders_.front(), .factors = {}};
+    for (std::size_t i = 0; i < context_->instance().buffers.size(); ++i)
+      made.factors.push_back(0.5 + static_cast<double>(random_() % 1024) / 1024);
+    return made;
   }
 
-  /// Tries each way until it has no answer. To try the lowest first is mostly best, and gets most nodes.
+  /// The areas, roughly.
+  order shuffled_areas() {
+    std::vector<double> areas;
+    for (buffer const& each : context_->instance().buffers) {
+      areas.push_back(each.duration * static_cast<double>(each.size) *
+                      (0.5 + static_cast<double>(random_() % 1024) / 1024));
+    }
+    return numbers_by(areas.size(), [&](std::uint32_t i) { return areas[i]; }, std::greater{});
+  }
+
+  /// Tries each way until it has no answer. Along the skyline is mostly best by far; to try the lowest first
+  /// is mostly the best of the others, and gets more nodes than they.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
-    const auto try_order = [&](order const& by, next_choice choice, std::uint64_t max_nodes) {
-      while (!context_->done() && has_answer(by, choice, height(), max_nodes)) continue;
+    const auto ask = [&](auto& search, auto const&... arguments) {
+      while (!context_->done() && has_answer(search, height(), arguments...)) continue;
     };
-    for (order const& by : orders_.first(unshuffled_orders)) try_order(by, next_choice::lowest, nodes);
-    for (unsigned k = 0; k < shuffles; ++k) try_order(shuffled(), next_choice::lowest, nodes);
-    for (order const& by : orders_) try_order(by, next_choice::first_in_order, nodes / 4);
+    for (aspects const& by : orders_) ask(skyline_, order_by(context_->instance(), by), nodes);
+    for (unsigned k = 0; k < shuffles; ++k) ask(skyline_, shuffled_areas(), nodes);
+    for (aspects const& by : orders_.first(unshuffled_orders))
+      ask(search_, ranking{by, {}}, nodes, next_choice::lowest);
+    for (unsigned k = 0; k < shuffles; ++k) ask(search_, shuffled(), nodes, next_choice::lowest);
+    for (aspects const& by : orders_) ask(search_, ranking{by, {}}, nodes / 4, next_choice::first_in_order);
   }
 
-  bool has_answer(order const& by, next_choice choice, offset_type height, std::uint64_t nodes) {
-    const outcome answer = search_.probe(by, choice, height, nodes);
+  template <class Search, class By, class... Choice>
+  bool has_answer(Search& search, offset_type height, By const& by, std::uint64_t nodes, Choice... choice) {
+    const outcome answer = search.probe(by, height, nodes, choice...);
     if (answer == outcome::impossible) context_->raise_bound(height + 1);
     if (answer == outcome::found) {
       offset_type top = 0;
-      for (std::size_t i = 0; i < search_.offsets().size(); ++i)
-        top = std::max(top, search_.offsets()[i] + context_->instance().buffers[i].size);
-      context_->offer(search_.offsets(), top);
+      for (std::size_t i = 0; i < search.offsets().size(); ++i)
+        top = std::max(top, search.offsets()[i] + context_->instance().buffers[i].size);
+      context_->offer(search.offsets(), top);
     }
     return answer != outcome::unknown;
   }
 
   solver_context* context_;
-  std::span<order const> orders_;
+  std::span<aspects const> orders_;
   layout_search search_;
+  skyline_search skyline_;
   std::mt19937_64 random_;
 };
 
 }  // namespace
 
-endless_stage height_search(solver_context& context, std::span<order const> orders) {
+endless_stage height_search(solver_context& context, std::span<aspects const> orders) {
   // To count more sections than that takes longer than most searches.
   constexpr std::uint64_t max_sections = std::uint64_t{1} << 25U;
   std::uint64_t sections = 0;

@@ -31,7 +31,7 @@ using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 [[nodiscard]] endless_stage hill_climb(solver_context& context, std::span<order const> orders);
 
 /// Goes through all layouts of a height that need to be looked at.
-/// @param orders as above.
-[[nodiscard]] endless_stage height_search(solver_context& context, std::span<order const> orders);
+/// @param orders what they go by; they must outlive the stage.
+[[nodiscard]] endless_stage height_search(solver_context& context, std::span<aspects const> orders);
 
 }  // namespace tidemark::detail::planning

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "skyline_search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+
+namespace tidemark::detail::planning {
+namespace {
+
+[[nodiscard]] bool has_section(section_range sections, std::uint32_t section) {
+  return sections.begin <= section && section < sections.end;
+}
+
+}  // namespace
+
+skyline_search::skyline_search(solver_context& context)
+    : context_{&context},
+      instance_{&context.instance()},
+      offsets_(instance_->buffers.size()),
+      shapes_(shapes_of(*instance_)),
+      lowest_(instance_->buffers.size()),
+      skyline_(instance_->section_count),
+      left_(instance_->section_count, 0),
+      crossing_(instance_->section_count + std::size_t{1}, 0),
+      witness_(instance_->section_count, 0),
+      plateau_end_(instance_->section_count),
+      cases_(instance_->section_count + std::size_t{1}),
+      stack_tops_(instance_->buffers.size()),
+      failures_(std::bit_ceil(std::min(max_failure_n, instance_->buffers.size() * 1024 + 1))) {
+  for (ranked const& each : shapes_) {
+    for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s) left_[s] += each.size;
+    for (std::uint32_t s = each.lifespan.begin + 1; s < each.lifespan.end; ++s) ++crossing_[s];
+  }
+}
+
+outcome skyline_search::probe(order const& by, offset_type height, std::uint64_t max_nodes) {
+  height_ = height;
+  nodes_end_ = context_->nodes() + max_nodes;
+  begin_probe(by);
+  const node all{.begin = 0, .end = stack_.size(), .sections = {0, instance_->section_count}};
+  for (unplaced each : stack_) {
+    if (each.offset + ranked_[each.rank].size > height_) return outcome::impossible;
+  }
+  return sections_hold(all) ? split_and_solve(all) : outcome::impossible;
+}
+
+void skyline_search::begin_probe(order const& by) {
+  ++generation_;
+  ranked_ = rank_shapes(shapes_, by);
+  std::ranges::fill(skyline_, offset_type{0});
+  std::ranges::fill(stack_tops_, stack_top{});
+  depth_ = 0;
+  candidates_.clear();
+  stack_.clear();
+  for (std::uint32_t rank = 0; rank < ranked_.size(); ++rank) {
+    lowest_[rank] = ranked_[rank].fixed_offset;
+    stack_.push_back({lowest_[rank], rank});
+  }
+}
+
+/// Counts a node. @return false if the probe gives up.
+bool skyline_search::may_visit(node const& at) {
+  const std::size_t n = at.end - at.begin;
+  return context_->count_node(n) && context_->nodes() <= nodes_end_ && stack_.size() + n <= max_stack &&
+         depth_ < max_depth;
+}
+
+/// Whether two that have the same sections would lie on each other in the wrong order.
+bool skyline_search::stacked_wrongly(unplaced each) const {
+  ranked const& shape = ranked_[each.rank];
+  stack_top const& top = stack_tops_[shape.stack_group];
+  return top.end == each.offset && each.rank < top.rank && shape.swaps && ranked_[top.rank].swaps;
+}
+
+/// Whether it fits between the sides of a plateau, can lie on it, and is the first of those alike.
+bool skyline_search::lies_on_plateau(unplaced each) const {
+  ranked const& shape = ranked_[each.rank];
+  const bool is_on_skyline = skyline_[shape.lifespan.begin] == each.offset;
+  if (!is_on_skyline || plateau_end_[shape.lifespan.begin] < shape.lifespan.end) return false;
+  return (shape.twin == no_rank || lowest_[shape.twin] == no_offset) && !stacked_wrongly(each);
+}
+
+bool skyline_search::section_holds_with(std::uint32_t section, std::uint32_t rank) const {
+  return has_section(ranked_[rank].lifespan, section) && lowest_[rank] != no_offset &&
+         lowest_[rank] + left_[section] <= height_;
+}
+
+/// Whether the section has one left that is low enough for all that is left in it. The one that was found
+/// last is tested first; mostly it still is.
+bool skyline_search::section_holds(std::uint32_t section, node const& at) {
+  if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    if (!section_holds_with(section, stack_[k].rank)) continue;
+    witness_[section] = stack_[k].rank;
+    return true;
+  }
+  return false;
+}
+
+/// Whether all sections of a node hold. The one that failed last is tested first.
+bool skyline_search::sections_hold(node const& at) {
+  if (has_section(at.sections, suspect_) && !section_holds(suspect_, at)) return false;
+  for (std::uint32_t section = at.sections.begin; section < at.sections.end; ++section) {
+    if (section_holds(section, at)) continue;
+    suspect_ = section;
+    return false;
+  }
+  return true;
+}
+
+state_key skyline_search::key_of(node const& at) const {
+  state_key key{.low = generation_, .high = generation_};
+  for (std::size_t k = at.begin; k < at.end; ++k)
+    add_to_key(key, stack_[k].rank, stacked_wrongly(stack_[k]), stack_[k].offset);
+  return key;
+}
+
+/// `lowest_` is that of the node again.
+void skyline_search::note_offsets(node const& at) {
+  for (std::size_t k = at.begin; k < at.end; ++k) lowest_[stack_[k].rank] = stack_[k].offset;
+}
+
+void skyline_search::find_plateaus(section_range sections) {
+  for (std::uint32_t begin = sections.begin, end = begin; begin < sections.end; begin = end) {
+    for (; end < sections.end && skyline_[end] == skyline_[begin]; ++end) continue;
+    const bool is_low = (begin == sections.begin || skyline_[begin - 1] > skyline_[begin]) &&
+                        (end == sections.end || skyline_[end] > skyline_[begin]);
+    for (std::uint32_t s = begin; s < end; ++s) plateau_end_[s] = is_low ? end : 0;
+  }
+}
+
+/// The section of a plateau with the fewest cases, and of those the one with the fewest bytes to spare.
+skyline_search::decision skyline_search::decide(node const& at) {
+  find_plateaus(at.sections);
+  for (std::uint32_t s = at.sections.begin; s <= at.sections.end; ++s) cases_[s] = 0;
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    if (!lies_on_plateau(stack_[k])) continue;
+    ++cases_[ranked_[stack_[k].rank].lifespan.begin];
+    --cases_[ranked_[stack_[k].rank].lifespan.end];
+  }
+  decision fewest{.cases = std::numeric_limits<std::int64_t>::max()};
+  offset_type least_spare = 0;
+  std::int64_t buffers = 0;
+  for (std::uint32_t s = at.sections.begin; s < at.sections.end; ++s) {
+    buffers += cases_[s];
+    if (plateau_end_[s] == 0) continue;
+    const offset_type spare = height_ - left_[s] - skyline_[s];  // sections hold: skyline + left <= height
+    const std::int64_t cases = buffers + (spare > 0 ? 1 : 0);
+    if (std::pair{cases, spare} >= std::pair{fewest.cases, least_spare}) continue;
+    fewest = {.section = s, .cases = cases, .may_waste = spare > 0};
+    least_spare = spare;
+  }
+  return fewest;
+}
+
+/// Puts what is left of a node onto the stack, all but one, with those in these sections at `top` or above.
+/// @return whether all of it can still be placed.
+bool skyline_search::push_raised(node const& at, section_range sections, offset_type top,
+                                 std::uint32_t except) {
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    unplaced each = stack_[k];
+    if (each.rank == except) continue;
+    ranked const& shape = ranked_[each.rank];
+    if (each.offset < top && shape.lifespan.overlaps(sections)) {
+      if (shape.fixed) return false;
+      each.offset = align_up(top, shape.align);
+      if (each.offset + shape.size > height_) return false;
+    }
+    stack_.push_back(each);
+  }
+  return true;
+}
+
+outcome skyline_search::solve(node const& at) {
+  if (at.end - at.begin == 1) {
+    unplaced const& only = stack_[at.begin];
+    offsets_[ranked_[only.rank].number] = only.offset;
+    return outcome::found;
+  }
+  const state_key key = key_of(at);
+  const std::size_t place_of_key = key.low % failures_.size();
+  if (failures_[place_of_key] == key) return outcome::impossible;
+  const outcome result = try_cases(at);
+  if (result == outcome::impossible) failures_[place_of_key] = key;
+  return result;
+}
+
+outcome skyline_search::try_cases(node const& at) {
+  const decision next = decide(at);
+  const std::size_t first = candidates_.size();
+  for (std::size_t k = at.begin; next.cases != 0 && k < at.end; ++k) {
+    const unplaced each = stack_[k];
+    if (has_section(ranked_[each.rank].lifespan, next.section) && lies_on_plateau(each))
+      candidates_.push_back(each);
+  }
+  const std::size_t end = candidates_.size();
+  outcome result = outcome::impossible;
+  for (std::size_t k = first; k < end && result == outcome::impossible; ++k) {
+    result = place(at, candidates_[k]);
+    candidates_.resize(end);
+  }
+  candidates_.resize(first);
+  return result == outcome::impossible && next.may_waste ? waste(at, next.section) : result;
+}
+
+/// Places one of a node on the skyline, and then the others.
+outcome skyline_search::place(node const& at, unplaced next) {
+  if (!may_visit(at)) return outcome::unknown;
+  ranked const& shape = ranked_[next.rank];
+  const offset_type top = next.offset + shape.size;
+  node child{.begin = stack_.size(), .end = 0, .sections = at.sections};
+  outcome result = outcome::impossible;
+  if (push_raised(at, shape.lifespan, top, next.rank)) {
+    child.end = stack_.size();
+    offsets_[shape.number] = next.offset;
+    note_offsets(child);
+    lowest_[next.rank] = no_offset;
+    const stack_top was = std::exchange(stack_tops_[shape.stack_group], {top, next.rank});
+    for (std::uint32_t s = shape.lifespan.begin; s < shape.lifespan.end; ++s) {
+      left_[s] -= shape.size;
+      skyline_[s] = top;
+    }
+    if (sections_hold(child)) result = solve_without(at, child, shape);
+    for (std::uint32_t s = shape.lifespan.begin; s < shape.lifespan.end; ++s) {
+      left_[s] += shape.size;
+      skyline_[s] = next.offset;
+    }
+    stack_tops_[shape.stack_group] = was;
+    note_offsets(at);
+  }
+  stack_.resize(child.begin);
+  return result;
+}
+
+/// Solves what is left, as one part or several.
+outcome skyline_search::solve_without(node const& at, node const& child, ranked const& placed) {
+  ++depth_;
+  // What is at the edge of the node's sections is one part less, and no cut.
+  bool splits = left_[at.sections.begin] == 0 || left_[at.sections.end - 1] == 0;
+  for (std::uint32_t s = placed.lifespan.begin + 1; s < placed.lifespan.end; ++s)
+    splits |= --crossing_[s] == 0;
+  splits |= left_[placed.lifespan.begin] == 0;
+  const outcome result = splits ? split_and_solve(child) : solve(child);
+  for (std::uint32_t s = placed.lifespan.begin + 1; s < placed.lifespan.end; ++s) ++crossing_[s];
+  --depth_;
+  return result;
+}
+
+/// Leaves the bytes of a section unused that are below all that can then lie next in it.
+outcome skyline_search::waste(node const& at, std::uint32_t section) {
+  if (!may_visit(at)) return outcome::unknown;
+  const offset_type level = skyline_[section];
+  offset_type next = no_offset;
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    ranked const& shape = ranked_[stack_[k].rank];
+    if (!has_section(shape.lifespan, section)) continue;
+    const offset_type offset = stack_[k].offset;
+    if (offset > level) next = std::min(next, offset);
+    else if (!shape.fixed) next = std::min(next, align_up(offset + shape.least_neighbor, shape.align));
+  }
+  if (next == no_offset || next > height_ - left_[section]) return outcome::impossible;
+  node child{.begin = stack_.size(), .end = 0, .sections = at.sections};
+  outcome result = outcome::impossible;
+  if (push_raised(at, {section, section + 1}, next, no_rank)) {
+    child.end = stack_.size();
+    note_offsets(child);
+    skyline_[section] = next;
+    ++depth_;
+    if (sections_hold(child)) result = solve(child);
+    --depth_;
+    skyline_[section] = level;
+    note_offsets(at);
+  }
+  stack_.resize(child.begin);
+  return result;
+}
+
+/// Places what is left of a node, each connected part of the sections by itself, small ones first.
+outcome skyline_search::split_and_solve(node const& at) {
+  std::vector<std::uint32_t> begins{at.sections.begin};
+  for (std::uint32_t s = at.sections.begin + 1; s < at.sections.end; ++s) {
+    if (crossing_[s] == 0) begins.push_back(s);
+  }
+  begins.push_back(at.sections.end);
+  std::vector<std::vector<unplaced>> parts(begins.size());
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    const std::uint32_t section = ranked_[stack_[k].rank].lifespan.begin;
+    parts[static_cast<std::size_t>(std::ranges::upper_bound(begins, section) - begins.begin()) - 1].push_back(
+        stack_[k]);
+  }
+  order by_size = numbers_by(parts.size(), [&](std::uint32_t part) { return parts[part].size(); });
+  for (std::uint32_t part : by_size) {
+    if (parts[part].empty()) continue;
+    const std::size_t begin = stack_.size();
+    if (begin + parts[part].size() > max_stack) return outcome::unknown;
+    stack_.insert(stack_.end(), parts[part].begin(), parts[part].end());
+    const outcome result =
+        solve({.begin = begin, .end = stack_.size(), .sections = {begins[part], begins[part + 1]}});
+    stack_.resize(begin);
+    if (result != outcome::found) return result;
+  }
+  return outcome::found;
+}
+
+}  // namespace tidemark::detail::planning

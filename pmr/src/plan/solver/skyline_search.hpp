@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A search for a layout of a given height that fills the lowest places first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "search_buffers.hpp"
+#include "solver_context.hpp"
+
+namespace tidemark::detail::planning {
+
+/// Looks for layouts of a given height of buffers with lifetimes. `impossible` is proven.
+///
+/// The skyline is the top of what is placed, by section. Where it is lower than beside it on both sides lies
+/// a plateau. What is next above a section of a plateau is one of the buffers that fit between its sides, and
+/// then it lies on the skyline; or it lies higher, and some bytes of the section are never used. Exactly one
+/// of these cases holds, so that no layout is visited twice. The section with the fewest cases is decided
+/// first: mostly there are one or two. Where all of a section's bytes are needed it cannot lie higher, which
+/// is why full steps are decided much faster than by rising offset.
+///
+/// Of all layouts of the height the one is looked for that is least, comparing the offsets of the buffers in
+/// their order. So:
+///  - each lies at 0, at its fixed offset or on another one: a buffer that could lie on the skyline and does
+///    not lies higher by the least size of its neighbors at least;
+///  - of buffers that are alike the first is lower, and so is the first of two that are live in the same
+///    sections and lie on each other.
+/// A section holds at each moment: its lowest offset of those left + what is left in it <= height. Connected
+/// parts of what is left are placed by themselves. What failed once is kept.
+///
+/// Memory is O(n + sections) and a bounded stack and table. A node takes O(n + sections) steps.
+class skyline_search {
+ public:
+  explicit skyline_search(solver_context& context);
+
+  /// Visits at most so many nodes, and tries buffers in that order.
+  outcome probe(order const& by, offset_type height, std::uint64_t max_nodes);
+
+  /// Of the layout that was found.
+  [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
+
+ private:
+  // Of what failed, so much is remembered: the newest in each place. 4 MiB.
+  static constexpr std::size_t max_failure_n = std::size_t{1} << 18;
+  // A probe gives up that would keep more: 16 MiB, and some 1,400 buffers.
+  static constexpr std::size_t max_stack = std::size_t{1} << 20;
+  // Or that would go deeper: some hundred bytes of the thread's stack a call.
+  static constexpr std::uint32_t max_depth = 2048;
+
+  /// A buffer that is left, and the lowest offset that it can still have.
+  struct unplaced {
+    offset_type offset = 0;
+    std::uint32_t rank = 0;
+  };
+  /// What is left of a node: a range of the stack, all in these sections, which are connected.
+  struct node {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    section_range sections;
+  };
+  /// The section to decide next.
+  struct decision {
+    std::uint32_t section = 0;
+    std::int64_t cases = 0;
+    bool may_waste = false;  // whether some of its bytes may stay unused
+  };
+
+  void begin_probe(order const& by);
+  [[nodiscard]] bool may_visit(node const& at);
+  [[nodiscard]] bool stacked_wrongly(unplaced each) const;
+  [[nodiscard]] bool lies_on_plateau(unplaced each) const;
+  [[nodiscard]] bool section_holds_with(std::uint32_t section, std::uint32_t rank) const;
+  [[nodiscard]] bool section_holds(std::uint32_t section, node const& at);
+  [[nodiscard]] bool sections_hold(node const& at);
+  [[nodiscard]] state_key key_of(node const& at) const;
+  void note_offsets(node const& at);
+  void find_plateaus(section_range sections);
+  [[nodiscard]] decision decide(node const& at);
+  [[nodiscard]] bool push_raised(node const& at, section_range sections, offset_type top,
+                                 std::uint32_t except);
+  outcome solve(node const& at);
+  outcome try_cases(node const& at);
+  outcome place(node const& at, unplaced next);
+  outcome solve_without(node const& at, node const& child, ranked const& placed);
+  outcome waste(node const& at, std::uint32_t section);
+  outcome split_and_solve(node const& at);
+
+  solver_context* context_;
+  problem const* instance_;
+  std::vector<offset_type> offsets_;     // by number, where it was placed last
+  std::vector<ranked> shapes_;           // by number
+  std::vector<ranked> ranked_;           // in the probe's order
+  std::vector<offset_type> lowest_;      // by rank, that it can still have; no_offset: it is placed
+  std::vector<offset_type> skyline_;     // by section
+  std::vector<offset_type> left_;        // by section, the sizes of those left
+  std::vector<std::uint32_t> crossing_;  // by section, how many of those left it shares with the one before
+  std::vector<std::uint32_t> witness_;   // by section, the rank of one that was low enough
+  std::vector<std::uint32_t> plateau_end_;  // by section; 0: it is on none
+  std::vector<std::int64_t> cases_;         // by section, differences
+  std::vector<stack_top> stack_tops_;       // by stack group
+  std::vector<unplaced> stack_;             // what is left of each node on the way, one after the other
+  std::vector<unplaced> candidates_;        // a stack, likewise
+  std::vector<state_key> failures_;
+  std::uint64_t generation_ = 0;  // of the probe: what failed in another one says nothing here
+  std::uint64_t nodes_end_ = 0;
+  std::uint32_t suspect_ = 0;  // the section that failed last
+  std::uint32_t depth_ = 0;
+  offset_type height_ = 0;
+};
+
+}  // namespace tidemark::detail::planning

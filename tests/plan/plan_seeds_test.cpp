@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: whether a plan at capacity is found must not hang on the seed or on the order of the rows. Each
+// step is planned with eight seeds, its rows in another order each time, within a number of nodes, never of
+// seconds: the published ones, and steps made from a plan at capacity whose offsets are left out.
+#include <tidemark/plan/solver/plan.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hard_steps.hpp"
+#include "plan_checker.hpp"
+#include "plan_file.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::hard_step;
+using test::hard_step_capacity;
+using test::step_shape;
+using blocks = std::vector<lifetime>;
+
+blocks recorded(std::string const& name) {
+  return tools::read_lifetimes(std::string{TIDEMARK_PLANS "/"} + name + ".csv").blocks;
+}
+
+blocks shuffled(blocks rows, std::uint64_t seed) {
+  std::mt19937_64 random{seed};
+  for (std::size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[random() % i]);
+  return rows;
+}
+
+plan_options search_of(std::uint64_t seed, std::uint64_t nodes, std::size_t capacity) {
+  return {.alignment = 1,
+          .time_limit = std::chrono::hours{1},
+          .node_limit = nodes,
+          .seed = seed,
+          .exact = true,
+          .capacity = capacity};
+}
+
+/// Plans the step with each seed, and expects a valid plan at capacity.
+void expect_fits(blocks const& step, std::uint64_t nodes) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const blocks rows = shuffled(step, seed);
+    const memory_plan made = make_plan(rows, search_of(seed, nodes, hard_step_capacity));
+    EXPECT_EQ(test::plan_fault(made, rows, 1), "") << seed;
+    EXPECT_LE(made.height, hard_step_capacity) << seed;
+  }
+}
+
+TEST(plan_seeds, minimalloc_a_fits_with_each) { expect_fits(recorded("minimalloc_A"), 20'000); }
+
+TEST(plan_seeds, minimalloc_c_fits_with_each) { expect_fits(recorded("minimalloc_C"), 20'000); }
+
+TEST(plan_seeds, nested_phases_fit_with_each) { expect_fits(hard_step({.buffers = 350}), 20'000); }
+
+TEST(plan_seeds, nested_phases_with_gaps_fit_with_each) {
+  expect_fits(hard_step({.buffers = 250, .has_gaps = true}), 20'000);
+}
+
+TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
+  for (std::size_t buffers : {250u, 350u}) {
+    expect_fits(
+        hard_step({.shape = step_shape::overlapping, .buffers = buffers, .has_gaps = true, .seed = 1}),
+        20'000);
+  }
+}
+
+TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
+  // Neither search comes to the bound of this one within far more nodes.
+  const blocks step = hard_step({.shape = step_shape::overlapping, .buffers = 250});
+  const memory_plan made = make_plan(step, search_of(0, 400'000, 0));
+  EXPECT_EQ(test::plan_fault(made, step, 1), "");
+  EXPECT_LT(made.ratio(), 1.1);
+}
+
+TEST(hard_steps, have_as_much_live_as_they_fit_into) {
+  for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
+    for (bool has_gaps : {false, true}) {
+      const blocks step = hard_step({.shape = shape, .buffers = 200, .has_gaps = has_gaps, .seed = 3});
+      EXPECT_EQ(make_plan(step, search_of(0, 1, 0)).lower_bound, hard_step_capacity);
+      EXPECT_GE(step.size(), 150u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
