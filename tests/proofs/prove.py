@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves the arithmetic of the fast paths for all 64-bit numbers, by z3: prove.py REPOSITORY [PROOF...]
+"""Proves the arithmetic of the fast paths by z3, over 64-bit numbers: prove.py REPOSITORY [PROOF...]
 
 Each proof takes the expressions that it is about out of the sources, so that a change of one changes what is proved: a
 wrong change fails, and so does one that moves an expression to where it is not found. Each proof also has *wrong*
@@ -110,9 +110,14 @@ def align_up_is_the_least_multiple_that_is_no_less():
 def align_down_is_the_largest_multiple_that_is_no_more():
     x, align, other = value("value"), value("align"), value("other")
     text = source(ALIGN, r"align_down\([^)]*\) noexcept \{\s*return ([^;]*);")
-    down = term(text, value=x, align=align)
-    no_more = z3.And(z3.ULE(other, x), other & (align - 1) == 0)
-    prove(is_power_of_two(align), z3.And(z3.ULE(down, x), down & (align - 1) == 0, z3.Implies(no_more, z3.ULE(other, down))))
+
+    def claim(text):
+        down = term(text, value=x, align=align)
+        no_more = z3.And(z3.ULE(other, x), other & (align - 1) == 0)
+        return z3.And(z3.ULE(down, x), down & (align - 1) == 0, z3.Implies(no_more, z3.ULE(other, down)))
+
+    prove(is_power_of_two(align), claim(text))
+    refute(is_power_of_two(align), claim(text.replace("~(align - 1)", "~align")), "value & ~align")
 
 
 def sums_saturate():
@@ -210,16 +215,20 @@ def positions_rise_over_chunks():
         raise failed(f"a chunk's base is '{entered}' now")
     base, begin, cursor, later, next_begin, next_cursor = map(value, ("base", "begin", "cursor", "later", "next_begin", "next_cursor"))
 
-    def position(base, begin, cursor):
+    def position(base, begin, cursor, text=text):
         return term(text, chunk__base=base, chunk__begin=begin, cursor=cursor)
 
-    left_at = position(base, begin, cursor)
     given = z3.And(z3.ULE(begin, cursor), z3.ULE(cursor, later), z3.ULE(next_begin, next_cursor),
                    z3.ULE(base, 2**62), z3.ULE(later - begin, 2**62), z3.ULE(next_cursor - next_begin, 2**62))
-    prove(given, z3.And(z3.ULE(left_at, position(base, begin, later)),
-                        z3.Implies(z3.ULT(cursor, later), z3.ULT(left_at, position(base, begin, later))),
-                        position(left_at, next_begin, next_begin) == left_at,
-                        z3.ULE(left_at, position(left_at, next_begin, next_cursor))))
+
+    def claim(text):
+        left_at, at_later = position(base, begin, cursor, text), position(base, begin, later, text)
+        return z3.And(z3.ULE(left_at, at_later), z3.Implies(z3.ULT(cursor, later), z3.ULT(left_at, at_later)),
+                      position(left_at, next_begin, next_begin, text) == left_at,
+                      z3.ULE(left_at, position(left_at, next_begin, next_cursor, text)))
+
+    prove(given, claim(text))
+    refute(given, claim(text.replace("- chunk.begin", "")), "addresses in place of what is used of a chunk")
 
 
 def a_looked_up_class_serves_size_and_alignment():
@@ -248,12 +257,21 @@ def a_block_is_aligned_as_its_size_is():
     that lie at multiples of it."""
     bytes_, index, base, power = map(value, ("bytes", "index", "base", "power"))
     text, limit = source(CLASSES, r"alignment_of\(std::size_t bytes\) noexcept \{\s*return std::min\(([^;]*), (max_alignment)\);")
-    least = term(text, bytes=bytes_)
     most = term(source(CLASSES, r"max_alignment = (\d+);"))
-    alignment = z3.If(z3.ULT(least, most), least, most)
-    prove(bytes_ != 0, z3.And(is_power_of_two(alignment), z3.ULE(alignment, most), bytes_ & (alignment - 1) == 0,
-                              z3.Implies(z3.And(is_power_of_two(power), z3.ULE(power, most), bytes_ & (power - 1) == 0),
-                                         z3.ULE(power, alignment))))
+
+    def alignment_by(text):
+        least = term(text, bytes=bytes_)
+        return z3.If(z3.ULT(least, most), least, most)
+
+    def claim(text):
+        alignment = alignment_by(text)
+        divides = z3.And(is_power_of_two(power), z3.ULE(power, most), bytes_ & (power - 1) == 0)
+        return z3.And(is_power_of_two(alignment), z3.ULE(alignment, most), bytes_ & (alignment - 1) == 0,
+                      z3.Implies(divides, z3.ULE(power, alignment)))
+
+    alignment = alignment_by(text)
+    prove(bytes_ != 0, claim(text))
+    refute(bytes_ != 0, claim(text.replace("~bytes + 1", "~bytes + 2")), "another number than the lowest bit")
     for power_of_two in (8, 16, 32, 64, 128, 256):  # which of them it is; only the low bits count
         low, mask = (lambda x: z3.Extract(8, 0, x)), power_of_two - 1
         prove(z3.And(alignment == power_of_two, base & mask == 0), (low(base) + low(index) * low(bytes_)) & mask == 0)
