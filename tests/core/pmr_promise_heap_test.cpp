@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: coroutines in a loop, with every call of operator new counted, and every call of the resource.
+// Strategy: coroutines in a loop, with every call of operator new counted, and every call of the resource; and each
+// call of operator new failing in turn.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <memory_resource>
+#include <new>
 
 #include <tidemark/tidemark.hpp>
 
@@ -14,6 +18,7 @@ namespace tidemark {
 namespace {
 
 using test::generator;
+using test::max_news;
 using test::news;
 
 generator<int> digits(std::allocator_arg_t, frame_resource memory, int n) {
@@ -28,6 +33,26 @@ int run_many(frame_resource memory) {
   for (int n = 0; n < 1000; ++n)
     for (int digit : digits(std::allocator_arg, memory, n)) sum += digit;
   return sum;
+}
+
+// The first in its program: at level 2 the first frame makes the table of frames.
+TEST(pmr_promise_heap, a_frame_that_cannot_be_recorded_goes_back) {
+  alignas(16) std::array<std::byte, 4 * KiB> buffer;
+  int failures = 0;
+  for (bool is_made = false; !is_made; failures += is_made ? 0 : 1) {
+    std::pmr::monotonic_buffer_resource memory{buffer.data(), buffer.size(),
+                                               std::pmr::null_memory_resource()};
+    statistics_resource counted{&memory};
+    max_news = news + static_cast<std::size_t>(failures);
+    try {
+      const generator<int> values = digits(std::allocator_arg, &counted, 10);
+      is_made = true;
+    } catch (std::bad_alloc const&) {
+    }
+    max_news = std::numeric_limits<std::size_t>::max();
+    EXPECT_EQ(counted.stats().used_blocks, 0u) << "after " << failures << " calls";
+  }
+  EXPECT_GE(failures, check_level >= 2 ? 1 : 0);
 }
 
 TEST(pmr_promise_heap, frames_on_a_scope_allocate_nothing_once_warm) {

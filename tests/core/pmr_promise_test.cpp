@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <new>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -534,6 +536,92 @@ TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
   }
   EXPECT_TRUE(recorder.reports().empty());
 }
+
+// ---- those of resources that are not watched --------------------------------------------------------------
+
+TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_resource) {
+  alignas(16) std::array<std::byte, 4 * KiB> buffer;
+  {
+    std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+    for (int i = 0; i < 3; ++i) escape(leaky);
+  }
+  {
+    borrowed_arena step{borrowed_memory{buffer.data(), buffer.size()}};
+    const borrowed_arena::scope scope{step};
+    (void)step.allocate(3 * KiB);
+  }
+  {
+    std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+    escape(leaky);
+  }
+  {
+    upstream_arena step{buffer.data(), buffer.size()};
+    (void)step.allocate(3 * KiB);
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(outlived_frames, are_none_of_an_arena_whose_upstream_reuses_the_block_of_another_resource) {
+  pool blocks;
+  {
+    std::pmr::monotonic_buffer_resource leaky{8 * KiB, &blocks};
+    escape(leaky);
+  }
+  {
+    upstream_arena step{8 * KiB, &blocks};
+    (void)step.allocate(7 * KiB);
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(outlived_frames, are_none_of_a_pool_at_the_address_of_another_resource) {
+  using other = std::pmr::monotonic_buffer_resource;
+  alignas(synchronized_pool) alignas(pool) alignas(
+      other) static std::byte place[std::max({sizeof(synchronized_pool), sizeof(pool), sizeof(other)})];
+  const auto leak = [&] {
+    other* const leaky = ::new (place) other;
+    escape(*leaky);
+    leaky->~other();
+  };
+  leak();
+  (::new (place) pool)->~pool();
+  leak();
+  (::new (place) synchronized_pool)->~synchronized_pool();
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(outlived_frames, are_forgotten_where_another_frame_gets_their_memory) {
+  alignas(16) std::array<std::byte, 4 * KiB> buffer;
+  std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+  void* const stale = detail::allocate_recorded(leaky, 64, 16, {});
+  void* const also_stale = detail::allocate_recorded(leaky, 64, 16, {});
+  std::pmr::monotonic_buffer_resource next{buffer.data(), buffer.size()};
+  void* const alive = detail::allocate_recorded(next, 96, 16, {});
+  ASSERT_EQ(alive, stale);
+  EXPECT_FALSE(detail::forget_frame(also_stale));
+  EXPECT_TRUE(detail::forget_frame(alive));
+}
+
+// The range that the scope frees lies in the frame of the coroutine that has the buffer.
+TEST_F(outlived_frames, are_none_of_the_coroutine_whose_local_an_arena_borrows) {
+  const auto sums_in_its_buffer = [](std::allocator_arg_t, frame_resource) -> task<int> {
+    alignas(16) std::array<std::byte, 4 * KiB> buffer;
+    borrowed_arena step{borrowed_memory{buffer.data(), buffer.size()}};
+    int total = 0;
+    for (int i = 0; i < 2; ++i) {
+      const borrowed_arena::scope scope{step};
+      (void)step.allocate(1000);
+      total += sum(count_to(std::allocator_arg, scope, 3));
+    }
+    co_return total;
+  };
+  recording_resource memory;
+  EXPECT_EQ(sums_in_its_buffer(std::allocator_arg, memory).run(), 12);
+  EXPECT_EQ(memory.outstanding, 0u);
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+// ---- the report -------------------------------------------------------------------------------------------
 
 TEST_F(outlived_frames, may_be_destroyed_by_the_handler_of_the_report) {
   static int live;

@@ -22,10 +22,12 @@ struct live_frame {
   std::pmr::memory_resource const* memory;
 };
 
+using frame_map = std::pmr::map<std::uintptr_t, live_frame>;
+
 struct frame_table {
   fork_safe<> mutex;
   std::pmr::unsynchronized_pool_resource nodes{std::pmr::new_delete_resource()};
-  std::pmr::map<std::uintptr_t, live_frame> live{&nodes};
+  frame_map live{&nodes};
   std::uint64_t frames = 0;  // so far
 };
 
@@ -37,6 +39,38 @@ std::atomic<std::size_t> live_count{0};
 frame_table& table() {
   static frame_table& made = *new frame_table;
   return made;
+}
+
+// A frame that begins or ends in this range. One that only lies around it is not of it: a local of a coroutine
+// may be a buffer, with frames or an arena on it. Of frames that reach into the range from before, and lie in
+// each other, only the innermost is seen.
+frame_map::iterator find_in(frame_map& live, std::uintptr_t first, std::uintptr_t last) {
+  const auto found = live.lower_bound(first);
+  if (found != live.begin()) {
+    const auto before = std::prev(found);
+    const std::uintptr_t end = before->first + before->second.block.bytes;
+    if (end > first && end <= last) return before;
+  }
+  return found != live.end() && found->first < last ? found : live.end();
+}
+
+auto find_of(frame_map& live, std::pmr::memory_resource const& memory) {
+  return std::ranges::find(live, &memory, [](auto const& entry) { return entry.second.memory; });
+}
+
+template <class Find>
+void forget_each(frame_map& live, Find find) noexcept {
+  for (auto found = find(live); found != live.end(); found = find(live)) live.erase(found);
+}
+
+// Without a report.
+template <class Find>
+void forget_stale(Find find) noexcept {
+  if (live_count.load(std::memory_order_relaxed) == 0) return;
+  frame_table& frames = table();
+  const std::scoped_lock lock{frames.mutex};
+  forget_each(frames.live, find);
+  live_count.store(frames.live.size(), std::memory_order_relaxed);
 }
 
 // Reports without the lock, because the handler may destroy coroutines. `find` says which frame is next.
@@ -65,13 +99,14 @@ void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, st
                         std::source_location where) {
   std::optional<allocation_site> here;  // for the reports of resources that know their blocks
   if (where.line() != 0) here.emplace("a coroutine's frame", where);
+  frame_table& frames = table();  // first, because making it may throw
   void* const frame = memory.allocate(bytes, align);
-  frame_table& frames = table();
   try {
+    const std::uintptr_t first = address_of(frame), last = first + bytes;
     const std::scoped_lock lock{frames.mutex};
-    frames.live.insert_or_assign(
-        address_of(frame),
-        live_frame{block_here(frame, bytes, align, ++frames.frames, std::nullopt), &memory});
+    forget_each(frames.live, [=](frame_map& live) { return find_in(live, first, last); });
+    frames.live.emplace(first,
+                        live_frame{block_here(frame, bytes, align, ++frames.frames, std::nullopt), &memory});
     live_count.store(frames.live.size(), std::memory_order_relaxed);
   } catch (...) {
     memory.deallocate(frame, bytes, align);
@@ -90,25 +125,20 @@ bool forget_frame(void const* frame) noexcept {
 
 void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                       char const* resource) noexcept {
-  report_each(
-      [=](auto& live) {
-        auto found = live.lower_bound(first);
-        if (found != live.begin()) {  // frames do not overlap: only this one can reach into it
-          const auto before = std::prev(found);
-          if (before->first + before->second.block.bytes > first) found = before;
-        }
-        return found != live.end() && found->first < last ? found : live.end();
-      },
-      kind, resource);
+  report_each([=](frame_map& live) { return find_in(live, first, last); }, kind, resource);
 }
 
 void report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
                       char const* resource) noexcept {
-  report_each(
-      [&](auto& live) {
-        return std::ranges::find(live, &memory, [](auto const& entry) { return entry.second.memory; });
-      },
-      kind, resource);
+  report_each([&](frame_map& live) { return find_of(live, memory); }, kind, resource);
+}
+
+void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept {
+  forget_stale([=](frame_map& live) { return find_in(live, first, last); });
+}
+
+void forget_frames_of(std::pmr::memory_resource const& memory) noexcept {
+  forget_stale([&](frame_map& live) { return find_of(live, memory); });
 }
 
 }  // namespace tidemark::detail

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 
 namespace tidemark {
 
@@ -22,7 +23,7 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   if (options_.huge_pages != huge_page_policy::system) {
     os_->advise_huge_pages(first, rounded, options_.huge_pages == huge_page_policy::advise);
   }
-  return {reinterpret_cast<std::uintptr_t>(first), rounded};
+  return detail::without_stale_frames({reinterpret_cast<std::uintptr_t>(first), rounded});
 }
 
 bool virtual_memory::commit(byte_range part) noexcept {

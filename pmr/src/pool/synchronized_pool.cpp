@@ -34,6 +34,7 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
       options_{detail::completed(options, upstream, classes_)},
       depot_{classes_},
       store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
+  if constexpr (check_level >= 2) detail::forget_frames_of(*this);
   publish();
   peak_cached_bytes_ = depot_.cached_bytes();
   update_share();

@@ -8,6 +8,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 
 namespace tidemark {
 
@@ -42,7 +43,8 @@ class basic_borrowed_memory {
   /// The whole range, the first time and again after its release, if it holds
   /// `least_bytes`; else an empty one.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) noexcept {
-    return least_bytes <= range_.size ? std::exchange(range_, {}) : byte_range{};
+    if (least_bytes > range_.size) return {};
+    return detail::without_stale_frames(std::exchange(range_, {}));
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }

@@ -13,6 +13,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark {
@@ -80,15 +81,17 @@ class basic_upstream_memory {
 
   /// The buffer, if it is unused and has room for a block of that size and alignment; else an empty range.
   [[nodiscard]] byte_range take_buffer(std::size_t bytes, std::size_t align) noexcept {
-    return room_for(unused_buffer_, align) >= bytes ? std::exchange(unused_buffer_, {}) : byte_range{};
+    if (room_for(unused_buffer_, align) < bytes) return {};
+    return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
   }
   /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream.
   /// @throws whatever the upstream throws; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
-    if (least_bytes <= room_for(unused_buffer_, block_alignment)) return std::exchange(unused_buffer_, {});
+    if (least_bytes <= room_for(unused_buffer_, block_alignment))
+      return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
     const std::size_t bytes = std::max(least_bytes, wanted_bytes);
     void* chunk = upstream_->allocate(bytes, block_alignment);
-    return {reinterpret_cast<std::uintptr_t>(chunk), bytes};
+    return detail::without_stale_frames({reinterpret_cast<std::uintptr_t>(chunk), bytes});
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
