@@ -174,6 +174,7 @@ struct named_player {
   char const* name;
   player plays;
 };
+// New ones at the end: the first number of a corpus file is an index.
 constexpr named_player players[] = {
     {"arena on virtual memory", play_arena<virtual_arena_subject>},
     {"arena on small chunks", play_arena<chunked_arena_subject>},
@@ -206,6 +207,8 @@ constexpr named_player players[] = {
     {"workspace", play_workspace<unchecked_workspace>},
     {"checked workspace", play_workspace<checked_workspace>},
     {"unique_block", play_alone<unique_block_model>},
+    {"arena that traps every scope", play_arena<trapping_arena_subject>},
+    {"arena that traps some scopes", play_arena<sampling_arena_subject>},
 };
 
 }  // namespace

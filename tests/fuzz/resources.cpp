@@ -82,6 +82,7 @@ void run(char const* name, choices next) {
 
 using runner = void (*)(choices);
 #define RESOURCE(subject) [](choices next) { run<subject>(#subject, next); }
+// New ones at the end: the first number of a corpus file is an index.
 constexpr runner resources[] = {
     RESOURCE(virtual_arena_subject),
     RESOURCE(chunked_arena_subject),
@@ -138,6 +139,8 @@ constexpr runner resources[] = {
     RESOURCE(device_pool_subject),
     RESOURCE(tight_device_pool_subject),
     RESOURCE(hosted_device_pool_subject),
+    RESOURCE(trapping_arena_subject),
+    RESOURCE(sampling_arena_subject),
 };
 
 }  // namespace
