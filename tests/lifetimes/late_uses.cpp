@@ -348,15 +348,59 @@ int late_30() {
   return source.next();
 }
 #endif
+#if IS_CASE(31)  // arena | used after pop
+int late_31() {
+  arena local{options};
+  int* value = local.push<int>();
+  local.pop(sizeof(int));
+  return *value;
+}
+#endif
+#if IS_CASE(32)  // arena | used after deallocate
+int late_32() {
+  arena local{options};
+  int* value = local.push<int>();
+  local.deallocate(value, sizeof(int));
+  return *value;
+}
+#endif
+#if IS_CASE(33)  // synchronized_pool | used after deallocate
+int late_33() {
+  synchronized_pool local;
+  auto* value = static_cast<int*>(local.allocate(sizeof(int)));
+  *value = 1;
+  local.deallocate(value, sizeof(int));
+  return *value;
+}
+#endif
+#if IS_CASE(34)  // upstream_arena | used behind the brace
+int late_34() {
+  int* value = nullptr;
+  {
+    upstream_arena local;
+    value = local.push<int>();
+  }
+  return *value;
+}
+#endif
+#if IS_CASE(35)  // compat::monotonic_buffer_resource | used after release
+int late_35() {
+  compat::monotonic_buffer_resource local;
+  auto* value = static_cast<int*>(local.allocate(sizeof(int)));
+  *value = 1;
+  local.release();
+  return *value;
+}
+#endif
 
 }  // namespace
 
 #if CASE == 0
 int main(int count, char** arguments) {
-  int (*const all[])() = {late_1,  late_2,  late_3,  late_4,  late_5,  late_6,  late_7,  late_8,
-                          late_9,  late_10, late_11, late_12, late_13, late_14, late_15, late_16,
-                          late_17, late_18, late_19, late_20, late_21, late_22, late_23, late_24,
-                          late_25, late_26, late_27, late_28, late_29, late_30};
+  int (*const all[])() = {late_1,  late_2,  late_3,  late_4,  late_5,  late_6,  late_7,  late_8,  late_9,
+                          late_10, late_11, late_12, late_13, late_14, late_15, late_16, late_17, late_18,
+                          late_19, late_20, late_21, late_22, late_23, late_24, late_25, late_26, late_27,
+                          late_28, late_29, late_30, late_31, late_32, late_33, late_34, late_35};
   const int number = count == 2 ? std::atoi(arguments[1]) : 0;
   set_scratch_options(options);
   if (number < 1 || number > static_cast<int>(std::size(all))) return 2;
