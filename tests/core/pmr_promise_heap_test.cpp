@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: coroutines in a loop, with every call of operator new counted, and every call of the resource; and each
-// call of operator new failing in turn.
+// Strategy: coroutines in a loop, with every call of operator new counted, and every call of the resource;
+// and each call of operator new failing in turn.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -41,9 +41,9 @@ frame_table& table() {
   return made;
 }
 
-// A frame that begins or ends in this range. One that only lies around it is not of it: a local of a coroutine
-// may be a buffer, with frames or an arena on it. Of frames that reach into the range from before, and lie in
-// each other, only the innermost is seen.
+// A frame that begins or ends in this range. One that only lies around it is not of it: a local of a
+// coroutine may be a buffer, with frames or an arena on it. Of frames that reach into the range from
+// before, and lie in each other, only the innermost is seen.
 frame_map::iterator find_in(frame_map& live, std::uintptr_t first, std::uintptr_t last) {
   const auto found = live.lower_bound(first);
   if (found != live.begin()) {

@@ -94,15 +94,15 @@ struct frame_memory {
 /// frame that the compiler elides allocates nothing.
 ///
 /// Level 2 knows the live frames. If their memory is freed before them, it reports
-/// `violation_kind::frame_outlived` with the place where the coroutine was called. The handler may destroy the
-/// coroutine, whose memory is still there. Later it must be neither resumed nor destroyed; AddressSanitizer
-/// reports that.
+/// `violation_kind::frame_outlived` with the place where the coroutine was called. The handler may destroy
+/// the coroutine, whose memory is still there. Later it must be neither resumed nor destroyed;
+/// AddressSanitizer reports that.
 ///
 /// Watched are arenas of every kind and their scopes, `shared_arena`, `pool`, `synchronized_pool` and
 /// `epoch_resource`, also where a frame lies in a resource that lies in one of them. Not watched are
-/// `planned_arena`, `graph_arena`, workspaces, those of `compat`, of std and of others: a frame that is leaked
-/// there is not reported, and is forgotten where an arena, a pool or another frame gets its memory. An
-/// `epoch_resource` that gets it first reports it as one of its own.
+/// `planned_arena`, `graph_arena`, workspaces, those of `compat`, of std and of others: a frame that is
+/// leaked there is not reported, and is forgotten where an arena, a pool or another frame gets its memory.
+/// An `epoch_resource` that gets it first reports it as one of its own.
 ///
 /// Exceptions: what the resource throws leaves the call of the coroutine; nothing has changed then. If the
 /// promise has `get_return_object_on_allocation_failure`, derive from `nothrow_pmr_promise`.

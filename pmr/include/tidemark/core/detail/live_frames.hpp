@@ -16,8 +16,9 @@ namespace tidemark::detail {
 // One table for the process, by address, because a frame may lie in a pool that lies in an arena. Its records
 // come from operator new, and are used again: frames that come and go allocate nothing. Any thread.
 
-// A resource that does not report what it frees, such as std::pmr::monotonic_buffer_resource, leaves stale records
-// of the frames in it. They are forgotten where others get the memory: a new frame, an arena, a pool.
+// A resource that does not report what it frees, such as std::pmr::monotonic_buffer_resource, leaves stale
+// records of the frames in it. They are forgotten where others get the memory: a new frame, an arena, a
+// pool.
 
 /// Allocates a frame's block and records it. @throws what the resource throws, or std::bad_alloc; nothing has
 /// changed then.
