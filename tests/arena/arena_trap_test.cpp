@@ -122,6 +122,20 @@ TEST(arena_trap_death, every_part_of_a_scope_of_many_slices_is_trapped) {
   EXPECT_EXIT((void)read(last), ends_by_fault, report);
 }
 
+TEST(arena_trap_death, data_behind_a_freed_temporary_is_trapped) {
+  arena a{trapping};
+  void* late = nullptr;
+  {
+    arena::scope scope{a};
+    a.deallocate(scope.allocate(100), 100);
+    late = scope.allocate(10);
+    a.pop(16);
+    EXPECT_EQ(scope.allocate(10), late);
+  }
+  EXPECT_EQ(a.stats().trapped_scopes, 1u);
+  EXPECT_EXIT((void)read(late), ends_by_fault, report);
+}
+
 TEST(arena_trap_death, a_use_by_another_thread_is_reported) {
   arena a{trapping};
   void* const late = in_a_scope(a);
@@ -180,6 +194,72 @@ TEST(arena_trap, keeps_positions_marks_and_what_is_older) {
   a.rewind(mark);
   EXPECT_EQ(kept[99], 7);
   a.check_invariants();
+}
+
+// Bytes of blocks that a scope of an arena that does not grow gets until it has no more.
+std::size_t served_bytes(trap_options const& trap, std::size_t block_bytes) {
+  arena a{{.reserve = 1 * MiB, .growable = false, .trap = trap}};
+  arena::scope scope{a};
+  std::size_t bytes = 0;
+  for (void* block = nullptr; bytes < 4 * MiB; bytes += block_bytes) {
+    block = a.try_allocate(block_bytes);
+    if (block == nullptr) break;
+    std::memset(block, 0x5A, block_bytes);
+    a.check_invariants();
+  }
+  return bytes;
+}
+
+TEST(arena_trap, serves_as_much_as_without_where_the_arena_does_not_grow) {
+  for (std::size_t block_bytes : {std::size_t{16}, 1 * KiB, 10 * KiB, 24'560 * std::size_t{1}, 300 * KiB}) {
+    const std::size_t without = served_bytes({}, block_bytes);
+    EXPECT_EQ(served_bytes({.one_in = 1}, block_bytes), without) << "of many addresses";
+    EXPECT_EQ(served_bytes({.one_in = 1, .reserve = 128 * KiB}, block_bytes), without) << "of few";
+  }
+}
+
+TEST(arena_trap, reserves_no_further_chunk_for_each_scope_that_leaves_its_slices) {
+  for (bool growable : {true, false}) {
+    test::recording_os os;
+    arena a{virtual_memory{{}, os},
+            {.reserve = 64 * MiB, .growable = growable, .trap = {.one_in = 1, .reserve = 1 * MiB}}};
+    std::size_t reserves = 0;
+    for (int i = 0; i < 10; ++i) {
+      arena::scope scope{a};
+      for (int block = 0; block < 4000; ++block) (void)scope.allocate(10 * KiB);
+      if (i == 0) reserves = os.reserves;
+    }
+    EXPECT_EQ(os.reserves, reserves);
+    EXPECT_EQ(a.stats().untrapped_scopes, 10u) << "in part, and each once";
+    EXPECT_EQ(a.stats().trapped_scopes, 0u);
+  }
+}
+
+TEST(arena_trap, counts_a_scope_of_many_slices_once) {
+  arena a{trapping};
+  {
+    arena::scope scope{a};
+    for (int i = 0; i < 20; ++i) (void)scope.allocate(20 * KiB);
+  }
+  EXPECT_EQ(a.stats().trapped_scopes, 1u);
+}
+
+TEST(arena_trap, counts_a_scope_whose_first_block_is_freed_again_and_again_once) {
+  test::recording_os os;
+  arena a{virtual_memory{{}, os}, trapping};
+  const auto in_turn = [&](int times, auto free) {
+    arena::scope scope{a};
+    std::size_t calls = 0;
+    for (int i = 0; i < times; ++i) {
+      free(scope.allocate(100));
+      if (i == 0) calls = os.calls;
+    }
+    EXPECT_EQ(os.calls, calls);
+  };
+  in_turn(20, [&](void* block) { a.deallocate(block, 100); });
+  EXPECT_EQ(a.stats().trapped_scopes, 1u);
+  in_turn(20, [&](void*) { a.pop(100); });
+  EXPECT_EQ(a.stats().trapped_scopes, 2u);
 }
 
 TEST(arena_trap, is_off_unless_requested) {

@@ -15,6 +15,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(arena, conformance, virtual_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(chunked_arena, conformance, chunked_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(trapping_arena, conformance, trapping_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(sampling_arena, conformance, sampling_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(bounded_sampling_arena, conformance, bounded_sampling_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(upstream_arena, conformance, upstream_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(upstream_device_arena, conformance, upstream_device_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(buffered_upstream_arena, conformance, buffered_upstream_arena_subject);

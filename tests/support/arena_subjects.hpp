@@ -80,6 +80,19 @@ struct sampling_arena_subject : arena_subject<arena> {
                                                             .trap = {.one_in = 3, .reserve = 2 * MiB}}} {}
 };
 
+/// The same in one chunk that does not grow.
+struct bounded_sampling_arena_subject : arena_subject<arena> {
+  using supply_type = recording_os;
+  static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
+  static constexpr bool gives_all_back = true;
+  explicit bounded_sampling_arena_subject(supply_type& os)
+      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = capacity,
+                                                            .commit_step = 4 * KiB,
+                                                            .growable = false,
+                                                            .trap = {.one_in = 3, .reserve = 256 * KiB}}} {}
+};
+
 /// Chunks from a resource.
 struct upstream_arena_subject : arena_subject<upstream_arena> {
   using supply_type = recording_resource;

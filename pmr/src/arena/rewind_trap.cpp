@@ -59,22 +59,23 @@ void rewind_trap::give_back(byte_range slice) noexcept {
   next_ = slice.begin;
 }
 
-void rewind_trap::retire(virtual_memory& space, byte_range slice, std::uintptr_t used,
+bool rewind_trap::retire(virtual_memory& space, byte_range slice, std::uintptr_t used,
                          std::uintptr_t committed) noexcept {
-  const std::uintptr_t last = align_up(used, space.granularity());
+  const std::size_t granularity = space.granularity();  // a slice that is bounded need not end with a page
+  const std::uintptr_t last = align_up(used, granularity);
   ++system_calls_;
-  if (!space.decommit({slice.begin, committed - slice.begin})) {
+  if (!space.decommit({slice.begin, align_up(committed - slice.begin, granularity)})) {
     lost_bytes_ += committed - slice.begin;
-    ++untrapped_;
-    return;  // and the slice stays in use, because its bytes are not zero
+    return false;  // and the slice stays in use, because its bytes are not zero
   }
   --slices_;
-  ++trapped_;
-  if (next_ == slice.end()) next_ = last;  // the newest: what it did not touch is fresh still
+  if (next_ == align_up(slice.end(), granularity))
+    next_ = last;  // the newest: what it did not touch is fresh still
   rewind_place by{};
   const call_stack stack{__builtin_return_address(0), by.size()};
   std::ranges::transform(stack.frames(), by.begin(), &stack_frame::call);
   log_->add(slice.begin, last, by);
+  return true;
 }
 
 byte_range rewind_trap::release(virtual_memory& space) noexcept {

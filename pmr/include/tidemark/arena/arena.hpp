@@ -358,6 +358,11 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   TIDEMARK_COLD void rewind_to_floor() noexcept;
   TIDEMARK_COLD void deallocate_highest(std::uintptr_t cursor) noexcept;
   bool begins_scope() const noexcept;
+  bool may_go_on() const noexcept;
+  std::size_t room_left() const noexcept;
+  void bound(chunk_record& chunk) const noexcept;
+  void empty_chunks_behind(chunk_record& chunk) noexcept;
+  void count_untrapped(chunk_record& slice) noexcept;
   void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
   void* allocate_in_slice(std::size_t bytes, std::size_t align) noexcept;
   TIDEMARK_COLD void trap_slices_above(chunk_record& chunk) noexcept;

@@ -61,8 +61,8 @@ struct arena_stats {
   std::size_t chunks = 0;                    ///< chunks held, in use or kept
   std::uint64_t system_calls = 0;            ///< calls to its address space so far
   std::optional<std::uint64_t> allocations;  ///< allocations so far; counted at check level 2 only
-  std::uint64_t trapped_scopes = 0;    ///< scopes whose memory was made inaccessible so far: `trap_options`
-  std::uint64_t untrapped_scopes = 0;  ///< due, but without addresses or memory, also for a part
+  std::uint64_t trapped_scopes = 0;    ///< ended, with all their memory made inaccessible: `trap_options`
+  std::uint64_t untrapped_scopes = 0;  ///< due, but without addresses or memory, if only for a part
   std::uint64_t trap_reuses = 0;       ///< how often the addresses for them were used up and began anew
 };
 

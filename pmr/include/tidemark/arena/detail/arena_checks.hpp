@@ -81,6 +81,7 @@ void basic_arena<AddressSpace>::check_invariants() const noexcept {
   require(chunk_->begin <= high_ && high_ <= chunk_->committed, "chunk.begin <= high <= chunk.committed");
   require(cursor_ % block_granule == 0, "cursor % block_granule == 0");
   require(floor_ % block_granule == 0, "floor % block_granule == 0");
+  require(options_.growable || position() <= first_.end - first_.begin, "position <= capacity");
   require(scope_floor() <= position(), "begin of the innermost scope <= position");
   require(finalizers_ == nullptr || finalizers_->end_position <= position(), "newest destructor <= position");
   std::size_t chunks = 0, committed = 0, reserved = 0;

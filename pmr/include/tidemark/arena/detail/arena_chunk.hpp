@@ -31,6 +31,8 @@ struct arena_chunk {
   std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` where fresh memory is not known to be 0
   std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
   std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
+  bool begins_scope = false;     // the first slice of a trapped scope
+  bool is_untrapped = false;     // so, and a part of that scope could not be trapped
   arena_chunk* previous = nullptr;
   arena_chunk* next = nullptr;
   [[no_unique_address]] marks_type marks;  // tell tools what of it may be touched

@@ -49,7 +49,6 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
   if (options_.trap.one_in != 0) {
     if constexpr (can_trap) {
       trap_ = std::make_unique<detail::rewind_trap>(options_.trap, options_.name);
-      options_.retain = 0;  // `allocate_beyond` would enter a kept chunk without a look at what is due
     } else {
       detail::report_warning(
           warning_kind::refused_setting, name(),
@@ -130,8 +129,9 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   }
   if (refused == refusal::none && chunk_->is_slice())
     if (void* const block = allocate_in_slice(bytes, align)) return block;
-  int untried = detail::max_kept_chunks_tried;
+  int untried = may_go_on() ? detail::max_kept_chunks_tried : 0;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
+    if (is_trapping()) bound(*kept);
     const std::uintptr_t block = detail::place(kept->begin, kept->end, size, align);
     if (block == 0) continue;
     if (commit_up_to(*kept, block + size)) {
@@ -144,7 +144,7 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   if constexpr (sets_aside)
     if (space_.is_set_aside(size + (align > default_alignment ? align : 0)))
       return set_aside(bytes, align, refused);
-  if (!options_.growable && chunks_ != 0) return nullptr;
+  if (!may_go_on() || size > room_left()) return nullptr;
   chunk_record* added = add_chunk(size, align);
   if (added == nullptr) {
     refused = refusal::addresses;
@@ -152,10 +152,11 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   }
   if (added == chunk_)  // there are addresses for trapped scopes now
     if (void* const trapped = allocate_if_due(bytes, align)) return trapped;
+  if (is_trapping()) bound(*added);
   const std::uintptr_t block = detail::place(added->begin, added->end, size, align);
   if (block == 0 || !commit_up_to(*added, block + size)) {
     drop(*added);
-    refused = refusal::memory;
+    if (block != 0) refused = refusal::memory;
     return nullptr;
   }
   enter(*added);
@@ -240,17 +241,21 @@ bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   const std::size_t capacity = chunk.end - chunk.begin;
   const std::size_t least = std::min(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
   std::uintptr_t target = chunk.begin + std::min(wanted, capacity);
-  ++system_calls_;
+  // A chunk that is bounded need not end with a page.
+  const auto commit = [&](std::uintptr_t end) {
+    ++system_calls_;
+    return space_.commit({chunk.committed, detail::align_up(end, space_.granularity()) - chunk.committed});
+  };
   if constexpr (requires(byte_range part) { space_.commit_some(part, least); }) {
+    ++system_calls_;
     const byte_range part{chunk.committed, target - chunk.committed};
     const std::size_t committed = space_.commit_some(part, chunk.begin + least - chunk.committed);
     if (committed == 0) return false;
     target = chunk.committed + committed;
-  } else if (!space_.commit({chunk.committed, target - chunk.committed})) {
+  } else if (!commit(target)) {
     if (target == chunk.begin + least) return false;
     target = chunk.begin + least;
-    ++system_calls_;
-    if (!space_.commit({chunk.committed, target - chunk.committed})) return false;
+    if (!commit(target)) return false;
   }
   chunk.marks.on_commit(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
@@ -355,7 +360,7 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
       ++system_calls_;
       const std::size_t bytes = chunk_->committed - first;
       chunk_->marks.on_decommit(first, chunk_->committed);
-      if (!space_.decommit({first, bytes})) {
+      if (!space_.decommit({first, detail::align_up(bytes, space_.granularity())})) {
         chunk_->marks.on_commit(first, chunk_->committed, name());
       } else {
         committed_bytes_ -= bytes;

@@ -103,18 +103,17 @@ void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
 
 // The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
 // was taken here leads there, too: it is the same position. A scope that was opened here has to find its
-// chunk again.
+// chunk again. The first slice of a scope stays, because what the scope allocates now is to be trapped too.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   chunk_record* const before = chunk_->previous;
-  if (before == nullptr || (innermost_ != nullptr && innermost_->opened_.chunk == chunk_)) return;
+  if (before == nullptr || chunk_->begins_scope ||
+      (innermost_ != nullptr && innermost_->opened_.chunk == chunk_))
+    return;
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
   floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
-  if (is_trapping()) {
-    drop_beyond_retain();
-    watch();
-  }
+  watch();
 }
 
 template <class AddressSpace>
@@ -166,7 +165,8 @@ void basic_arena<AddressSpace>::pop(std::size_t bytes) noexcept {
   const std::size_t target = position() - std::min(rounded, poppable);
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();
-  while (chunk != deepest && chunk->base >= target) chunk = chunk->previous;
+  while (chunk != deepest && chunk->base >= target && !(chunk->begins_scope && chunk->base == target))
+    chunk = chunk->previous;
   rewind_to(*chunk, chunk->begin + (target - chunk->base));
 }
 

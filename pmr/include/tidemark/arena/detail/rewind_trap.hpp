@@ -44,10 +44,11 @@ class rewind_trap {
   void give_back(byte_range slice) noexcept;
   /// A slice was rewound over: makes its memory inaccessible, for good if that succeeds, and records who called.
   /// @param used the first address that was not touched
-  void retire(virtual_memory& space, byte_range slice, std::uintptr_t used,
+  /// @return false if the system does not take the memory back
+  bool retire(virtual_memory& space, byte_range slice, std::uintptr_t used,
               std::uintptr_t committed) noexcept;
-  /// A scope that is due, or a part of one, cannot be trapped.
-  void on_untrapped() noexcept { ++untrapped_; }
+  /// A scope that was due is over, or has no slice.
+  void on_scope(bool is_trapped) noexcept { ++(is_trapped ? trapped_ : untrapped_); }
   /// Returns the region. @pre no scope has a slice. @return the part of it that ever had memory
   byte_range release(virtual_memory& space) noexcept;
 
