@@ -5,6 +5,7 @@
 #include <tidemark/arena.hpp>
 
 #include <gtest/gtest.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,6 +56,40 @@ void fault_with_handler(void (*handler)(int), trap_options const& trap, void con
   signal(SIGSEGV, handler);
   arena a{{.name = "trapping", .trap = trap}};
   (void)read(address != nullptr ? address : in_a_scope(a));
+}
+
+// A handler that an arena found, and a signal that a process sent.
+void ends_with_its_code(int, siginfo_t* info, void*) { _exit(info->si_code > 0 ? 45 : 46); }
+void fault_with_detailed_handler() {
+  struct sigaction detailed{};
+  detailed.sa_sigaction = ends_with_its_code;
+  detailed.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &detailed, nullptr);
+  arena a{trapping};
+  (void)read(in_a_scope(a));
+}
+void be_sent_an_ignored_signal() {
+  signal(SIGSEGV, SIG_IGN);
+  arena a{trapping};
+  kill(getpid(), SIGSEGV);
+  kill(getpid(), SIGSEGV);
+  (void)read(in_a_scope(a));  // is still reported
+}
+
+// A program that recovers from each fault by a jump, so that its handler never returns.
+sigjmp_buf before_fault;
+void recover_from_faults() {
+  struct sigaction jumping{};
+  jumping.sa_handler = [](int) { siglongjmp(before_fault, 1); };
+  jumping.sa_flags = SA_NODEFER;
+  sigaction(SIGSEGV, &jumping, nullptr);
+  arena a{trapping};
+  void* const late = in_a_scope(a);
+  for (int volatile faults = 0; faults < 3;) {
+    if (sigsetjmp(before_fault, 0) == 0) (void)read(late);
+    else faults = faults + 1;
+  }
+  _exit(47);
 }
 
 // What an arena does of which no other was before it: a death test's child is a new process then.
@@ -149,9 +184,29 @@ TEST(arena_trap_death, a_rewind_that_is_off_the_record_is_trapped_all_the_same) 
   EXPECT_EXIT((void)read(late), ends_by_fault, "arena 'trapping': use of .* not among the last");
 }
 
+TEST(arena_trap_death, an_overrun_of_a_scope_that_is_open_is_not_called_a_use_after_its_end) {
+  arena a{trapping};
+  arena::scope scope{a};
+  auto* const block = static_cast<char*>(scope.allocate(1));
+  EXPECT_EXIT((void)read(block + 512 * KiB), ends_by_fault,
+              "arena 'trapping': use of 0x[0-9a-f]+, which was not allocated, or");
+}
+
 TEST_F(arena_trap_first_death, the_signals_earlier_handler_follows_the_report) {
   const auto handler = [](int) { _exit(42); };
   EXPECT_EXIT(fault_with_handler(handler, trapping.trap), testing::ExitedWithCode(42), report);
+}
+
+TEST_F(arena_trap_first_death, an_earlier_handler_gets_the_signals_details) {
+  EXPECT_EXIT(fault_with_detailed_handler(), testing::ExitedWithCode(45), report);
+}
+
+TEST_F(arena_trap_first_death, a_signal_that_was_sent_stays_ignored_where_it_was) {
+  EXPECT_EXIT(be_sent_an_ignored_signal(), ends_by_fault, report);
+}
+
+TEST_F(arena_trap_first_death, a_handler_that_jumps_out_recovers_from_each_fault) {
+  EXPECT_EXIT(recover_from_faults(), testing::ExitedWithCode(47), report);
 }
 
 TEST_F(arena_trap_first_death, a_fault_elsewhere_is_not_reported) {
@@ -277,6 +332,47 @@ TEST(arena_trap, takes_about_one_scope_in_so_many) {
   for (int i = 0; i < 10'000; ++i) (void)in_a_scope(a);
   EXPECT_GT(a.stats().trapped_scopes, 700u);
   EXPECT_LT(a.stats().trapped_scopes, 1300u);
+}
+
+// Which of the next scopes a forked process traps.
+std::string trapped_by_child(arena& a) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 500; ++i) {
+      const std::uint64_t before = a.stats().trapped_scopes;
+      (void)in_a_scope(a);
+      const char is_trapped = a.stats().trapped_scopes != before ? 'x' : '.';
+      if (write(ends[1], &is_trapped, 1) != 1) break;
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string scopes;
+  for (char scope = 0; ::read(ends[0], &scope, 1) == 1;) scopes += scope;
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  return scopes;
+}
+
+TEST(arena_trap, takes_other_scopes_in_each_forked_process) {
+  arena a{{.trap = {.one_in = 10}}};
+  const std::string first = trapped_by_child(a), second = trapped_by_child(a);
+  EXPECT_EQ(first.size(), 500u);
+  EXPECT_EQ(second.size(), 500u);
+  EXPECT_NE(first, second);
+}
+
+TEST(arena_trap, names_an_arena_by_a_copy) {
+  test::violation_recorder violations;
+  std::string name = "named once";
+  arena a{{.name = name.c_str(), .trap = {.one_in = 1}}};
+  void* const late = in_a_scope(a);
+  name = "named anew";
+  EXPECT_TRUE(report_use_after_rewind(late));
+  ASSERT_EQ(violations.count(violation_kind::use_after_rewind), 1u);
+  EXPECT_EQ(test::violation_recorder::reports()[0].resource, "named once");
 }
 
 TEST(arena_trap, takes_inner_scopes_too_where_the_outer_one_stays_open) {

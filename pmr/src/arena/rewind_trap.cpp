@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/arena/detail/rewind_trap.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -22,10 +24,12 @@ rewind_trap::rewind_trap(trap_options const& options, char const* name)
 
 rewind_trap::~rewind_trap() { give_trap_log_back(*log_); }
 
-// Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele, Lea, Flood 2014).
+// Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele, Lea, Flood 2014). A forked process goes on with
+// other numbers than its parent, and than what else that forks.
 void rewind_trap::draw() noexcept {
   if (options_.one_in <= 1) return;
   std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
+  mixed ^= static_cast<std::uint64_t>(::getpid()) << 32;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
   mixed ^= mixed >> 31;
@@ -74,7 +78,7 @@ bool rewind_trap::retire(virtual_memory& space, byte_range slice, std::uintptr_t
   rewind_place by{};
   const call_stack stack{__builtin_return_address(0), by.size()};
   std::ranges::transform(stack.frames(), by.begin(), &stack_frame::call);
-  log_->add(slice.begin, last, by);
+  log_->rewinds.add(slice.begin, last, by);
   return true;
 }
 

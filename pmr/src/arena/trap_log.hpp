@@ -8,9 +8,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string_view>
 
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
 
 namespace tidemark::detail {
 
@@ -18,60 +19,93 @@ namespace tidemark::detail {
 using rewind_place = std::array<std::uintptr_t, 12>;
 
 /// The last rewinds of one arena over trapped scopes. One thread writes; any may read meanwhile, also in a signal
-/// handler: an entry that is being written counts as missing.
-struct trap_log {
-  static constexpr std::size_t max_entries = 256;
-
-  struct entry {
-    std::atomic<std::uint32_t> version{0};  // odd while it is written
-    std::atomic<std::uintptr_t> begin{0};
-    std::atomic<std::uintptr_t> end{0};
-    std::array<std::atomic<std::uintptr_t>, std::tuple_size_v<rewind_place>> place{};
-  };
-
-  std::atomic<bool> is_taken{false};       // by an arena
-  std::atomic<char const*> name{nullptr};  // the arena's
-  std::atomic<std::uintptr_t> begin{0};    // of the addresses of its trapped scopes
-  std::atomic<std::size_t> size{0};        // 0: there are none
-  std::atomic<std::uint64_t> rewinds{0};   // entries written so far
-  std::array<entry, max_entries> entries;
-  trap_log* next = nullptr;  // made before; never changes
-
-  [[nodiscard]] bool contains(std::uintptr_t address) const noexcept {
-    return address - begin.load(std::memory_order_relaxed) < size.load(std::memory_order_acquire);
+/// handler: an entry that is being written counts as missing. Who sees a field of an entry written sees that its
+/// version is another, because each is released and acquired.
+template <class Sync, std::size_t Entries, class Place>
+class rewind_records {
+ public:
+  void add(std::uintptr_t first, std::uintptr_t last, Place const& by) noexcept {
+    const std::uint64_t number = count_.load(std::memory_order_relaxed);
+    entry& to = entries_[number % Entries];
+    const std::uint32_t version = to.version.load(std::memory_order_relaxed);
+    to.version.store(version + 1, std::memory_order_relaxed);
+    to.begin.store(first, std::memory_order_release);
+    to.end.store(last, std::memory_order_release);
+    for (std::size_t i = 0; i < by.size(); ++i) to.place[i].store(by[i], std::memory_order_release);
+    to.version.store(version + 2, std::memory_order_release);
+    count_.store(number + 1, std::memory_order_release);
   }
 
-  void set_region(byte_range region) noexcept {
-    size.store(0, std::memory_order_release);
-    begin.store(region.begin, std::memory_order_relaxed);
-    size.store(region.size, std::memory_order_release);
-  }
-
-  void add(std::uintptr_t first, std::uintptr_t last, rewind_place const& by) noexcept {
-    const std::uint64_t number = rewinds.load(std::memory_order_relaxed);
-    entry& to = entries[number % max_entries];
-    to.version.fetch_add(1, std::memory_order_acq_rel);
-    to.begin.store(first, std::memory_order_relaxed);
-    to.end.store(last, std::memory_order_relaxed);
-    for (std::size_t i = 0; i < by.size(); ++i) to.place[i].store(by[i], std::memory_order_relaxed);
-    to.version.fetch_add(1, std::memory_order_release);
-    rewinds.store(number + 1, std::memory_order_release);
-  }
-
-  /// Who rewound last over an address. @return false if that is not in the log any more
-  [[nodiscard]] bool find(std::uintptr_t address, rewind_place& by) const noexcept {
-    const std::uint64_t count = rewinds.load(std::memory_order_acquire);
-    for (std::uint64_t age = 1; age <= std::min<std::uint64_t>(count, max_entries); ++age) {
-      entry const& of = entries[(count - age) % max_entries];
+  /// Who rewound last over an address. @return false, with `by` unspecified, if that is not on record any more
+  [[nodiscard]] bool find(std::uintptr_t address, Place& by) const noexcept {
+    const std::uint64_t count = count_.load(std::memory_order_acquire);
+    for (std::uint64_t age = 1; age <= std::min<std::uint64_t>(count, Entries); ++age) {
+      entry const& of = entries_[(count - age) % Entries];
       const std::uint32_t version = of.version.load(std::memory_order_acquire);
-      const bool is_here = of.begin.load(std::memory_order_relaxed) <= address &&
-                           address < of.end.load(std::memory_order_relaxed);
+      const bool is_here = of.begin.load(std::memory_order_acquire) <= address &&
+                           address < of.end.load(std::memory_order_acquire);
       if (!is_here) continue;
-      for (std::size_t i = 0; i < by.size(); ++i) by[i] = of.place[i].load(std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_acquire);
+      for (std::size_t i = 0; i < by.size(); ++i) by[i] = of.place[i].load(std::memory_order_acquire);
       if (version % 2 == 0 && of.version.load(std::memory_order_relaxed) == version) return true;
     }
     return false;
+  }
+
+  /// Forgets all.
+  void clear() noexcept { count_.store(0, std::memory_order_relaxed); }
+
+ private:
+  template <class T>
+  using atomic = typename Sync::template atomic<T>;
+
+  struct entry {
+    atomic<std::uint32_t> version{0};  // odd while it is written
+    atomic<std::uintptr_t> begin{0};
+    atomic<std::uintptr_t> end{0};
+    std::array<atomic<std::uintptr_t>, std::tuple_size_v<Place>> place{};
+  };
+
+  atomic<std::uint64_t> count_{0};  // entries written so far
+  std::array<entry, Entries> entries_{};
+};
+
+/// What the handler of a fault knows of one arena.
+struct trap_log {
+  using name_text = std::array<char, 64>;
+
+  std::atomic<bool> is_taken{false};     // by an arena
+  std::atomic<std::uintptr_t> begin{0};  // of the addresses of its trapped scopes
+  std::atomic<std::size_t> size{0};      // 0: there are none
+  std::array<std::atomic<char>, std::tuple_size_v<name_text>> name{};  // copied: the arena's may be gone
+  rewind_records<std_atomics, 256, rewind_place> rewinds;
+  trap_log* next = nullptr;  // made before; never changes
+
+  // Each field is released and acquired: who sees the beginning of another region sees its size or 0.
+  [[nodiscard]] bool contains(std::uintptr_t address) const noexcept {
+    const std::size_t bytes = size.load(std::memory_order_acquire);
+    return address - begin.load(std::memory_order_acquire) < bytes &&
+           size.load(std::memory_order_relaxed) == bytes;
+  }
+
+  // The beginning stays as it is where there is no region, so that it is never 0 beside a size.
+  void set_region(byte_range region) noexcept {
+    size.store(0, std::memory_order_release);
+    if (region.empty()) return;
+    begin.store(region.begin, std::memory_order_release);
+    size.store(region.size, std::memory_order_release);
+  }
+
+  void set_name(std::string_view text) noexcept {
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      const bool has_letter = i < text.size() && i + 1 < name.size();
+      name[i].store(has_letter ? text[i] : '\0', std::memory_order_release);
+    }
+  }
+
+  [[nodiscard]] name_text copy_name() const noexcept {
+    name_text text{};
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = name[i].load(std::memory_order_acquire);
+    return text;
   }
 };
 

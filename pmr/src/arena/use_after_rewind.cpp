@@ -84,13 +84,14 @@ handled_signal handled[] = {{SIGSEGV, {}}};
 
 void on_fault(int number, siginfo_t* info, void* context) {
   const int error = errno;
-  report_use_after_rewind(info->si_addr, instruction_of(context));
+  if (info->si_code > 0) report_use_after_rewind(info->si_addr, instruction_of(context));  // else it was sent
   for (handled_signal const& signal : handled) {
     if (signal.number != number) continue;
     struct sigaction const& before = signal.before;
     errno = error;
     if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
     if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
+    if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;
     // The instruction runs again and ends the process, with the state that it had in a core file. A signal that another
     // process has sent does not come again.
     ::sigaction(number, &before, nullptr);
@@ -114,24 +115,25 @@ trap_log& take_trap_log(char const* name) {
     log->next = newest_log.load(std::memory_order_relaxed);
     while (!newest_log.compare_exchange_weak(log->next, log, std::memory_order_release)) continue;
   }
-  log->name.store(name, std::memory_order_relaxed);
+  log->set_name(name);
   return *log;
 }
 
 void give_trap_log_back(trap_log& log) noexcept {
   log.set_region({});
-  log.rewinds.store(0, std::memory_order_relaxed);
+  log.rewinds.clear();
   log.is_taken.store(false, std::memory_order_release);
 }
 
 void handle_faults() noexcept {
   [[maybe_unused]] static const bool once = [] {
     for (handled_signal& signal : handled) {
+      // With what the earlier handler blocks and lets through, as if it were called directly.
+      ::sigaction(signal.number, nullptr, &signal.before);
       struct sigaction ours{};
       ours.sa_sigaction = on_fault;
-      ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-      sigemptyset(&ours.sa_mask);
-      ::sigaction(signal.number, nullptr, &signal.before);
+      ours.sa_flags = (signal.before.sa_flags & (SA_NODEFER | SA_RESTART)) | SA_SIGINFO | SA_ONSTACK;
+      ours.sa_mask = signal.before.sa_mask;
       ::sigaction(signal.number, &ours, nullptr);
     }
     return true;
@@ -145,16 +147,19 @@ bool report_use_after_rewind(void const* address, void const* instruction) noexc
   detail::trap_log const* log = detail::newest_log.load(std::memory_order_acquire);
   while (log != nullptr && !log->contains(used)) log = log->next;
   if (log == nullptr) return false;
-  char const* const name = log->name.load(std::memory_order_relaxed);
+  const detail::trap_log::name_text copied_name = log->copy_name();
+  char const* const name = copied_name.data();
   detail::rewind_place by{};
-  const bool is_known = log->find(used, by);
+  const bool is_known = log->rewinds.find(used, by);
+  if (!log->contains(used)) return false;  // its arena has ended meanwhile, and the log may be another's
   detail::signal_text text;
-  text << "arena '" << std::string_view{name} << "': use of " << used << " after it was rewound over";
+  text << "arena '" << std::string_view{name} << "': use of " << used;
+  text << (is_known ? " after it was rewound over"
+                    : ", which was not allocated, or whose rewind is not among the last on record");
   if (instruction != nullptr) (text << ", at ").code(reinterpret_cast<std::uintptr_t>(instruction));
-  text << (is_known ? "; rewound by"
-                    : "; the rewind is not among the last that are on record, or there was none");
+  if (is_known) text << "; rewound by";
   for (std::uintptr_t call : by)
-    if (call != 0) (text << " ").code(call);
+    if (is_known && call != 0) (text << " ").code(call);
   get_violation_handler()({violation_kind::use_after_rewind, name, text.c_str()});
   return true;
 }
