@@ -40,8 +40,10 @@ TEST(trap_log_schedules, find_no_rewind_at_the_place_of_another) {
 }
 
 TEST(trap_log_schedules, are_found_to_confuse_rewinds_without_an_order) {
-  expect_failure(finds_a_rewind_amid_another<faulty_sync<fault::no_release>>, "");
-  expect_failure(finds_a_rewind_amid_another<faulty_sync<fault::no_acquire>>, "");
+  expect_failure(finds_a_rewind_amid_another<faulty_sync<fault::no_release>>,
+                 "the newer rewind has its own place");
+  expect_failure(finds_a_rewind_amid_another<faulty_sync<fault::no_acquire>>,
+                 "the newer rewind has its own place");
 }
 
 }  // namespace
