@@ -24,8 +24,8 @@ rewind_trap::rewind_trap(trap_options const& options, char const* name)
 
 rewind_trap::~rewind_trap() { give_trap_log_back(*log_); }
 
-// Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele, Lea, Flood 2014). A forked process goes on with
-// other numbers than its parent, and than what else that forks.
+// Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele, Lea, Flood 2014). A forked process goes
+// on with other numbers than its parent, and than what else that forks.
 void rewind_trap::draw() noexcept {
   if (options_.one_in <= 1) return;
   std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;

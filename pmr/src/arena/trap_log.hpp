@@ -18,9 +18,9 @@ namespace tidemark::detail {
 /// The functions that called, the innermost first; then 0.
 using rewind_place = std::array<std::uintptr_t, 12>;
 
-/// The last rewinds of one arena over trapped scopes. One thread writes; any may read meanwhile, also in a signal
-/// handler: an entry that is being written counts as missing. Who sees a field of an entry written sees that its
-/// version is another, because each is released and acquired.
+/// The last rewinds of one arena over trapped scopes. One thread writes; any may read meanwhile, also in a
+/// signal handler: an entry that is being written counts as missing. Who sees a field of an entry written
+/// sees that its version is another, because each is released and acquired.
 template <class Sync, std::size_t Entries, class Place>
 class rewind_records {
  public:
@@ -36,7 +36,8 @@ class rewind_records {
     count_.store(number + 1, std::memory_order_release);
   }
 
-  /// Who rewound last over an address. @return false, with `by` unspecified, if that is not on record any more
+  /// Who rewound last over an address. @return false, with `by` unspecified, if that is not on record any
+  /// more
   [[nodiscard]] bool find(std::uintptr_t address, Place& by) const noexcept {
     const std::uint64_t count = count_.load(std::memory_order_acquire);
     for (std::uint64_t age = 1; age <= std::min<std::uint64_t>(count, Entries); ++age) {

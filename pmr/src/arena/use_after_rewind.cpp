@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens at a fault. All of it is async-signal-safe: it takes no lock, allocates nothing, and calls write and
-// sigaction, of POSIX's list, and _dl_find_object, of which glibc says it.
+// What happens at a fault. All of it is async-signal-safe: it takes no lock, allocates nothing, and calls
+// write and sigaction, of POSIX's list, and _dl_find_object, of which glibc says it.
 #include <tidemark/arena/use_after_rewind.hpp>
 
 #include <dlfcn.h>
@@ -19,8 +19,8 @@ namespace tidemark {
 namespace detail {
 namespace {
 
-// Logs are never freed, so that a handler may walk the list at any time, but taken again: there are as many as
-// there were arenas that trapped at once.
+// Logs are never freed, so that a handler may walk the list at any time, but taken again: there are as many
+// as there were arenas that trapped at once.
 constinit std::atomic<trap_log*> newest_log{nullptr};
 
 /// A text of bounded length: what is too much is left out.
@@ -92,8 +92,8 @@ void on_fault(int number, siginfo_t* info, void* context) {
     if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
     if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
     if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;
-    // The instruction runs again and ends the process, with the state that it had in a core file. A signal that another
-    // process has sent does not come again.
+    // The instruction runs again and ends the process, with the state that it had in a core file. A signal
+    // that another process has sent does not come again.
     ::sigaction(number, &before, nullptr);
     if (info->si_code <= 0) ::raise(number);
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena traps scopes: slow paths that are taken where its options say so. See arena.hpp for the class.
+/// How an arena traps scopes: slow paths that are taken where its options say so. See arena.hpp for the
+/// class.
 ///
-/// A trapped scope has a chunk of its own, a slice of other addresses, from its first allocation on. So its end is
-/// a rewind over a chunk, which is a slow path in any arena; there the slice loses its memory.
+/// A trapped scope has a chunk of its own, a slice of other addresses, from its first allocation on. So its
+/// end is a rewind over a chunk, which is a slow path in any arena; there the slice loses its memory.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +69,8 @@ bool basic_arena<AddressSpace>::begins_scope() const noexcept {
                                 innermost_->opened_.cursor == cursor_);
 }
 
-// Whether there may be a chunk behind the current one. An arena that does not grow has one behind a slice only, if
-// a scope had to leave its slices, with no more room in all than its first chunk has.
+// Whether there may be a chunk behind the current one. An arena that does not grow has one behind a slice
+// only, if a scope had to leave its slices, with no more room in all than its first chunk has.
 template <class AddressSpace>
 bool basic_arena<AddressSpace>::may_go_on() const noexcept {
   return options_.growable || chunks_ == 0 || chunk_ != &first_;
