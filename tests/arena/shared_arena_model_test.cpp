@@ -49,7 +49,7 @@ void run_for_seeds(bool places) {
   std::uint64_t operations = 0;
   for (std::uint64_t seed = first_seed; seed < first_seed + 5; ++seed) {
     SCOPED_TRACE("repeat with TIDEMARK_SEED=" + std::to_string(seed));
-    operations += run_threads(seed, places, in_this_length(500));
+    operations += run_threads(seed, places, in_this_length(200));
   }
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
 }

@@ -11,6 +11,8 @@ CASE = '<testcase name="{name}" time="{time}" status="{status}">{inside}</testca
 PASSED = CASE.format(name="arena.grows", time="1.5", status="run", inside="<system-out>ok</system-out>")
 SKIPPED = CASE.format(name="gpu.runs", time="0.1", status="notrun", inside='<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>'
                       "gpu_test.hpp:20: Skipped\nthere is no device\n\n[  SKIPPED ] gpu.runs</system-out>")
+SUITE = CASE.format(name="arena.*", time="1", status="run", inside="<system-out>arena_test.cpp:9: Skipped\nfound at level 2\n\n"
+                    "[==========] 5 tests from 1 test suite ran. (9 ms total)\n[  PASSED  ] 4 tests.\n[  SKIPPED ] 1 test.</system-out>")
 NOT_BUILT = CASE.format(name="pool_NOT_BUILT", time="0", status="notrun", inside='<skipped message="Unable to find executable"/>')
 FAILED = CASE.format(name="pool.shrinks", time="0.4", status="fail", inside="<failure/><system-out>no</system-out>")
 NINJA_LOG = "# ninja log v5\n0\t2500\t0\tCMakeFiles/lib.dir/a.cpp.o\t1\n0\t500\t0\tlib.a\t2\n"
@@ -45,6 +47,12 @@ def says_what_was_run_and_what_was_not():
     expect("left out of dev, asan: the benchmarks: none" in lines, "what was left out is named once", lines)
     expect("left out: threads: ./run sanitize" in lines, "so is what no preset of this run has", lines)
     expect(lines[-1] == "3 passed, 0 failed, 1 skipped", "the last line counts all", lines[-1])
+
+
+def counts_the_tests_of_a_suite_that_is_run_at_once():
+    status, lines = summary(("asan", [PASSED, SUITE], ""))
+    expect(status == 0 and lines[-1] == "5 passed, 0 failed, 1 skipped", "each test of a suite counts", lines)
+    expect("skipped 1: found at level 2" in lines, "the reasons of a suite's skipped tests are given", lines)
 
 
 def fails_where_a_test_failed_or_nothing_was_run():
