@@ -29,6 +29,9 @@ RECORDED = {"clang_syntax": 1, "lld_link": 5, "torch_gpt": 1, "torch_mlp": 1}
 # Topics that run in programs of their own, which take Google Benchmark's options: on ranks, or a process each.
 PROGRAMS = {"mpi": "run_mpi_bench", "numpy": "run_numpy_bench", "programs": "programs/run_programs_bench"}
 
+# Benchmarks that take minutes, and in how many repetitions they run: in each with another seed and order of rows.
+LONG = {"planner/hard": 2}
+
 
 def misuse(sentence):
     print(sentence, file=sys.stderr)
@@ -44,11 +47,13 @@ def read_options():
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a run (default 0.1)")
     parser.add_argument("--trace", type=pathlib.Path, action="append", default=[],
                         help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
+    parser.add_argument("--plan-seconds", type=float, default=60, metavar="SECONDS",
+                        help="how long topic plan searches at most for a plan of each hard step (default 60)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")
     parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
     options = parser.parse_args()
-    if options.repetitions < 1 or options.seconds < 0:
-        misuse("--repetitions is 1 or more, --seconds 0 or more")
+    if options.repetitions < 1 or options.seconds < 0 or not 0 <= options.plan_seconds < math.inf:
+        misuse("--repetitions is 1 or more, --seconds and --plan-seconds 0 or more")
     if options.document and (options.topics or options.filter or options.trace):
         misuse("--document is of all rows, and of no trace that others do not have: without topics, --filter and --trace")
     known = json.loads((here / "targets.json").read_text())
@@ -122,8 +127,9 @@ def compared_together(rows):
 
 # ---- running -------------------------------------------------------------------------------------------------------
 
-def environment(options):
-    return with_peers(TIDEMARK_BENCH_TRACES=":".join(str(path.resolve()) for path in options.trace))
+def environment(options, order=0):
+    return with_peers(TIDEMARK_BENCH_TRACES=":".join(str(path.resolve()) for path in options.trace),
+                      TIDEMARK_BENCH_PLAN_SECONDS=str(options.plan_seconds), TIDEMARK_BENCH_ORDER=str(order))
 
 
 def plain_name(run_name):
@@ -131,7 +137,7 @@ def plain_name(run_name):
     return re.sub(r"/(min_time|iterations):[0-9.]+", "", run_name)
 
 
-def run(options, names):
+def run(options, names, repetition):
     """Google Benchmark's report of one repetition of these benchmarks, in random order."""
     pattern = "^(" + "|".join(map(re.escape, sorted(names))) + ")(/min_time:[0-9.]+|/iterations:[0-9]+)*$"
     topic = next(iter(names)).split("/")[0]
@@ -141,7 +147,7 @@ def run(options, names):
     done = subprocess.run([program, "--benchmark_filter=" + pattern,
                            "--benchmark_repetitions=1", f"--benchmark_min_time={options.seconds}",
                            "--benchmark_enable_random_interleaving=true", "--benchmark_format=json"],
-                          capture_output=True, text=True, env=environment(options))
+                          capture_output=True, text=True, env=environment(options, order=repetition))
     if done.returncode != 0:
         sys.exit(f"the benchmarks failed: {done.stderr}")
     return json.loads(done.stdout) if done.stdout else {"benchmarks": [], "context": {}}
@@ -159,10 +165,12 @@ def measure(options, wanted):
     for repetition in range(options.repetitions):
         topic = None
         for next_topic, names in together:
+            if repetition >= min((most for name, most in LONG.items() if name in names), default=options.repetitions):
+                continue
             if next_topic != topic:
                 topic = next_topic
                 print(f"repetition {repetition + 1} of {options.repetitions}: {topic}", file=sys.stderr, flush=True)
-            report = run(options, names)
+            report = run(options, names, repetition)
             context |= report["context"]
             for row in report["benchmarks"]:
                 if row.get("error_occurred"):

@@ -3,21 +3,33 @@
 // first order grows with the number of blocks. Counter `ratio`: the height by the lower bound. There is no
 // package of MiniMalloc to measure beside: the times that bench/targets.json compares with are what it took
 // for the same on one core of such a machine when the targets were set.
+//
+// planner/hard: 56 generated steps that fit into 1 MiB, which is their bound, each searched until it fits,
+// but TIDEMARK_BENCH_PLAN_SECONDS at most (60). Counters: seconds of CPU to capacity as percentiles over the
+// steps, the limit where there was no plan; and the share of steps that did not fit. TIDEMARK_BENCH_ORDER, a
+// number, is the seed, and shuffles the rows. greedy/hard: the first order alone, in falling size into the
+// lowest gap.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <ctime>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/units.hpp>
 #include <tidemark/plan/solver/plan.hpp>
 
+#include "hard_steps.hpp"
+#include "plan_checker.hpp"
 #include "plan_file.hpp"
 
 namespace {
@@ -62,6 +74,99 @@ void plan_for(std::string const& name, blocks const& some, plan_options const& o
                                [=](benchmark::State& state) { plan_again(state, some, options); });
 }
 
+// ---- steps of which some take long ------------------------------------------------------------------------
+
+/// A setting, or another number where there is none. @throws std::invalid_argument if it is no number.
+double setting(char const* name, double otherwise) {
+  char const* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::stod(text);
+}
+
+struct hard_family {
+  char const* name;
+  test::step_shape shape;
+  bool has_gaps;
+};
+constexpr std::array<hard_family, 4> hard_families{
+    {{"nested", test::step_shape::nested, false},
+     {"nested_gaps", test::step_shape::nested, true},
+     {"overlapping", test::step_shape::overlapping, false},
+     {"overlapping_gaps", test::step_shape::overlapping, true}}};
+constexpr std::array<std::size_t, 7> hard_sizes{150, 200, 250, 300, 350, 400, 500};
+// Others than those of the tests, with which the search was written.
+constexpr std::array<std::uint64_t, 2> hard_seeds{100, 101};
+constexpr std::size_t family_steps = hard_sizes.size() * hard_seeds.size();
+
+std::vector<blocks> hard_steps(hard_family const& family, std::uint64_t order) {
+  std::vector<blocks> made;
+  for (const std::size_t n : hard_sizes) {
+    for (const std::uint64_t seed : hard_seeds) {
+      blocks& rows = made.emplace_back(
+          test::hard_step({.shape = family.shape, .buffers = n, .has_gaps = family.has_gaps, .seed = seed}));
+      std::mt19937_64 random{order};
+      for (std::size_t i = rows.size(); order != 0 && i > 1; --i)
+        std::swap(rows[i - 1], rows[static_cast<std::size_t>(random() % i)]);
+    }
+  }
+  return made;
+}
+
+/// What is counted over all hard steps.
+class hard_results {
+ public:
+  /// Plans a step until it fits. @return whether it does; @throws std::logic_error if the plan is unsound.
+  bool plan(blocks const& rows, plan_options const& options) {
+    const std::clock_t begin = std::clock();
+    const memory_plan made = make_plan(rows, options);
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    const std::string fault = test::plan_fault(made, rows, options.alignment);
+    if (!fault.empty()) throw std::logic_error(fault);
+    log_ratios_ += std::log(made.ratio());
+    const bool fits = made.height <= test::hard_step_capacity;
+    seconds_.push_back(fits ? seconds : std::chrono::duration<double>{options.time_limit}.count());
+    return fits;
+  }
+  /// That many of a hundred took no longer. @pre at least 1
+  [[nodiscard]] double percentile(std::size_t percent) {
+    std::ranges::sort(seconds_);
+    return seconds_[(seconds_.size() * percent + 99) / 100 - 1];
+  }
+  /// The geometric mean.
+  [[nodiscard]] double ratio() const { return std::exp(log_ratios_ / static_cast<double>(seconds_.size())); }
+
+ private:
+  std::vector<double> seconds_;
+  double log_ratios_ = 0;
+};
+
+void plan_hard_steps(benchmark::State& state, std::chrono::nanoseconds limit) {
+  const auto order = static_cast<std::uint64_t>(setting("TIDEMARK_BENCH_ORDER", 0));
+  for (auto _ : state) {
+    hard_results results;
+    std::size_t unsolved = 0;
+    for (hard_family const& family : hard_families) {
+      std::size_t fitted = 0;
+      for (blocks const& rows : hard_steps(family, order)) {
+        fitted += results.plan(rows, {.alignment = 1,
+                                      .time_limit = limit,
+                                      .seed = order,
+                                      .exact = true,
+                                      .capacity = test::hard_step_capacity});
+      }
+      unsolved += family_steps - fitted;
+      state.counters[std::string{"unsolved_"} + family.name] =
+          1 - static_cast<double>(fitted) / static_cast<double>(family_steps);
+    }
+    constexpr std::size_t steps = family_steps * hard_families.size();
+    state.counters["steps"] = static_cast<double>(steps);
+    state.counters["unsolved"] = static_cast<double>(unsolved) / static_cast<double>(steps);
+    state.counters["p50"] = results.percentile(50);
+    state.counters["p90"] = results.percentile(90);
+    state.counters["max"] = results.percentile(100);
+    state.counters["ratio"] = results.ratio();
+  }
+}
+
 const bool registered = [] {
   // They end when they meet the bound.
   plan_for("to_bound/resnet50", read_plan("resnet50"), {.time_limit = 10s});
@@ -79,6 +184,17 @@ const bool registered = [] {
     plan_for("first_order/" + std::to_string(n), some, {.time_limit = 0s});
     plan_for("1s/generated/" + std::to_string(n), some, {.time_limit = 1s});
   }
+  benchmark::RegisterBenchmark(
+      "planner/hard",
+      [](benchmark::State& state) {
+        const std::chrono::duration<double> limit{setting("TIDEMARK_BENCH_PLAN_SECONDS", 60)};
+        plan_hard_steps(state, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+      })
+      ->Iterations(1)
+      ->Unit(benchmark::kSecond);
+  benchmark::RegisterBenchmark("greedy/hard", [](benchmark::State& state) { plan_hard_steps(state, 0s); })
+      ->Iterations(1)
+      ->Unit(benchmark::kSecond);
   return true;
 }();
 

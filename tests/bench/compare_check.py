@@ -85,7 +85,8 @@ def every_benchmark_runs(_):
             missing += f"; {program.name}"
             continue
         done = subprocess.run([program, "--benchmark_min_time=0", "--benchmark_repetitions=1", "--benchmark_format=json",
-                               f"--benchmark_filter=-{LARGE}"], capture_output=True, text=True, env=environment.with_peers())
+                               f"--benchmark_filter=-{LARGE}"], capture_output=True, text=True,
+                              env=environment.with_peers(TIDEMARK_BENCH_PLAN_SECONDS="0.01"))
         expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
         report = json.loads(done.stdout)
         for row in report["benchmarks"]:
@@ -112,6 +113,32 @@ def every_benchmark_runs(_):
         for name in (name for row in rows for side in compare.names_of(row) for name in side):
             expect(name in names or name.startswith(may_be_missing),
                    f"targets.json names '{name}', which there is no benchmark of")
+
+
+def hard_plans_are_counted_by_percentile(_):
+    def counted(order):
+        done = subprocess.run([build / "bench/tidemark_bench", "--benchmark_filter=/hard", "--benchmark_format=json"], check=True,
+                              capture_output=True, text=True,
+                              env=environment.with_peers(TIDEMARK_BENCH_PLAN_SECONDS="0.02", TIDEMARK_BENCH_ORDER=order))
+        return {compare.plain_name(row["run_name"]): row for row in json.loads(done.stdout)["benchmarks"]}
+
+    for order in "0", "1":
+        of = counted(order)
+        ours, greedy = of["planner/hard"], of["greedy/hard"]
+        expect(ours["steps"] >= 50 and greedy["steps"] == ours["steps"], f"{ours['steps']} steps")
+        expect(0 <= ours["p50"] <= ours["p90"] <= ours["max"], f"{ours}")
+        expect(ours["max"] == 0.02 or ours["unsolved"] == 0, f"{ours}")
+        families = [share for name, share in ours.items() if name.startswith("unsolved_")]
+        expect(len(families) == 4 and abs(sum(families) / 4 - ours["unsolved"]) < 1e-9, f"{ours}")
+        expect(ours["unsolved"] <= greedy["unsolved"] and 1 <= ours["ratio"] < greedy["ratio"], f"{ours}, {greedy}")
+
+
+def long_benchmarks_run_in_few_repetitions(folder):
+    targets = [{"name": "hard", "ours": "planner/hard", "metric": "p50", "at_most": None},
+               {"name": "easy", "ours": "a", "metric": "time", "at_most": None}]
+    rows = {"planner/hard": {"p50": [1, 3, 100], "cpu_time": 1}, "a": {"cpu_time": 1}}
+    done, report = run_compare(folder, targets, rows, "--repetitions", "5")
+    expect(report and [each["pairs"] for each in report["results"]] == [2, 5], f"{report}: {done.stderr}")
 
 
 def rows_are_judged_by_their_targets(folder):
@@ -222,7 +249,8 @@ def a_filter_takes_topics_and_names(folder):
 def rejects_wrong_options(folder):
     for number, (options, sentence) in enumerate([
             (("--trace", "gone.csv"), "--trace gone.csv: there is no such file"),
-            (("--repetitions", "0"), "--repetitions is 1 or more, --seconds 0 or more"),
+            (("--repetitions", "0"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
+            (("--plan-seconds", "nan"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
             (("armies",), "there is no topic 'armies'; there are "),
             (("--filter", "("), "--filter '(' is no regular expression: "),
             (("--document", "--filter", "arena"), "--document is of all rows, ")]):
@@ -308,7 +336,8 @@ def every_reason_is_that_of_a_row_with_a_target(_):
             expect(len(reasons) <= 1, f"{topic}: '{name}' has the reasons of {reasons}")
 
 
-CASES = [every_benchmark_runs, rows_are_judged_by_their_targets, an_interval_is_that_of_the_median,
+CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchmarks_run_in_few_repetitions,
+         rows_are_judged_by_their_targets, an_interval_is_that_of_the_median,
          a_target_is_met_only_by_the_whole_interval, repetitions_of_ours_and_the_peer_are_paired, one_repetition_decides_nothing,
          strict_makes_an_unmet_target_an_error, a_filter_takes_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,

@@ -80,6 +80,23 @@ TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
   EXPECT_LT(made.ratio(), 1.1);
 }
 
+TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
+  for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
+    for (bool has_gaps : {false, true}) {
+      for (std::size_t buffers : {150u, 350u, 500u}) {
+        for (std::uint64_t seed : {0u, 1u, 100u, 101u}) {
+          const blocks cut = test::placed_hard_step(
+              {.shape = shape, .buffers = buffers, .has_gaps = has_gaps, .seed = seed});
+          // All are fixed, and so the plan is the one that they were cut from.
+          const memory_plan made = make_plan(cut, search_of(0, 1, 0));
+          EXPECT_EQ(test::plan_fault(made, cut, 1), "") << seed;
+          EXPECT_EQ(made.height, hard_step_capacity) << seed;
+        }
+      }
+    }
+  }
+}
+
 TEST(hard_steps, have_as_much_live_as_they_fit_into) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {

@@ -2,7 +2,7 @@
 /// @file Steps that are hard to place, of the kind that accelerators' compilers give to MiniMalloc: 150 to
 /// 500 buffers of some KiB, live in phases that lie in each other or overlap, in a memory of just the size
 /// that is live at once. Each is made from a plan at capacity, whose offsets are left out: a rectangle of
-/// time and addresses is cut into buffers. For tests.
+/// time and addresses is cut into buffers. For tests and benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -121,8 +121,8 @@ inline std::vector<placed> cut_along_time(dice& random, std::size_t count) {
 
 }  // namespace hard_step_detail
 
-/// The buffers of a step, in random order, in bytes. Their plan is left out.
-inline std::vector<lifetime> hard_step(hard_step_options const& options) {
+/// The buffers of a step, in random order, in bytes, where they lie in the rectangle that they were cut from.
+inline std::vector<lifetime> placed_hard_step(hard_step_options const& options) {
   using namespace hard_step_detail;
   dice random{options.seed * 4 + static_cast<std::uint64_t>(options.shape) * 2 + (options.has_gaps ? 1 : 0)};
   std::vector<placed> made;
@@ -140,9 +140,16 @@ inline std::vector<lifetime> hard_step(hard_step_options const& options) {
   }
   for (std::size_t i = made.size(); i > 1; --i) std::swap(made[i - 1], made[random.between(0, i - 1)]);
   for (placed& each : made) {
-    each.offset.reset();
+    *each.offset *= KiB;
     each.size *= KiB;
   }
+  return made;
+}
+
+/// The same without their plan.
+inline std::vector<lifetime> hard_step(hard_step_options const& options) {
+  std::vector<lifetime> made = placed_hard_step(options);
+  for (lifetime& each : made) each.offset.reset();
   return made;
 }
 
