@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -498,6 +499,28 @@ TEST(plan, a_time_limit_of_0_ends_after_the_first_order) {
   options.time_limit = {};
   const memory_plan made = planned(asked, options);
   EXPECT_EQ(made.height, height_by_size(asked, 256));
+}
+
+TEST(plan, a_stop_that_is_set_ends_after_the_first_order) {
+  const std::atomic<bool> stop{true};
+  plan_options options = exactly();
+  options.stop = &stop;
+  const blocks asked = recorded("../plans/minimalloc_A.csv");
+  EXPECT_EQ(planned(asked, options).height, height_by_size(asked, 1));
+}
+
+TEST(plan, a_stop_that_is_set_while_it_is_made_ends_it_with_the_lowest_plan) {
+  std::atomic<bool> stop{false};
+  plan_options options = exactly();
+  options.stop = &stop;
+  std::size_t height = 0;
+  options.on_progress = [&](plan_progress const& now) {
+    height = now.height;
+    if (std::string{now.stage} == "search") stop = true;
+  };
+  const memory_plan made = planned(test::hard_step({.shape = test::step_shape::overlapping}), options);
+  EXPECT_FALSE(made.optimal);
+  EXPECT_EQ(made.height, height);
 }
 
 TEST(plan, tells_of_each_lower_plan) {

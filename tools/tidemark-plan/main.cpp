@@ -3,6 +3,7 @@
 // programs print of their plans.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -35,6 +36,21 @@ namespace tidemark::tools {
 namespace {
 
 constexpr int exit_fits = 0, exit_too_high = 1, exit_wrong = 2;
+
+/// Whether there was an interrupt (SIGINT): the search ends then, with the lowest plan so far.
+std::atomic<bool> is_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+
+/// Ends the search, and leaves the next interrupt to end the program.
+extern "C" void on_interrupt(int signal) {
+  is_interrupted.store(true, std::memory_order_relaxed);
+  std::signal(signal, SIG_DFL);
+}
+
+/// Not where the program was started with interrupts ignored, as with nohup.
+void end_search_at_interrupts() {
+  if (std::signal(SIGINT, on_interrupt) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+}
 
 /// The blocks to place, and where they are from.
 struct plan_input {
@@ -130,6 +146,7 @@ void require_different_files(command_line const& command) {
 
 memory_plan search(command_line const& command, plan_input const& input) {
   plan_options options = command.options;
+  options.stop = &is_interrupted;
   progress_line line;
   if (command.shows_progress || line.is_on_terminal()) {
     options.on_progress = [&](plan_progress const& now) { line.show(now); };
@@ -160,7 +177,7 @@ void print(plan_input const& input, memory_plan const& made, std::chrono::nanose
   std::printf("height  %s\n", bytes_text(made.height).c_str());
   std::printf("ratio   %.4f, %s\n", made.ratio(),
               made.optimal ? "and no plan is lower" : "and there may be a lower plan");
-  std::printf("time    %s\n", duration_text(elapsed).c_str());
+  std::printf("time    %s%s\n", duration_text(elapsed).c_str(), is_interrupted ? ", interrupted" : "");
   for (plan_stage const& stage : made.stages) {
     std::printf("        %-12s %9s  %18s B  %13s blocks placed\n", stage.name,
                 duration_text(stage.elapsed).c_str(), number_text(stage.height).c_str(),
@@ -192,6 +209,7 @@ void write_results(command_line const& command, plan_input const& input, memory_
 int run(command_line const& command) {
   require_different_files(command);
   const plan_input input = read_input(command);
+  end_search_at_interrupts();
   const auto begin = std::chrono::steady_clock::now();
   const memory_plan made = search(command, input);
   const auto elapsed = std::chrono::steady_clock::now() - begin;

@@ -10,6 +10,7 @@ import pty
 import random
 import re
 import shlex
+import signal
 import stat
 import subprocess
 import sys
@@ -909,6 +910,23 @@ def reads_and_writes_pipes():
 
 
 # ---- progress ------------------------------------------------------------------------------------------------------
+
+
+def an_interrupt_ends_the_search_with_the_lowest_plan():
+    text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))  # no plan is at its bound, and it is hard to prove
+    out = folder / "out.csv"
+    # Where the tests run with interrupts ignored, the tool would ignore them too.
+    with subprocess.Popen([PROGRAM, write(text), "--out", out, "--time-limit", "1000", "--progress"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as search:
+        while "height" not in search.stderr.readline():
+            expect("the status before there is a plan", search.poll(), None)
+        search.send_signal(signal.SIGINT)
+        output, _ = search.communicate(timeout=TIMEOUT_SECONDS)
+    expect("status", search.returncode, 0)
+    expect("whether it says so", printed(output)["time"].endswith(", interrupted"), True)
+    height, live = expect_sound(rows_of(out.read_text()))
+    expect("height and bound", (printed(output)["height"] >= height, printed(output)["bound"] >= live), (True, True))
 
 
 def prints_progress_where_it_is_requested():

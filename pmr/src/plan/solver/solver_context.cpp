@@ -39,7 +39,8 @@ void solver_context::leave_stage() {
 bool solver_context::check_limits() {
   constexpr std::chrono::milliseconds report_interval{5};
   const clock::time_point now = clock::now();
-  cut_ = cut_ || nodes_ >= node_limit_ || now - begin_ >= time_limit_;
+  const bool stops = stop_ != nullptr && stop_->load(std::memory_order_relaxed);
+  cut_ = cut_ || stops || nodes_ >= node_limit_ || now - begin_ >= time_limit_;
   if (options_->on_progress && now - reported_ >= report_interval) report();
   next_check_steps_ = steps_ + check_steps;
   return !cut_;
@@ -48,6 +49,7 @@ bool solver_context::check_limits() {
 void solver_context::apply_limits() {
   node_limit_ = options_->node_limit;
   time_limit_ = options_->time_limit;
+  stop_ = options_->stop;
   check_limits();
 }
 

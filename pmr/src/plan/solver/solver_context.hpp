@@ -2,6 +2,7 @@
 // How far a search has come, and when it ends.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +82,7 @@ class solver_context {
   offset_type target_;  // >= proven_bound_
   std::uint64_t node_limit_ = std::numeric_limits<std::uint64_t>::max();
   std::chrono::nanoseconds time_limit_ = std::chrono::nanoseconds::max();
+  std::atomic<bool> const* stop_ = nullptr;
   bool cut_ = false;
   std::uint64_t nodes_ = 0;
   std::uint64_t steps_ = 0;

@@ -3,6 +3,7 @@
 /// `make_plan`: where blocks lie whose lifetimes are known, in little memory. Owns offsets only.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -57,8 +58,8 @@ struct plan_progress {
 /// How a plan is searched for.
 ///
 /// The search is one sequence of steps that depends on the blocks, `alignment`, `seed`, `exact` and
-/// `capacity` alone; `time_limit` and `node_limit` only say where it is cut off. So more of either never
-/// gives a worse plan, and where only `node_limit` cuts, the plan is always the same.
+/// `capacity` alone; `time_limit`, `node_limit` and `stop` only say where it is cut off. So more time or
+/// nodes never give a worse plan, and where only `node_limit` cuts, the plan is always the same.
 struct plan_options {
   /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
   /// multiple of it.
@@ -79,6 +80,9 @@ struct plan_options {
   /// Called now and then by the thread that plans: at each lower plan, and at most every few milliseconds.
   /// What it throws ends the search and passes through.
   std::function<void(plan_progress const&)> on_progress = nullptr;
+  /// Once it is true the search ends, as if its time was over; null: never. Another thread or a signal
+  /// handler may set it.
+  std::atomic<bool> const* stop = nullptr;
 };
 
 /// The result of a stage of the search.
