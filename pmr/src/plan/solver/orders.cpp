@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "skyline_layout.hpp"
 #include "space.hpp"
 #include "stages.hpp"
 
@@ -142,14 +143,20 @@ void run_stage(solver_context& context, char const* name, Place place) {
   else place(growing_layout<section_space>{context});
 }
 
+/// Calls `place` with each order, while that is of use.
+template <class Orders, class Place>
+void place_in_each(solver_context& context, Orders const& orders, Place place) {
+  for (auto const& by : orders) {
+    if (context.done() || !place(order_by(context.instance(), by))) return;
+  }
+}
+
 /// A stage that calls `place` with each order, while that is of use.
 template <class Orders, class Place>
 void run_stage(solver_context& context, char const* name, Orders const& orders, Place place) {
   if (context.done()) return;
   run_stage(context, name, [&](auto layout) {
-    for (auto const& by : orders) {
-      if (context.done() || !place(layout, order_by(context.instance(), by))) return;
-    }
+    place_in_each(context, orders, [&](order const& by) { return place(layout, by); });
   });
 }
 
@@ -184,8 +191,15 @@ void place_in_orders(solver_context& context, gap_choice choice) {
 }
 
 void place_lowest_first(solver_context& context) {
-  run_stage(context, "lowest", lowest_orders,
-            [](auto& layout, order const& by) { return layout.place_lowest(by); });
+  if (context.done() || !skyline_layout::is_for(context.instance())) {
+    run_stage(context, "lowest", lowest_orders,
+              [](auto& layout, order const& by) { return layout.place_lowest(by); });
+    return;
+  }
+  context.enter_stage("lowest");
+  skyline_layout layout{context};
+  place_in_each(context, lowest_orders,
+                [&](order const& by) { return layout.place(by, context.best().height); });
 }
 
 }  // namespace tidemark::detail::planning

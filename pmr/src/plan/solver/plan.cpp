@@ -9,6 +9,7 @@
 #include <tidemark/core/detail/align.hpp>
 
 #include "problem.hpp"
+#include "skyline_layout.hpp"
 #include "solver_context.hpp"
 #include "stages.hpp"
 
@@ -31,6 +32,10 @@ void place_the_others(memory_plan& made, std::span<Block const> blocks, std::siz
   made.optimal = made.optimal || made.height == made.lower_bound;
 }
 
+// The climb takes O(n^2) for a layout, and "lowest" may where blocks are aligned further or fixed: of more
+// than so many blocks, no other stage would begin soon.
+constexpr std::size_t many_blocks = 4096;
+
 /// Climbs and searches in turns, each time for longer, until the search is done.
 void climb_and_search(planning::solver_context& context, bool exact) {
   using enum planning::aspect;
@@ -47,13 +52,16 @@ void climb_and_search(planning::solver_context& context, bool exact) {
   constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
   std::vector<planning::order> orders;
   for (auto const& by : by_these) orders.push_back(order_by(context.instance(), by));
-  const planning::endless_stage climb = planning::hill_climb(context, orders);
+  const planning::endless_stage promotion = context.instance().buffers.size() > many_blocks
+                                                ? planning::promote_high_ones(context)
+                                                : planning::endless_stage{};
+  const planning::endless_stage climb = promotion ? promotion : planning::hill_climb(context, orders);
   const planning::endless_stage search = planning::height_search(context, by_these);
   for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
     const bool searches = search && (exact || nodes <= max_inexact_nodes);
     if (!climb && !searches) return;
     if (climb) {
-      context.enter_stage("climb");
+      context.enter_stage(promotion ? "promotion" : "climb");
       climb(nodes * 4);
     }
     if (!searches || context.done()) continue;
@@ -67,10 +75,9 @@ memory_plan plan_of(planning::problem const& instance, std::span<Block const> bl
                     plan_options const& options) {
   planning::solver_context context{instance, options};
   planning::place_by_size(context);
-  // What can lie lowest first mostly gives a lower plan than any other order. Of many blocks it may take so
-  // long that no other stage begins.
-  constexpr std::size_t max_lowest_first = 4096;
-  const bool lowest_first = instance.buffers.size() <= max_lowest_first;
+  // What can lie lowest first mostly gives a lower plan than any other order.
+  const bool lowest_first =
+      instance.buffers.size() <= many_blocks || planning::skyline_layout::is_for(instance);
   if (lowest_first) planning::place_lowest_first(context);
   planning::place_in_orders(context, planning::gap_choice::lowest);
   if (!lowest_first) planning::place_lowest_first(context);

@@ -466,6 +466,26 @@ class prober {
   std::mt19937_64 random_;
 };
 
+/// How many buffers the largest part has that no moment without any cuts in two.
+std::uint32_t largest_part(problem const& instance) {
+  // By section: how many begin there, and differences of how many it shares with the one before.
+  std::vector<std::uint32_t> begins(instance.section_count, 0);
+  std::vector<std::int64_t> crossing(instance.section_count + std::size_t{1}, 0);
+  for (buffer const& each : instance.buffers) {
+    ++begins[each.lifespan.begin];
+    ++crossing[each.lifespan.begin + std::size_t{1}];
+    --crossing[each.lifespan.end];
+  }
+  std::uint32_t largest = 0, part = 0;
+  std::int64_t shared = 0;
+  for (std::uint32_t s = 0; s < instance.section_count; ++s) {
+    shared += crossing[s];
+    part = shared == 0 ? begins[s] : part + begins[s];
+    largest = std::max(largest, part);
+  }
+  return largest;
+}
+
 }  // namespace
 
 endless_stage height_search(solver_context& context, std::span<aspects const> orders) {
@@ -474,6 +494,9 @@ endless_stage height_search(solver_context& context, std::span<aspects const> or
   std::uint64_t sections = 0;
   for (buffer const& each : context.instance().buffers) sections += each.lifespan.end - each.lifespan.begin;
   if (context.instance().graph || sections > max_sections) return {};
+  // Of more, what is left at each node on the way down does not fit onto its stack.
+  constexpr std::uint32_t max_part = 2048;
+  if (largest_part(context.instance()) > max_part) return {};
   return [stage = std::make_shared<prober>(context, orders)](std::uint64_t nodes) { stage->probe(nodes); };
 }
 

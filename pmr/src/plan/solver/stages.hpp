@@ -30,6 +30,10 @@ using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 /// @param orders all buffers each; they are tried first, and must outlive the stage.
 [[nodiscard]] endless_stage hill_climb(solver_context& context, std::span<order const> orders);
 
+/// Places next what can lie lowest, by an order in which what came too high moves ahead. A layout takes about
+/// O(n log n) steps, so that it is for many buffers. Empty: where `skyline_layout` is for other problems.
+[[nodiscard]] endless_stage promote_high_ones(solver_context& context);
+
 /// Goes through all layouts of a height that need to be looked at.
 /// @param orders what they go by; they must outlive the stage.
 [[nodiscard]] endless_stage height_search(solver_context& context, std::span<aspects const> orders);

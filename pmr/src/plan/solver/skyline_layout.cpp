@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "skyline_layout.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace tidemark::detail::planning {
+
+bool skyline_layout::is_for(problem const& instance) {
+  return !instance.graph && std::ranges::all_of(instance.buffers, [](buffer const& each) {
+    return each.align == 1 && !each.is_fixed();
+  });
+}
+
+skyline_layout::skyline_layout(solver_context& context)
+    : context_{&context},
+      instance_{&context.instance()},
+      by_begin_{numbers_by(instance_->buffers.size(),
+                           [&](std::uint32_t i) { return instance_->buffers[i].lifespan.begin; })},
+      at_(by_begin_.size()),
+      from_(instance_->section_count + std::size_t{1}),
+      leaf_n_{std::bit_ceil(std::max<std::size_t>(by_begin_.size(), 1))},
+      tree_(leaf_n_ * 2),
+      plateaus_(instance_->section_count),
+      offsets_(by_begin_.size()) {
+  for (std::uint32_t k = 0; k < by_begin_.size(); ++k) {
+    at_[by_begin_[k]] = k;
+    ++from_[instance_->buffers[by_begin_[k]].lifespan.begin + std::size_t{1}];
+  }
+  for (std::size_t s = 1; s < from_.size(); ++s) from_[s] += from_[s - 1];
+}
+
+bool skyline_layout::place(order const& by, offset_type max_height) {
+  restart(by);
+  offset_type height = 0;
+  for (std::size_t left = by.size(); left != 0;) {
+    const auto [level, begin] = lowest_.top();
+    steps_ = 1;
+    if (plateaus_[begin].level != level) {
+      lowest_.pop();
+      continue;
+    }
+    const std::uint32_t next = first_within({begin, plateaus_[begin].end});
+    if (next == no_number) {
+      lowest_.pop();
+      raise(begin);
+      if (!context_->count_steps(steps_)) return false;
+      continue;
+    }
+    buffer const& placed = instance_->buffers[next];
+    const offset_type top = level + placed.size;
+    if (top >= max_height) return true;
+    offsets_[next] = level;
+    height = std::max(height, top);
+    remove(next);
+    put(begin, placed.lifespan, top);
+    --left;
+    if (!context_->count_node(steps_)) return false;
+  }
+  context_->offer(offsets_, height);
+  return true;
+}
+
+void skyline_layout::restart(order const& by) {
+  by_rank_ = by;
+  std::ranges::fill(tree_, summary{});
+  for (std::uint32_t rank = 0; rank < by.size(); ++rank)
+    tree_[leaf_n_ + at_[by[rank]]] = {rank, instance_->buffers[by[rank]].lifespan.end};
+  for (std::size_t node = leaf_n_ - 1; node != 0; --node) summarize(node);
+  std::ranges::fill(plateaus_, plateau{});
+  lowest_ = {};
+  if (instance_->section_count != 0) set_plateau({0, instance_->section_count}, 0, 0);
+}
+
+void skyline_layout::summarize(std::size_t node) {
+  summary const &left = tree_[node * 2], &right = tree_[node * 2 + 1];
+  tree_[node] = {std::min(left.first_rank, right.first_rank), std::min(left.least_end, right.least_end)};
+}
+
+void skyline_layout::remove(std::uint32_t buffer) {
+  std::size_t node = leaf_n_ + at_[buffer];
+  tree_[node] = {};
+  while ((node /= 2) != 0) summarize(node);
+}
+
+/// The first of the order that has all its sections within these.
+std::uint32_t skyline_layout::first_within(section_range sections) {
+  found_ = no_number;
+  search_within(1, {0, static_cast<std::uint32_t>(leaf_n_)}, {from_[sections.begin], from_[sections.end]},
+                sections.end);
+  return found_ == no_number ? no_number : by_rank_[found_];
+}
+
+/// Goes down the tree where there may be an earlier one.
+void skyline_layout::search_within(std::size_t node, section_range places, section_range wanted,
+                                   std::uint32_t max_end) {
+  summary const& here = tree_[node];
+  ++steps_;
+  if (!places.overlaps(wanted) || here.least_end > max_end || here.first_rank >= found_) return;
+  if (node >= leaf_n_) {
+    found_ = here.first_rank;
+    return;
+  }
+  const std::uint32_t middle = places.begin + (places.end - places.begin) / 2;
+  const section_range left{places.begin, middle}, right{middle, places.end};
+  if (tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank) {
+    search_within(node * 2, left, wanted, max_end);
+    search_within(node * 2 + 1, right, wanted, max_end);
+  } else {
+    search_within(node * 2 + 1, right, wanted, max_end);
+    search_within(node * 2, left, wanted, max_end);
+  }
+}
+
+void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {
+  plateaus_[sections.begin] = {level, sections.end, begin_before};
+  if (sections.end != plateaus_.size()) plateaus_[sections.end].begin_before = sections.begin;
+  lowest_.emplace(level, sections.begin);
+}
+
+/// Puts a buffer onto the plateau that begins there.
+void skyline_layout::put(std::uint32_t begin, section_range sections, offset_type top) {
+  const plateau under = plateaus_[begin];
+  std::uint32_t before = under.begin_before;
+  if (begin != sections.begin) {
+    set_plateau({begin, sections.begin}, under.level, before);
+    before = begin;
+  }
+  set_plateau(sections, top, before);
+  if (sections.end != under.end) set_plateau({sections.end, under.end}, under.level, sections.begin);
+  join_right(sections.begin);
+  if (begin == sections.begin && begin != 0) join_right(under.begin_before);
+}
+
+/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors.
+void skyline_layout::raise(std::uint32_t begin) {
+  plateau& here = plateaus_[begin];
+  const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
+  const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
+  here.level = std::min(left, right);
+  lowest_.emplace(here.level, begin);
+  join_right(begin);
+  if (begin != 0) join_right(plateaus_[begin].begin_before);
+}
+
+/// Makes one plateau of this one and the next if they have one level.
+void skyline_layout::join_right(std::uint32_t begin) {
+  plateau& here = plateaus_[begin];
+  if (here.end == plateaus_.size() || plateaus_[here.end].level != here.level) return;
+  const std::uint32_t joined = here.end;
+  here.end = plateaus_[joined].end;
+  plateaus_[joined].level = no_offset;
+  if (here.end != plateaus_.size()) plateaus_[here.end].begin_before = begin;
+}
+
+}  // namespace tidemark::detail::planning
