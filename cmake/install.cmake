@@ -7,6 +7,9 @@ endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# What Debian's packages are made of; what belongs to neither is for Python.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME tidemark_dev)
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark)
 set(places LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -37,9 +40,53 @@ endif()
 if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND NOT DEFINED CMAKE_INSTALL_RPATH)
   set_target_properties(tidemark_cuda_headers PROPERTIES INSTALL_RPATH "$ORIGIN")
 endif()
-install(PROGRAMS tools/tidemark-report TYPE BIN)
+install(PROGRAMS tools/tidemark-report TYPE BIN COMPONENT tidemark_tools)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 configure_package_config_file(cmake/tidemark-config.cmake.in ${PROJECT_BINARY_DIR}/tidemark-config.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tidemark-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tidemark-config.cmake ${PROJECT_BINARY_DIR}/tidemark-config-version.cmake
   cmake/tidemark-importers.cmake DESTINATION ${package_dir})
+
+# For builds that know no CMake: the folders are found from where the file lies. A static library brings what it needs
+# along in Libs, because there is no shared one beside it that would.
+file(RELATIVE_PATH pkg_config_up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" pkg_config_up "${pkg_config_up}")
+# A file of `name` for the library `library`, which requires the packages `requires`. `needs` are the linker's options for
+# what it calls, and `variables` lines that both may use.
+function(tidemark_install_pkg_config name library description requires needs variables cflags)
+  set(libs "-L\${libdir} -l${library}")
+  set(private "${needs}")
+  if(NOT BUILD_SHARED_LIBS AND NOT library STREQUAL "tidemark_plan")
+    string(STRIP "${libs} ${needs}" libs)
+    set(private)
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/tidemark.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+set(pkg_config_dl)
+if(CMAKE_DL_LIBS)
+  set(pkg_config_dl " -l${CMAKE_DL_LIBS}")
+endif()
+set(dlpack_variable)
+set(dlpack_cflags)
+if(dlpack_include)  # a path of this machine, which --define-variable=dlpack_includedir=... replaces on another
+  set(dlpack_variable "dlpack_includedir=${dlpack_include}\n")
+  set(dlpack_cflags "-isystem \${dlpack_includedir} ")
+endif()
+tidemark_install_pkg_config(tidemark tidemark "${PROJECT_DESCRIPTION}" "" "-pthread${pkg_config_dl}" "${dlpack_variable}"
+  "${dlpack_cflags}-pthread")
+set(cudart_variable)
+set(cudart_needs)
+if(TIDEMARK_CUDA)
+  set(cudart_variable "cudart_libdir=${CUDAToolkit_LIBRARY_DIR}\n")
+  set(cudart_needs "-L\${cudart_libdir} -lcudart_static -lrt ")
+endif()
+tidemark_install_pkg_config(tidemark-cuda tidemark_cuda "${PROJECT_DESCRIPTION}, the device part" "tidemark = ${PROJECT_VERSION}"
+  "${cudart_needs}-pthread${pkg_config_dl}" "${cudart_variable}" "")
+if(TIDEMARK_PLAN_C)
+  tidemark_install_pkg_config(tidemark-plan tidemark_plan "${PROJECT_DESCRIPTION}, the planner in C" "" "" "" "")
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+  include(cmake/debian.cmake)
+endif()

@@ -7,6 +7,12 @@
     refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
     warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must go on, and say this sentence
     lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target are there, and none of the others
+    pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             a compiler makes a program of one source by what
+                                                                      pkg-config says, and nothing else
+    debian BUILD SOURCE FOLDER                        makes the Debian packages of a build, looks at them, and unpacks
+                                                      them below a folder
+    conan BUILD SOURCE WORK COMPILER VERSION CONAN    packages a build by the recipe for Conan, and runs what the recipe
+                                                      tests it with; CONAN is the folder of its modules
     load PREFIX LIBRARY                               the dynamic linker finds all of an installed library
     needs_exceptions COMPILER INCLUDE...              a source without exceptions is told so by its first error
 
@@ -14,9 +20,11 @@
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 
 def run(*command, may_fail=False, **environment):
@@ -88,6 +96,85 @@ def lacks_objects(folder, wanted, *unwanted):
         sys.exit(f"these objects are linked by nothing: {found}")
 
 
+def pkg_config(prefix, compiler, package, source, expected):
+    files = {file.parent for file in pathlib.Path(prefix).rglob(f"{package}.pc")}
+    if len(files) != 1:
+        sys.exit(f"{package}.pc is in these folders: {files}")
+    only = {"PKG_CONFIG_LIBDIR": str(files.pop())}  # none of the system's
+    flags = run("pkg-config", "--print-errors", "--cflags", "--libs", package, **only).stdout.split()
+    version = run("pkg-config", "--modversion", package, **only).stdout.strip()
+    libraries = run("pkg-config", "--variable=libdir", package, **only).stdout.strip()
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "program"
+        strict = ["-Wall", "-Wextra", "-Werror", *([] if source.endswith(".c") else ["-std=c++20"])]
+        run(compiler, *strict, source, *flags, "-o", program)
+        printed = run(program, LD_LIBRARY_PATH=libraries).stdout.strip()
+    print(f"{package} {version}: {' '.join(flags)}\n{printed}")
+    if printed != expected:
+        sys.exit(f"expected: {expected}")
+
+
+def debian(build, source, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    folder = pathlib.Path(folder)
+    run("cpack", "--config", pathlib.Path(build) / "CPackConfig.cmake", "-G", "DEB", "-B", folder / "packages")
+    faults = []
+    built_with = {os.fsencode(os.path.realpath(path)) for path in (build, source)}
+    # What a package must name among its dependencies, and have.
+    wanted = {"libtidemark-dev": ("libc6", "lib/libtidemark.a", "lib/pkgconfig/tidemark.pc", "include/tidemark/tidemark.hpp",
+                                  "lib/cmake/tidemark/tidemark-config.cmake", "lib/tidemark/modules/tidemark.cppm"),
+              "tidemark-tools": ("python3", "bin/tidemark-report")}
+    if "#define TIDEMARK_DLPACK 1" in (pathlib.Path(build) / "include/tidemark/core/config.hpp").read_text():
+        wanted["libtidemark-dev"] = ("libdlpack-dev", *wanted["libtidemark-dev"])
+    packages = [*(folder / "packages").glob("*.deb")]
+    if len(packages) != len(wanted):
+        faults.append(f"these packages were made: {packages}")
+    for package in packages:
+        name, depends = (run("dpkg-deb", "-f", package, field).stdout.strip() for field in ("Package", "Depends"))
+        print(run("dpkg-deb", "-I", package).stdout)
+        root = folder / name
+        run("dpkg-deb", "-x", package, root)
+        files = [file for file in root.rglob("*") if file.is_file()]
+        for need in wanted[name]:
+            if not (root / "usr" / need).exists() if "/" in need else need not in re.split(r"[ ,]+", depends):
+                faults.append(f"{name} lacks {need}")
+        faults += [f"{name} is not below /usr: {file}" for file in files if root / "usr" not in file.parents]
+        faults += [f"{name} names a folder of this build in {file}" for file in files
+                   if any(path in file.read_bytes() for path in built_with)]
+    if faults:
+        sys.exit("\n".join(faults))
+    report = folder / "tidemark-tools/usr/bin/tidemark-report"
+    if "tidemark-report" not in run(report, "--help").stdout:
+        sys.exit("tidemark-report of the package does not run")
+
+
+def conan(build, source, work, compiler, version, modules):
+    # `conan create` would build the library again: ./run packages does that.
+    shutil.rmtree(work, ignore_errors=True)
+    work = pathlib.Path(work)
+    of_recipe = work / "out/build/Release"
+    of_recipe.mkdir(parents=True)
+    (of_recipe / "cmake_install.cmake").write_text(f'include("{build}/cmake_install.cmake")\n')
+    (work / "profile").write_text(f"""[settings]
+os=Linux
+arch={os.uname().machine}
+build_type=Release
+compiler=clang
+compiler.version={version.split(".")[0]}
+compiler.libcxx=libstdc++11
+compiler.cppstd=20
+[conf]
+tools.build:compiler_executables={{"cpp": "{compiler}"}}
+tools.cmake.cmaketoolchain:generator=Ninja
+tools.cmake.cmake_layout:test_folder={work / "test"}
+""")
+    said = run(sys.executable, pathlib.Path(modules) / "bin/conan", "export-pkg", source, "--no-remote", "-pr:a",
+               work / "profile", "-of", work / "out", CONAN_HOME=str(work / "home"), PYTHONPATH=modules,
+               PYTHONDONTWRITEBYTECODE="1")
+    if "the program prints: 800 bytes" not in said.stdout + said.stderr:
+        sys.exit(f"the package was not tested:\n{said.stdout}{said.stderr}")
+
+
 def load(prefix, library):
     # By a process that linked nothing of it, so that thread-local variables must find room late.
     found = [*pathlib.Path(prefix).rglob(library)]
@@ -107,6 +194,7 @@ def needs_exceptions(compiler, *include):
 
 how, *arguments = sys.argv[1:]
 cases = {"install": install, "run": run_program, "run_first": run_first, "refuse": lambda *all: listen(True, *all),
-         "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "load": load,
+         "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
+         "load": load,
          "needs_exceptions": needs_exceptions}
 cases[how](*arguments)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conan 2: `conan create .` builds tidemark and packages it. It has no requirements. The package is found by its own
+CMake files, so that modules come along where compiler and generator have them."""
+import pathlib
+import re
+
+from conan import ConanFile
+from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
+
+
+class Tidemark(ConanFile):
+    name = "tidemark"
+    license = "Apache-2.0"
+    description = "Scoped memory for numerical C++"
+    topics = ("memory", "allocator", "arena", "pmr", "cpp20-modules")
+    package_type = "library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {"shared": [True, False], "fPIC": [True, False], "modules": [True, False], "mpi": [True, False],
+               "thrust": [True, False]}
+    default_options = {"shared": False, "fPIC": True, "modules": True, "mpi": False, "thrust": False}
+    exports_sources = ("CMakeLists.txt", "LICENSE", "cmake/*", "pmr/*", "thrust_adapters/*", "adapters/*", "modules/*",
+                       "tools/*")
+    implements = ["auto_shared_fpic"]
+
+    def set_version(self):
+        text = (pathlib.Path(self.recipe_folder) / "CMakeLists.txt").read_text()
+        self.version = re.search(r"project\(tidemark VERSION ([0-9.]+)", text)[1]
+
+    def validate(self):
+        check_min_cppstd(self, 20)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def generate(self):
+        toolchain = CMakeToolchain(self, generator="Ninja")
+        # What Conan did not bring is not taken from the machine by chance.
+        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "PLAN_C", "DLPACK":
+            toolchain.cache_variables[f"TIDEMARK_{switch}"] = False
+        for switch in "modules", "mpi", "thrust":
+            toolchain.cache_variables[f"TIDEMARK_{switch.upper()}"] = bool(self.options.get_safe(switch))
+        toolchain.user_presets_path = False  # the sources stay as they are
+        toolchain.generate()
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self):
+        CMake(self).install()
+
+    def package_info(self):
+        self.cpp_info.set_property("cmake_find_mode", "none")  # tidemark-config.cmake is the package's own
+        self.cpp_info.builddirs = ["lib/cmake/tidemark"]
+        self.cpp_info.libs = ["tidemark_cuda", "tidemark"]
+        if self.settings.os in ("Linux", "FreeBSD"):
+            self.cpp_info.system_libs = ["pthread", "dl"]

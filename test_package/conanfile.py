@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `conan create` tries of the package: a program that includes, and prints what it must."""
+import io
+import os
+
+from conan import ConanFile
+from conan.errors import ConanException
+from conan.tools.build import can_run
+from conan.tools.cmake import CMake, cmake_layout
+
+
+class TidemarkTest(ConanFile):
+    settings = "os", "arch", "compiler", "build_type"
+    generators = "CMakeToolchain", "CMakeDeps"
+
+    def requirements(self):
+        self.requires(self.tested_reference_str)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def test(self):
+        if not can_run(self):
+            return
+        printed = io.StringIO()
+        self.run(os.path.join(self.cpp.build.bindir, "consumer"), stdout=printed, env="conanrun")
+        self.output.info(f"the program prints: {printed.getvalue().strip()}")
+        if printed.getvalue() != "800 bytes, CUDA_ERROR_NO_DEVICE\n":
+            raise ConanException("the program of the package prints something else")
