@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+from spack.package import *
+
+
+class Tidemark(CMakePackage):
+    """Scoped memory for numerical C++: arenas, pools, epochs, graph arenas, workspaces and planned arenas."""
+
+    # No address is known here: `spack develop --path CLONE tidemark@0.2.0` says where the sources are.
+    license("Apache-2.0")
+
+    version("0.2.0")
+
+    variant("shared", default=True, description="Shared libraries")
+    variant("modules", default=False, description="C++20 modules (clang >= 19 or GCC >= 15)")
+    variant("mpi", default=False, description="Memory for programs on MPI")
+    variant("dlpack", default=False, description="Tensors are DLPack's own structures")
+    variant("cuda", default=False, description="The real driver behind the device part")
+
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.28:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("mpi", when="+mpi")
+    depends_on("dlpack", when="+dlpack")
+    depends_on("cuda@13:", when="+cuda")
+    conflicts("%gcc@:14", when="+modules")
+    conflicts("%clang@:18", when="+modules")
+
+    generator("ninja")
+
+    def cmake_args(self):
+        switches = {"BUILD_SHARED_LIBS": "shared", "TIDEMARK_MODULES": "modules", "TIDEMARK_MPI": "mpi",
+                    "TIDEMARK_DLPACK": "dlpack", "TIDEMARK_CUDA": "cuda"}
+        absent = ["BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "PLAN_C", "THRUST"]
+        return [self.define_from_variant(option, variant) for option, variant in switches.items()] + [
+            self.define(f"TIDEMARK_{option}", False) for option in absent]
