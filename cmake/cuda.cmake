@@ -14,6 +14,13 @@ if(CMAKE_CUDA_COMPILER MATCHES "/")
       "now to use ${CMAKE_CUDA_COMPILER}: remove that folder, or configure it with --fresh")
   endif()
 endif()
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  message(FATAL_ERROR "tidemark: TIDEMARK_CUDA is on, and CMake finds no nvcc that works: install a CUDA toolkit >= ${TIDEMARK_CUDA_VERSION_MIN}, "
+    "set CUDACXX to its nvcc (and CUDAHOSTCXX to a g++ that it accepts), or leave the option off: the device part is then built without "
+    "the real driver")
+endif()
 enable_language(CUDA)
 set(TIDEMARK_CUDA_COMPILER_BEFORE "${CMAKE_CUDA_COMPILER}" CACHE INTERNAL "nvcc of this build folder")
 find_package(CUDAToolkit REQUIRED)

@@ -62,6 +62,10 @@ if(TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
   message(FATAL_ERROR "TIDEMARK_DLPACK is on, and there is no dlpack/dlpack.h of DLPack >= 0.5: install it, set "
     "TIDEMARK_DLPACK_INCLUDE_DIR to the folder that it is in, or leave the option off")
 endif()
+if(NOT TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
+  message(STATUS "tidemark: tensors have structures of our own, equal to DLPack's: there is no dlpack/dlpack.h of DLPack >= 0.5 "
+    "(Debian's libdlpack-dev)")
+endif()
 set(TIDEMARK_DLPACK_VALUE 0)
 set(dlpack_include)  # the option by which a compiler finds it, if it needs one
 if(TIDEMARK_DLPACK)
