@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file `generate_steps`: programs whose steps are of several kinds, made up. For benchmarks and tests; no
+/// part of the library.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "recorded_trace.hpp"
+
+namespace tidemark::tools {
+
+/// A trace, and the steps of its program.
+struct stepped_trace {
+  recorded_trace trace;
+  std::vector<trace_step> steps;
+};
+
+/// The programs that `generate_steps` knows:
+///
+/// | name | steps |
+/// |---|---|
+/// | `cycle` | training, evaluation and generation in turn, all with the same first requests |
+/// | `random` | the same three in any order |
+/// | `lengths` | trainings of a recurrent network of eight lengths, in any order |
+/// | `growing` | the same network, longer by one each step |
+/// | `restarted` | trainings of six steps, of which the first allocates what lives to the last, again |
+/// | `many` | twelve kinds in turn: more than a planned arena keeps plans |
+/// | `transformer` | four recorded steps of a transformer, of four lengths, in turn |
+[[nodiscard]] std::span<char const* const> generated_programs() noexcept;
+
+/// The same each time. @throws std::invalid_argument if there is no program of that name; std::runtime_error
+/// if the recorded steps cannot be read.
+[[nodiscard]] stepped_trace generate_steps(std::string const& program, std::size_t steps = 300);
+
+}  // namespace tidemark::tools
