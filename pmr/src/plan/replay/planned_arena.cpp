@@ -209,6 +209,7 @@ void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t a
 // ---- steps ---------------------------------------------------------------------------------------------
 
 void planned_core::begin(step& opened) {
+  const call_overlap::call here{calls_, kind, options_.name, "a step begins"};
   if (step_ != nullptr) throw std::logic_error{message(options_, "a step is open already")};
   if (!plan_->all_deallocated()) foreign_.detach_live(*plan_, false);
   step_ = &opened;
@@ -224,6 +225,7 @@ void planned_core::begin(step& opened) {
 }
 
 void planned_core::end_step() noexcept {
+  const call_overlap::call here{calls_, kind, options_.name, "a step ends"};
   const bool has_requests = now_ != begin_;
   const bool was_given_up = phase_ == phase::recording;
   step_ = nullptr;
@@ -441,6 +443,7 @@ void planned_core::drop(kept_plan& gone) {
 }
 
 void planned_core::use(step_plan plan) {
+  const call_overlap::call here{calls_, kind, options_.name, "use"};
   plan.require_valid();
   if (plan.alignment < alignof(std::max_align_t))
     throw std::invalid_argument{message(options_, "a plan whose blocks are aligned to less than 16 bytes")};
@@ -468,6 +471,7 @@ std::size_t planned_core::used_bytes_end() const noexcept {
 }
 
 std::size_t planned_core::trim() noexcept {
+  const call_overlap::call here{calls_, kind, options_.name, "trim"};
   const std::size_t before = region_.committed_bytes();
   const bool needs_plan = phase_ == phase::choosing || phase_ == phase::replaying;
   region_.keep_only(std::max(used_bytes_end(), needs_plan ? plan_->plan().height : 0));

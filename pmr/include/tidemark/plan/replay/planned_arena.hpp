@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <tidemark/core/address_space.hpp>
+#include <tidemark/core/detail/call_overlap.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
@@ -125,6 +126,7 @@ class planned_core : public forwarding_resource<planned_core> {
   /// which only level 2 looks at in every call. No block has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) TIDEMARK_LIFETIMEBOUND {
+    const call_overlap::call here{calls_, kind, options_.name, "allocate"};
     if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
     if (plan_replayer::slot* const next = plan_->next_in_order(bytes, align)) [[likely]]
       return plan_->take(*next, bytes, now_);
@@ -135,6 +137,7 @@ class planned_core : public forwarding_resource<planned_core> {
   /// begins is reported, and nothing happens; so is a block of another size, at level 2. Null: does
   /// nothing.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
+    const call_overlap::call here{calls_, kind, options_.name, "deallocate"};
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     if (check_level < 2 && plan_->deallocate_in_order(address, now_)) [[likely]]
       return;
@@ -240,6 +243,7 @@ class planned_core : public forwarding_resource<planned_core> {
   std::uint64_t steps_ = 0, planned_steps_ = 0, fallback_allocations_ = 0, outside_allocations_ = 0;
   std::uint64_t recorded_allocations_ = 0, misses_ = 0, plans_made_ = 0;
   kept_plan no_plan_{step_plan{}};
+  call_overlap calls_;
 };
 
 }  // namespace detail
