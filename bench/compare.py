@@ -17,14 +17,22 @@ import re
 import statistics
 import subprocess
 import sys
+import typing
 
 import document
 import footprint
 from environment import version_of_sources, with_peers
 
 here = pathlib.Path(__file__).parent
-# The traces that the benchmarks bring along, and of how many threads they are.
-RECORDED = {"clang_syntax": 1, "lld_link": 5, "torch_gpt": 1, "torch_mlp": 1}
+
+
+class Trace(typing.NamedTuple):
+    threads: int
+    has_steps: bool = False
+
+
+# The traces that the benchmarks bring along.
+RECORDED = {"clang_syntax": Trace(1), "lld_link": Trace(5), "torch_gpt": Trace(1, True), "torch_mlp": Trace(1, True)}
 
 # Topics that run in programs of their own, which take Google Benchmark's options: on ranks, or a process each.
 PROGRAMS = {"mpi": "run_mpi_bench", "numpy": "run_numpy_bench", "programs": "programs/run_programs_bench"}
@@ -49,6 +57,8 @@ def read_options():
                         help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
     parser.add_argument("--plan-seconds", type=float, default=60, metavar="SECONDS",
                         help="how long topic plan searches at most for a plan of each hard step (default 60)")
+    parser.add_argument("--steps", type=pathlib.Path, action="append", default=[],
+                        help="the steps of that trace (docs/traces.md), for a planned arena; with several traces one for each")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")
     parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
     options = parser.parse_args()
@@ -64,11 +74,14 @@ def read_options():
         re.compile(options.filter)
     except re.error as error:
         misuse(f"--filter '{options.filter}' is no regular expression: {error}")
-    for path in options.trace:
-        if not path.is_file():
-            misuse(f"--trace {path}: there is no such file")
-        if ":" in str(path.resolve()):
-            misuse(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
+    for option, paths in (("--trace", options.trace), ("--steps", options.steps)):
+        for path in paths:
+            if not path.is_file():
+                misuse(f"{option} {path}: there is no such file")
+            if ":" in str(path.resolve()):
+                misuse(f"{option} {path}: there may be no colon in its path, {path.resolve()}")
+    if options.steps and len(options.steps) != len(options.trace):
+        misuse(f"--steps is given {len(options.steps)} times, and --trace {len(options.trace)} times: each trace has its steps")
     return options
 
 
@@ -89,7 +102,10 @@ def rows_wanted(options):
 
 
 def traces_of(options):
-    """The names of traces, and of how many threads they are. Those of the user are read, to tell at once what is wrong."""
+    """The names of traces, of how many threads they are, and whether they have steps.
+
+    Those of the user are read, to tell at once what is wrong.
+    """
     if not options.trace:
         return RECORDED
     known = footprint.traces(options.build / "bench/trace_footprint", environment(options))
@@ -98,16 +114,20 @@ def traces_of(options):
             print(f"{path} is called {trace['name']} here", file=sys.stderr)
         if trace["operations"] == 0:
             print(f"{path} has no events, of which there is nothing to tell", file=sys.stderr)
-    return {trace["name"]: trace["threads"] for trace in known if trace["operations"] > 0}
+    return RECORDED | {trace["name"]: Trace(trace["threads"], bool(options.steps)) for trace in known[len(RECORDED):]
+                       if trace["operations"] > 0}
 
 
 def of_each_trace(row, traces):
-    """A row of {trace} is one of each trace, a row of {threaded_trace} one of each that is of several threads."""
-    place = next((place for place in ("{trace}", "{threaded_trace}") if place in row["name"]), None)
+    """A row of {trace} is one of each trace, a row of {threaded_trace} one of each that is of several threads, a row of
+    {stepped_trace} one of each that has steps."""
+    takes = {"{trace}": lambda trace: True, "{threaded_trace}": lambda trace: trace.threads > 1,
+             "{stepped_trace}": lambda trace: trace.has_steps}
+    place = next((place for place in takes if place in row["name"]), None)
     if place is None:
         return [row]
     return [{key: value.replace(place, trace) if isinstance(value, str) else value for key, value in row.items()}
-            for trace, threads in traces.items() if place == "{trace}" or threads > 1]
+            for trace, known in traces.items() if takes[place](known)]
 
 
 def names_of(row):
@@ -129,6 +149,7 @@ def compared_together(rows):
 
 def environment(options, order=0):
     return with_peers(TIDEMARK_BENCH_TRACES=":".join(str(path.resolve()) for path in options.trace),
+                      TIDEMARK_BENCH_STEPS=":".join(str(path.resolve()) for path in options.steps),
                       TIDEMARK_BENCH_PLAN_SECONDS=str(options.plan_seconds), TIDEMARK_BENCH_ORDER=str(order))
 
 

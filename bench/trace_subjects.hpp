@@ -25,13 +25,28 @@ namespace tidemark::bench {
 // ---- traces -----------------------------------------------------------------------------------------------
 
 struct trace_file {
-  std::string name;   ///< as in the names of benchmarks: "torch_gpt"
-  std::string path;   ///< of a file in the form that docs/traces.md describes
-  bool many_threads;  ///< it is of several, or may be: a user's file is not read for this
+  std::string name;     ///< as in the names of benchmarks: "torch_gpt"
+  std::string path;     ///< of a file in the form that docs/traces.md describes
+  bool many_threads;    ///< it is of several, or may be: a user's file is not read for this
+  std::string steps{};  ///< path of its steps; empty: it has none
 };
 
 /// The variable whose value is paths of further traces, between colons.
 inline constexpr char const* traces_variable = "TIDEMARK_BENCH_TRACES";
+/// The same for their steps, in the same order; a trace without steps has an empty path, or is beyond the last.
+inline constexpr char const* steps_variable = "TIDEMARK_BENCH_STEPS";
+
+/// The paths in a variable's value.
+inline std::vector<std::string> paths_in(char const* variable) {
+  char const* const value = std::getenv(variable);
+  std::vector<std::string> paths;
+  std::string_view rest = value == nullptr ? "" : value;
+  while (!rest.empty()) {
+    paths.emplace_back(rest.substr(0, rest.find(':')));
+    rest.remove_prefix(std::min(rest.size(), paths.back().size() + 1));
+  }
+  return paths;
+}
 
 /// What a file without a name of its own is called by: its stem, of which nothing can end a text of JSON.
 inline std::string trace_name(std::string const& path) {
@@ -51,12 +66,12 @@ inline std::vector<trace_file> find_trace_files() {
     files.push_back({.name = name,
                      .path = std::string{TIDEMARK_TRACES "/"} + name + ".csv",
                      .many_threads = std::string_view{name} == "lld_link"});
+    if (std::string_view{name}.starts_with("torch"))
+      files.back().steps = std::string{TIDEMARK_TRACES "/"} + name + "_steps.csv";
   }
-  char const* const value = std::getenv(traces_variable);
-  std::string_view rest = value == nullptr ? "" : value;
-  while (!rest.empty()) {
-    const std::string path{rest.substr(0, rest.find(':'))};
-    rest.remove_prefix(std::min(rest.size(), path.size() + 1));
+  const std::vector<std::string> paths = paths_in(traces_variable), steps = paths_in(steps_variable);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    std::string const& path = paths[i];
     if (path.empty()) continue;
     const std::string stem = trace_name(path);
     std::string name = stem;
@@ -67,7 +82,10 @@ inline std::vector<trace_file> find_trace_files() {
       std::fprintf(stderr, "two traces are named %s: %s is called %s\n", stem.c_str(), path.c_str(),
                    name.c_str());
     }
-    files.push_back({.name = name, .path = path, .many_threads = true});
+    files.push_back({.name = name,
+                     .path = path,
+                     .many_threads = true,
+                     .steps = i < steps.size() ? steps[i] : std::string{}});
   }
   return files;
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic traces: what real programs allocated and freed, recorded, played again through
 // std::pmr::memory_resource*: on one thread, and, where a trace is of several, on as many as it is of
-// ("threads:own"; by the clock). An item is an operation. Besides the recorded traces there are those that
-// TIDEMARK_BENCH_TRACES names.
+// ("threads:own"; by the clock). A trace that has steps is played by them on a planned arena, too, over a
+// pool: again and again on the same, so that the first run is recorded and planned, and the others are what
+// counts. An item is an operation. Besides the recorded traces there are those that TIDEMARK_BENCH_TRACES and
+// TIDEMARK_BENCH_STEPS name.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -26,9 +29,13 @@ namespace {
 using namespace tidemark;
 
 struct loaded_trace {
-  explicit loaded_trace(std::string const& path) : events{tools::read_trace(path)} {}
+  explicit loaded_trace(bench::trace_file const& file)
+      : events{tools::read_trace(file.path)},
+        steps{file.steps.empty() ? std::vector<tools::trace_step>{} : tools::read_steps(file.steps, events)} {
+  }
 
   tools::recorded_trace events;
+  std::vector<tools::trace_step> steps;
   std::vector<std::size_t> classes{bench::fitted_classes(events)};
 };
 
@@ -39,7 +46,7 @@ loaded_trace const& loaded(bench::trace_file const& file) {
   const auto found = by_name.find(file.name);
   if (found != by_name.end()) return found->second;
   try {
-    return by_name.try_emplace(file.name, file.path).first->second;
+    return by_name.try_emplace(file.name, file).first->second;
   } catch (std::exception const& error) {
     std::fflush(stdout);
     std::fprintf(stderr, "tidemark_bench: %s\n", error.what());
@@ -79,8 +86,40 @@ void on_own_threads(benchmark::State& state, bench::trace_file const& file,
   }
 }
 
+void by_steps(benchmark::State& state, bench::trace_file const& file) {
+  loaded_trace const& trace = loaded(file);
+  pool fallback;
+  planned_arena memory{&fallback};
+  std::pmr::memory_resource* const through_vtable = bench::hidden(&memory);
+  std::vector<void*> blocks(trace.events.blocks);
+  const auto play = [&](tools::trace_event const& event) {
+    if (!event.allocates)
+      return through_vtable->deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
+    void* const block = blocks[event.block] = through_vtable->allocate(event.bytes, tools::replay_alignment);
+    if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+  };
+  replay_in_loop(state, trace.events, [&] {
+    std::size_t next = 0;
+    for (tools::trace_step const& step : trace.steps) {
+      for (; next < step.first_event; ++next) play(trace.events.events[next]);
+      const planned_arena::step here{memory};
+      for (; next <= step.last_event; ++next) play(trace.events.events[next]);
+    }
+    for (; next < trace.events.events.size(); ++next) play(trace.events.events[next]);
+    for (tools::trace_event const& event : trace.events.left) play(event);
+  });
+  const planned_arena_stats stats = memory.stats();
+  state.counters["planned_steps"] =
+      static_cast<double>(stats.planned_steps) / static_cast<double>(std::max<std::uint64_t>(stats.steps, 1));
+  state.counters["height_bytes"] = static_cast<double>(stats.height_bytes);
+}
+
 const bool registered = [] {
   for (bench::trace_file const& file : bench::trace_files()) {
+    if (!file.steps.empty()) {
+      benchmark::RegisterBenchmark(("planned_arena/trace/" + file.name).c_str(),
+                                   [&](benchmark::State& state) { by_steps(state, file); });
+    }
     for (bench::trace_subject const& subject : bench::trace_subjects()) {
       const std::string name = subject.name + "/trace/" + file.name;
       benchmark::RegisterBenchmark(name.c_str(),

@@ -267,7 +267,7 @@ def rows_of_traces_are_made_for_those_of_the_user():
     import compare
     on_one, on_two = write(events([("a", 0, 10)]), "on_one.csv"), write(HEADER + "a,0,8,0\nf,0,0,1\n", "on_two.csv")
     os.environ |= environment()
-    options = type("options", (), {"trace": [on_one, on_two], "build": pathlib.Path(BENCH).parents[1]})
+    options = type("options", (), {"trace": [on_one, on_two], "steps": [], "build": pathlib.Path(BENCH).parents[1]})
     traces = compare.traces_of(options)
     expect("traces", list(traces), RECORDED + ["on_one", "on_two"])
     for place, of in (("{trace}", list(traces)), ("{threaded_trace}", ["lld_link", "on_two"])):

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topic plan: programs whose steps are of several kinds (tools/recorded_trace/step_kinds.hpp), on a planned
+// arena over a pool and on a pool alone. Each run is the first 300 steps on resources that have seen nothing,
+// so that recording and planning are part of it. An item is an operation.
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tidemark/plan/replay/planned_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+
+#include "loop.hpp"
+#include "step_kinds.hpp"
+
+namespace {
+
+using namespace tidemark;
+
+constexpr std::size_t steps_of_a_run = 300;
+
+struct pooled {
+  void begin_step() {}
+  void end_step() {}
+  [[nodiscard]] std::pmr::memory_resource* resource() { return &memory; }
+
+  pool memory;
+};
+
+struct planned {
+  void begin_step() { step.emplace(memory); }
+  void end_step() { step.reset(); }
+  [[nodiscard]] std::pmr::memory_resource* resource() { return &memory; }
+
+  pool fallback;
+  planned_arena memory{&fallback};
+  std::optional<planned_arena::step> step;
+};
+
+template <class Subject>
+void run_program(benchmark::State& state, std::string const& program) {
+  const tools::stepped_trace played = tools::generate_steps(program, steps_of_a_run);
+  std::vector<void*> blocks(played.trace.blocks);
+  for (auto _ : state) {
+    Subject subject;
+    std::pmr::memory_resource* const through_vtable = bench::hidden(subject.resource());
+    const auto play = [&](tools::trace_event const& event) {
+      if (event.allocates) {
+        bench::use(blocks[event.block] = through_vtable->allocate(event.bytes, tools::replay_alignment));
+      } else {
+        through_vtable->deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
+      }
+    };
+    for (tools::trace_step const& step : played.steps) {
+      subject.begin_step();
+      for (std::size_t i = step.first_event; i <= step.last_event; ++i) play(played.trace.events[i]);
+      subject.end_step();
+    }
+    for (tools::trace_event const& event : played.trace.left) play(event);
+  }
+  bench::count_items(state, played.trace.events.size() + played.trace.left.size());
+}
+
+const bool registered = [] {
+  for (std::string const program : tools::generated_programs()) {
+    benchmark::RegisterBenchmark(("planned_arena/steps/" + program).c_str(),
+                                 [=](benchmark::State& state) { run_program<planned>(state, program); });
+    benchmark::RegisterBenchmark(("pool/steps/" + program).c_str(),
+                                 [=](benchmark::State& state) { run_program<pooled>(state, program); });
+  }
+  return true;
+}();
+
+}  // namespace
