@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Climb".
 // The stage of make_plan that changes an order at random.
 #include <algorithm>
 #include <cstdint>

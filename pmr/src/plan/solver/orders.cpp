@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Stages".
 // The stages of make_plan that place one buffer after the other, in an order that is known at the start.
 #include <algorithm>
 #include <array>

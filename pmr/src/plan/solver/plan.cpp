@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Stages".
 #include <tidemark/plan/solver/plan.hpp>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "The problem".
 #include "problem.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "The problem".
 // The problem that make_plan solves: checked, and in the numbers that its stages work with.
 #pragma once
 

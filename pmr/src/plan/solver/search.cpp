@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "By rising offset"; of `prober` docs/planner.md, "Restarts and heights".
 // The stage of make_plan that goes through all layouts of a height that need to be looked at.
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Canonical order".
 #include "search_buffers.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Canonical order".
 // What the searches for a layout of a given height know of each buffer from the start.
 #pragma once
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Along the skyline".
 #include "skyline_search.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Along the skyline".
 // A search for a layout of a given height that fills the lowest places first.
 #pragma once
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Progress and limits".
 #include "solver_context.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Progress and limits".
 // How far a search has come, and when it ends.
 #pragma once
 

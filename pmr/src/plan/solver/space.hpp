@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Stages".
 // What is taken already, for the stages that place one buffer after the other.
 #pragma once
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Stages".
 // The stages of make_plan.
 #pragma once
 
