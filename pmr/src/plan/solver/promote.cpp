@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Many buffers".
 // The stage of make_plan that places the buffers again and again that come too high, earlier each time.
 #include <array>
 #include <cstdint>

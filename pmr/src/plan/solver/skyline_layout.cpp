@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Many buffers".
 #include "skyline_layout.hpp"
 
 #include <algorithm>

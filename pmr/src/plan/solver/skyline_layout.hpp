@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Many buffers".
 // A layout that is made from below, in O(n log n) for most problems.
 #pragma once
 
