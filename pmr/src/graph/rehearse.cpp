@@ -30,7 +30,7 @@ step_plan rehearsal::plan(plan_options const& options) {
         "rehearsal: a graph arena's blocks are aligned to 256 bytes at least, not to " +
         std::to_string(options.alignment)};
   }
-  return recorder_.plan(options).plan;
+  return recorder_.plan(options);
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {

@@ -16,8 +16,7 @@ void foreign_blocks::detach_live(plan_replayer& plan, bool outliving_too) {
   blocks_.reserve(blocks_.size() + leaving);
   for (plan_replayer::slot const& s : plan.slots()) {
     if (!leaves(s)) continue;
-    blocks_.push_back({s, &plan, true});
-    ++in_way_;
+    blocks_.push_back({s, &plan});
     plan.set_died(s.index, s.born);
   }
   std::ranges::sort(blocks_, {}, &foreign_block::address);
@@ -26,14 +25,6 @@ void foreign_blocks::detach_live(plan_replayer& plan, bool outliving_too) {
 void foreign_blocks::adopt_into(plan_replayer& plan, plan_replayer::request_time now) noexcept {
   erase_dead();
   std::erase_if(blocks_, [&](foreign_block const& block) { return plan.adopt(block, now); });
-}
-
-void foreign_blocks::find_in_way_of(plan_replayer const& plan) noexcept {
-  in_way_ = 0;
-  for (foreign_block& block : blocks_) {
-    block.is_in_way = plan.may_use(block.address, block.max_bytes);
-    in_way_ += block.live() && block.is_in_way ? 1 : 0;
-  }
 }
 
 void foreign_blocks::forget(plan_replayer const& plan) noexcept {

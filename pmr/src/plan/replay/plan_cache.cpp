@@ -5,8 +5,6 @@
 #include <functional>
 #include <tuple>
 
-#include <tidemark/core/detail/align.hpp>
-
 namespace tidemark::detail {
 
 std::vector<step_plan> plan_cache::copies() const {
@@ -18,18 +16,18 @@ std::vector<step_plan> plan_cache::copies() const {
   return copied;
 }
 
-kept_plan* plan_cache::choose(std::uint64_t step, std::size_t bytes, std::size_t align) const noexcept {
+kept_plan* plan_cache::choose(std::size_t bytes, std::size_t align) const noexcept {
   kept_plan const* const expected = last_used_ != nullptr ? last_used_->next : nullptr;
-  // Best is: for that very size; the successor of the last plan; not given up the last time; the
+  // Best is: for that very size; not given up the last time; the successor of the last plan; the
   // tightest; the one used last.
   const auto rank = [&](kept_plan const& plan) {
     const std::size_t planned = plan.planned(0).bytes;
-    return std::tuple{planned == bytes, &plan == expected, plan.given_up == 0, ~planned, plan.used_last};
+    return std::tuple{planned == bytes, !plan.was_given_up, &plan == expected, ~planned, plan.used_last};
   };
   kept_plan* best = nullptr;
   for (auto const& plan : plans_) {
-    if (!plan->fits(0, bytes, align) || plan->rests(step)) continue;
-    if (plan->given_up != 0 && plan->planned(0).bytes != bytes) continue;
+    if (!plan->fits(0, bytes, align)) continue;
+    if (plan->was_given_up && plan->planned(0).bytes != bytes) continue;
     if (best == nullptr || rank(*best) < rank(*plan)) best = plan.get();
   }
   return best;
@@ -48,57 +46,13 @@ kept_plan* plan_cache::find_agreeing(kept_plan const& current, std::size_t bytes
   return nullptr;
 }
 
-plan_surroundings plan_cache::surroundings(kept_plan const* replaced) {
-  own_.clear();
-  alike_.clear();
-  for (auto const& plan : plans_) {
-    if (plan.get() == replaced) continue;
-    if (plan->own_end() == 0 && !plan->outliving().empty()) continue;  // its own slots lie anywhere
-    alike_.push_back(&plan->plan());
-    for (plan_replayer::outliving_request const& own : plan->outliving()) {
-      for (std::uint32_t i : own.slots) own_.push_back(plan->bytes_of(i));
-    }
-  }
-  std::ranges::sort(own_, {}, &byte_range::begin);
-  return {.obstacles = {}, .own_of_others = own_, .zone_end = zone_end_, .alike = alike_};
-}
-
-kept_plan* plan_cache::displaced_by(kept_plan& made) {
+kept_plan* plan_cache::displaced_by(kept_plan const& made) {
   plans_.reserve(plans_.size() + 1);
-  made.reset_branches(plans_.size() + 1);
-  for (auto const& plan : plans_) plan->reset_branches(plans_.size() + 1);
   for (auto const& plan : plans_) {
     if (plan->has_same_requests(made)) return plan.get();
   }
   if (plans_.size() < max_size_) return nullptr;
   return std::ranges::min_element(plans_, {}, &kept_plan::used_last)->get();
-}
-
-kept_plan const* plan_cache::oldest_if_full() const noexcept {
-  if (plans_.size() < max_size_) return nullptr;
-  return std::ranges::min_element(plans_, {}, &kept_plan::used_last)->get();
-}
-
-void plan_cache::keep(std::unique_ptr<kept_plan> made) noexcept {
-  plans_.push_back(std::move(made));
-  arrange();
-}
-
-void plan_cache::arrange() noexcept {
-  std::size_t own_end = 0, alignment = 1;
-  for (auto const& plan : plans_) {
-    own_end = std::max(own_end, plan->own_end());
-    alignment = std::max(alignment, plan->alignment());
-  }
-  zone_end_ = align_up(own_end, alignment);
-  for (auto const& plan : plans_) plan->move_above(zone_end_);
-  for (auto one = plans_.begin(); one != plans_.end(); ++one) {
-    for (auto other = plans_.begin(); other != one; ++other) {
-      const std::size_t common = (*one)->common_requests(**other);
-      if (common < (*one)->requests()) (*one)->add_branch(common);
-      if (common < (*other)->requests()) (*other)->add_branch(common);
-    }
-  }
 }
 
 void plan_cache::erase(kept_plan& gone) noexcept {

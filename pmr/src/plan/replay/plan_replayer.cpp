@@ -13,9 +13,8 @@
 
 namespace tidemark::detail {
 
-plan_replayer::plan_replayer(step_plan plan, std::size_t zone_end) : plan_{std::move(plan)} {
+plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   add_slots();
-  if (zone_end != 0) zone_end_ = zone_end;
   slots_.push_back({{.address = no_address, .died = std::numeric_limits<request_time>::max()}});
   find_predecessors();
   order_deallocations();
@@ -30,7 +29,6 @@ plan_replayer::plan_replayer(step_plan plan, std::size_t zone_end) : plan_{std::
 }
 
 void plan_replayer::add_slots() {
-  std::size_t others_begin = plan_.height;
   slots_.resize(plan_.requests);
   blocks_.resize(plan_.requests);
   planned_.resize(plan_.requests);
@@ -55,12 +53,7 @@ void plan_replayer::add_slots() {
     const std::size_t align = std::max(plan_.alignment, block.life.alignment);
     planned_[block.request] = {.bytes = block.life.size, .align = align};
     alignment_ = std::max(alignment_, align);
-    if (plan_.outlives(block)) own_end_ = std::max(own_end_, *block.life.offset + slots_[index].max_bytes);
-    else others_begin = std::min(others_begin, *block.life.offset);
   }
-  own_end_ = align_up(own_end_, plan_.alignment);
-  if (own_end_ <= others_begin)
-    zone_end_ = std::max(align_up(own_end_, alignment_), align_down(others_begin, alignment_));
   // A block that fits in the first slot of a request gets any that is free: each is as large as the
   // smallest, which the plan's height may cut off.
   for (outliving_request const& own : outliving_) {
@@ -126,68 +119,16 @@ void plan_replayer::order_deallocations() {
   for (std::uint32_t i = 0; i < deallocation_order_.size(); ++i)
     deallocation_index_[deallocation_order_[i]->index] = i;
   deallocation_order_.push_back(always_clear);
-  for (slot& s : slots_) s.deallocations_before = deallocations_before(s);
-}
-
-plan_replayer::slot* const* plan_replayer::deallocations_before(slot const& one) const noexcept {
   auto const& order = deallocation_order_;
-  // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
-  // free.
-  if (&one == &slots_.back() || outlives(one.index)) return end_of_order();
-  const auto behind = std::ranges::upper_bound(order.begin(), order.end() - 1, request_of(one.index), {},
-                                               [&](slot const* before) { return upper_of(before); });
-  return order.data() + (behind - order.begin());
-}
-
-// ---- several plans -------------------------------------------------------------------------------------
-
-void plan_replayer::reset_branches(std::size_t max_branches) {
-  branches_.reserve(max_branches);
-  for (std::size_t request : branches_)
-    slots_[request].deallocations_before = deallocations_before(slots_[request]);
-  branches_.clear();
-}
-
-void plan_replayer::add_branch(std::size_t request) noexcept {
-  const auto place = std::ranges::lower_bound(branches_, request);
-  if (place != branches_.end() && *place == request) return;
-  branches_.insert(place, request);
-  slots_[request].deallocations_before = end_of_order();
-}
-
-void plan_replayer::move_above(std::size_t zone_end) noexcept {
-  if (zone_end == zone_end_) return;
-  // A file's plan whose own slots do not all lie below is moved as a whole.
-  const bool moves_own = own_end_ > zone_end_;
-  for (planned_block& block : plan_.blocks) {
-    if (moves_own || !plan_.outlives(block)) *block.life.offset += zone_end - zone_end_;  // may wrap, twice
-  }
-  plan_.height += zone_end - zone_end_;
-  plan_.lower_bound += zone_end - zone_end_;
-  if (moves_own) own_end_ += zone_end - zone_end_;
-  zone_end_ = zone_end;
-  base_ = 0;  // to be bound anew
-}
-
-bool plan_replayer::may_use(std::uintptr_t begin, std::size_t bytes) const noexcept {
-  if (own_end_ > zone_end_ || begin + bytes > base_ + zone_end_) return true;
-  return std::ranges::any_of(outliving_, [&](outliving_request const& own) {
-    return std::ranges::any_of(own.slots, [&](std::uint32_t i) {
-      return slots_[i].address < begin + bytes && begin < slots_[i].address + slots_[i].max_bytes;
-    });
-  });
-}
-
-void plan_replayer::take_over(plan_replayer& before) noexcept {
-  const std::size_t served = std::min({before.cursor(), requests(), before.requests()});
-  for (std::size_t i = 0; i < served; ++i) {
-    slot &to = slots_[i], &from = before.slots_[i];
-    if (outlives(to.index) || before.outlives(from.index)) continue;  // foreign blocks are adopted
-    to.bytes = from.bytes;  // says what was requested, wherever it lies
-    if (from.born < begin_ || from.address != to.address || from.max_bytes != to.max_bytes) continue;
-    to.born = from.born;
-    to.died = from.died;
-    from.born = from.died = begin_ - 1;
+  for (slot& s : slots_) {
+    // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
+    // free.
+    auto behind = order.end();
+    if (&s != always_clear && !outlives(s.index)) {
+      behind = std::ranges::upper_bound(order.begin(), order.end() - 1, request_of(s.index), {},
+                                        [&](slot const* one) { return upper_of(one); });
+    }
+    s.deallocations_before = order.data() + (behind - order.begin());
   }
 }
 

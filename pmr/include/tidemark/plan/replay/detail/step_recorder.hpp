@@ -15,24 +15,6 @@
 
 namespace tidemark::detail {
 
-/// What a new plan is laid beside. Offsets are from the same base as its own.
-struct plan_surroundings {
-  /// That no block may have, in order, apart from each other, at multiples of the plan's alignment.
-  std::span<byte_range const> obstacles{};
-  /// That no block may have which outlives the step: those of the other plans have them. In order, likewise.
-  std::span<byte_range const> own_of_others{};
-  /// Below it lies no block that dies within the step.
-  std::size_t zone_end = 0;
-  /// Plans to share the first blocks with, as long as they are the same. All have that `zone_end`.
-  std::span<step_plan const* const> alike{};
-};
-
-/// A plan, and the offset below which lie only blocks that outlive the step; 0: some lie above.
-struct laid_plan {
-  step_plan plan;
-  std::size_t zone_end = 0;
-};
-
 /// The blocks of a step, each with the times of its allocation and deallocation, in requests.
 ///
 /// Those of the fallback are recorded when they are allocated and deallocated; those that a plan served
@@ -59,14 +41,6 @@ class step_recorder {
   void on_deallocate(void const* block, request_time now) noexcept;
   /// A block that a plan served. @throws std::bad_alloc
   void add(entry const& what) { entries_.push_back(what); }
-  /// Records nothing of this step any more.
-  void abandon() noexcept {
-    entries_.clear();
-    live_.clear();
-    complete_ = false;
-  }
-  /// Recorded so far.
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   /// Whether nothing is missing, and there is something.
   [[nodiscard]] bool is_complete() const noexcept { return complete_ && !entries_.empty(); }
 
@@ -78,9 +52,11 @@ class step_recorder {
 
   /// A plan of the step: below all others lie the blocks that outlive it.
   /// @param max_slots of one that outlives the step
+  /// @param obstacles offsets that no block may have, in order, apart from each other, at multiples of the
+  /// alignment
   /// @throws as `make_plan`; std::bad_alloc if the record is not complete.
-  [[nodiscard]] laid_plan plan(plan_options const& options, std::size_t max_slots = 1,
-                               plan_surroundings const& beside = {});
+  [[nodiscard]] step_plan plan(plan_options const& options, std::size_t max_slots = 1,
+                               std::span<byte_range const> obstacles = {});
 
  private:
   struct carried_block {
@@ -93,7 +69,6 @@ class step_recorder {
   };
 
   void carry_live() noexcept;
-  [[nodiscard]] std::vector<lifetime> lifetimes(plan_options const& options);
 
   std::vector<entry> entries_;
   std::vector<carried_block> carried_;           // by size, and then by birth
@@ -101,9 +76,8 @@ class step_recorder {
   bool complete_ = true;
 };
 
-/// The same plan with one more slot for each of these requests, above the others of such requests, and beside
-/// what `beside` names but obstacles. @pre their blocks outlive the step
-[[nodiscard]] laid_plan with_more_slots(step_plan const& plan, std::vector<std::size_t> requests,
-                                        plan_surroundings const& beside = {});
+/// The same plan with one more slot for each of these requests, above the others of such requests. @pre
+/// their blocks outlive the step
+[[nodiscard]] step_plan with_more_slots(step_plan const& plan, std::vector<std::size_t> requests);
 
 }  // namespace tidemark::detail
