@@ -19,6 +19,7 @@ import footprint  # noqa: E402
 from environment import with_peers  # noqa: E402
 
 RECORDED = ["clang_syntax", "lld_link", "torch_gpt", "torch_mlp"]
+STEPPED = ["torch_gpt", "torch_mlp"]  # of these, with steps
 OURS = ["pool", "fitted_pool", "synchronized_pool"]
 HEADER = "op,id,bytes,thread\n"
 PAGE = os.sysconf("SC_PAGESIZE")
@@ -107,7 +108,8 @@ def every_allocator_plays_every_recorded_trace():
     expect("those that are always there", {"malloc", "std_pool", "std_synchronized_pool"} <= set(allocators), True)
     names = bench_names()
     expect("on one thread", sorted(name for name in names if "threads:" not in name),
-           sorted(f"{allocator}/trace/{trace}" for trace in RECORDED for allocator in allocators))
+           sorted([f"{allocator}/trace/{trace}" for trace in RECORDED for allocator in allocators] +
+                  [f"planned_arena/trace/{trace}" for trace in STEPPED]))
     on_threads = [name for name in names if "threads:" in name]
     shared = [name for name in allocators if name in
               ("synchronized_pool", "std_synchronized_pool", "malloc", "mimalloc", "jemalloc", "tcmalloc")]
@@ -267,10 +269,12 @@ def rows_of_traces_are_made_for_those_of_the_user():
     import compare
     on_one, on_two = write(events([("a", 0, 10)]), "on_one.csv"), write(HEADER + "a,0,8,0\nf,0,0,1\n", "on_two.csv")
     os.environ |= environment()
-    options = type("options", (), {"trace": [on_one, on_two], "steps": [], "build": pathlib.Path(BENCH).parents[1]})
+    options = type("options", (), {"trace": [on_one, on_two], "steps": [], "plan_seconds": 60,
+                                   "build": pathlib.Path(BENCH).parents[1]})
     traces = compare.traces_of(options)
     expect("traces", list(traces), RECORDED + ["on_one", "on_two"])
-    for place, of in (("{trace}", list(traces)), ("{threaded_trace}", ["lld_link", "on_two"])):
+    for place, of in (("{trace}", list(traces)), ("{threaded_trace}", ["lld_link", "on_two"]),
+                      ("{stepped_trace}", STEPPED)):
         row = {"name": f"row of {place}", "ours": f"pool/{place}", "metric": "time", "ratio": 1.0}
         expect(f"rows of {place}", compare.of_each_trace(row, traces),
                [row | {"name": f"row of {trace}", "ours": f"pool/{trace}"} for trace in of])
