@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `generate_steps`: programs whose steps are of several kinds, made up. For benchmarks and tests; no
-/// part of the library.
+/// @file `generate_steps`: programs whose steps are of several kinds, made up. For benchmarks; no part of
+/// the library.
 #pragma once
 
 #include <cstddef>

@@ -192,10 +192,10 @@ void place_in_orders(solver_context& context, gap_choice choice) {
 }
 
 void place_lowest_first(solver_context& context) {
-  if (context.done() || !skyline_layout::is_for(context.instance())) {
-    run_stage(context, "lowest", lowest_orders,
-              [](auto& layout, order const& by) { return layout.place_lowest(by); });
-    return;
+  if (context.done()) return;
+  if (!skyline_layout::is_for(context.instance())) {
+    return run_stage(context, "lowest", lowest_orders,
+                     [](auto& layout, order const& by) { return layout.place_lowest(by); });
   }
   context.enter_stage("lowest");
   skyline_layout layout{context};
