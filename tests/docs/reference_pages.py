@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of docs/reference name what there is, and nothing else: reference_pages.py REPOSITORY CASE.
+
+Each case compares names that the sources have with names that a page has. The last cases are small sources and pages with a
+fault, which must be found.
+"""
+import pathlib
+import re
+import sys
+
+FOLDERS = ["pmr", "thrust_adapters", "adapters"]
+
+
+def texts(root, folders, *patterns):
+    return "\n".join(path.read_text() for folder in folders for pattern in patterns
+                     for path in sorted((root / folder).rglob(pattern)))
+
+
+def differences(what, there, named):
+    return [f"{what} {name} is not on the page" for name in sorted(there - named)] + \
+           [f"the page has {what} {name}, which there is not" for name in sorted(named - there)]
+
+
+def build_options(cmake, page):
+    there = set(re.findall(r"\boption\((TIDEMARK_\w+)", cmake))
+    there |= set(re.findall(r"\bset\((TIDEMARK_\w+) [^\n]* CACHE (?:STRING|PATH|FILEPATH) ", cmake))
+    there |= set(re.findall(r"\bfind_path\((TIDEMARK_\w+)", cmake))
+    return differences("option", there, set(re.findall(r"`(TIDEMARK_\w+)`", page)))
+
+
+def members_of(body):
+    """Names of data members: lines of two blanks that end a declaration."""
+    joined = re.sub(r"\n {4,}", " ", re.sub(r"//.*", "", body))
+    joined = re.sub(r"<[^;=\n]*>", "", joined)
+    return re.findall(r"^  [^()\n]*?\b(\w+)(?: =[^;\n]*|\{\})?; *$", joined, re.M)
+
+
+def resource_options(headers, page):
+    """@param headers pairs of a header's namespace prefix and its text"""
+    there = set()
+    for prefix, text in headers:
+        for struct, body in re.findall(r"^struct (\w+_options) \{\n(.*?)^\};", text, re.M | re.S):
+            there |= {f"{prefix}{struct}::{member}" for member in members_of(body)}
+    named = set()
+    for struct, members in re.findall(r"^\| \[`([\w:]+)`\]\([^)]*\) \| [^|]+ \| ([^|]+) \|$", page, re.M):
+        named |= {f"{struct}::{member}" for member in re.findall(r"`(\w+)`", members)}
+    return differences("option", there, named)
+
+
+def variables(sources, page):
+    """Those that are named where the environment is read, and constants that such a name is given by."""
+    there = set(re.findall(r'(?:getenv|variable)\("([A-Z_\d]+)"\)|environ\.get\("([A-Z_\d]+)"\)', sources))
+    there = {name for pair in there for name in pair if name}
+    there |= set(re.findall(r'constexpr char const\* (?:name|limit) = "(TIDEMARK_[A-Z_]+)";', sources))
+    table = page.split("Of the tests")[0]
+    return differences("variable", there, set(re.findall(r"^\| `([A-Z_\d]+)`", table, re.M)))
+
+
+def targets(cmake, modules, page):
+    there = set(re.findall(r"add_library\((tidemark::\w+) ALIAS", cmake))
+    found = differences("target", there, set(re.findall(r"^\| `(tidemark::\w+)` \|", page, re.M)))
+    named = set(re.findall(r"^\| `(tidemark\.\w+)` \|", page, re.M)) | {"tidemark"}
+    return found + differences("module", set(modules), named)
+
+
+def expect(got, wanted):
+    if got != wanted:
+        sys.exit("\n".join(["is:", *map(str, got), "should be:", *map(str, wanted)]))
+
+
+def main(repository, case):
+    root = pathlib.Path(repository)
+    page = {path.stem: path.read_text() for path in (root / "docs/reference").glob("*.md")}
+    cmake = (root / "CMakeLists.txt").read_text() + texts(root, ["cmake", "adapters", "tests"], "CMakeLists.txt", "*.cmake")
+    if case == "has_every_option_of_the_build":
+        expect(build_options(cmake, page["options"]), [])
+    elif case == "has_every_option_of_a_resource":
+        headers = [("cuda::" if "namespace tidemark::cuda {" in path.read_text() else "", path.read_text())
+                   for folder in FOLDERS for path in sorted((root / folder).glob("**/include/**/*.hpp"))
+                   if "detail" not in path.parts]
+        expect(resource_options(headers, page["options"]), [])
+    elif case == "has_every_variable_of_the_environment":
+        sources = texts(root, FOLDERS, "*.cpp", "*.hpp", "*.py")
+        expect(variables(sources, page["environment"]), [])
+    elif case == "has_every_target_and_module":
+        modules = [path.stem for path in (root / "modules").glob("*.cppm")]
+        expect(targets(cmake, modules, page["targets"]), [])
+    elif case == "finds_an_option_that_is_missing_or_gone":
+        expect(build_options('option(TIDEMARK_A "x" ON)\nset(TIDEMARK_B 1 CACHE STRING "x")', "`TIDEMARK_A` `TIDEMARK_C`"),
+               ["option TIDEMARK_B is not on the page", "the page has option TIDEMARK_C, which there is not"])
+        header = "struct x_options {\n  int a = 0;  ///< text\n  bool b{};\n  long\n      c = 1;\n};\n"
+        expect(resource_options([("", header)], "| [`x_options`](x) | x | `a`, `b`, `d` |\n"),
+               ["option x_options::c is not on the page", "the page has option x_options::d, which there is not"])
+    elif case == "finds_a_variable_or_a_target_that_is_missing_or_gone":
+        expect(variables('std::getenv("A_B"); os.environ.get("C")', "| `C` | x | y |\n| `D` | x | y |\n"),
+               ["variable A_B is not on the page", "the page has variable D, which there is not"])
+        expect(targets("add_library(tidemark::a ALIAS x)", ["tidemark"], "| `tidemark::b` | x |\n| `tidemark.c` | x |\n"),
+               ["target tidemark::a is not on the page", "the page has target tidemark::b, which there is not",
+                "the page has module tidemark.c, which there is not"])
+    else:
+        sys.exit(f"there is no case {case}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
