@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails unless the README's first C++ block is tour.cpp and the block behind it is what the program prints."""
+"""Fails unless a page's first C++ block is tour.cpp and the block behind it is what the program prints: test_readme.py PAGE SOURCE PROGRAM."""
 import re
 import subprocess
 import sys
 
-readme, source, program = sys.argv[1:]
-blocks = re.findall(r"^```(\w*)\n(.*?)^```$", open(readme).read(), re.M | re.S)
+page, source, program = sys.argv[1:]
+blocks = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", open(page).read(), re.M | re.S)
 first = next(i for i, (language, _) in enumerate(blocks) if language == "cpp")
 code, output = blocks[first][1], blocks[first + 1][1]
 printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
 failures = [what for what, shown, real in (("program", code, open(source).read()), ("output", output, printed)) if shown != real]
 for what in failures:
-    print(f"the README shows another {what} than examples/tour has")
+    print(f"{page} shows another {what} than examples/tour has")
 print(printed, end="")
 sys.exit(1 if failures else 0)

@@ -82,7 +82,7 @@ class staging:
 
     def adapted(self, text, page):
         text = re.sub(r"^(?![-*] |\d+\. |\s|$)(.*)\n(?=([-*]|1\.) )", r"\1\n\n", text, flags=re.M)  # lists
-        text = re.sub(r"!\[([^\]]*)\]\((pictures/\w+\.svg)\)", lambda m: self.inlined(page, m[2], m[1]), text)
+        text = re.sub(r"!\[([^\]]*)\]\(((?:start/)?pictures/\w+\.svg)\)", lambda m: self.inlined(page, m[2], m[1]), text)
         return re.sub(r"(\]\()([^)\s#]*)(#[^)]*)?\)", lambda m: f"{m[1]}{self.target(page, m[2])}{m[3] or ''})", text)
 
     def inlined(self, page, picture, caption):
