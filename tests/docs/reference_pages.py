@@ -51,7 +51,7 @@ def variables(sources, page):
     """Those that are named where the environment is read, and constants that such a name is given by."""
     there = set(re.findall(r'(?:getenv|variable)\("([A-Z_\d]+)"\)|environ\.get\("([A-Z_\d]+)"\)', sources))
     there = {name for pair in there for name in pair if name}
-    there |= set(re.findall(r'constexpr char const\* (?:name|limit) = "(TIDEMARK_[A-Z_]+)";', sources))
+    there |= set(re.findall(r'constexpr char const\* \w+ = "(TIDEMARK_[A-Z_]+)";', sources))
     table = page.split("Of the tests")[0]
     return differences("variable", there, set(re.findall(r"^\| `([A-Z_\d]+)`", table, re.M)))
 
@@ -61,6 +61,79 @@ def targets(cmake, modules, page):
     found = differences("target", there, set(re.findall(r"^\| `(tidemark::\w+)` \|", page, re.M)))
     named = set(re.findall(r"^\| `(tidemark\.\w+)` \|", page, re.M)) | {"tidemark"}
     return found + differences("module", set(modules), named)
+
+
+TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)+'|"((?:[^"\\\n]|\\.)*)\"""", re.S)
+VARIES = re.compile(r"%[-.\d]*(?:ll|z|t)?[a-zA-Z]|…|\n")
+# Files whose texts are not messages of their own: words for statuses of CUDA and NCCL, which stand behind the call that failed, and
+# a report of several lines, which has a page.
+NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "missed_blocks.cpp"}
+# What messages begin with or name: kinds of memory, places, calls.
+NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspace scope", "device memory", "pinned memory", "managed memory",
+         "imported memory", "registered memory", "memory of NCCL", "addresses of a device"}
+
+
+def without_invariants(text):
+    """Without the bodies of functions that return the formula of a broken invariant."""
+    for head in reversed(list(re.finditer(r"\bbroken\w*\([^;{}]*\)[^;{}()]*\{", text))):
+        end = head.end()
+        depth = 1
+        while depth > 0:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        text = text[:head.start()] + text[end:]
+    return text
+
+
+def caller(text, position):
+    """The word before the innermost open parenthesis."""
+    depth = 0
+    for i in range(position - 1, max(0, position - 600), -1):
+        depth += (text[i] == ")") - (text[i] == "(")
+        if depth < 0:
+            return re.search(r"(\w*)\s*$", text[:i])[1]
+        if text[i] in ";{}" and depth == 0:
+            return ""
+    return ""
+
+
+def literals(text, leave_out=()):
+    """Strings of a source, adjacent ones joined, but for arguments of calls of these names."""
+    text = re.sub(r"^ *#(?:.*\\\n)*.*$", "", text, flags=re.M)
+    found, between, kept = [], None, True
+    for token in TOKEN.finditer(text):
+        if token[1] is None:
+            continue
+        gap = None if between is None else re.sub(r"//.*", "", text[between:token.start()]).strip()
+        between = token.end()
+        if gap == "":
+            if kept:
+                found[-1] += token[1]
+            continue
+        kept = caller(text, token.start()) not in leave_out
+        if kept:
+            found.append(token[1])
+    return [each.replace('\\"', '"').replace("\\n", "\n") for each in found]
+
+
+def parts(message):
+    """What is the same in each message, of 12 letters and two words at least."""
+    stripped = [part.strip(" ':;,.\"()") for part in VARIES.split(message)]
+    return [part for part in stripped if len(part) >= 12 and " " in part and "==" not in part and "<=" not in part]
+
+
+def messages(sources, page):
+    """@param sources pairs of a file's name and its text"""
+    silent = ("static_assert", "require", "expect", "nodiscard", "deprecated")  # the compiler, and formulas of invariants
+    there = {part: name for name, text in sources if name not in NO_MESSAGES
+             for literal in literals(without_invariants(text), silent) for part in parts(literal) if part not in NAMES}
+    cells = re.findall(r"^\| (`.*?`) \| ", page, re.M)
+    spans = [span for cell in cells for span in re.findall(r"`([^`]+)`", cell)]
+    on_page = "\n".join(spans)
+    in_sources = "\n".join(literal for _, text in sources for literal in literals(text))
+    missing = [f"{name}: {part!r} is not on the page" for part, name in sorted(there.items()) if part not in on_page]
+    gone = {part for span in spans for part in parts(span) if part not in in_sources}
+    return missing + [f"the page has {part!r}, which no source has" for part in sorted(gone)]
 
 
 def expect(got, wanted):
@@ -85,6 +158,15 @@ def main(repository, case):
     elif case == "has_every_target_and_module":
         modules = [path.stem for path in (root / "modules").glob("*.cppm")]
         expect(targets(cmake, modules, page["targets"]), [])
+    elif case == "has_every_message":
+        sources = [(path.name, path.read_text()) for folder in ("pmr", "thrust_adapters", "adapters/mpi")
+                   for pattern in ("*.cpp", "*.hpp") for path in sorted((root / folder).rglob(pattern))]
+        expect(messages(sources, page["messages"]), [])
+    elif case == "finds_a_message_that_is_missing_or_gone":
+        source = 'report("%s: %zu bytes are "  // why\n  "missing now", name); throw error{"it is " + name + " and new here"};'
+        source += 'require(a, "a formula of things"); static_assert(b, "for the compiler only");'
+        expect(messages([("a.cpp", source)], "| `…: … bytes are missing now`<br>`it is gone from here` | x | y |\n"),
+               ["a.cpp: 'and new here' is not on the page", "the page has 'it is gone from here', which no source has"])
     elif case == "finds_an_option_that_is_missing_or_gone":
         expect(build_options('option(TIDEMARK_A "x" ON)\nset(TIDEMARK_B 1 CACHE STRING "x")', "`TIDEMARK_A` `TIDEMARK_C`"),
                ["option TIDEMARK_B is not on the page", "the page has option TIDEMARK_C, which there is not"])
