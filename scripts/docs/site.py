@@ -150,14 +150,15 @@ class staging:
             {part: [{path.removeprefix("tidemark/"): page} for path, page, _ in pages]} for part, pages in sorted(parts.items())]
 
     def decisions(self):
-        pages = sorted((self.folder / "decisions").glob("*.md"))
-        rows = []
-        for page in pages:
-            title = page.read_text().split("\n", 1)[0].lstrip("# ")
-            rows.append((title, f"decisions/{page.name}"))
-        index = "# Decisions\n\nWhat was decided, why, and what follows.\n\n"
-        self.write("decisions/index.md", index + "".join(f"- [{t}]({os.path.basename(p)})\n" for t, p in rows))
-        return ["decisions/index.md"] + [{title: page} for title, page in rows]
+        """The navigation: docs/decisions/index.md, which must name all, and each record."""
+        index = (self.folder / "decisions/index.md").read_text()
+        entries = ["decisions/index.md"]
+        for page in sorted((self.folder / "decisions").glob("[0-9]*.md")):
+            title = page.read_text().split("\n", 1)[0].removeprefix("# ")
+            entries.append({title: f"decisions/{page.name}"})
+            if f"[{re.sub(r'^[0-9]+[.:] ', '', title)}]({page.name})" not in index:
+                stop(f"docs/decisions/index.md does not name {page.name} by its title")
+        return entries
 
 
 def doxygen(repository, folder):
