@@ -195,6 +195,17 @@ TEST_F(mpi_blocks, warns_of_what_it_cannot_return) {
 
 // ---- dynamic windows
 
+TEST_F(mpi_window, is_used_as_its_page_shows) {
+  namespace mpi = tidemark::mpi;
+  // clang-format off: as in docs/distributed.md
+  mpi::dynamic_window window{MPI_COMM_WORLD};
+  // with `import tidemark.mpi;` too: #include <mpi.h>, since a module exports no macros
+  basic_arena<registered_memory<virtual_memory, mpi::window_registrar>> step{
+      {.reserve = 64 * MiB, .name = "halo"}, virtual_memory{}, mpi::window_registrar{window}};
+  // clang-format on
+  EXPECT_EQ(step.push_array<double>(8)[7], 0.0);
+}
+
 TEST_F(mpi_window, lets_peers_put_into_an_arena_and_get_from_it_by_addresses_that_repeat) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 1 * MiB, .name = "halo"}};

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: excerpts on pages stand here, word for word, which a test in CMakeLists.txt sees to. Each is compiled with what its
+// page leaves to the program around it, and run where that needs neither another process nor a library that may be missing.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/cuda.hpp>
+#include <tidemark/tidemark.hpp>
+
+#include "fake_device.hpp"
+
+// clang-format off: pages have comments in columns
+
+// ---- what programs have around the excerpts
+using namespace tidemark;
+
+// The stand-in of a call of NCCL, whose header may be missing.
+enum { ncclFloat, ncclSum };
+void ncclAllReduce(float const*, float*, std::size_t, int, int, ncclComm*, cuda::stream_handle);
+void ncclAllReduce(float const*, float*, std::size_t, int, int, ncclComm*, cuda::stream_handle) {}
+
+namespace {
+
+double solve(std::span<double const> x, auto const&...) { return x[0]; }
+void train(std::pmr::memory_resource& memory) { std::pmr::vector<float>{&memory}.resize(100); }
+void train(std::pmr::memory_resource* memory) { train(*memory); }
+void train(std::pmr::vector<float>& hidden, std::pmr::memory_resource&) { hidden[0] = 1; }
+void forward(buffer<float>&, buffer<float>& loss) { loss[0] = 0.5F; }
+void forward(float*, std::size_t, cuda::stream_handle) {}
+void backward(float*, std::size_t, cuda::stream_handle) {}
+
+// Work on a stream, as a kernel would be, with a temporary of the step.
+void train(cuda::stream_handle stream, std::pmr::memory_resource& memory, unique_block&, unique_block&, double = 1) {
+  unique_block const hidden{&memory, 1000, 256};
+  cuda::driver& driver = cuda::default_driver();
+  cuda::require(driver, "cuLaunchHostFunc", driver.launch_on_host(stream, [](void*) {}, nullptr));
+}
+
+/// A device of the tests is the default one.
+class excerpts : public testing::Test {
+ protected:
+  test::fake_device device_{{.touchable = true}};
+  cuda::driver* before_ = cuda::set_default_driver(&device_);
+  pool blocks;
+  static constexpr std::size_t n = 1000;
+
+  ~excerpts() override { cuda::set_default_driver(before_); }
+};
+
+}  // namespace
+
+// ---- docs/arena.md
+
+TEST_F(excerpts, of_an_arena_leave_it_empty) {
+  arena step{{.reserve = 1 * GiB, .name = "step"}};
+  for (int i = 0; i < 1000; ++i) {
+    arena::scope scope{step};                             // everything below vanishes at the brace
+    std::span<float> x = step.push_array<float>(4096);    // zeroed
+    std::pmr::vector<int> indices{&step};                 // std::pmr containers as well
+  }
+  EXPECT_EQ(step.position(), 0u);
+}
+
+namespace excerpt_of_the_shared_arena {
+void run() {
+  shared_arena team{{.reserve = 8 * GiB, .name = "step"}};
+  for (int i = 0; i < 1000; ++i) {
+    shared_arena::scope step{team};                       // what all threads allocate below vanishes at the brace
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&team] {
+        auto local = team.local();                        // this thread's handle
+        std::span<float> x = local.push_array<float>(4096);
+        std::pmr::vector<int> indices{&local};            // or {&team}
+      });
+    }
+  }
+}
+}  // namespace excerpt_of_the_shared_arena
+
+namespace excerpt_of_traps {
+void run() {
+  arena step{{.name = "step", .trap = {.one_in = 1000}}};   // in production: one scope in a thousand; in tests: 1
+}
+
+void on_fault(int number, siginfo_t* info, void*) {
+  if (info->si_code > 0) tidemark::report_use_after_rewind(info->si_addr);
+  signal(number, SIG_DFL);
+  if (info->si_code <= 0) raise(number);  // it was sent; a fault comes again by itself
+}
+}  // namespace excerpt_of_traps
+
+// ---- docs/compat.md
+
+TEST_F(excerpts, of_a_standard_resource_use_the_buffer) {
+  std::byte buffer[4096];
+  compat::monotonic_buffer_resource lines{buffer, sizeof buffer, std::pmr::null_memory_resource()};
+  std::pmr::vector<int> line{&lines};
+  line.resize(1000);  // it would throw if it needed more than the buffer
+  EXPECT_EQ(line.size(), 1000u);
+}
+
+// ---- docs/core.md
+
+TEST_F(excerpts, of_a_histogram_fit_a_pool_to_its_sizes) {
+  std::vector<std::size_t> const requests_of_a_run(100, 48);
+  size_histogram sizes;
+  for (std::size_t bytes : requests_of_a_run) sizes.record(bytes);
+  pool fitted{{.size_classes = sizes.suggest_size_classes(12)}};
+  void* const block = fitted.allocate(48);
+  EXPECT_EQ(fitted.stats().used_bytes, 48u);
+  fitted.deallocate(block, 48);
+}
+
+// ---- docs/cuda.md
+
+TEST_F(excerpts, of_a_device_arena_leave_it_empty) {
+  cuda::stream stream;
+  device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
+  for (int i = 0; i < 1000; ++i) {
+    device_arena::scope scope{step};
+    float* x = step.push_array<float>(n, uninitialized).data();
+    forward(x, n, stream);                              // kernel<<<blocks, threads, 0, stream>>>(x, n)
+  }                                                     // the next iteration gets the same addresses
+  EXPECT_EQ(step.position(), 0u);
+}
+
+namespace excerpt_of_nccl {
+void run(ncclComm* comm, cuda::stream_handle stream, std::size_t n) {
+  using nccl_arena = basic_arena<registered_memory<cuda::nccl_memory, cuda::nccl_window_registrar>>;
+  nccl_arena step{{.reserve = 256 * MiB, .name = "step"},
+                  cuda::nccl_memory{{.stream = stream}}, cuda::nccl_window_registrar{comm, stream}};
+  for (int i = 0; i < 1000; ++i) {
+    nccl_arena::scope scope{step};
+    float* gradients = step.push_array<float>(n, uninitialized).data();
+    backward(gradients, n, stream);
+    ncclAllReduce(gradients, gradients, n, ncclFloat, ncclSum, comm, stream);
+  }                                                     // no call but those of the program
+}
+}  // namespace excerpt_of_nccl
+
+// ---- docs/epoch.md
+
+TEST_F(excerpts, of_an_epoch_keep_the_loss_alone) {
+  epoch_resource memory{&blocks};
+  epoch e{memory, "step"};
+  buffer<float> hidden{memory, 4096}, loss{memory, 1};
+  e.keep(loss);
+  e.end();
+  EXPECT_EQ(hidden.data(), nullptr);
+  EXPECT_NE(loss.data(), nullptr);
+}
+
+// ---- docs/graph.md
+
+TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
+  cuda::device_resource device;
+  auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
+  graph_layout const layout = rehearse(body);          // how much memory does it need?
+  graph_arena memory{layout, &device};                 // exactly so much, of a cuda::device_resource
+  body(memory);                                        // while a stream captures; see capture.hpp
+  EXPECT_EQ(memory.layout().bytes, layout.bytes);
+}
+
+TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
+  cuda::stream stream;
+  cuda::device_resource device;
+  auto const body = [&](std::pmr::memory_resource& memory, unique_block& x, unique_block& y) {
+    train(stream, memory, x, y);
+  };
+  auto const prefill_step = body, decode_step = body;
+  unique_block prompt, states, token, logits;
+  graph_layout const prefill_layout = rehearse([&](auto& memory) { body(memory, prompt, states); }, &device);
+  graph_layout const decode_layout = prefill_layout;
+  double const learning_rate = 0.1;
+
+  auto memory = std::make_shared<unique_block>(&device, std::max(prefill_layout.bytes, decode_layout.bytes), 256);
+  auto prefill = capture(stream, std::make_unique<graph_arena>(prefill_layout, memory),
+                         std::move(prompt), std::move(states), prefill_step);
+  auto decode = capture(stream, std::make_unique<graph_arena>(decode_layout, memory),
+                        std::move(token), std::move(logits), decode_step);
+  prefill.launch();
+  decode.launch();                                     // behind it: the same stream
+
+  auto& step = decode;
+  step.update([&](auto& memory, auto& x, auto& y) { train(stream, memory, x, y, learning_rate / 2); });
+  EXPECT_EQ(decode.launch_count(), 1u);
+}
+
+// ---- docs/plan.md
+
+TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
+  planned_arena memory{{.fallback = &blocks, .name = "step"}};   // any resource, such as a pool
+  for (int i = 0; i < 1000; ++i) {
+    planned_arena::step step{memory};                            // the first one is recorded, the others run by its plan
+    train(memory);
+  }
+  planned_arena_stats s = memory.stats();                        // planned, from the fallback, plans made, height and bound
+  EXPECT_EQ(s.planned_steps, 999u);
+}
+
+// ---- docs/pool.md
+
+TEST_F(excerpts, of_a_pool_reuse_a_block) {
+  pool nodes{{.max_cached_bytes = 64 * MiB, .name = "nodes"}};
+  std::pmr::map<int, double> table{&nodes};
+  void* tensor = nodes.allocate(4096);
+  nodes.deallocate(tensor, 4096);  // the next allocate(4096) returns the same address
+  void* const next = nodes.allocate(4096);
+  EXPECT_EQ(next, tensor);
+  nodes.deallocate(next, 4096);
+}
+
+// ---- docs/process_memory.md
+
+namespace excerpt_of_process_memory {
+void run() {
+  // the writer
+  process_arena memory{{.reserve = 1 * GiB, .path = "/dev/shm/prices"}};
+  using price_table = std::pmr::map<int, std::pmr::string>;
+  auto* prices = memory.push<price_table>(&memory);
+  prices->emplace(1, "one");
+  memory.publish(*prices);  // generation 1
+  memory.link();            // now it has its name
+
+  // a reader
+  process_view view{"/dev/shm/prices"};
+  std::puts(view.root<price_table>().at(1).c_str());  // one
+}
+}  // namespace excerpt_of_process_memory
+
+// ---- docs/telemetry.md
+
+TEST_F(excerpts, of_counters_have_the_peak) {
+  pool pool;
+  statistics_resource counted{&pool, "weights"};
+  counted.push_counters();
+  train(&counted);
+  std::printf("one epoch peaks at %zu bytes\n", counted.pop_counters().peak_bytes);
+  EXPECT_EQ(counted.stats().peak_bytes, 400u);
+}
+
+// ---- docs/workspace.md
+
+namespace excerpt_of_the_workspace {
+double residual(workspace& ws, std::span<double const> x) {
+  workspace::scope scope{ws};
+  std::span<double> r = scope.acquire<double>(x.size());   // the same memory in each call
+  auto hessian = scope.zeros<float>(x.size(), x.size());   // hessian(i, j)
+  auto converged = scope.falses(x.size());                 // packed bits
+  return solve(x, r, hessian, converged);
+}                                                          // and here they are free again
+}  // namespace excerpt_of_the_workspace
+
+TEST_F(excerpts, of_a_workspace_allocate_the_first_time_only) {
+  statistics_resource counted{&blocks};
+  workspace ws{&counted};
+  std::vector<double> const x(100, 2.0);
+  EXPECT_EQ(excerpt_of_the_workspace::residual(ws, x), 2.0);
+  auto const first = counted.stats().allocations;
+  EXPECT_EQ(excerpt_of_the_workspace::residual(ws, x), 2.0);
+  EXPECT_EQ(counted.stats().allocations, first);
+}
+
+// ---- docs/reference/classes.md
+
+namespace excerpt_of_the_classes {
+double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
+  tidemark::workspace::scope scope{ws};
+  std::span<double> r = scope.acquire<double>(x.size());             // the same memory in each call
+  auto table = scope.zeros<float>(x.size(), 3);                      // table(i, j)
+  auto done = scope.falses(x.size());                                // packed bits
+  auto* shared = tidemark::acquire_tensor<float>(scope, 64, 64);     // for C, Python, …: DLPack
+  return solve(x, r, table, done, shared);
+}                                                                    // and here all of it is free again
+}  // namespace excerpt_of_the_classes
+
+TEST_F(excerpts, of_the_classes_return_a_norm) {
+  workspace ws;
+  std::vector<double> const x(100, 2.0);
+  EXPECT_EQ(excerpt_of_the_classes::residual_norm(ws, x), 2.0);
+}
+
+TEST_F(excerpts, of_the_classes_keep_a_loss) {
+  tidemark::pool blocks;
+  tidemark::epoch_resource memory{&blocks};
+  auto loss = tidemark::with_epoch(memory, "step", [&] {
+    tidemark::buffer<float> hidden{memory, 4096}, loss{memory, 1};   // hidden dies with the step, whatever still refers to it
+    forward(hidden, loss);
+    return loss;                                                     // kept, because it is the result
+  });
+  EXPECT_EQ(loss[0], 0.5F);
+}
+
+TEST_F(excerpts, of_the_classes_run_by_a_plan) {
+  tidemark::planned_arena memory{{.fallback = &blocks}};
+  for (int i = 0; i < 1000; ++i) {
+    tidemark::planned_arena::step step{memory};                            // the first is recorded
+    std::pmr::vector<float> hidden(4096, &memory);                         // from the second on: the planned place
+    train(hidden, memory);
+  }
+  EXPECT_EQ(memory.stats().planned_steps, 999u);
+}
+
+TEST_F(excerpts, of_the_classes_launch_a_graph) {
+  cuda::stream stream;
+  unique_block x, y;
+  auto body = [&](std::pmr::memory_resource& memory, tidemark::unique_block& x, tidemark::unique_block& y) {
+    train(stream, memory, x, y);
+  };
+  tidemark::device_pool pool{{.stream = stream}};
+  tidemark::cuda::device_resource device;
+  auto layout = tidemark::rehearse([&](auto& memory) { body(memory, x, y); }, &pool);          // a real run; how much is it?
+  auto step = tidemark::capture(stream, std::make_unique<tidemark::graph_arena>(layout, &device),
+                                std::move(x), std::move(y), body);                             // into a CUDA graph
+  for (int i = 0; i < 1000; ++i) step.launch();                                                // the same work, the same memory
+  EXPECT_EQ(step.launch_count(), 1000u);
+}
+
+TEST_F(excerpts, of_the_classes_trace_a_pool) {
+  pool nodes;
+  {
+    tidemark::trace_log log{{.csv = "run.csv", .chrome = "run.json"}};   // run.json opens in ui.perfetto.dev
+    tidemark::trace_resource traced{log, &nodes, "nodes"};
+    train(&traced);
+    EXPECT_EQ(nodes.stats().used_blocks, 0u);
+  }
+  std::FILE* const written = std::fopen("run.csv", "r");
+  ASSERT_NE(written, nullptr);
+  std::fclose(written);
+  std::remove("run.csv");
+  std::remove("run.json");
+}
+
+TEST_F(excerpts, of_a_team_leave_its_arena_usable) { excerpt_of_the_shared_arena::run(); }
