@@ -644,6 +644,57 @@ TEST(plan, of_many_blocks_gets_lower_with_time) {
   EXPECT_LT(height_after(made, "promotion"), height_after(made, "orders"));
 }
 
+/// Expects that it is made lower within the nodes by ejection, of which there is one turn.
+void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const* stage_before) {
+  const memory_plan made = planned(asked, up_to(nodes));
+  EXPECT_STREQ(made.stages.back().name, "ejection");
+  EXPECT_LT(height_after(made, "ejection"), height_after(made, stage_before));
+}
+
+TEST(plan, of_many_blocks_that_live_for_any_time_is_lowered_where_it_is_highest) {
+  std::mt19937_64 random{9};
+  blocks asked;
+  for (std::size_t i = 0; i < 5000; ++i) {
+    const std::uint64_t lower = random() % 20'000;
+    asked.push_back({.lower = lower, .upper = lower + 1 + random() % 1250, .size = 1 + random() % 100'000});
+  }
+  expect_ejection_lowers(asked, 84'000, "promotion");
+}
+
+TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
+  expect_ejection_lowers(test::hard_step({.buffers = 5000}), 79'000, "promotion");
+}
+
+TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
+  std::mt19937_64 random{9};
+  blocks asked = short_blocks(random, 4100, 4000);
+  for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
+  for (std::size_t i = 0; i < 20; ++i)
+    asked.push_back({.lower = i * 200, .upper = i * 200 + 50, .size = 100, .offset = i * 100});
+  expect_ejection_lowers(asked, 75'000, "lowest");
+}
+
+TEST(plan, of_many_blocks_begins_with_what_can_lie_lowest) {
+  // Twice as many blocks take twice as many nodes to the first plan, however few nodes there may be.
+  for (std::size_t count : {5000u, 10'000u, 20'000u}) {
+    const memory_plan made = planned(staircase(count), up_to(1));
+    ASSERT_EQ(made.stages.size(), 1u);
+    EXPECT_STREQ(made.stages.front().name, "lowest");
+    EXPECT_EQ(made.stages.front().nodes, count);
+  }
+}
+
+TEST(plan, more_nodes_never_make_that_of_many_blocks_worse) {
+  std::mt19937_64 random{9};
+  const blocks asked = short_blocks(random, 5000, 2500);
+  std::size_t last = std::numeric_limits<std::size_t>::max();
+  for (std::uint64_t nodes = 1; nodes < 200'000; nodes = nodes * 2 + 1) {
+    const memory_plan made = planned(asked, up_to(nodes));
+    ASSERT_LE(made.height, last) << nodes;
+    last = made.height;
+  }
+}
+
 TEST(plan, of_a_cut_rectangle_of_300_is_climbed) {
   EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
 }

@@ -191,6 +191,12 @@ void place_in_orders(solver_context& context, gap_choice choice) {
             [&](auto& layout, order const& by) { return layout.place(by, choice); });
 }
 
+void place_in_order(solver_context& context, std::size_t k) {
+  if (k >= gap_orders.size()) return;
+  run_stage(context, "orders", std::array<aspects, 1>{gap_orders[k]},
+            [&](auto& layout, order const& by) { return layout.place(by, gap_choice::lowest); });
+}
+
 void place_lowest_first(solver_context& context) {
   if (context.done()) return;
   if (!skyline_layout::is_for(context.instance())) {
@@ -199,8 +205,12 @@ void place_lowest_first(solver_context& context) {
   }
   context.enter_stage("lowest");
   skyline_layout layout{context};
-  place_in_each(context, lowest_orders,
-                [&](order const& by) { return layout.place(by, context.best().height); });
+  place_in_each(context, lowest_orders, [&](order const& by) {
+    const bool is_first = context.best().height == no_offset;
+    const bool goes_on = layout.place(by, context.best().height);
+    if (is_first) context.apply_limits();
+    return goes_on;
+  });
 }
 
 }  // namespace tidemark::detail::planning

@@ -37,53 +37,89 @@ void place_the_others(memory_plan& made, std::span<Block const> blocks, std::siz
 // than so many blocks, no other stage would begin soon.
 constexpr std::size_t many_blocks = 4096;
 
-/// Climbs and searches in turns, each time for longer, until the search is done.
-void climb_and_search(planning::solver_context& context, bool exact) {
-  using enum planning::aspect;
-  // The orders of the MiniMalloc paper, and two by size.
-  static constexpr std::array<planning::aspects, 6> by_these{{{load, duration, area},
-                                                              {load, area, duration},
-                                                              {load, size, duration},
-                                                              {duration, load, area},
-                                                              {size, duration, load},
-                                                              {area, duration, load}}};
-  // Of the first round; each round doubles them.
+// An order by gaps takes O(n log n) memory, and of lifetimes of any length far more time than promotion. So
+// of more blocks than the first each order waits for a turn, and of more than the second there is none.
+constexpr std::size_t max_blocks_ordered_first = std::size_t{1} << 14U;
+constexpr std::size_t max_ordered_blocks = std::size_t{1} << 17U;
+
+// The orders of the MiniMalloc paper, and two by size.
+using enum planning::aspect;
+constexpr std::array<planning::aspects, 6> search_orders{{{load, duration, area},
+                                                          {load, area, duration},
+                                                          {load, size, duration},
+                                                          {duration, load, area},
+                                                          {size, duration, load},
+                                                          {area, duration, load}}};
+
+/// Improves the best plan and searches in turns, each time for longer, until the search is done.
+/// @param improve called with the number of the turn and how many nodes it has
+template <class Improve>
+void improve_and_search(planning::solver_context& context, bool exact, bool improves, Improve improve) {
+  // Of the first turn; each turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
   // A search that is not to be exact goes no further than this.
   constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
-  std::vector<planning::order> orders;
-  for (auto const& by : by_these) orders.push_back(order_by(context.instance(), by));
-  const planning::endless_stage promotion = context.instance().buffers.size() > many_blocks
-                                                ? planning::promote_high_ones(context)
-                                                : planning::endless_stage{};
-  const planning::endless_stage climb = promotion ? promotion : planning::hill_climb(context, orders);
-  const planning::endless_stage search = planning::height_search(context, by_these);
-  for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
+  const planning::endless_stage search = planning::height_search(context, search_orders);
+  std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2;
+  for (std::size_t turn = 0; !context.done(); nodes *= 2, ++turn) {
     const bool searches = search && (exact || nodes <= max_inexact_nodes);
-    if (!climb && !searches) return;
-    if (climb) {
-      context.enter_stage(promotion ? "promotion" : "climb");
-      climb(nodes * 4);
-    }
+    if (!improves && !searches) return;
+    if (improves) improve(turn, nodes);
     if (!searches || context.done()) continue;
     context.enter_stage("search");
     search(nodes);
   }
 }
 
+void climb_and_search(planning::solver_context& context, bool exact) {
+  std::vector<planning::order> orders;
+  for (auto const& by : search_orders) orders.push_back(order_by(context.instance(), by));
+  const planning::endless_stage climb = planning::hill_climb(context, orders);
+  improve_and_search(context, exact, static_cast<bool>(climb), [&](std::size_t, std::uint64_t nodes) {
+    context.enter_stage("climb");
+    climb(nodes * 4);
+  });
+}
+
+/// The same for many blocks.
+/// @param orders_wait whether each of the orders by gaps has a turn
+void promote_and_search(planning::solver_context& context, bool exact, bool orders_wait) {
+  const planning::endless_stage promotion = planning::promote_high_ones(context);
+  const planning::endless_stage ejection = planning::eject_high_ones(context);
+  improve_and_search(context, exact, true, [&](std::size_t turn, std::uint64_t nodes) {
+    if (promotion) {
+      context.enter_stage("promotion");
+      promotion(nodes * 4);
+    }
+    if (context.done()) return;
+    context.enter_stage("ejection");
+    ejection(nodes * 2);
+    if (orders_wait) planning::place_in_order(context, turn);
+  });
+}
+
 template <class Block>
 memory_plan plan_of(planning::problem const& instance, std::span<Block const> blocks,
                     plan_options const& options) {
   planning::solver_context context{instance, options};
-  planning::place_by_size(context);
-  // What can lie lowest first mostly gives a lower plan than any other order.
-  const bool lowest_first =
-      instance.buffers.size() <= many_blocks || planning::skyline_layout::is_for(instance);
-  if (lowest_first) planning::place_lowest_first(context);
-  planning::place_in_orders(context, planning::gap_choice::lowest);
-  if (!lowest_first) planning::place_lowest_first(context);
-  planning::place_in_orders(context, planning::gap_choice::smallest);
-  if (!context.done()) climb_and_search(context, options.exact);
+  const std::size_t n = instance.buffers.size();
+  const bool many = n > many_blocks;
+  const bool by_plateaus = many && planning::skyline_layout::is_for(instance);
+  const bool orders_wait = by_plateaus && n > max_blocks_ordered_first;
+  if (by_plateaus) {
+    planning::place_lowest_first(context);
+    if (!orders_wait) planning::place_in_orders(context, planning::gap_choice::lowest);
+  } else {
+    planning::place_by_size(context);
+    // What can lie lowest first mostly gives a lower plan than any other order.
+    if (!many) planning::place_lowest_first(context);
+    planning::place_in_orders(context, planning::gap_choice::lowest);
+    if (many) planning::place_lowest_first(context);
+    planning::place_in_orders(context, planning::gap_choice::smallest);
+  }
+  if (!context.done() && many)
+    promote_and_search(context, options.exact, orders_wait && n <= max_ordered_blocks);
+  else if (!context.done()) climb_and_search(context, options.exact);
   memory_plan made = context.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;

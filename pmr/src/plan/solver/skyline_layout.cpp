@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <numeric>
+#include <utility>
 
 namespace tidemark::detail::planning {
 
@@ -16,19 +19,31 @@ bool skyline_layout::is_for(problem const& instance) {
 skyline_layout::skyline_layout(solver_context& context)
     : context_{&context},
       instance_{&context.instance()},
-      by_begin_{numbers_by(instance_->buffers.size(),
-                           [&](std::uint32_t i) { return instance_->buffers[i].lifespan.begin; })},
-      at_(by_begin_.size()),
-      from_(instance_->section_count + std::size_t{1}),
-      leaf_n_{std::bit_ceil(std::max<std::size_t>(by_begin_.size(), 1))},
+      leaves_(instance_->buffers.size()),
+      at_(leaves_.size()),
+      leaf_n_{std::bit_ceil(std::max<std::size_t>(leaves_.size(), 1))},
       tree_(leaf_n_ * 2),
       plateaus_(instance_->section_count),
-      offsets_(by_begin_.size()) {
-  for (std::uint32_t k = 0; k < by_begin_.size(); ++k) {
-    at_[by_begin_[k]] = k;
-    ++from_[instance_->buffers[by_begin_[k]].lifespan.begin + std::size_t{1}];
+      offsets_(leaves_.size()) {
+  std::iota(leaves_.begin(), leaves_.end(), 0U);
+  split({0, static_cast<std::uint32_t>(leaf_n_)}, false);
+  for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
+}
+
+/// Sorts places of `leaves_` into halves, and each half by itself.
+void skyline_layout::split(section_range places, bool by_end) {
+  const std::uint32_t end = std::min(places.end, static_cast<std::uint32_t>(leaves_.size()));
+  const std::uint32_t middle = places.begin + (places.end - places.begin) / 2;
+  if (places.end - places.begin < 2 || places.begin >= end) return;
+  const auto at = [&](std::uint32_t place) { return leaves_.begin() + static_cast<std::ptrdiff_t>(place); };
+  if (middle < end) {
+    std::ranges::nth_element(at(places.begin), at(middle), at(end), {}, [&](std::uint32_t i) {
+      section_range const& sections = instance_->buffers[i].lifespan;
+      return std::pair{by_end ? sections.end : sections.begin, i};
+    });
   }
-  for (std::size_t s = 1; s < from_.size(); ++s) from_[s] += from_[s - 1];
+  split({places.begin, middle}, !by_end);
+  split({middle, places.end}, !by_end);
 }
 
 bool skyline_layout::place(order const& by, offset_type max_height) {
@@ -65,8 +80,10 @@ bool skyline_layout::place(order const& by, offset_type max_height) {
 void skyline_layout::restart(order const& by) {
   by_rank_ = by;
   std::ranges::fill(tree_, summary{});
-  for (std::uint32_t rank = 0; rank < by.size(); ++rank)
-    tree_[leaf_n_ + at_[by[rank]]] = {rank, instance_->buffers[by[rank]].lifespan.end};
+  for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
+    section_range const& sections = instance_->buffers[by[rank]].lifespan;
+    tree_[leaf_n_ + at_[by[rank]]] = {rank, sections.end, sections.begin};
+  }
   for (std::size_t node = leaf_n_ - 1; node != 0; --node) summarize(node);
   std::ranges::fill(plateaus_, plateau{});
   lowest_ = {};
@@ -75,7 +92,8 @@ void skyline_layout::restart(order const& by) {
 
 void skyline_layout::summarize(std::size_t node) {
   summary const &left = tree_[node * 2], &right = tree_[node * 2 + 1];
-  tree_[node] = {std::min(left.first_rank, right.first_rank), std::min(left.least_end, right.least_end)};
+  tree_[node] = {std::min(left.first_rank, right.first_rank), std::min(left.least_end, right.least_end),
+                 std::max(left.last_begin, right.last_begin)};
 }
 
 void skyline_layout::remove(std::uint32_t buffer) {
@@ -87,30 +105,23 @@ void skyline_layout::remove(std::uint32_t buffer) {
 /// The first of the order that has all its sections within these.
 std::uint32_t skyline_layout::first_within(section_range sections) {
   found_ = no_number;
-  search_within(1, {0, static_cast<std::uint32_t>(leaf_n_)}, {from_[sections.begin], from_[sections.end]},
-                sections.end);
+  search_within(1, sections);
   return found_ == no_number ? no_number : by_rank_[found_];
 }
 
 /// Goes down the tree where there may be an earlier one.
-void skyline_layout::search_within(std::size_t node, section_range places, section_range wanted,
-                                   std::uint32_t max_end) {
+void skyline_layout::search_within(std::size_t node, section_range sections) {
   summary const& here = tree_[node];
   ++steps_;
-  if (!places.overlaps(wanted) || here.least_end > max_end || here.first_rank >= found_) return;
+  if (here.first_rank >= found_ || here.least_end > sections.end || here.last_begin < sections.begin) return;
   if (node >= leaf_n_) {
     found_ = here.first_rank;
     return;
   }
-  const std::uint32_t middle = places.begin + (places.end - places.begin) / 2;
-  const section_range left{places.begin, middle}, right{middle, places.end};
-  if (tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank) {
-    search_within(node * 2, left, wanted, max_end);
-    search_within(node * 2 + 1, right, wanted, max_end);
-  } else {
-    search_within(node * 2 + 1, right, wanted, max_end);
-    search_within(node * 2, left, wanted, max_end);
-  }
+  const std::size_t earlier =
+      tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank ? node * 2 : node * 2 + 1;
+  search_within(earlier, sections);
+  search_within(earlier ^ 1U, sections);
 }
 
 void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/planner.md, "Many buffers".
-// A layout that is made from below, in O(n log n) for most problems.
+// A layout that is made from below, in O(n log n) for most problems and O(n sqrt n) for all.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,7 @@ namespace tidemark::detail::planning {
 /// will ever lie there, and the plateau is raised to the lower one of its neighbors. So there are fewer
 /// than 3 n plateaus in all, however often a buffer could lie on another one.
 ///
+/// That buffer is found in O(sqrt n) at worst, mostly O(log n).
 /// For lifetimes, without fixed buffers and alignments above the unit (`is_for`). Memory is linear.
 class skyline_layout {
  public:
@@ -35,10 +36,11 @@ class skyline_layout {
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  /// Of a range of buffers that are not placed, which are sorted by where they begin.
+  /// Of some buffers that are not placed.
   struct summary {
     std::uint32_t first_rank = no_number;
     std::uint32_t least_end = no_number;
+    std::uint32_t last_begin = 0;
   };
   struct plateau {
     offset_type level = no_offset;  // no_offset: there is none that begins here
@@ -49,11 +51,12 @@ class skyline_layout {
 
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
 
+  void split(section_range places, bool by_end);
   void restart(order const& by);
   void summarize(std::size_t node);
   void remove(std::uint32_t buffer);
   [[nodiscard]] std::uint32_t first_within(section_range sections);
-  void search_within(std::size_t node, section_range places, section_range wanted, std::uint32_t max_end);
+  void search_within(std::size_t node, section_range sections);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
   void put(std::uint32_t begin, section_range sections, offset_type top);
   void raise(std::uint32_t begin);
@@ -61,11 +64,12 @@ class skyline_layout {
 
   solver_context* context_;
   problem const* instance_;
-  order by_begin_;                   // all buffers
-  std::vector<std::uint32_t> at_;    // by number, where it is in `by_begin_`
-  std::vector<std::uint32_t> from_;  // by section, the first of `by_begin_` that begins there or later
+  // All buffers: the first half begin no later than the second, the first quarter end no later than the
+  // second, and so on in turns (a k-d tree). So a node has buffers that are near each other.
+  order leaves_;
+  std::vector<std::uint32_t> at_;  // by number, where it is in `leaves_`
   std::size_t leaf_n_;
-  std::vector<summary> tree_;  // of `by_begin_`; node k has the children 2k and 2k + 1
+  std::vector<summary> tree_;  // of `leaves_`; node k has the children 2k and 2k + 1
   order by_rank_;
   std::vector<plateau> plateaus_;  // by the section that they begin with
   std::priority_queue<lowest_first, std::vector<lowest_first>, std::greater<>> lowest_;

@@ -3,6 +3,7 @@
 // The stages of make_plan.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -20,7 +21,11 @@ enum class gap_choice : std::uint8_t { lowest, smallest };
 /// Other orders, each buffer in the lowest or in the smallest gap that is large enough.
 void place_in_orders(solver_context& context, gap_choice choice);
 
-/// The order "the buffer that can lie lowest is next", with several ways to choose among equals.
+/// The k-th of those orders alone, in the lowest gap. Does nothing if there are no more than k.
+void place_in_order(solver_context& context, std::size_t k);
+
+/// The order "the buffer that can lie lowest is next", with several ways to choose among equals. If there is
+/// no layout yet, the first one is always finished: limits apply from then on.
 void place_lowest_first(solver_context& context);
 
 /// A stage that can go on without end: it returns when it has placed so many buffers, or when the search is
@@ -34,6 +39,10 @@ using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 /// Places next what can lie lowest, by an order in which what came too high moves ahead. A layout takes about
 /// O(n log n) steps, so that it is for many buffers. Empty: where `skyline_layout` is for other problems.
 [[nodiscard]] endless_stage promote_high_ones(solver_context& context);
+
+/// Takes what is too high out of the best layout, and puts it back where the least has to be taken out for it.
+/// A buffer takes O(k log k) steps where k are in conflict with it.
+[[nodiscard]] endless_stage eject_high_ones(solver_context& context);
 
 /// Goes through all layouts of a height that need to be looked at.
 /// @param orders what they go by; they must outlive the stage.

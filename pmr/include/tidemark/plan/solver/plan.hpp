@@ -113,25 +113,29 @@ struct memory_plan {
 /// Places blocks whose lifetimes are known, in as little memory as is found within the limits.
 ///
 /// The stages, each of which begins only while the plan can still become lower and no limit is reached:
-///  - "size": blocks in falling size, each in the lowest gap. No plan is higher than this one;
+///  - "size": blocks in falling size, each in the lowest gap. Left out of more than 4,096 blocks that are
+///    neither fixed nor aligned further than sizes; where it is not, no plan is higher than this one;
 ///  - "lowest": next is the block that can lie lowest, with several choices among equals;
 ///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Of more than
-///    4,096 blocks of which some are fixed or aligned further than sizes, those with the lowest gap come
-///    before "lowest";
+///    4,096 blocks of which some are fixed or aligned further, those with the lowest gap come before
+///    "lowest". Of others more than 16,384 wait for the turns below, and more than 131,072 have none;
 ///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
-///    what comes to a little more is gone on from too. Of more than 4,096 blocks that are neither fixed nor
-///    aligned further "promotion" takes its place: what came too high moves ahead in the order;
+///    what comes to a little more is gone on from too. Of more than 4,096 blocks two others take its place,
+///    in turns: "promotion" (of blocks that are neither fixed nor aligned further), where what came too high
+///    moves ahead in the order, and "ejection", where it is taken out and put back where it is least in the
+///    way;
 ///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns
 ///    with the climb, each time for longer.
 ///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
 /// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 40
-/// MiB for the search. "size" and "orders" take O(log n) steps for each block and range that is read beside
-/// it. "lowest" and "promotion" mostly take O(log n) for each block. With fixed or further aligned blocks,
-/// and in a graph, "lowest" takes O(log n) steps for each time that a block is found to lie higher than when
-/// it was last looked at, at worst as often as there are blocks in conflict with it. The climb takes O(n) and
-/// the search O(n) for each block that is placed; where more than 2,048 blocks hang together there is no
-/// search.
+/// MiB for the search; it is O(n) for more than 131,072 blocks that are neither fixed nor aligned further.
+/// "size" and "orders" take O(log n) steps for each block and range that is read beside it. "lowest" and
+/// "promotion" mostly take O(log n) for each block, and "ejection" O(k log k) for one that is in conflict
+/// with k. With fixed or further aligned blocks, and in a graph, "lowest" takes O(log n) steps for each time
+/// that a block is found to lie higher than when it was last looked at, at worst as often as there are blocks
+/// in conflict with it. The climb takes O(n) and the search O(n) for each block that is placed; where more
+/// than 2,048 blocks hang together there is no search.
 ///
 /// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power
 /// of two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed
