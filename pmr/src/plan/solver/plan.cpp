@@ -81,19 +81,23 @@ void climb_and_search(planning::solver_context& context, bool exact) {
   });
 }
 
-/// The same for many blocks.
+/// The same for many blocks. A stage that gained nothing in its last turn has a shorter one.
 /// @param orders_wait whether each of the orders by gaps has a turn
 void promote_and_search(planning::solver_context& context, bool exact, bool orders_wait) {
   const planning::endless_stage promotion = planning::promote_high_ones(context);
   const planning::endless_stage ejection = planning::eject_high_ones(context);
-  improve_and_search(context, exact, true, [&](std::size_t turn, std::uint64_t nodes) {
-    if (promotion) {
-      context.enter_stage("promotion");
-      promotion(nodes * 4);
-    }
+  bool promotion_pays = true, ejection_pays = true;
+  const auto run = [&](planning::endless_stage const& stage, char const* name, std::uint64_t nodes,
+                       bool& pays) {
     if (context.done()) return;
-    context.enter_stage("ejection");
-    ejection(nodes * 2);
+    const planning::offset_type before = context.best().height;
+    context.enter_stage(name);
+    stage(pays ? nodes : nodes / 4);
+    pays = context.best().height < before;
+  };
+  improve_and_search(context, exact, true, [&](std::size_t turn, std::uint64_t nodes) {
+    if (promotion) run(promotion, "promotion", nodes * 4, promotion_pays);
+    run(ejection, "ejection", nodes * 2, ejection_pays);
     if (orders_wait) planning::place_in_order(context, turn);
   });
 }
