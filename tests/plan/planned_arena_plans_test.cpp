@@ -392,11 +392,25 @@ TEST_F(planned_arena_plans, forgive_a_miss_for_each_step_without_one) {
     const planned_arena::step step{memory};
     void* const first = memory.allocate(1000);
     memory.deallocate(memory.allocate(bytes), bytes);
+    for (int i = 0; i < 8; ++i) memory.deallocate(memory.allocate(100), 100);
     memory.deallocate(first, 1000);
   };
   for (int i = 0; i < 200; ++i) run(i % 4 == 3 ? 9000 : 500);
   EXPECT_EQ(memory.stats().plans_made, 1u);
   EXPECT_EQ(memory.stats().misses, 50u);
+}
+
+TEST_F(planned_arena_plans, are_made_of_a_kind_of_step_that_is_not_like_its_plan_and_comes_again_and_again) {
+  planned_arena memory;
+  const auto run = [&](std::size_t bytes) {
+    const planned_arena::step step{memory};
+    void* const first = memory.allocate(1000);
+    memory.deallocate(memory.allocate(bytes), bytes);
+    memory.deallocate(first, 1000);
+  };
+  for (int i = 0; i < 200; ++i) run(i % 4 == 3 ? 9000 : 500);
+  EXPECT_EQ(memory.stats().plans_made, 2u);
+  EXPECT_EQ(memory.stats().misses, memory.options().max_misses);
 }
 
 TEST(planned_arena_options, what_the_progress_throws_ends_the_planning_and_nothing_else) {

@@ -171,7 +171,7 @@ class planned_model {
   /// One operation of the program.
   void step() {
     ++sums_.operations;
-    if (++operations_ % 4000 == 0) {
+    if (++operations_ % 2000 == 0) {
       end_program();
       begin_program();
     }
@@ -277,7 +277,7 @@ class planned_model {
     // One pattern; two in turn; any; none at all.
     std::size_t which = 0;
     if (kind_ == 1) which = step_number_ % 2;
-    if (kind_ == 2) which = below(patterns_.size());
+    if (kind_ == 2 || kind_ == 4) which = below(patterns_.size());
     todo_ = kind_ == 3 ? any_pattern(random_, 1 + below(30)) : patterns_[which];
     if (below(deviates_one_of_) == 0) deviate(todo_, static_cast<deviation>(below(deviations)), random_);
     shuffles_ = below(8) == 0;

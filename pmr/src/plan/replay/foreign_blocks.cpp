@@ -16,7 +16,8 @@ void foreign_blocks::detach_live(plan_replayer& plan, bool outliving_too) {
   blocks_.reserve(blocks_.size() + leaving);
   for (plan_replayer::slot const& s : plan.slots()) {
     if (!leaves(s)) continue;
-    blocks_.push_back({s, &plan});
+    blocks_.push_back({s, &plan, true});
+    ++in_way_;
     plan.set_died(s.index, s.born);
   }
   std::ranges::sort(blocks_, {}, &foreign_block::address);
@@ -27,10 +28,16 @@ void foreign_blocks::adopt_into(plan_replayer& plan, plan_replayer::request_time
   std::erase_if(blocks_, [&](foreign_block const& block) { return plan.adopt(block, now); });
 }
 
-void foreign_blocks::forget(plan_replayer const& plan) noexcept {
+void foreign_blocks::find_in_way_of(plan_replayer const& plan) noexcept {
+  in_way_ = 0;
   for (foreign_block& block : blocks_) {
-    if (block.plan == &plan) block.plan = nullptr;
+    block.is_in_way = plan.may_use(block.address, block.max_bytes);
+    in_way_ += block.live() && block.is_in_way ? 1 : 0;
   }
+}
+
+void foreign_blocks::forget_slots() noexcept {
+  for (foreign_block& block : blocks_) block.plan = nullptr;
 }
 
 foreign_block* foreign_blocks::find(std::uintptr_t address) noexcept {

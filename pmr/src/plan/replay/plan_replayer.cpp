@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/plan/replay/detail/step_recorder.hpp>
 
 namespace tidemark::detail {
 
@@ -18,6 +19,7 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   slots_.push_back({{.address = no_address, .died = std::numeric_limits<request_time>::max()}});
   find_predecessors();
   order_deallocations();
+  list_own_slots();
   to_visit_.reserve(slots_.size());
   visited_.reserve(slots_.size());
   const std::size_t places = std::bit_ceil(2 * slots_.size());
@@ -119,16 +121,77 @@ void plan_replayer::order_deallocations() {
   for (std::uint32_t i = 0; i < deallocation_order_.size(); ++i)
     deallocation_index_[deallocation_order_[i]->index] = i;
   deallocation_order_.push_back(always_clear);
+  for (slot& s : slots_) s.deallocations_before = deallocations_before(s);
+}
+
+plan_replayer::slot* const* plan_replayer::deallocations_before(slot const& one) const noexcept {
   auto const& order = deallocation_order_;
-  for (slot& s : slots_) {
-    // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
-    // free.
-    auto behind = order.end();
-    if (&s != always_clear && !outlives(s.index)) {
-      behind = std::ranges::upper_bound(order.begin(), order.end() - 1, request_of(s.index), {},
-                                        [&](slot const* one) { return upper_of(one); });
-    }
-    s.deallocations_before = order.data() + (behind - order.begin());
+  // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
+  // free.
+  if (&one == &slots_.back() || outlives(one.index)) return end_of_order();
+  const auto behind = std::ranges::upper_bound(order.begin(), order.end() - 1, request_of(one.index), {},
+                                               [&](slot const* before) { return upper_of(before); });
+  return order.data() + (behind - order.begin());
+}
+
+// ---- several plans -------------------------------------------------------------------------------------
+
+void plan_replayer::reset_branches(std::size_t max_branches) {
+  branches_.reserve(max_branches);
+  for (std::size_t request : branches_)
+    slots_[request].deallocations_before = deallocations_before(slots_[request]);
+  branches_.clear();
+}
+
+void plan_replayer::add_branch(std::size_t request) noexcept {
+  const auto place = std::ranges::lower_bound(branches_, request);
+  if (place != branches_.end() && *place == request) return;
+  branches_.insert(place, request);
+  slots_[request].deallocations_before = end_of_order();
+}
+
+void plan_replayer::list_own_slots() {
+  offsets_.resize(slots_.size() - 1);
+  if (outliving_lie_below(plan_)) {
+    for (outliving_request const& own : outliving_)
+      own_slots_.insert(own_slots_.end(), own.slots.begin(), own.slots.end());
+    origin_ = outliving_end(plan_);
+  }
+  std::ranges::sort(own_slots_, {}, [&](std::uint32_t i) { return *blocks_[i]->life.offset; });
+  std::vector<std::size_t> planned;
+  for (std::uint32_t i : own_slots_) planned.push_back(*blocks_[i]->life.offset);
+  own_ranges_.resize(own_slots_.size());
+  lay_out(planned, origin_);
+}
+
+void plan_replayer::lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept {
+  for (std::size_t i = 0; i < offsets_.size(); ++i)
+    offsets_[i] = *blocks_[i]->life.offset - origin_ + others_begin;  // may wrap, twice
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    offsets_[own_slots_[i]] = own[i];
+    own_ranges_[i] = {own[i], slots_[own_slots_[i]].max_bytes};
+  }
+  std::ranges::sort(own_ranges_, {}, &byte_range::begin);
+  others_begin_ = others_begin;
+  base_ = 0;  // to be bound anew
+}
+
+bool plan_replayer::may_use(std::uintptr_t begin, std::size_t bytes) const noexcept {
+  if (begin < base_ || begin + bytes > base_ + others_begin_) return true;
+  const auto behind = std::ranges::lower_bound(own_ranges_, begin - base_ + bytes, {}, &byte_range::begin);
+  return behind != own_ranges_.begin() && std::prev(behind)->end() > begin - base_;
+}
+
+void plan_replayer::take_over(plan_replayer& before) noexcept {
+  const std::size_t served = std::min({before.cursor(), requests(), before.requests()});
+  for (std::size_t i = 0; i < served; ++i) {
+    slot &to = slots_[i], &from = before.slots_[i];
+    if (outlives(to.index) || before.outlives(from.index)) continue;  // foreign blocks are adopted
+    to.bytes = from.bytes;  // says what was requested, wherever it lies
+    if (from.born < begin_ || from.address != to.address || from.max_bytes != to.max_bytes) continue;
+    to.born = from.born;
+    to.died = from.died;
+    from.born = from.died = begin_ - 1;
   }
 }
 
@@ -139,7 +202,7 @@ void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
   base_ = base;
   std::ranges::fill(table_, always_clear);
   for (slot& s : std::span{slots_.data(), always_clear}) {
-    s.address = base + *blocks_[s.index]->life.offset;
+    s.address = base + offsets_[s.index];
     std::size_t place = hash(s.address);
     while (table_[place & mask_] != always_clear && table_[place & mask_]->address != s.address) ++place;
     slot*& last = table_[place & mask_];

@@ -18,10 +18,13 @@ namespace {
 
 // A request that does not fit is looked for so many requests ahead: the step left some out.
 constexpr std::size_t max_requests_ahead = 16;
-// No more than that many steps go by unplanned where plans are never of use.
-constexpr unsigned max_unplanned_steps_log2 = 6;
-// A plan was of use to a step with one request to the fallback in so many, or fewer.
-constexpr std::uint64_t min_requests_per_fallback = 8;
+// A step is like its plan with one miss in so many requests, or fewer.
+constexpr std::uint64_t min_requests_per_miss = 8;
+// A plan that has paid for itself is not dropped for another one within so many steps of its last use.
+constexpr std::uint64_t steps_in_use = 64;
+// The search behind the first order takes no longer than so many steps took that were recorded like this one.
+constexpr int max_steps_of_search = 32;
+constexpr std::chrono::microseconds min_search{100};
 
 std::string message(planned_arena_options const& options, char const* what) {
   return std::string{planned_kind} + " '" + options.name + "': " + what;
@@ -80,7 +83,8 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   try {
     ++step_fallback_;
     void* const block = options_.fallback->allocate(bytes, align);
-    recorder_.on_allocate(block, {.born = now_++, .died = 0, .bytes = bytes, .align = align});
+    record_fallback(block, bytes, align);
+    ++now_;
     ++fallback_allocations_;
     return block;
   } catch (...) {
@@ -89,28 +93,54 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   }
 }
 
+void planned_core::record_fallback(void const* block, std::size_t bytes, std::size_t align) noexcept {
+  signature_.add(now_ - begin_, bytes, align);
+  if (!records_) return;
+  if (recorder_.size() == 0) record_begin_ = std::chrono::steady_clock::now();
+  recorder_.on_allocate(block, {.born = now_, .died = 0, .bytes = bytes, .align = align});
+  ++recorded_allocations_;
+}
+
 // Null: the plan has no slot for the request.
 void* planned_core::take_slot(std::size_t bytes, std::size_t align) {
   if (phase_ == phase::choosing && !choose_plan(bytes, align)) return nullptr;
   if (phase_ == phase::recording) return nullptr;
-  const std::size_t next = plan_->cursor(), all = plan_->requests();
-  if (plan_->fits(next, bytes, align) || switch_plan(bytes, align)) return take_slot_of(next, bytes);
+  const std::size_t next = plan_->cursor();
+  // A smaller request has the slot only if no other plan has just that one.
+  const bool is_exact = next < plan_->requests() && plan_->planned(next).bytes == bytes;
+  if (!is_exact) (void)switch_plan(bytes, align);
   if (phase_ == phase::recording) return nullptr;  // there was no memory for the other plan
-  for (std::size_t i = next + 1; i < std::min(all, next + max_requests_ahead); ++i) {
+  if (plan_->fits(next, bytes, align)) {
+    if (void* const block = take_if_clear(next, bytes)) return block;
+    if (is_exact && switch_plan(bytes, align)) {
+      if (void* const block = take_if_clear(next, bytes)) return block;
+    }
+    if (phase_ == phase::recording) return nullptr;
+    return take_slot_of(next, bytes);
+  }
+  const std::size_t end = std::min(plan_->requests(), next + max_requests_ahead);
+  for (std::size_t i = next + 1; i < end; ++i) {
     if (plan_->planned(i).bytes == bytes && plan_->fits(i, bytes, align)) return take_slot_of(i, bytes);
   }
   record_miss();
   return nullptr;
 }
 
-// A slot of a request that fits there. Null, and the request is missed, if each has another block's bytes.
-void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
+// Null, with nothing changed, if each slot of the request has another block's bytes.
+void* planned_core::take_if_clear(std::size_t request, std::size_t bytes) {
   plan_replayer::slot* const slot = plan_->clear_slot(request);
+  if (slot == nullptr || foreign_.overlap(slot->address, slot->max_bytes)) return nullptr;
   plan_->advance_to(request + 1);
-  if (slot != nullptr && !foreign_.overlap(slot->address, slot->max_bytes))
-    return plan_->assign(*slot, bytes, now_);
+  return plan_->assign(*slot, bytes, now_);
+}
+
+// A slot of a request that fits there. Null, and the request is missed, if there is none.
+void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
+  if (void* const block = take_if_clear(request, bytes)) return block;
+  plan_->advance_to(request + 1);
   plan_replayer::outliving_request const* const outliving = plan_->outliving_at(request);
-  if (slot == nullptr && outliving != nullptr && outliving->slots.size() < options_.max_slots) {
+  if (outliving != nullptr && outliving->slots.size() < options_.max_slots &&
+      plan_->clear_slot(request) == nullptr) {
     missing_slots_.push_back(request);  // the plan is not wrong, but gets one more
     ++misses_;
   } else {
@@ -121,8 +151,8 @@ void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
 
 void planned_core::record_miss() {
   ++misses_;
-  if (++plan_->misses < options_.max_misses) return;
-  plan_->was_given_up = true;
+  if (++step_misses_ < options_.max_misses) return;
+  plan_->give_up(steps_);
   give_up(true);
 }
 
@@ -138,8 +168,10 @@ void planned_core::give_up(bool plans_at_end) {
 
 void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  plan_replayer::slot const* const slot = check_level < 2 ? nullptr : plan_->live_at(address);
-  if ((slot == nullptr || slot->bytes == bytes) && plan_->deallocate(address, now_)) return;
+  if (region_.range().contains(address)) {
+    plan_replayer::slot const* const slot = check_level < 2 ? nullptr : plan_->live_at(address);
+    if ((slot == nullptr || slot->bytes == bytes) && plan_->deallocate(address, now_)) return;
+  }
   deallocate_slow(block, bytes, align);
 }
 
@@ -178,49 +210,76 @@ void planned_core::begin(step& opened) {
   begin_ = ++now_;  // later than what was deallocated since the last request
   plan_->begin(begin_);
   missing_slots_.clear();
-  step_fallback_ = 0;
-  plan_before_ = nullptr;
+  records_ = budget_.records(steps_);
+  step_fallback_ = step_misses_ = step_switches_ = 0;
+  signature_ = {};
+  if (foreign_.live() != 0) foreign_.find_in_way_of(*plan_);
   update_fast_path();
 }
 
 void planned_core::end_step() noexcept {
   const call_overlap::call here{calls_, planned_kind, options_.name, "a step ends"};
-  const bool has_requests = phase_ != phase::choosing || plan_->cursor() != 0;
-  const bool was_recording = phase_ == phase::recording;
+  const bool has_requests = now_ != begin_;
+  const bool was_given_up = phase_ == phase::recording;
   step_ = nullptr;
-  phase_ = phase::idle;
   ++steps_;
   try {
-    if (was_recording) {
-      if (plans_at_end_ && plan_step()) cache_.record_use(*cache_.plans().back());
-    } else if (has_requests) {
-      end_replay();
-    }
+    if (has_requests && step_fallback_ == 0) end_planned_step();
+    else if (has_requests) end_other_step();
   } catch (...) {
     // No memory to plan with, or more than a plan can have: the step is recorded again when it comes again.
     missing_slots_.clear();
   }
+  phase_ = phase::idle;
   recorder_.next_step();
   // Once more when the blocks are gone that were live at the end of a step without a plan.
   if (is_trim_due_) {
-    region_.keep_only(std::max(used_bytes_end(), was_recording ? 0 : plan_->plan().height));
-    is_trim_due_ = was_recording;
+    region_.keep_only(std::max(used_bytes_end(), was_given_up ? 0 : plan_->height()));
+    is_trim_due_ = was_given_up;
   }
   update_fast_path();
 }
 
-void planned_core::end_replay() {
-  if (step_fallback_ == 0) {
-    ++planned_steps_;
-    if (plan_->misses != 0) --plan_->misses;
-  }
-  if (step_fallback_ * min_requests_per_fallback <= now_ - begin_) unused_plans_ = 0;
-  plan_->was_given_up = false;
+void planned_core::end_planned_step() {
+  ++planned_steps_;
+  if (plan_->misses != 0) --plan_->misses;
+  plan_->given_up = 0;
   plan_->used_last = steps_;
   cache_.record_use(*plan_);
+  if (++plan_->served == planning_budget::steps_to_pay) budget_.on_paid();
+  // It has what recorded steps used.
+  if (plan_->served == 1 && options_.trim_fallback != nullptr) options_.trim_fallback(*options_.fallback);
+  kept_plan* const served_by = plan_;
   add_slots();
-  // A new plan for other sizes replaces this one, which has served them too.
-  if (plan_->blocks_stay_within_steps() && plan_step()) drop(*plan_);
+  if (plan_ != served_by) return;
+  if (plan_->blocks_stay_within_steps()) plan_step(served_by);  // which has served other sizes, too
+  else if (plan_->served == 1 && cache_.size() > 1) arrange_plans();
+}
+
+// A step that is much like its plan is blamed on that; another one on itself.
+void planned_core::end_other_step() {
+  const std::uint64_t requests = now_ - begin_;
+  const bool is_replay = phase_ == phase::replaying;
+  if (!is_replay && !plans_at_end_) return;
+  std::uint64_t blame = is_replay ? step_misses_ : options_.max_misses;
+  if (is_replay && step_misses_ * min_requests_per_miss <= requests) {
+    plan_->used_last = steps_;
+    plan_->given_up = 0;
+    cache_.record_use(*plan_);
+    blame = plan_->misses += step_misses_;
+    if (blame < options_.max_misses) return add_slots();
+    plan_->misses = 0;
+  }
+  step_signature whole = signature_;
+  each_served([&](plan_replayer const& plan, plan_replayer::slot const& s) {
+    whole.add(s.born - begin_, s.bytes, plan.planned(plan.request_of(s.index)).align);
+  });
+  kept_plan const* const oldest = cache_.oldest_if_full();
+  const bool is_full = oldest != nullptr && oldest->served >= planning_budget::steps_to_pay &&
+                       oldest->used_last + steps_in_use > steps_;
+  if (!is_full && budget_.is_worth_a_plan(steps_, whole.value(), blame, options_.max_misses, records_))
+    plan_step();
+  else if (is_replay) add_slots();
 }
 
 // A second slot where the block of the step before was still live, and a further one where all were taken.
@@ -233,7 +292,8 @@ void planned_core::add_slots() {
         missing_slots_.push_back(outliving.request);
     }
   }
-  if (!missing_slots_.empty()) keep(with_more_slots(plan_->plan(), missing_slots_));
+  if (missing_slots_.empty()) return;
+  keep(with_more_slots(plan_->plan(), missing_slots_), plan_->served);
 }
 
 // ---- choosing plans ------------------------------------------------------------------------------------
@@ -242,25 +302,24 @@ void planned_core::add_slots() {
 bool planned_core::choose_plan(std::size_t bytes, std::size_t align) {
   phase_ = phase::replaying;
   if (plan_->cursor() != 0) return true;  // the fast path has served it by the only plan
-  kept_plan* const chosen = cache_.choose(bytes, align);
+  kept_plan* const chosen = cache_.choose(steps_, bytes, align);
   if (chosen != nullptr && change_to(*chosen)) return true;
   // Without memory for it the plan is not wrong, but made anew now and then: the step may have changed.
   give_up(chosen == nullptr || ++chosen->misses >= options_.max_misses);
   return false;
 }
 
-// Another plan for exactly what the step requested so far and requests now.
+// Another plan for exactly what the step requested so far and requests now. @return whether there is one
 bool planned_core::switch_plan(std::size_t bytes, std::size_t align) {
-  if (plan_before_ != nullptr || step_fallback_ != 0) return false;
-  kept_plan* const other = cache_.find_agreeing(*plan_, bytes, align);
+  if (step_fallback_ != 0 || step_switches_ >= cache_.size()) return false;
+  kept_plan* const other = cache_.find_agreeing(steps_, *plan_, bytes, align);
   if (other == nullptr) return false;
+  ++step_switches_;
   const std::size_t next = plan_->cursor();
-  kept_plan* const before = plan_;
   const bool is_held = change_to(*other);
-  if (plan_ != before) plan_before_ = before;
   plan_->advance_to(next);
   if (!is_held) give_up(++other->misses >= options_.max_misses);
-  return is_held && plan_->fits(next, bytes, align);
+  return is_held;
 }
 
 // Makes a plan the current one. @return whether there is memory behind it
@@ -268,48 +327,66 @@ bool planned_core::change_to(kept_plan& plan) {
   bool is_held = false;
   try {
     if (&plan != plan_) {
+      foreign_.reserve_for(*plan_);
+      plan.begin(begin_);
+      if (region_.committed_bytes() != 0) plan.bind(region_.base(), host_accessible_);
+      if (plan.base() == plan_->base()) plan.take_over(*plan_);
       foreign_.detach_live(*plan_, true);
       plan_ = &plan;
-      plan_->begin(begin_);
       missing_slots_.clear();
     }
     const bool is_unused = foreign_.live() == 0 && plan_->used_blocks() == 0;
-    is_held = region_.hold(plan_->plan().height, plan_->alignment(), is_unused);
+    is_held = region_.hold(plan_->height(), plan_->alignment(), is_unused);
   } catch (...) {
     // The fallback may have some.
     if (&plan != plan_) return false;
   }
   if (region_.committed_bytes() != 0) plan_->bind(region_.base(), host_accessible_);
   foreign_.adopt_into(*plan_, begin_);
+  foreign_.find_in_way_of(*plan_);
   update_fast_path();
   return is_held;
 }
 
-// The fast path needs memory behind all of the plan, and no foreign blocks. Before the first request it
-// serves only where there is nothing to choose.
+// The fast path needs memory behind all of the plan, and no foreign blocks in its way. Before the first
+// request it serves only where there is nothing to choose.
 void planned_core::update_fast_path() noexcept {
   const bool is_chosen =
-      phase_ == phase::replaying || (phase_ == phase::choosing && cache_.size() == 1 && !plan_->was_given_up);
-  const bool is_bound = region_.committed_bytes() >= plan_->plan().height &&
-                        plan_->base() == region_.base() && plan_->base() % plan_->alignment() == 0;
-  plan_->enable_fast_path(is_chosen && is_bound && foreign_.live() == 0);
+      phase_ == phase::replaying || (phase_ == phase::choosing && cache_.size() == 1 && plan_->given_up == 0);
+  const bool is_bound = region_.committed_bytes() >= plan_->height() && plan_->base() == region_.base() &&
+                        plan_->base() % plan_->alignment() == 0;
+  plan_->enable_fast_path(is_chosen && is_bound && foreign_.in_way() == 0);
 }
 
 // ---- planning ------------------------------------------------------------------------------------------
 
-// @return whether a plan was made.
-bool planned_core::plan_step() {
-  if (steps_ < next_planning_) return false;
-  record_served(*plan_);
-  if (plan_before_ != nullptr) record_served(*plan_before_);
-  if (!recorder_.is_complete()) return false;
-  keep(recorder_.plan(options_.planning, options_.max_slots, obstacles()));
+void planned_core::plan_step(kept_plan* replaced) {
+  each_served([&](plan_replayer const& plan, plan_replayer::slot const& s) {
+    recorder_.add({.born = s.born,
+                   .died = s.died > s.born ? s.died : 0,
+                   .bytes = s.bytes,
+                   .align = plan.planned(plan.request_of(s.index)).align});
+  });
+  if (!recorder_.is_complete()) return;
+  budget_.on_spent(steps_);
+  plan_surroundings beside = cache_.surroundings(replaced);
+  const std::vector<byte_range> foreign = obstacles();
+  beside.obstacles = foreign;
+  step_plan made = recorder_.plan(planning(), options_.max_slots, beside);
+  if (replaced != nullptr) drop(*replaced);
+  keep(std::move(made));
+  cache_.record_use(*cache_.plans().back());
   ++plans_made_;
-  if (++unused_plans_ <= options_.max_plans) return true;
-  const std::size_t doublings =
-      std::min<std::size_t>(unused_plans_ - options_.max_plans, max_unplanned_steps_log2);
-  next_planning_ = steps_ + (std::uint64_t{1} << doublings);
-  return true;
+}
+
+// The time limit is shorter where steps are: what a plan gains must pay for the search.
+plan_options planned_core::planning() const {
+  plan_options planned = options_.planning;
+  if (planned.node_limit != plan_options{}.node_limit || step_fallback_ == 0) return planned;
+  const std::chrono::nanoseconds step = std::chrono::steady_clock::now() - record_begin_;
+  planned.time_limit = std::min(planned.time_limit,
+                                std::max<std::chrono::nanoseconds>(min_search, max_steps_of_search * step));
+  return planned;
 }
 
 // Foreign blocks that have outlived a whole step may live for long: a new plan lies beside them.
@@ -328,21 +405,36 @@ std::vector<byte_range> planned_core::obstacles() const {
   return found;
 }
 
-void planned_core::record_served(kept_plan const& plan) {
-  for (plan_replayer::slot const& s : plan.slots()) {
-    if (s.born < begin_) continue;
-    recorder_.add({.born = s.born,
-                   .died = s.died > s.born ? s.died : 0,
-                   .bytes = s.bytes,
-                   .align = plan.planned(plan.request_of(s.index)).align});
+// What plans served in this step.
+template <class Visit>
+void planned_core::each_served(Visit visit) const {
+  for (auto const& plan : cache_.plans()) {
+    if (plan->run_begin() != begin_) continue;
+    for (plan_replayer::slot const& s : plan->slots()) {
+      if (s.born >= begin_) visit(*plan, s);
+    }
   }
 }
 
-void planned_core::keep(step_plan plan) {
+void planned_core::keep(step_plan plan, std::uint64_t served) {
   auto made = std::make_unique<kept_plan>(std::move(plan));
   made->used_last = steps_;
+  made->served = served;
+  foreign_.detach_live(*plan_, true);  // plans are moved, their blocks are not
+  foreign_.forget_slots();
+  plan_ = &no_plan_;
   if (kept_plan* const displaced = cache_.displaced_by(*made)) drop(*displaced);
   cache_.keep(std::move(made));
+}
+
+// The zone that plans have in common counts one more.
+void planned_core::arrange_plans() {
+  foreign_.detach_live(*plan_, true);
+  foreign_.forget_slots();
+  cache_.arrange();
+  plan_->bind(region_.base(), host_accessible_);
+  foreign_.adopt_into(*plan_, begin_);
+  foreign_.find_in_way_of(*plan_);
 }
 
 void planned_core::drop(kept_plan& gone) {
@@ -350,8 +442,7 @@ void planned_core::drop(kept_plan& gone) {
     foreign_.detach_live(gone, true);
     plan_ = &no_plan_;
   }
-  if (&gone == plan_before_) plan_before_ = nullptr;
-  foreign_.forget(gone);
+  foreign_.forget_slots();
   cache_.erase(gone);
 }
 
@@ -387,7 +478,7 @@ std::size_t planned_core::trim() noexcept {
   const call_overlap::call here{calls_, planned_kind, options_.name, "trim"};
   const std::size_t before = region_.committed_bytes();
   const bool needs_plan = phase_ == phase::choosing || phase_ == phase::replaying;
-  region_.keep_only(std::max(used_bytes_end(), needs_plan ? plan_->plan().height : 0));
+  region_.keep_only(std::max(used_bytes_end(), needs_plan ? plan_->height() : 0));
   update_fast_path();
   return before - region_.committed_bytes();
 }
@@ -402,13 +493,14 @@ planned_arena_stats planned_core::stats() const noexcept {
           .allocations = planned + fallback_allocations_ + outside_allocations_,
           .planned_allocations = planned,
           .fallback_allocations = fallback_allocations_,
+          .recorded_allocations = recorded_allocations_,
           .outside_allocations = outside_allocations_,
           .misses = misses_,
           .plans_made = plans_made_,
           .plans = cache_.size(),
           .used_blocks = plan_->used_blocks() + foreign_.live(),
-          .height_bytes = plan_->plan().height,
-          .lower_bound_bytes = plan_->plan().lower_bound,
+          .height_bytes = plan_->height(),
+          .lower_bound_bytes = std::min(plan_->plan().lower_bound, plan_->height()),
           .committed_bytes = region_.committed_bytes(),
           .reserved_bytes = region_.range().size};
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include <tidemark/plan/replay/detail/plan_cache.hpp>
 #include <tidemark/plan/replay/detail/plan_replayer.hpp>
 #include <tidemark/plan/replay/detail/planned_region.hpp>
+#include <tidemark/plan/replay/detail/planning_budget.hpp>
 #include <tidemark/plan/replay/detail/step_recorder.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 #include <tidemark/plan/solver/plan.hpp>
@@ -33,11 +35,13 @@ namespace tidemark {
 /// How a planned arena plans, and what it keeps.
 struct planned_arena_options {
   /// How a recorded step is planned: at its end, on its thread. The alignment is that of all blocks, 16
-  /// at least; the time limit does not include the first order of `make_plan`. What `on_progress` throws
+  /// at least; the time limit does not include the first order of `make_plan`, and is no longer than 32
+  /// steps took when they were recorded, or 0.1 ms, unless there is a node limit. What `on_progress` throws
   /// ends the planning of that step, and nothing else.
   plan_options planning = {};
   /// A plan that missed so many requests, less the steps that missed none, is given up: the rest of the
-  /// step comes from the fallback, and at its end the step is planned anew. 1 at least.
+  /// step comes from the fallback, and at its end the step is planned anew. A step that misses more than
+  /// one request in eight counts as another kind, which is planned after so many misses. 1 at least.
   std::size_t max_misses = 16;
   /// So many plans are kept, for steps of so many kinds that alternate; 1 at least. The one unused for
   /// longest is dropped.
@@ -52,6 +56,11 @@ struct planned_arena_options {
   /// Where memory comes from that is not planned; null: `std::pmr::get_default_resource()`, on the host
   /// only. Must outlive the arena.
   std::pmr::memory_resource* fallback = nullptr;
+  /// Called with the fallback at the end of the first step that a plan served wholly, so that what recorded
+  /// steps used need not be held beside the plan. Null: not called. An arena that is made from a pointer to a
+  /// pool trims that; with options, `[](std::pmr::memory_resource& used) noexcept {
+  /// static_cast<pool&>(used).trim(); }`.
+  void (*trim_fallback)(std::pmr::memory_resource& fallback) noexcept = nullptr;
   /// Name in messages and statistics; must outlive the arena.
   char const* name = "planned_arena";
 };
@@ -59,7 +68,8 @@ struct planned_arena_options {
 /// A snapshot of a planned arena.
 ///
 /// `allocations == planned_allocations + fallback_allocations + outside_allocations`, and `used_blocks <=
-/// planned_allocations`. `misses <= fallback_allocations`. `lower_bound_bytes <= height_bytes`.
+/// planned_allocations`. `misses` and `recorded_allocations` are at most `fallback_allocations`.
+/// `lower_bound_bytes <= height_bytes`.
 struct planned_arena_stats {
   char const* name = "";                   ///< the arena's name
   std::uint64_t steps = 0;                 ///< ended so far
@@ -67,7 +77,8 @@ struct planned_arena_stats {
   std::uint64_t allocations = 0;           ///< blocks so far
   std::uint64_t planned_allocations = 0;   ///< of these, in slots of a plan
   std::uint64_t fallback_allocations = 0;  ///< of these, from the fallback in a step
-  std::uint64_t outside_allocations = 0;   ///< of these, from the fallback with no step open
+  std::uint64_t recorded_allocations = 0;  ///< of these, recorded so that the step can be planned
+  std::uint64_t outside_allocations = 0;   ///< blocks from the fallback with no step open
   std::uint64_t misses = 0;                ///< requests in steps that follow a plan, and had no free slot
   std::uint64_t plans_made = 0;            ///< so far, by planning a step that was recorded
   std::size_t plans = 0;                   ///< kept now
@@ -184,6 +195,8 @@ class planned_core : public forwarding_resource<planned_core> {
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_slot(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_slot_of(std::size_t request, std::size_t bytes);
+  [[nodiscard]] void* take_if_clear(std::size_t request, std::size_t bytes);
+  void record_fallback(void const* block, std::size_t bytes, std::size_t align) noexcept;
   void record_miss();
   void give_up(bool plans_at_end);
 
@@ -193,12 +206,16 @@ class planned_core : public forwarding_resource<planned_core> {
   [[nodiscard]] bool choose_plan(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool switch_plan(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool change_to(kept_plan& plan);
-  void end_replay();
+  void end_planned_step();
+  void end_other_step();
   void add_slots();
-  [[nodiscard]] bool plan_step();
+  void plan_step(kept_plan* replaced = nullptr);
+  [[nodiscard]] plan_options planning() const;
   [[nodiscard]] std::vector<byte_range> obstacles() const;
-  void record_served(kept_plan const& plan);
-  void keep(step_plan plan);
+  template <class Visit>
+  void each_served(Visit visit) const;
+  void keep(step_plan plan, std::uint64_t served = 0);
+  void arrange_plans();
   void drop(kept_plan& gone);
   template <class Visit>
   void each_block_in_use(Visit visit) const;
@@ -214,18 +231,21 @@ class planned_core : public forwarding_resource<planned_core> {
   plan_cache cache_;
   foreign_blocks foreign_;
   step_recorder recorder_;
+  planning_budget budget_;
   phase phase_ = phase::idle;
   step* step_ = nullptr;                    // that is open, or null
-  kept_plan* plan_before_ = nullptr;        // of this step, where it switched from one to another
   std::vector<std::size_t> missing_slots_;  // requests whose slots were all taken by blocks of earlier steps
-  bool plans_at_end_ = false;               // whether the step that is recorded is planned
+  bool records_ = false;                    // whether the step's requests to the fallback are recorded
+  bool plans_at_end_ = false;               // whether a step that is given up may be planned
   bool is_trim_due_ = false;                // a plan was given up in this step or the one before
   request_time begin_ = 0;                  // of the step
   std::uint64_t step_fallback_ = 0;         // requests of this step to the fallback
-  std::size_t unused_plans_ = 0;            // made since one was of use
-  std::uint64_t next_planning_ = 0;         // no step before this number is planned
+  std::uint64_t step_misses_ = 0;           // of these, those that its plan is blamed for
+  std::size_t step_switches_ = 0;           // of this step, from one plan to another
+  step_signature signature_;                // of this step's requests to the fallback
+  std::chrono::steady_clock::time_point record_begin_;  // the first of these, where it was recorded
   std::uint64_t steps_ = 0, planned_steps_ = 0, fallback_allocations_ = 0, outside_allocations_ = 0;
-  std::uint64_t misses_ = 0, plans_made_ = 0;
+  std::uint64_t recorded_allocations_ = 0, misses_ = 0, plans_made_ = 0;
   kept_plan no_plan_{step_plan{}};
   call_overlap calls_;
 };
@@ -255,8 +275,10 @@ class planned_core : public forwarding_resource<planned_core> {
 ///
 /// **It learns.** A plan that misses too often (`max_misses`) is given up, its free memory is
 /// decommitted, and that step is planned anew at its end. Several plans are kept: a step takes the one
-/// whose first request is of that size, and the one that follows the last plan if there are several. A
-/// block that outlives its step gets bytes of its own in the plan, for as many as are live at once.
+/// whose first request is of that size, and the one that follows the last plan if there are several, and
+/// changes to another one that has just its next request. A block that outlives its step gets bytes of
+/// its own below all plans, for as many as are live at once. Where plans turn out to be of no use, steps are
+/// recorded and planned ever less often.
 ///
 /// Invariants, checked by `check_invariants()`: that of `planned_arena_stats`; blocks in use do not overlap
 /// and lie in committed memory.
@@ -287,6 +309,14 @@ class basic_planned_arena final : public detail::planned_core {
   explicit basic_planned_arena(std::pmr::memory_resource* fallback)
     requires std::default_initializable<AddressSpace>
       : basic_planned_arena{planned_arena_options{.fallback = fallback}} {}
+  /// The same, for a fallback that can be trimmed, such as a `pool`: it is when a plan serves in its place.
+  template <std::derived_from<std::pmr::memory_resource> Trimmed>
+    requires std::default_initializable<AddressSpace> && requires(Trimmed& fallback) { fallback.trim(); }
+  explicit basic_planned_arena(Trimmed* fallback)
+      : basic_planned_arena{planned_arena_options{
+            .fallback = fallback, .trim_fallback = [](std::pmr::memory_resource& used) noexcept {
+              (void)static_cast<Trimmed&>(used).trim();
+            }}} {}
 
   /// Releases planned memory. Blocks in it are gone; those of the fallback are not. Reports a violation
   /// if a step is open, which becomes inert.

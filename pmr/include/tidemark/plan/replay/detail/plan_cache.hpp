@@ -3,13 +3,16 @@
 /// `plan_cache`: the plans that a planned arena keeps. Owns them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/plan/replay/detail/plan_replayer.hpp>
+#include <tidemark/plan/replay/detail/step_recorder.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
 namespace tidemark::detail {
@@ -21,10 +24,30 @@ struct kept_plan : plan_replayer {
   std::size_t misses = 0;       // since it was made, less the steps that had none
   std::uint64_t used_last = 0;  // the number of the step
   kept_plan* next = nullptr;    // served the step after this one, the last time
-  bool was_given_up = false;    // the last time it was used
+  std::uint64_t served = 0;     // steps that it served wholly
+  std::uint64_t given_up = 0;   // how often in a row, the last times it was used
+
+  /// It was given up in this step. After twice in a row, and once more for each step that it has served, it
+  /// rests, twice as long each time: to follow it until it misses takes longer than to follow none.
+  void give_up(std::uint64_t step) noexcept {
+    const std::uint64_t patience = 2 + std::min(served, max_patience);
+    if (++given_up > patience)
+      rests_until_ = step + (std::uint64_t{1} << std::min(given_up - patience, max_rest_log2));
+  }
+  [[nodiscard]] bool rests(std::uint64_t step) const noexcept { return given_up != 0 && step < rests_until_; }
+
+ private:
+  static constexpr std::uint64_t max_patience = 32, max_rest_log2 = 6;
+  std::uint64_t rests_until_ = 0;  // the number of a step
 };
 
 /// Plans for steps of several kinds. One thread at a time.
+///
+/// Slots with bytes of their own lie below all others, in a zone that all plans have in common: what outlives a
+/// step is in no other plan's way there. The n-th slot of a size has the same place in each plan, so that a
+/// change of plan hands its block over. Only plans that have served a step, and the newest one, count for where
+/// the zone ends, so that no step pays for one that came once. A plan that lacks places there has them above,
+/// below its other slots. Where one plan goes on otherwise than another, both have a branch.
 ///
 /// Invariants: `size <= max_size`; no two plans have the same requests.
 class plan_cache {
@@ -36,17 +59,25 @@ class plan_cache {
   /// Copies, those used last first.
   [[nodiscard]] std::vector<step_plan> copies() const;
 
-  /// The plan for a step whose first request this is; null: there is none.
-  [[nodiscard]] kept_plan* choose(std::size_t bytes, std::size_t align) const noexcept;
+  /// The plan for a step of this number whose first request this is; null: there is none, or all of them
+  /// rest.
+  [[nodiscard]] kept_plan* choose(std::uint64_t step, std::size_t bytes, std::size_t align) const noexcept;
+  /// What a new plan is laid beside, of the plans that are kept. The spans are valid until the next call.
+  [[nodiscard]] plan_surroundings surroundings(kept_plan const* replaced = nullptr);
   /// A plan other than `current` for exactly what the step requested so far and this request; null: there is
-  /// none.
-  [[nodiscard]] kept_plan* find_agreeing(kept_plan const& current, std::size_t bytes,
+  /// none that does not rest.
+  [[nodiscard]] kept_plan* find_agreeing(std::uint64_t step, kept_plan const& current, std::size_t bytes,
                                          std::size_t align) const noexcept;
 
   /// The plan that must be erased before `made` is kept: one for the same requests, or the one unused for
   /// longest if there is no room. Null: none. After this `keep` does not throw. @throws std::bad_alloc
-  [[nodiscard]] kept_plan* displaced_by(kept_plan const& made);
-  void keep(std::unique_ptr<kept_plan> made) noexcept { plans_.push_back(std::move(made)); }
+  [[nodiscard]] kept_plan* displaced_by(kept_plan& made);
+  /// The plan unused for longest; null if there is room for another one.
+  [[nodiscard]] kept_plan const* oldest_if_full() const noexcept;
+  /// @pre no slot of a plan is live, because plans are moved
+  void keep(std::unique_ptr<kept_plan> made) noexcept;
+  /// Lays out the zone anew, and all plans above it. @pre no slot of a plan is live
+  void arrange() noexcept;
   void erase(kept_plan& gone) noexcept;
   /// A step has ended that followed the plan, or was recorded for it.
   void record_use(kept_plan& plan) noexcept {
@@ -55,8 +86,12 @@ class plan_cache {
   }
 
  private:
+  void find_branches() noexcept;
+
   std::size_t max_size_;
+  std::size_t zone_end_ = 0;                       // of the plans that count
   std::vector<std::unique_ptr<kept_plan>> plans_;  // by age
+  std::vector<step_plan const*> alike_;            // of `surroundings`
   kept_plan* last_used_ = nullptr;
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/macros.hpp>
@@ -39,8 +40,8 @@ namespace tidemark::detail {
 ///
 /// The fast path looks at the next slot and at the next deallocation alone. What it must not serve is not
 /// in the order of deallocations, so that no comparison says that it is clear: slots with bytes of their
-/// own, and the last slot of all, which is the next one while the fast path is paused. The slow path
-/// looks further.
+/// own, *branches*, which are requests at which the owner wants to look at other plans, and the last slot of
+/// all, which is the next one while the fast path is paused. The slow path looks further.
 ///
 /// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner checks;
 /// `cursor <= requests`; each slot before the next one in the order of deallocations is clear, and that
@@ -89,6 +90,7 @@ class plan_replayer {
   [[nodiscard]] slot* next_if_clear(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
     if (is_paused() || cursor() >= requests()) return nullptr;
+    if (next->deallocations_before == end_of_order() && is_branch(cursor())) return nullptr;
     return fits_in(*next, bytes, align) && is_clear(*next) ? next : nullptr;
   }
   /// Allocates the next slot. @pre it is clear
@@ -125,6 +127,29 @@ class plan_replayer {
   }
   /// Skips to a request: those before it are not served any more in this run.
   void advance_to(std::size_t request) noexcept { position() = slots_.data() + request; }
+  /// When the run began.
+  [[nodiscard]] request_time run_begin() const noexcept { return begin_; }
+  /// This plan goes on from where the run of another one is, which has requested the same so far: it has the
+  /// blocks in slots that are the same in both. @pre both began at the same time; this one has served nothing
+  void take_over(plan_replayer& before) noexcept;
+
+  /// Forgets all branches, and has room for so many. @throws std::bad_alloc with nothing changed.
+  void reset_branches(std::size_t max_branches);
+  /// `next_in_order` and `next_if_clear` return no slot of this request. @pre there is room
+  void add_branch(std::size_t request) noexcept;
+
+  /// Slots with bytes of their own, from the lowest to the highest; none if they do not lie below all others,
+  /// as in some plans of files.
+  [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept { return own_slots_; }
+  /// Lays `own_slots` at these offsets, and all others from `others_begin` on. @pre no slot is live; all are
+  /// multiples of the alignments that are needed
+  void lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept;
+  /// Bytes of the memory that holds all slots.
+  [[nodiscard]] std::size_t height() const noexcept {
+    return std::max(plan_.height, origin_) - origin_ + others_begin_;
+  }
+  /// Whether a slot may have one of these bytes. O(log slots).
+  [[nodiscard]] bool may_use(std::uintptr_t begin, std::size_t bytes) const noexcept;
   /// Whether `next_in_order` returns slots.
   void enable_fast_path(bool enabled) noexcept {
     if (enabled != is_paused()) return;
@@ -159,6 +184,10 @@ class plan_replayer {
   [[nodiscard]] request const& planned(std::size_t n) const noexcept { return planned_[n]; }
   [[nodiscard]] bool has_same_requests(plan_replayer const& other) const noexcept {
     return planned_ == other.planned_;
+  }
+  /// How many requests two plans have in common before they differ.
+  [[nodiscard]] std::size_t common_requests(plan_replayer const& other) const noexcept {
+    return static_cast<std::size_t>(std::ranges::mismatch(planned_, other.planned_).in1 - planned_.begin());
   }
   /// The largest alignment of all.
   [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
@@ -226,6 +255,13 @@ class plan_replayer {
       if (known->address == address) return known = newest_at(*known);
     }
   }
+  // A slot whose `deallocations_before` is this is clear by no comparison.
+  [[nodiscard]] slot* const* end_of_order() const noexcept {
+    return deallocation_order_.data() + deallocation_order_.size();
+  }
+  [[nodiscard]] bool is_branch(std::size_t request) const noexcept {
+    return std::ranges::binary_search(branches_, request);
+  }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
   // Where the compiler knows the request, only a large alignment needs a test.
@@ -257,6 +293,9 @@ class plan_replayer {
   void add_slots();
   void find_predecessors();
   void order_deallocations();
+  void list_own_slots();
+  // The slots with bytes before a slot in the order of deallocations: where they end.
+  [[nodiscard]] slot* const* deallocations_before(slot const& one) const noexcept;
   // When its block dies, by the plan.
   [[nodiscard]] std::uint64_t upper_of(slot const* one) const noexcept {
     return blocks_[one->index]->life.upper;
@@ -282,6 +321,12 @@ class plan_replayer {
   std::vector<planned_block const*> blocks_;       // by slot, of `plan_`
   std::vector<std::uint32_t> deallocation_index_;  // by slot: its index in `deallocation_order_`
   std::vector<std::uint32_t> to_visit_, visited_;  // of `search_clear`
+  std::vector<std::size_t> branches_;              // requests, sorted
+  std::vector<std::size_t> offsets_;               // by slot
+  std::vector<std::uint32_t> own_slots_;           // see there
+  std::vector<byte_range> own_ranges_;             // their bytes as they are laid out, sorted
+  std::size_t origin_ = 0;        // offset in `plan_` above which the others lie; 0 without `own_slots_`
+  std::size_t others_begin_ = 0;  // where `origin_` lies in fact
   std::size_t alignment_ = 1;
   std::uintptr_t base_ = 0;
 };

@@ -15,6 +15,22 @@
 
 namespace tidemark::detail {
 
+/// What a new plan is laid beside.
+struct plan_surroundings {
+  /// Offsets that no block may have which dies within the step, in order, apart from each other, at multiples
+  /// of the plan's alignment.
+  std::span<byte_range const> obstacles{};
+  /// Obstacles below it are in no block's way.
+  std::size_t zone_end = 0;
+  /// Plans to share the first blocks with, as long as they are the same.
+  std::span<step_plan const* const> alike{};
+};
+
+/// Where the blocks end that outlive the step, as a multiple of all alignments. @pre they lie below all others
+[[nodiscard]] std::size_t outliving_end(step_plan const& plan) noexcept;
+/// Whether blocks that outlive the step lie below all others: not in each plan of a file.
+[[nodiscard]] bool outliving_lie_below(step_plan const& plan) noexcept;
+
 /// The blocks of a step, each with the times of its allocation and deallocation, in requests.
 ///
 /// Those of the fallback are recorded when they are allocated and deallocated; those that a plan served
@@ -41,6 +57,8 @@ class step_recorder {
   void on_deallocate(void const* block, request_time now) noexcept;
   /// A block that a plan served. @throws std::bad_alloc
   void add(entry const& what) { entries_.push_back(what); }
+  /// Recorded so far.
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   /// Whether nothing is missing, and there is something.
   [[nodiscard]] bool is_complete() const noexcept { return complete_ && !entries_.empty(); }
 
@@ -52,11 +70,9 @@ class step_recorder {
 
   /// A plan of the step: below all others lie the blocks that outlive it.
   /// @param max_slots of one that outlives the step
-  /// @param obstacles offsets that no block may have, in order, apart from each other, at multiples of the
-  /// alignment
   /// @throws as `make_plan`; std::bad_alloc if the record is not complete.
   [[nodiscard]] step_plan plan(plan_options const& options, std::size_t max_slots = 1,
-                               std::span<byte_range const> obstacles = {});
+                               plan_surroundings const& beside = {});
 
  private:
   struct carried_block {
@@ -69,6 +85,7 @@ class step_recorder {
   };
 
   void carry_live() noexcept;
+  [[nodiscard]] std::vector<lifetime> lifetimes(plan_options const& options);
 
   std::vector<entry> entries_;
   std::vector<carried_block> carried_;           // by size, and then by birth

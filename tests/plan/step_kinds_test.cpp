@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: programs whose steps are of several kinds (step_kinds.hpp), played on a planned arena with the
+// ends of each block written and read again. How much of them is planned, and how much work goes into plans,
+// is counted, not timed: topic plan of the benchmarks has the times beside the pool.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include <tidemark/plan/replay/planned_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+
+#include "played_steps.hpp"
+#include "step_kinds.hpp"
+
+namespace tidemark::test {
+namespace {
+
+constexpr std::size_t steps_played = 300;
+
+/// Plays steps with the ends of each block written, and read when it goes back.
+class played_program {
+ public:
+  explicit played_program(std::string const& name, std::size_t steps = steps_played)
+      : program_{tools::generate_steps(name, steps)}, blocks_(program_.trace.blocks) {}
+
+  /// What is counted before the first step and after each.
+  std::vector<planned_arena_stats> run() {
+    std::vector<planned_arena_stats> counted{memory_.stats()};
+    for (tools::trace_step const& step : program_.steps) {
+      {
+        const planned_arena::step here{memory_};
+        for (std::size_t i = step.first_event; i <= step.last_event; ++i) play(program_.trace.events[i]);
+      }
+      memory_.check_invariants();  // blocks in use do not overlap
+      counted.push_back(memory_.stats());
+    }
+    for (tools::trace_event const& event : program_.trace.left) play(event);
+    return counted;
+  }
+
+ private:
+  void play(tools::trace_event const& event) {
+    const auto mark = static_cast<unsigned char>(event.block % 251);
+    const std::size_t ends = std::min<std::size_t>(event.bytes, 16);
+    unsigned char*& block = blocks_[event.block];
+    if (event.allocates) {
+      block = static_cast<unsigned char*>(memory_.allocate(event.bytes, tools::replay_alignment));
+      std::memset(block, mark, ends);
+      std::memset(block + event.bytes - ends, mark, ends);
+      return;
+    }
+    const auto is_mark = [mark](unsigned char byte) { return byte == mark; };
+    EXPECT_TRUE(std::all_of(block, block + ends, is_mark)) << "block " << event.block;
+    EXPECT_TRUE(std::all_of(block + event.bytes - ends, block + event.bytes, is_mark))
+        << "block " << event.block;
+    memory_.deallocate(block, event.bytes, tools::replay_alignment);
+  }
+
+  tools::stepped_trace program_;
+  planned_arena memory_;
+  std::vector<unsigned char*> blocks_;
+};
+
+planned_arena_stats stats_after(std::string const& program) { return played_program{program}.run().back(); }
+
+TEST(step_kinds, training_evaluation_and_generation_in_turn_are_planned_after_a_few_steps) {
+  const planned_arena_stats stats = stats_after("cycle");
+  EXPECT_GE(stats.planned_steps, steps_played * 9 / 10);
+  EXPECT_LE(stats.plans_made, 6u);
+  EXPECT_LE(stats.recorded_allocations, 600u);
+}
+
+TEST(step_kinds, three_kinds_at_random_that_begin_alike_are_planned_after_a_few_steps) {
+  const planned_arena_stats stats = stats_after("random");
+  EXPECT_GE(stats.planned_steps, steps_played * 9 / 10);
+  EXPECT_LE(stats.plans_made, 6u);
+  EXPECT_LE(stats.recorded_allocations, 600u);
+}
+
+TEST(step_kinds, eight_lengths_have_a_plan_each_at_most) {
+  const planned_arena_stats stats = stats_after("lengths");
+  EXPECT_GE(stats.planned_steps, steps_played / 2);
+  EXPECT_LE(stats.plans_made, 8u);
+  EXPECT_LE(stats.recorded_allocations, stats.allocations / 10);
+}
+
+TEST(step_kinds, steps_that_grow_by_one_are_neither_recorded_nor_planned_but_a_few) {
+  const planned_arena_stats stats = stats_after("growing");
+  EXPECT_LE(stats.plans_made, 8u);
+  EXPECT_LE(stats.recorded_allocations, stats.allocations / 10);
+  EXPECT_LE(stats.misses, stats.allocations / 50) << "plans that are given up each time rest";
+}
+
+TEST(step_kinds, a_training_that_is_restarted_again_and_again_is_planned) {
+  const planned_arena_stats stats = stats_after("restarted");
+  EXPECT_GE(stats.planned_steps, steps_played * 9 / 10);
+  EXPECT_LE(stats.plans_made, 6u);
+}
+
+TEST(step_kinds, more_kinds_than_plans_are_kept_do_not_displace_each_other) {
+  const planned_arena_stats stats = stats_after("many");
+  EXPECT_GE(stats.planned_steps, steps_played / 2);
+  EXPECT_LE(stats.plans_made, 10u);
+}
+
+TEST(step_kinds, a_cycle_of_four_lengths_of_a_transformer_converges) {
+  const planned_arena_stats stats = stats_after("transformer");
+  EXPECT_GE(stats.planned_steps, steps_played * 9 / 10);
+  EXPECT_LE(stats.plans_made, 6u);
+}
+
+/// Steps of so many requests, the first of which has that size.
+void run_large_step(planned_arena& memory, std::size_t requests, std::size_t first_bytes) {
+  const planned_arena::step here{memory};
+  for (std::size_t i = 0; i < requests; ++i) {
+    const std::size_t bytes = i == 0 ? first_bytes : 64 + i % 7;
+    memory.deallocate(memory.allocate(bytes), bytes);
+  }
+}
+
+TEST(step_kinds, large_steps_that_never_repeat_are_hardly_recorded_and_planned) {
+  planned_arena memory;
+  for (std::size_t i = 0; i < 40; ++i) run_large_step(memory, 2000, 100'000 + 256 * i);
+  EXPECT_LE(memory.stats().plans_made, 4u);
+  EXPECT_LE(memory.stats().recorded_allocations, 4 * 2000u);
+  EXPECT_GE(memory.stats().fallback_allocations, 30 * 2000u);
+}
+
+TEST(step_kinds, of_any_300_steps_no_more_than_a_twentieth_is_recorded_or_missed) {
+  for (char const* name : tools::generated_programs()) {
+    played_program program{name, steps_played + 100};
+    const std::vector<planned_arena_stats> after = program.run();
+    for (std::size_t first = 0; first + steps_played < after.size(); ++first) {
+      planned_arena_stats const &begin = after[first], &end = after[first + steps_played];
+      const std::uint64_t off_the_plan =
+          end.recorded_allocations - begin.recorded_allocations + end.misses - begin.misses;
+      ASSERT_LE(20 * off_the_plan, end.allocations - begin.allocations) << name << " from step " << first;
+      ASSERT_LE(end.plans_made - begin.plans_made, 8u) << name << " from step " << first;
+    }
+  }
+}
+
+// ---- blocks that outlive steps of several kinds -----------------------------------------------------------
+
+TEST(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_the_way_of_others) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  std::uint64_t from_fallback = 0;
+  for (std::size_t i = 0; i < 20; ++i) {
+    const std::string frees = i == 0 ? "" : " -x" + std::to_string(i - 1);
+    from_fallback = steps.step("x" + std::to_string(i) + "=1000 a=500" + frees + " -a");
+    from_fallback += steps.step("b=6000 c=700 -b -c");
+  }
+  EXPECT_EQ(from_fallback, 0u);
+  EXPECT_EQ(memory.stats().height_bytes, 2 * 1024u + 6144u + 768u) << "below it lies x, twice";
+  EXPECT_EQ(memory.stats().plans_made, 2u);
+}
+
+TEST(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_steps_of_several_kinds) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  std::uint64_t from_fallback = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    const std::string frees = i == 0 ? "" : " -g" + std::to_string(i - 1);
+    const std::string kind = i % 2 == 0 ? "a=500" : "b=9000";
+    from_fallback = steps.step(kind + frees + " g" + std::to_string(i) + "=5000 -" + kind.substr(0, 1));
+  }
+  EXPECT_EQ(from_fallback, 0u);
+  EXPECT_EQ(memory.stats().height_bytes, 5120u + 9216u) << "of the last step, in which b came";
+}
+
+TEST(planned_arena_zone, has_no_bytes_for_what_outlived_a_step_that_came_once) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  steps.step("a=300 p=50000 q=60000 -a");
+  for (std::size_t i = 0; i < 5; ++i) steps.step("a=600 b=900 -a -b");
+  EXPECT_EQ(memory.stats().height_bytes, 768u + 1024u);
+  steps.play("-p -q");
+}
+
+// ---- the fallback -----------------------------------------------------------------------------------------
+
+TEST(planned_arena_fallback, has_the_memory_of_plans_in_a_step_that_is_not_recorded_too) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  for (char const* text : {"a=100000 -a", "b=200000 -b", "c=300000 -c", "d=400000 -d", "a=100000 -a"})
+    steps.step(text);
+  EXPECT_GT(memory.stats().committed_bytes, 0u);
+  const std::uint64_t recorded = memory.stats().recorded_allocations;
+  const planned_arena::step here{memory};
+  steps.play("e=500000");
+  EXPECT_EQ(memory.stats().committed_bytes, 0u);
+  EXPECT_EQ(memory.stats().recorded_allocations, recorded) << "four plans have not paid yet";
+  steps.play("-e");
+}
+
+TEST(planned_arena_fallback, that_is_a_pool_is_trimmed_when_a_plan_serves) {
+  pool blocks;
+  planned_arena memory{&blocks};
+  for (int i = 0; i < 2; ++i) {
+    const planned_arena::step here{memory};
+    memory.deallocate(memory.allocate(100'000), 100'000);
+    if (i == 0) EXPECT_GT(blocks.stats().cached_bytes, 0u);
+  }
+  EXPECT_EQ(blocks.stats().cached_bytes, 0u);
+}
+
+TEST(planned_arena_fallback, is_trimmed_by_the_options_once_for_each_plan) {
+  static int trims;
+  trims = 0;
+  planned_arena memory{{.trim_fallback = [](std::pmr::memory_resource&) noexcept { ++trims; }}};
+  for (int i = 0; i < 5; ++i) {
+    const planned_arena::step here{memory};
+    memory.deallocate(memory.allocate(1000), 1000);
+  }
+  EXPECT_EQ(trims, 1);
+}
+
+}  // namespace
+}  // namespace tidemark::test
