@@ -62,6 +62,13 @@ TEST(plan_seeds, nested_phases_fit_with_each) { expect_fits(hard_step({.buffers 
 
 TEST(plan_seeds, nested_phases_with_gaps_fit_with_each) {
   expect_fits(hard_step({.buffers = 250, .has_gaps = true}), 20'000);
+  // The searches that place one buffer after the other did not find a plan of this one in seconds.
+  expect_fits(hard_step({.buffers = 350, .has_gaps = true, .seed = 4}), 40'000);
+}
+
+TEST(plan_seeds, overlapping_phases_fit_with_each) {
+  for (std::size_t buffers : {250u, 350u, 500u})
+    expect_fits(hard_step({.shape = step_shape::overlapping, .buffers = buffers, .seed = 1}), 40'000);
 }
 
 TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
@@ -73,11 +80,12 @@ TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
 }
 
 TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
-  // Neither search comes to the bound of this one within far more nodes.
-  const blocks step = hard_step({.shape = step_shape::overlapping, .buffers = 250});
+  // No search comes to the bound of this one within so many nodes, and without the ladder it stays at 1.065.
+  const blocks step =
+      hard_step({.shape = step_shape::overlapping, .buffers = 350, .has_gaps = true, .seed = 7});
   const memory_plan made = make_plan(step, search_of(0, 400'000, 0));
   EXPECT_EQ(test::plan_fault(made, step, 1), "");
-  EXPECT_LT(made.ratio(), 1.1);
+  EXPECT_LT(made.ratio(), 1.05);
 }
 
 TEST(hard_steps, are_cut_from_a_plan_at_capacity) {

@@ -218,6 +218,7 @@ problem problem_of(std::span<lifetime const> blocks, plan_options const& options
   problem instance = problem_with(blocks, options);
   for (std::size_t i = 0; i < instance.buffers.size(); ++i) {
     lifetime const& block = blocks[instance.block_of[i]];
+    instance.buffers[i].moments = {block.lower, block.upper};
     instance.buffers[i].duration = static_cast<double>(block.upper - block.lower);
   }
   scale_to_units(instance);

@@ -40,6 +40,7 @@ struct buffer {
   offset_type align = 1;          ///< a power of two
   offset_type fixed = no_offset;  ///< where it must lie
   section_range lifespan;         ///< in a graph: its number alone
+  range moments;                  ///< its lifetime; in a graph: empty
   double duration = 0;            ///< of its lifetime; in a graph: with how many it is in conflict
   offset_type load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
 

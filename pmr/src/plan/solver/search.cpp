@@ -17,6 +17,7 @@
 #include "search_buffers.hpp"
 #include "skyline_search.hpp"
 #include "stages.hpp"
+#include "time_search.hpp"
 
 namespace tidemark::detail::planning {
 namespace {
@@ -391,7 +392,12 @@ class layout_search {
 class prober {
  public:
   prober(solver_context& context, std::span<aspects const> orders)
-      : context_{&context}, orders_{orders}, search_{context}, skyline_{context}, random_{context.seed()} {}
+      : context_{&context},
+        orders_{orders},
+        search_{context},
+        skyline_{context},
+        time_{context},
+        random_{context.seed()} {}
 
   /// Tries the bound, which is cheapest to refute, the target, and for a shorter time the heights of a ladder
   /// between the target and the best: half way, and then each time half as far from the best.
@@ -436,34 +442,47 @@ class prober {
   /// is mostly the best of the others, and gets more nodes than they.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
-    const auto ask = [&](auto& search, auto const&... arguments) {
-      while (!context_->done() && has_answer(search, height(), arguments...)) continue;
+    const auto ask = [&](auto& search, auto probe_at) {
+      while (!context_->done() && has_answer(search, height(), probe_at)) continue;
     };
-    for (aspects const& by : orders_) ask(skyline_, order_by(context_->instance(), by), nodes);
-    for (unsigned k = 0; k < shuffles; ++k) ask(skyline_, shuffled_areas(), nodes);
+    const auto ask_skyline = [&](order const& by) {
+      ask(skyline_, [&](offset_type at) { return skyline_.probe(by, at, nodes); });
+    };
+    const auto ask_rising = [&](ranking const& by, std::uint64_t max_nodes, next_choice choice) {
+      ask(search_, [&](offset_type at) { return search_.probe(by, at, max_nodes, choice); });
+    };
+    for (aspects const& by : orders_) ask_skyline(order_by(context_->instance(), by));
+    if (time_search::is_for(context_->instance()))
+      ask(time_, [&](offset_type at) { return time_.probe(at, nodes); });
+    for (unsigned k = 0; k < shuffles; ++k) ask_skyline(shuffled_areas());
     for (aspects const& by : orders_.first(unshuffled_orders))
-      ask(search_, ranking{by, {}}, nodes, next_choice::lowest);
-    for (unsigned k = 0; k < shuffles; ++k) ask(search_, shuffled(), nodes, next_choice::lowest);
-    for (aspects const& by : orders_) ask(search_, ranking{by, {}}, nodes / 4, next_choice::first_in_order);
+      ask_rising({by, {}}, nodes, next_choice::lowest);
+    for (unsigned k = 0; k < shuffles; ++k) ask_rising(shuffled(), nodes, next_choice::lowest);
+    for (aspects const& by : orders_) ask_rising({by, {}}, nodes / 4, next_choice::first_in_order);
   }
 
-  template <class Search, class By, class... Choice>
-  bool has_answer(Search& search, offset_type height, By const& by, std::uint64_t nodes, Choice... choice) {
-    const outcome answer = search.probe(by, height, nodes, choice...);
+  /// @return whether there is a layout of the height, or is shown to be none.
+  template <class Search, class Probe>
+  bool has_answer(Search& search, offset_type height, Probe probe_at) {
+    const outcome answer = probe_at(height);
     if (answer == outcome::impossible) context_->raise_bound(height + 1);
-    if (answer == outcome::found) {
-      offset_type top = 0;
-      for (std::size_t i = 0; i < search.offsets().size(); ++i)
-        top = std::max(top, search.offsets()[i] + context_->instance().buffers[i].size);
-      context_->offer(search.offsets(), top);
-    }
+    if (answer == outcome::found) offer(search);
     return answer != outcome::unknown;
+  }
+
+  template <class Search>
+  void offer(Search const& search) {
+    offset_type top = 0;
+    for (std::size_t i = 0; i < search.offsets().size(); ++i)
+      top = std::max(top, search.offsets()[i] + context_->instance().buffers[i].size);
+    context_->offer(search.offsets(), top);
   }
 
   solver_context* context_;
   std::span<aspects const> orders_;
   layout_search search_;
   skyline_search skyline_;
+  time_search time_;
   std::mt19937_64 random_;
 };
 

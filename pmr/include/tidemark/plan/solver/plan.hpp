@@ -124,11 +124,11 @@ struct memory_plan {
 ///    in turns: "promotion" (of blocks that are neither fixed nor aligned further), where what came too high
 ///    moves ahead in the order, and "ejection", where it is taken out and put back where it is least in the
 ///    way;
-///  - "search": a backtracking search for a plan of a given height, that of the bound first. It takes turns
+///  - "search": backtracking searches for a plan of a given height, that of the bound first. They take turns
 ///    with the climb, each time for longer.
 ///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
-/// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 40
+/// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 60
 /// MiB for the search; it is O(n) for more than 131,072 blocks that are neither fixed nor aligned further.
 /// "size" and "orders" take O(log n) steps for each block and range that is read beside it. "lowest" and
 /// "promotion" mostly take O(log n) for each block, and "ejection" O(k log k) for one that is in conflict

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Along time".
+// A search for a layout of a given height that goes from moment to moment.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "order_tree.hpp"
+#include "search_buffers.hpp"
+#include "solver_context.hpp"
+
+namespace tidemark::detail::planning {
+
+/// Looks for layouts of a given height in which what is born lies where something died.
+///
+/// At each moment the memory is a row of live buffers and gaps. What dies becomes a gap. What is born takes the
+/// place of some gaps that lie beside each other, and what is left over of them is one gap again. In which order
+/// the row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are
+/// taken is decided. Where a step is full they are mostly those that died at that moment, and there is hardly
+/// anything to search.
+///
+/// It does not see all layouts, and so never proves that there is none: it finds one, or gives up. Where nothing
+/// fits it goes back, further each time. After some failures the next try begins with other choices, from
+/// the first moment or from the last in turn.
+///
+/// For lifetimes without fixed buffers and alignments above the unit, and not too many buffers (`is_for`). Memory
+/// is O(n), and a bounded tree.
+class time_search {
+ public:
+  explicit time_search(solver_context& context);
+
+  [[nodiscard]] static bool is_for(problem const& instance);
+
+  /// Visits at most so many moments. @return never `impossible`
+  outcome probe(offset_type height, std::uint64_t max_nodes);
+
+  /// Of the layout that was found.
+  [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
+
+ private:
+  using leaves = std::vector<order_tree::leaf_number>;
+
+  // A try is given up whose trees have more: 16 MiB.
+  static constexpr std::size_t max_tree_children = std::size_t{1} << 20;
+
+  /// A buffer or a gap in the row.
+  struct leaf {
+    offset_type size = 0;
+    std::uint32_t buffer = no_rank;  // no_rank: it never was one
+    bool is_gap = false;
+  };
+  /// What dies and what is born at a moment; the other way round where a try goes backwards.
+  struct moment {
+    order deaths;
+    order births;
+  };
+  /// Gaps that lie beside each other, and what is born in their place.
+  struct exchange {
+    leaves gaps;
+    order births;
+  };
+  /// A way to place what is born at a moment: mostly one exchange.
+  using choice = std::vector<exchange>;
+  /// Which choices are found next.
+  enum class stage : std::uint8_t { one_gap_more, around, two_places, two_gaps_more, one_less, none };
+  /// A moment on the way: what there was before its choice, and its choices.
+  struct level {
+    order_tree::node_number tree = 0;
+    order_tree::size tree_size;
+    std::size_t leaf_n = 0;
+    std::size_t step_n = 0;
+    leaves fresh;            // gaps of what died at the moment
+    leaves old;              // the other gaps, the nearest to the fresh ones first
+    bool all_gaps = false;   // whether nothing is live
+    offset_type needed = 0;  // by what is born
+    stage next_stage = stage::one_gap_more;
+    std::vector<choice> choices;
+    std::size_t next_choice = 0;
+  };
+  /// An exchange that was made.
+  struct step {
+    order_tree::node_number before = 0;  // the tree
+    leaves removed;
+    leaves added;
+  };
+
+  void find_moments();
+  [[nodiscard]] moment const& now() const { return moments_[backwards_ ? 1 : 0][at_]; }
+  [[nodiscard]] bool try_again(std::uint64_t max_failures);
+  void begin_try();
+  void enter();
+  void leave();
+  void restore(level const& at);
+  void go_back();
+  [[nodiscard]] bool apply(choice const& made);
+  void find_gaps(level& at);
+  void sort_by_distance(level& at);
+  [[nodiscard]] bool find_choices(level& at);
+  void find_choices_of(level& at, stage which);
+  void shuffle_choices(level& at);
+  void add_choice(level& at, leaves gaps);
+  void add_with_one(level& at, leaves const& some);
+  void add_with_two(level& at, leaves const& some);
+  void add_around(level& at);
+  void add_two_places(level& at);
+  [[nodiscard]] bool lie_together(leaves const& gaps);
+  [[nodiscard]] std::vector<exchange> exchanges_of(level const& at, leaves const& gaps,
+                                                   order const& births) const;
+  [[nodiscard]] offset_type size_of(std::span<order_tree::leaf_number const> gaps) const;
+  [[nodiscard]] offset_type bytes_of(order const& births) const;
+  void find_offsets();
+  void take_offsets(leaves const& row);
+
+  solver_context* context_;
+  problem const* instance_;
+  std::array<std::vector<moment>, 2> moments_;  // in order, and backwards
+  std::mt19937_64 random_;
+  std::uint64_t tries_ = 0;
+  std::uint64_t nodes_end_ = 0;
+  offset_type height_ = 0;
+  // Of the try:
+  bool backwards_ = false;
+  std::size_t at_ = 0;        // the current level
+  std::size_t furthest_ = 0;  // the last level so far
+  std::uint64_t failures_ = 0;
+  std::uint64_t failures_there_ = 0;  // since it came to `furthest_`
+  order_tree trees_;
+  order_tree::node_number tree_ = 0;  // that of the current moment
+  std::vector<leaf> leaves_;
+  leaves leaf_of_;  // by buffer
+  std::vector<step> steps_;
+  std::vector<level> levels_;
+  std::vector<offset_type> offsets_;
+};
+
+}  // namespace tidemark::detail::planning
