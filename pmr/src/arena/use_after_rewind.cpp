@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens at a fault. All of it is async-signal-safe: it takes no lock, allocates nothing, and calls
-// write and sigaction, of POSIX's list, and _dl_find_object, of which glibc says it.
+// What is said at a fault. All of it is async-signal-safe: it takes no lock, allocates nothing, and calls
+// _dl_find_object, of which glibc says it. The system's handler is in posix_faults.cpp or windows_faults.cpp.
 #include <tidemark/arena/use_after_rewind.hpp>
 
+#if __has_include(<link.h>)
 #include <dlfcn.h>
 #include <link.h>
-#include <signal.h>
-#include <ucontext.h>
+#endif
 
-#include <cerrno>
+#include <cerrno>  // program_invocation_short_name
 #include <string_view>
 
 #include <tidemark/core/violation.hpp>
@@ -61,44 +61,6 @@ class signal_text {
   std::size_t size_ = 0;
 };
 
-void const* instruction_of([[maybe_unused]] void const* context) noexcept {
-#if defined(__linux__) && defined(__x86_64__)
-  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__linux__) && defined(__aarch64__)
-  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.pc);
-#else
-  return nullptr;
-#endif
-}
-
-struct handled_signal {
-  int number;
-  struct sigaction before;  // what the program did with it
-};
-// macOS raises SIGBUS where a page is there and inaccessible.
-#if defined(__APPLE__)
-handled_signal handled[] = {{SIGSEGV, {}}, {SIGBUS, {}}};
-#else
-handled_signal handled[] = {{SIGSEGV, {}}};
-#endif
-
-void on_fault(int number, siginfo_t* info, void* context) {
-  const int error = errno;
-  if (info->si_code > 0) report_use_after_rewind(info->si_addr, instruction_of(context));  // else it was sent
-  for (handled_signal const& signal : handled) {
-    if (signal.number != number) continue;
-    struct sigaction const& before = signal.before;
-    errno = error;
-    if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
-    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
-    if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;
-    // The instruction runs again and ends the process, with the state that it had in a core file. A signal
-    // that another process has sent does not come again.
-    ::sigaction(number, &before, nullptr);
-    if (info->si_code <= 0) ::raise(number);
-  }
-}
-
 }  // namespace
 
 trap_log& take_trap_log(char const* name) {
@@ -123,21 +85,6 @@ void give_trap_log_back(trap_log& log) noexcept {
   log.set_region({});
   log.rewinds.clear();
   log.is_taken.store(false, std::memory_order_release);
-}
-
-void handle_faults() noexcept {
-  [[maybe_unused]] static const bool once = [] {
-    for (handled_signal& signal : handled) {
-      // With what the earlier handler blocks and lets through, as if it were called directly.
-      ::sigaction(signal.number, nullptr, &signal.before);
-      struct sigaction ours{};
-      ours.sa_sigaction = on_fault;
-      ours.sa_flags = (signal.before.sa_flags & (SA_NODEFER | SA_RESTART)) | SA_SIGINFO | SA_ONSTACK;
-      ours.sa_mask = signal.before.sa_mask;
-      ::sigaction(signal.number, &ours, nullptr);
-    }
-    return true;
-  }();
 }
 
 }  // namespace detail

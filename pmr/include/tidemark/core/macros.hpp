@@ -21,6 +21,14 @@
 #define TIDEMARK_INITIAL_EXEC
 #endif
 
+/// In the attributes of a function that formats as printf does: the places of the format and of its first
+/// argument. To MinGW `printf` is that of Microsoft's old library; its own, which we call, knows %zu.
+#if defined(__MINGW32__) && !defined(__clang__)
+#define TIDEMARK_FORMATS(at, first) gnu::format(gnu_printf, at, first)
+#else
+#define TIDEMARK_FORMATS(at, first) gnu::format(printf, at, first)
+#endif
+
 /// After a parameter, or after the parameters for the object itself: what is returned must not outlive it.
 /// Clang warns where it sees that it does (-Wdangling, -Wreturn-stack-address).
 #if defined(__clang__)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <tidemark/core/config.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark {
 
@@ -36,8 +37,8 @@ enum class violation_kind {
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
   open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
-  lost_output,       ///< a file could not be written, and the caller has not checked (`trace_log`)
-  frame_outlived,    ///< a coroutine's memory was freed before its frame was destroyed (level 2)
+  lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
+  frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
   use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal handler
 };
 
@@ -89,15 +90,14 @@ warning_handler set_warning_handler(warning_handler handler) noexcept;
 namespace detail {
 
 /// Formats the message (printf style, cut at 511 characters) and calls the handler in force.
-[[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_violation(violation_kind kind,
-                                                                              char const* resource,
-                                                                              char const* format,
-                                                                              ...) noexcept;
+[[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_violation(violation_kind kind,
+                                                                           char const* resource,
+                                                                           char const* format, ...) noexcept;
 
 /// The same for a warning, if there is a handler.
-[[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_warning(warning_kind kind,
-                                                                            char const* resource,
-                                                                            char const* format, ...) noexcept;
+[[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_warning(warning_kind kind,
+                                                                         char const* resource,
+                                                                         char const* format, ...) noexcept;
 
 }  // namespace detail
 }  // namespace tidemark

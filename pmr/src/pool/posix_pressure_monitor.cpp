@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What Linux reports of memory pressure; macOS has none of its files, and there the monitor has no source.
+#if !defined(_WIN32)
+
 #include <tidemark/pool/pressure_monitor.hpp>
 
 #include <fcntl.h>
@@ -217,3 +220,5 @@ bool pressure_monitor::check() { return listener_->check(); }
 std::uint64_t pressure_monitor::signals() const noexcept { return listener_->signals_; }
 
 }  // namespace tidemark
+
+#endif

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the loader of Linux and macOS knows.
+#if !defined(_WIN32)
+
 #include "code_symbols.hpp"
 
 #include <dlfcn.h>
@@ -83,3 +86,5 @@ code_place find_code(std::uintptr_t address) noexcept {
 }
 
 }  // namespace tidemark::detail
+
+#endif

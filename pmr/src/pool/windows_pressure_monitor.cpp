@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows: none of the files that a monitor reads is there, so it has no source, and `check()` finds no pressure. Programs
+// call signal_memory_pressure() themselves.
+#if defined(_WIN32)
+
+#include <tidemark/pool/pressure_monitor.hpp>
+
+namespace tidemark {
+
+struct pressure_monitor::listener {};
+
+pressure_monitor::pressure_monitor(pressure_monitor_options) : listener_{std::make_unique<listener>()} {}
+pressure_monitor::~pressure_monitor() = default;
+
+pressure_monitor::source_set pressure_monitor::sources() const noexcept { return {}; }
+bool pressure_monitor::is_listening() const noexcept { return false; }
+bool pressure_monitor::check() { return false; }
+std::uint64_t pressure_monitor::signals() const noexcept { return 0; }
+
+}  // namespace tidemark
+
+#endif
