@@ -7,6 +7,8 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/tidemark.hpp>
 
+namespace {
+
 // The library writes the variable that this program reads, also if the program hides its symbols.
 bool shares_the_current_workspace_with_the_library() {
   tidemark::workspace& current = tidemark::this_thread_workspace();
@@ -23,6 +25,8 @@ bool reaches_this_threads_variables() {
   tidemark::workspace::scope temporaries{tidemark::this_thread_workspace()};
   return temporaries.zeros<int>(3)(2) == 0 && blocks.stats().used_blocks == 1;
 }
+
+}  // namespace
 
 int main() {
   tidemark::arena step{{.reserve = 64 * tidemark::MiB, .name = "step"}};

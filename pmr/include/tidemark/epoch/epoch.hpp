@@ -85,6 +85,7 @@ class [[nodiscard]] epoch {
 namespace detail {
 
 template <class Body>
+  requires(std::invocable<Body, epoch&> || std::invocable<Body>)
 decltype(auto) call_body(epoch& e, Body&& body) {
   if constexpr (std::invocable<Body, epoch&>) return std::invoke(std::forward<Body>(body), e);
   else return std::invoke(std::forward<Body>(body));

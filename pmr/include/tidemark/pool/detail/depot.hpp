@@ -17,7 +17,7 @@
 namespace tidemark::detail {
 
 /// A `depot_bin` for each size class, and the count of what is cached in no thread's cache. Thread-safe.
-class depot : fork_participant {
+class depot final : fork_participant {
  public:
   explicit depot(size_classes const& classes) noexcept : classes_{classes} { join(); }
   ~depot() { leave(); }

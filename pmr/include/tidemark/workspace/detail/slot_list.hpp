@@ -62,7 +62,7 @@ struct element_types {
   template <class T>
   static constexpr std::size_t index = [] {
     std::size_t i = 0;
-    (void)((std::same_as<T, Types> || (++i, false)) || ...);
+    (void)((std::same_as<T, Types> || (static_cast<void>(++i), false)) || ...);
     return i;
   }();
 };
