@@ -33,7 +33,8 @@ constexpr char const* closing =
     "file's own numbers.\n"
     "Exit status: 0 if a plan was made, and fits where --capacity is given; 1 if none was found that fits "
     "(the\n"
-    "lowest one is written all the same); 2, with a sentence and no file written, if the input, an option or "
+    "lowest one is written all the same), or no proof; 2, with a sentence and no file written, if the input, "
+    "an option or "
     "a\n"
     "file to write is wrong. Nothing is undone that a device or a pipe got by then.";
 
@@ -112,6 +113,10 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   app.add_option("--out", command.out, "writes the rows with a last column `offset`, or that column filled")
       ->type_name("OUT.csv");
   app.add_option("--picture", command.picture, "draws the plan")->type_name("OUT.svg");
+  app.add_option("--prove", command.proof,
+                 "after the search, for as long again: proves that no plan is lower, case by case, or\n"
+                 "finds a lower one")
+      ->type_name("OUT.txt");
   app.add_flag("--replan", command.replans,
                "ignores the file's offsets: places anew what a saved plan has placed");
   std::optional<std::chrono::nanoseconds> time_limit;

@@ -19,9 +19,9 @@ struct command_line {
   std::string form;                       ///< of the file: "ggml" or "xla"; empty: our own
   std::optional<std::size_t> allocation;  ///< of an XLA dump
 
-  std::string out, lifetimes, picture;  ///< files to write; empty: none
-  bool replans = false;                 ///< leaves the offsets of the file out
-  bool shows_progress = false;          ///< also without a terminal
+  std::string out, lifetimes, picture, proof;  ///< files to write; empty: none
+  bool replans = false;                        ///< leaves the offsets of the file out
+  bool shows_progress = false;                 ///< also without a terminal
   plan_options options;
 };
 

@@ -27,6 +27,7 @@
 #include "picture.hpp"
 #include "plan_file.hpp"
 #include "progress_line.hpp"
+#include "proof.hpp"
 #include "recorded_trace.hpp"
 #include "step_lifetimes.hpp"
 #include "table.hpp"
@@ -35,7 +36,7 @@
 namespace tidemark::tools {
 namespace {
 
-constexpr int exit_fits = 0, exit_too_high = 1, exit_wrong = 2;
+constexpr int exit_fits = 0, exit_unmet = 1, exit_wrong = 2;
 
 /// Whether there was an interrupt (SIGINT): the search ends then, with the lowest plan so far.
 std::atomic<bool> is_interrupted{false};
@@ -99,7 +100,8 @@ plan_input read_input(command_line const& command) {
 /// No output may replace an input or another output.
 void require_different_files(command_line const& command) {
   const std::vector<std::string const*> inputs{&command.file, &command.trace, &command.steps};
-  const std::vector<std::string const*> outputs{&command.out, &command.lifetimes, &command.picture};
+  const std::vector<std::string const*> outputs{&command.out, &command.lifetimes, &command.picture,
+                                                &command.proof};
   const auto are_one = [](std::string const& one, std::string const& other) {
     std::error_code error;
     if (one.empty() || other.empty()) return false;
@@ -166,7 +168,8 @@ memory_plan search(command_line const& command, plan_input const& input) {
   }
 }
 
-void print(plan_input const& input, memory_plan const& made, std::chrono::nanoseconds elapsed) {
+void print(plan_input const& input, memory_plan const& made, plan_proof const& proof,
+           std::chrono::nanoseconds elapsed) {
   std::printf("blocks  %s\n", number_text(input.file.blocks.size()).c_str());
   if (!input.left_out.empty()) std::printf("        left out: %s\n", input.left_out.c_str());
   if (input.height_before) std::printf("before  %s\n", bytes_text(*input.height_before).c_str());
@@ -177,6 +180,10 @@ void print(plan_input const& input, memory_plan const& made, std::chrono::nanose
   std::printf("height  %s\n", bytes_text(made.height).c_str());
   std::printf("ratio   %.4f, %s\n", made.ratio(),
               made.optimal ? "and no plan is lower" : "and there may be a lower plan");
+  if (proof.cases != 0) {
+    std::printf("proof   %s, %s cases\n", proof.log.empty() ? "none" : "found",
+                number_text(proof.cases).c_str());
+  }
   std::printf("time    %s%s\n", duration_text(elapsed).c_str(), is_interrupted ? ", interrupted" : "");
   for (plan_stage const& stage : made.stages) {
     std::printf("        %-12s %9s  %18s B  %13s blocks placed\n", stage.name,
@@ -191,16 +198,17 @@ void print(plan_input const& input, memory_plan const& made, std::chrono::nanose
 
 /// Writes the files and prints the result. A file gets its name when everything else has worked.
 void write_results(command_line const& command, plan_input const& input, memory_plan const& made,
-                   std::chrono::nanoseconds elapsed) {
-  std::optional<pending_file> lifetimes, out, picture;
+                   plan_proof const& proof, std::chrono::nanoseconds elapsed) {
+  std::optional<pending_file> lifetimes, out, picture, proof_log;
   if (!command.lifetimes.empty()) lifetimes.emplace(command.lifetimes, input.file.text());
   if (!command.out.empty()) out.emplace(command.out, input.file.text(made.offsets));
   if (!command.picture.empty()) picture.emplace(command.picture, picture_of(input.file, made, input.title));
-  const std::array files{&lifetimes, &out, &picture};
+  if (!proof.log.empty()) proof_log.emplace(command.proof, proof.log);
+  const std::array files{&lifetimes, &out, &picture, &proof_log};
   for (std::optional<pending_file>* file : files) {
     if (*file && (*file)->is_special()) (*file)->appear();
   }
-  print(input, made, elapsed);
+  print(input, made, proof, elapsed);
   for (std::optional<pending_file>* file : files) {
     if (*file && !(*file)->is_special()) (*file)->appear();
   }
@@ -211,17 +219,28 @@ int run(command_line const& command) {
   const plan_input input = read_input(command);
   end_search_at_interrupts();
   const auto begin = std::chrono::steady_clock::now();
-  const memory_plan made = search(command, input);
+  memory_plan made = search(command, input);
+  plan_proof proof;
+  if (!command.proof.empty()) {
+    plan_options options = command.options;
+    options.stop = &is_interrupted;
+    proof = prove_lowest(input.file.blocks, made, options);
+  }
   const auto elapsed = std::chrono::steady_clock::now() - begin;
-  write_results(command, input, made, elapsed);
+  write_results(command, input, made, proof, elapsed);
+  const bool lacks_proof = !command.proof.empty() && proof.log.empty();
+  if (lacks_proof) {
+    std::fprintf(stderr, "tidemark-plan: %s was not written: there is no proof within the limits\n",
+                 command.proof.c_str());
+  }
   const std::size_t capacity = command.options.capacity;
-  if (capacity == 0 || made.height <= capacity) return exit_fits;
+  if (capacity == 0 || made.height <= capacity) return lacks_proof ? exit_unmet : exit_fits;
   std::string reason = "the lowest plan that was found has " + number_text(made.height);
   if (made.optimal) reason = "no plan is lower than " + number_text(made.height);
   if (made.lower_bound > capacity) reason = "their bound is " + number_text(made.lower_bound);
   std::fprintf(stderr, "tidemark-plan: the blocks were not fitted into %s bytes: %s\n",
                number_text(capacity).c_str(), reason.c_str());
-  return exit_too_high;
+  return exit_unmet;
 }
 
 }  // namespace

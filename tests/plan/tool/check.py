@@ -17,6 +17,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+import proof_checker
+
 PROGRAM, SOURCES, CASE = sys.argv[1:]
 DATA = pathlib.Path(SOURCES) / "examples/data"
 GPT, GPT_STEPS = DATA / "traces/torch_gpt.csv", DATA / "traces/torch_gpt_steps.csv"
@@ -518,6 +520,92 @@ def writes_the_lowest_plan_where_the_capacity_is_not_met():
     lowest = printed(output)["height"]
     expect("what is said", (status, errors, lowest > bound),
            (1, f"tidemark-plan: the blocks were not fitted into {bound} bytes: no plan is lower than {lowest}\n", True))
+
+
+# ---- proofs --------------------------------------------------------------------------------------------------------
+
+
+def above_the_bound(seed):
+    """Blocks, aligned differently, whose lowest plan is above their bound for some seeds."""
+    chance = random.Random(seed)
+    lines = [ALL_COLUMNS.strip()]
+    for i in range(chance.randint(8, 12)):
+        lower = chance.randrange(8)
+        lines.append(f"{i},{lower},{lower + chance.randint(0, 8)},{chance.randint(0, 40)},{chance.choice((1, 1, 1, 8, 16))},"
+                     f"{128 if i == 0 and seed % 4 == 0 else ''}")
+    return "\n".join(lines) + "\n"
+
+
+def prove(text, *options):
+    """What is printed, the rows, and the proof."""
+    said, rows = plan(text, "--prove", folder / "proof.txt", *options)
+    return said, rows, (folder / "proof.txt").read_text()
+
+
+def dictionaries_of(text):
+    names, *rows = (line.split(",") for line in text.splitlines())
+    return [dict(zip(names, row)) for row in rows]
+
+
+def a_proof_holds_by_a_checker_that_shares_no_code():
+    above = 0
+    for seed in range(60):
+        text = above_the_bound(seed)
+        alignment = 4 if seed % 3 == 0 else 1
+        said, rows, log = prove(text, "--node-limit", 20000, "--alignment", alignment)
+        expect(f"fault of the proof of seed {seed}", proof_checker.fault(dictionaries_of(text), log), "")
+        expect("no plan is lower", (said["optimal"], log.splitlines()[2]), (True, f"lowest {said['height']}"))
+        expect_sound(rows, alignment)
+        above += said["height"] > said["bound"]
+    expect(f"{above} of 60 are above their bound: more than a few", above > 5, True)
+    for text in (SMALL, HEADER, HEADER + "0,0,0,7\n", GPT_LIFETIMES.read_text()):
+        _, _, log = prove(text)
+        expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log), "")
+
+
+def a_proof_that_was_changed_does_not_hold():
+    text = next(text for text in map(above_the_bound, range(60)) if prove(text)[2].count("\n") > 20)
+    rows, log = dictionaries_of(text), prove(text)[2]
+    lowest = int(log.splitlines()[2].split()[1])
+    expect("fault", proof_checker.fault(rows, log), "")
+    for what, changed in (
+            ("a lower height is proven by no more", log.replace(f"lowest {lowest}", f"lowest {lowest + 1}")),
+            ("a case is left out", log.removesuffix("contradiction\n")),
+            ("a contradiction too early", re.sub(r"cases.*\n", "contradiction\n", log, count=1)),
+            ("a case too many", log + "contradiction\n"),
+            ("a block and itself", re.sub(r"cases (\d+) \d+", r"cases \1 \1", log, count=1)),
+            ("another step", log.replace("contradiction", "it is obvious", 1)),
+            ("another file", log.replace("proof 1", "proof 2")),
+            ("a line cut off", log[:-1])):
+        expect(f"whether a fault is found: {what}", proof_checker.fault(rows, changed) != "", True)
+    smaller = [dict(row, size="1") for row in rows]
+    expect("whether it holds for other blocks", proof_checker.fault(smaller, log) != "", True)
+
+
+def a_proof_finds_a_lower_plan_where_there_is_one():
+    lower = 0
+    for seed in range(60):
+        text = above_the_bound(seed)
+        blocks = write(text)
+        before = printed(run(blocks, "--no-exact", "--node-limit", 200, "--out", folder / "out.csv")[1])["height"]
+        status, output, _ = run(blocks, "--no-exact", "--node-limit", 200, "--prove", folder / "proof.txt",
+                                "--out", folder / "out.csv")
+        height = printed(output)["height"]
+        rows = rows_of((folder / "out.csv").read_text())
+        expect_sound(rows)
+        expect("the height is that of the rows", max((r.offset + r.size for r in rows), default=0), height)
+        expect("the plan is no higher", height <= before, True)
+        lower += height < before
+    expect(f"{lower} of 60 are lower: more than a few", lower > 2, True)
+
+
+def a_proof_that_a_limit_cuts_off_is_not_written():
+    blocks, proof = write(hard_to_prove()), folder / "proof.txt"
+    status, output, errors = run(blocks, "--prove", proof, "--node-limit", 20)
+    expect("status and errors", (status, errors),
+           (1, f"tidemark-plan: {proof} was not written: there is no proof within the limits\n"))
+    expect("what is said of it", "proof   none, 20 cases" in output.splitlines(), True)
+    expect("the files there", os.listdir(folder), ["blocks.csv"])
 
 
 # ---- traces --------------------------------------------------------------------------------------------------------

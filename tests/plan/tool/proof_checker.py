@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt. Shares no code with it.
+
+docs/planner.md, "Proofs", has the format and the rules. All rules are for blocks that are live at one moment: those share
+no byte, so they lie on each other in some order.
+"""
+import csv
+import itertools
+import sys
+
+
+class block:
+    def __init__(self, row, alignment):
+        self.lower, self.upper = int(row["lower"]), int(row["upper"])
+        self.alignment = max(alignment, int(row.get("alignment") or 1))
+        self.size = -(-int(row["size"]) // alignment) * alignment
+        self.offset = int(row["offset"]) if row.get("offset") else None
+
+
+class case:
+    """What is known in a case: least offsets (heads), least bytes above ends (tails), and pairs (lower, upper)."""
+
+    def __init__(self, blocks, limit):
+        self.blocks, self.limit, self.below = blocks, limit, set()
+        self.heads = [b.offset or 0 for b in blocks]
+        self.tails = [0 if b.offset is None else max(0, limit - b.offset - b.size) for b in blocks]
+
+    def with_pair(self, lower, upper):
+        other = case(self.blocks, self.limit)
+        other.heads, other.tails, other.below = self.heads[:], self.tails[:], self.below | {(lower, upper)}
+        return other
+
+    def is_contradiction(self, sections):
+        """Follows the rules until nothing changes. Whether they show that no layout is left."""
+        before = None
+        while before != (self.heads, self.tails, len(self.below)):
+            before = self.heads[:], self.tails[:], len(self.below)
+            if any(h + b.size + t > self.limit for h, b, t in zip(self.heads, self.blocks, self.tails)):
+                return True
+            for live in sections:
+                if self.exceeds(live):
+                    return True
+                for i in live:
+                    self.raise_ends(i, live)
+                for a, b in itertools.permutations(live, 2):
+                    if self.heads[a] + self.blocks[a].size + self.blocks[b].size + self.tails[b] > self.limit:
+                        self.below.add((b, a))
+                if any((b, a) in self.below for a, b in self.below):
+                    return True
+        return False
+
+    def exceeds(self, live):
+        """Whether some lie between a least head and a least tail that leave too little room for them."""
+        return any(head + sum(self.blocks[i].size for i in live if self.heads[i] >= head and self.tails[i] >= tail) + tail > self.limit
+                   for head in {self.heads[i] for i in live} for tail in {self.tails[i] for i in live}
+                   if any(self.heads[i] >= head and self.tails[i] >= tail for i in live))
+
+    def raise_ends(self, i, live):
+        """A block lies above all that is below it, at a multiple of its alignment."""
+        lower = [j for j in live if (j, i) in self.below]
+        upper = [j for j in live if (i, j) in self.below]
+        align, size = self.blocks[i].alignment, self.blocks[i].size
+        for head in {self.heads[j] for j in lower}:
+            least = head + sum(self.blocks[j].size for j in lower if self.heads[j] >= head)
+            self.heads[i] = max(self.heads[i], -(-least // align) * align)
+        for tail in {self.tails[j] for j in upper} | {self.tails[i]}:
+            least = max(self.tails[i], tail + sum(self.blocks[j].size for j in upper if self.tails[j] >= tail))
+            self.tails[i] = self.limit - size - (self.limit - size - least) // align * align
+
+
+def fault(rows, text):
+    """@return why the text is no proof, in a sentence; "" if it is one. @param rows: dictionaries of strings"""
+    lines = text.split("\n")
+    if lines.pop() != "" or len(lines) < 3 or lines[0] != "tidemark-plan proof 1":
+        return "it does not begin or end as a proof does"
+    (first, alignment), (second, lowest), *steps = (line.split(" ", 1) if " " in line else (line, "") for line in lines[1:])
+    if (first, second) != ("alignment", "lowest"):
+        return "it does not say what it proves"
+    blocks = [block(row, int(alignment)) for row in rows]
+    limit = int(lowest) - 1
+    with_conflicts = [i for i, b in enumerate(blocks) if b.size > 0 and b.lower < b.upper]
+    sections = {tuple(j for j in with_conflicts if blocks[j].lower <= blocks[i].lower < blocks[j].upper) for i in with_conflicts}
+    pairs = {pair for live in sections for pair in itertools.permutations(live, 2)}
+    sections = [live for live in sections if not any(set(live) < set(other) for other in sections)]
+    cases = [case(blocks, limit)]
+    for word, rest in steps:
+        if not cases:
+            return "it goes on after its end"
+        now = cases.pop()
+        if word == "contradiction":
+            if limit >= 0 and not now.is_contradiction(sections):
+                return "what it calls a contradiction is none"
+        elif word == "cases":
+            a, b = map(int, rest.split(" "))
+            if (a, b) not in pairs:
+                return f"blocks {a} and {b} may share bytes"
+            cases += [now.with_pair(b, a), now.with_pair(a, b)]
+        else:
+            return f"'{word}' is no step"
+    return "cases are left open" if cases else ""
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], newline="", encoding="utf-8") as blocks_file, open(sys.argv[2], encoding="utf-8") as proof_file:
+        sys.exit(fault(list(csv.DictReader(blocks_file)), proof_file.read()) or None)
