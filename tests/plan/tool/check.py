@@ -17,7 +17,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-import proof_checker
+sys.dont_write_bytecode = True  # beside the sources
+import proof_checker  # noqa: E402
 
 PROGRAM, SOURCES, CASE = sys.argv[1:]
 DATA = pathlib.Path(SOURCES) / "examples/data"
@@ -553,23 +554,26 @@ def a_proof_holds_by_a_checker_that_shares_no_code():
         text = above_the_bound(seed)
         alignment = 4 if seed % 3 == 0 else 1
         said, rows, log = prove(text, "--node-limit", 20000, "--alignment", alignment)
-        expect(f"fault of the proof of seed {seed}", proof_checker.fault(dictionaries_of(text), log), "")
-        expect("no plan is lower", (said["optimal"], log.splitlines()[2]), (True, f"lowest {said['height']}"))
+        expect(f"fault of the proof of seed {seed}", proof_checker.fault(dictionaries_of(text), log, said["height"], alignment), "")
+        expect("no plan is lower", said["optimal"], True)
         expect_sound(rows, alignment)
         above += said["height"] > said["bound"]
     expect(f"{above} of 60 are above their bound: more than a few", above > 5, True)
     for text in (SMALL, HEADER, HEADER + "0,0,0,7\n", GPT_LIFETIMES.read_text()):
-        _, _, log = prove(text)
-        expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log), "")
+        said, _, log = prove(text)
+        expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"]), "")
 
 
 def a_proof_that_was_changed_does_not_hold():
     text = next(text for text in map(above_the_bound, range(60)) if prove(text)[2].count("\n") > 20)
-    rows, log = dictionaries_of(text), prove(text)[2]
-    lowest = int(log.splitlines()[2].split()[1])
-    expect("fault", proof_checker.fault(rows, log), "")
+    said, _, log = prove(text)
+    rows, height = dictionaries_of(text), said["height"]
+    expect("fault", proof_checker.fault(rows, log, height), "")
+    expect("whether it proves more", proof_checker.fault(rows, log.replace(f"lowest {height}", f"lowest {height + 1}"), height + 1) != "",
+           True)
     for what, changed in (
-            ("a lower height is proven by no more", log.replace(f"lowest {lowest}", f"lowest {lowest + 1}")),
+            ("a lower height", log.replace(f"lowest {height}", f"lowest {height - 1}")),
+            ("another alignment", log.replace("alignment 1", "alignment 64")),
             ("a case is left out", log.removesuffix("contradiction\n")),
             ("a contradiction too early", re.sub(r"cases.*\n", "contradiction\n", log, count=1)),
             ("a case too many", log + "contradiction\n"),
@@ -577,9 +581,9 @@ def a_proof_that_was_changed_does_not_hold():
             ("another step", log.replace("contradiction", "it is obvious", 1)),
             ("another file", log.replace("proof 1", "proof 2")),
             ("a line cut off", log[:-1])):
-        expect(f"whether a fault is found: {what}", proof_checker.fault(rows, changed) != "", True)
+        expect(f"whether a fault is found: {what}", proof_checker.fault(rows, changed, height) != "", True)
     smaller = [dict(row, size="1") for row in rows]
-    expect("whether it holds for other blocks", proof_checker.fault(smaller, log) != "", True)
+    expect("whether a fault is found for other blocks", proof_checker.fault(smaller, log, height) != "", True)
 
 
 def a_proof_finds_a_lower_plan_where_there_is_one():

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt. Shares no code with it.
+"""Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
+
+Shares no code with it. HEIGHT is that of the plan, ALIGNMENT what --alignment was, in bytes.
 
 docs/planner.md, "Proofs", has the format and the rules. All rules are for blocks that are live at one moment: those share
 no byte, so they lie on each other in some order.
 """
 import csv
 import itertools
+import re
 import sys
 
 
@@ -68,38 +71,38 @@ class case:
             self.tails[i] = self.limit - size - (self.limit - size - least) // align * align
 
 
-def fault(rows, text):
-    """@return why the text is no proof, in a sentence; "" if it is one. @param rows: dictionaries of strings"""
+def fault(rows, text, height, alignment=1):
+    """@return why the text is no proof that no plan has less than that height, in a sentence; "" if it is one.
+    @param rows: dictionaries of strings"""
     lines = text.split("\n")
     if lines.pop() != "" or len(lines) < 3 or lines[0] != "tidemark-plan proof 1":
         return "it does not begin or end as a proof does"
-    (first, alignment), (second, lowest), *steps = (line.split(" ", 1) if " " in line else (line, "") for line in lines[1:])
-    if (first, second) != ("alignment", "lowest"):
-        return "it does not say what it proves"
-    blocks = [block(row, int(alignment)) for row in rows]
-    limit = int(lowest) - 1
+    if lines[1:3] != [f"alignment {alignment}", f"lowest {height}"]:
+        return "it is of another plan"
+    blocks = [block(row, alignment) for row in rows]
+    limit = height - 1
     with_conflicts = [i for i, b in enumerate(blocks) if b.size > 0 and b.lower < b.upper]
     sections = {tuple(j for j in with_conflicts if blocks[j].lower <= blocks[i].lower < blocks[j].upper) for i in with_conflicts}
     pairs = {pair for live in sections for pair in itertools.permutations(live, 2)}
     sections = [live for live in sections if not any(set(live) < set(other) for other in sections)]
     cases = [case(blocks, limit)]
-    for word, rest in steps:
+    for line in lines[3:]:
         if not cases:
             return "it goes on after its end"
         now = cases.pop()
-        if word == "contradiction":
+        if line == "contradiction":
             if limit >= 0 and not now.is_contradiction(sections):
                 return "what it calls a contradiction is none"
-        elif word == "cases":
-            a, b = map(int, rest.split(" "))
+        elif match := re.fullmatch(r"cases (\d+) (\d+)", line):
+            a, b = map(int, match.groups())
             if (a, b) not in pairs:
                 return f"blocks {a} and {b} may share bytes"
             cases += [now.with_pair(b, a), now.with_pair(a, b)]
         else:
-            return f"'{word}' is no step"
+            return f"'{line}' is no step"
     return "cases are left open" if cases else ""
 
 
 if __name__ == "__main__":
     with open(sys.argv[1], newline="", encoding="utf-8") as blocks_file, open(sys.argv[2], encoding="utf-8") as proof_file:
-        sys.exit(fault(list(csv.DictReader(blocks_file)), proof_file.read()) or None)
+        sys.exit(fault(list(csv.DictReader(blocks_file)), proof_file.read(), *map(int, sys.argv[3:])) or None)
