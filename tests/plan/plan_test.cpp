@@ -343,6 +343,23 @@ TEST(plan, of_blocks_of_one_size_is_optimal_at_once) {
   EXPECT_LE(made.stages[0].nodes, 1000u);
 }
 
+TEST(plan, of_many_blocks_of_one_size_is_optimal_at_once) {
+  // The longest two first leave no room for the others to share a level.
+  blocks asked;
+  for (std::uint64_t i = 0; i < 1100; ++i) {
+    const std::uint64_t begin = 30 * i;
+    for (auto const& [lower, upper] : {std::pair{0, 10}, {9, 12}, {11, 14}, {13, 23}})
+      asked.push_back({.lower = begin + static_cast<std::uint64_t>(lower),
+                       .upper = begin + static_cast<std::uint64_t>(upper),
+                       .size = 256});
+  }
+  plan_options options = unhurried();
+  options.node_limit = 0;
+  const memory_plan made = make_plan(asked, options);
+  EXPECT_EQ(made.height, 512u);
+  EXPECT_TRUE(made.optimal);
+}
+
 TEST(plan, rounds_blocks_up_to_the_alignment) {
   const memory_plan made = planned({{0, 2, 1}, {1, 3, 257}, {1, 3, 256}}, unhurried(256));
   EXPECT_EQ(made.lower_bound, 1024u);

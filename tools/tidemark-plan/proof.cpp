@@ -56,7 +56,7 @@ class ranking {
 class prover {
  public:
   prover(std::span<lifetime const> blocks, plan_options const& options)
-      : blocks_{blocks}, options_{&options}, end_{clock::now() + options.time_limit} {
+      : blocks_{blocks}, options_{&options} {
     for (lifetime const& block : blocks) {
       sizes_.push_back(detail::align_up(block.size, options.alignment));
       aligns_.push_back(std::max(options.alignment, block.alignment));
@@ -132,9 +132,9 @@ class prover {
     return first;
   }
 
-  /// Follows what is known to its end. @return false if it contradicts itself
+  /// Follows what is known to its end, or until a limit is reached. @return false if it contradicts itself
   [[nodiscard]] bool follow(known_case& now) const {
-    for (bool changes = true; changes;) {
+    for (bool changes = true; changes && !is_over();) {
       changes = false;
       for (section const& live : sections_) {
         const ranking by_head{live, now.heads}, by_tail{live, now.tails};
@@ -144,7 +144,7 @@ class prover {
           changes |= raise_tail(now, i, by_tail);
           if (now.heads[i] + size(i) + now.tails[i] > height_) return false;
         }
-        if (!order_pairs(now, live, changes)) return false;
+        if (!order_pairs(now, live, changes) || !follow_chains(now, live, changes)) return false;
       }
     }
     return true;
@@ -197,6 +197,23 @@ class prover {
     return true;
   }
 
+  /// What is below one that is below a third is below that. @return false if something is below itself: heads
+  /// would rise around such a ring by a block at a time
+  [[nodiscard]] bool follow_chains(known_case& now, section const& live, bool& changes) const {
+    for (std::size_t middle : live) {
+      for (std::size_t lower : live) {
+        if (!now.below(lower, middle)) continue;
+        for (std::size_t upper : live) {
+          if (!now.below(middle, upper) || now.below(lower, upper)) continue;
+          if (lower == upper || now.below(upper, lower)) return false;
+          now.put_below(lower, upper);
+          changes = true;
+        }
+      }
+    }
+    return true;
+  }
+
   /// The pair of which both orders leave least.
   [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> tightest(known_case const& now) const {
     std::optional<std::pair<std::size_t, std::size_t>> found;
@@ -217,7 +234,7 @@ class prover {
 
   [[nodiscard]] bool is_over() const {
     return cases_ >= options_->node_limit || log_.size() > max_log_bytes ||
-           (options_->stop != nullptr && *options_->stop) || clock::now() >= end_;
+           (options_->stop != nullptr && *options_->stop) || clock::now() - begin_ >= options_->time_limit;
   }
 
   /// Whether no plan is lower than so many bytes. If not, and no limit was reached, `lower_` is one.
@@ -235,10 +252,12 @@ class prover {
     std::vector<known_case> open{first_case()};
     while (!open.empty()) {
       if (is_over() || open.size() > max_open_cases) return false;
-      ++cases_;
       known_case now = std::move(open.back());
       open.pop_back();
-      if (!follow(now)) {
+      const bool holds = follow(now);
+      if (holds && is_over()) return false;  // it may not have been followed to its end
+      ++cases_;
+      if (!holds) {
         log_ += "contradiction\n";
         continue;
       }
@@ -259,7 +278,7 @@ class prover {
 
   std::span<lifetime const> blocks_;
   plan_options const* options_;
-  clock::time_point end_;
+  clock::time_point begin_ = clock::now();
   std::vector<std::uint64_t> sizes_, aligns_;  // bytes, by block
   std::vector<section> sections_;
   std::uint64_t height_ = 0;  // bytes: no plan is to have at most so many

@@ -24,7 +24,7 @@ inline constexpr std::size_t max_blocks_of_cases = 256;
 /// Shows that no plan is lower than `made`, by cases: which of two blocks is the lower one. Where a case turns
 /// out to be a lower plan, `made` becomes that one. It shares nothing with the search of `make_plan`.
 ///
-/// Memory is 100 MiB at most.
+/// Memory is 150 MiB at most.
 /// @param options its alignment; `node_limit`, of cases; `time_limit`, from this call on; and `stop`
 /// @pre `made` is a plan of `blocks` with these options
 /// @post `made.optimal` if there is a proof

@@ -603,6 +603,16 @@ def a_proof_finds_a_lower_plan_where_there_is_one():
     expect(f"{lower} of 60 are lower: more than a few", lower > 2, True)
 
 
+def a_proof_ends_where_three_are_each_below_the_next():
+    """Heads would climb around the three by a block at a time, through far more free bytes than there is time for."""
+    step = 2**40
+    aligned = "".join(f"{name},20,30,256,{step},\n" for name in "pqrst")
+    text = ALL_COLUMNS + f"f,0,10,{11 * step // 4},1,{5 * step // 4}\n" + "".join(f"{name},0,10,512,1,\n" for name in "abc") + aligned
+    said, _, log = prove(text, "--alignment", 256)
+    expect("height", said["height"], 4 * step + 256)
+    expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"], 256), "")
+
+
 def a_proof_that_a_limit_cuts_off_is_not_written():
     blocks, proof = write(hard_to_prove()), folder / "proof.txt"
     status, output, errors = run(blocks, "--prove", proof, "--node-limit", 20)

@@ -48,6 +48,9 @@ class case:
                 for a, b in itertools.permutations(live, 2):
                     if self.heads[a] + self.blocks[a].size + self.blocks[b].size + self.tails[b] > self.limit:
                         self.below.add((b, a))
+                for middle, lower, upper in itertools.product(live, repeat=3):
+                    if (lower, middle) in self.below and (middle, upper) in self.below:
+                        self.below.add((lower, upper))
                 if any((b, a) in self.below for a, b in self.below):
                     return True
         return False

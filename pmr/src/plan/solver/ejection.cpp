@@ -96,7 +96,7 @@ class ejector {
         give_up();
       } else {
         goes_on = context_->count_node(around_.size() * 16);
-        if (goes_on && out_.empty()) finish_try();
+        if (out_.empty()) finish_try();
       }
     }
   }

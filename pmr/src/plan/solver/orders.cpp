@@ -172,16 +172,20 @@ constexpr std::array<aspects, 5> lowest_orders{{{load, duration, area},
                                                 {area, load, duration},
                                                 {size, load, duration}}};
 
+/// Whether all have one size, and can lie anywhere: by birth they come to what is live at once. From below each
+/// level then has one of those that are live at a moment where most are.
+[[nodiscard]] bool are_alike(problem const& instance) {
+  return std::ranges::all_of(instance.buffers, [&](buffer const& each) {
+    return each.size == instance.buffers.front().size && each.align == 1 && !each.is_fixed();
+  });
+}
+
 }  // namespace
 
 void place_by_size(solver_context& context) {
   problem const& instance = context.instance();
-  // Where all have one size any order is by size, and by birth no moment needs more than what is live then.
-  const bool of_one_size = std::ranges::all_of(instance.buffers, [&](buffer const& each) {
-    return each.size == instance.buffers.front().size && each.align == 1 && !each.is_fixed();
-  });
   run_stage(context, "size", [&](auto layout) {
-    (void)layout.place(order_by(instance, {of_one_size ? birth : size}), gap_choice::lowest);
+    (void)layout.place(order_by(instance, {are_alike(instance) ? birth : size}), gap_choice::lowest);
   });
   context.apply_limits();
 }
@@ -205,7 +209,9 @@ void place_lowest_first(solver_context& context) {
   }
   context.enter_stage("lowest");
   skyline_layout layout{context};
-  place_in_each(context, lowest_orders, [&](order const& by) {
+  std::vector<aspects> orders(lowest_orders.begin(), lowest_orders.end());
+  if (are_alike(context.instance())) orders.insert(orders.begin(), aspects{birth});
+  place_in_each(context, orders, [&](order const& by) {
     const bool is_first = context.best().height == no_offset;
     const bool goes_on = layout.place(by, context.best().height);
     if (is_first) context.apply_limits();

@@ -204,6 +204,7 @@ void time_search::sort_by_distance(level& at) {
   std::vector<std::tuple<std::size_t, offset_type, order_tree::leaf_number>> keys;
   leaves around;
   for (order_tree::leaf_number each : at.old) {
+    if (!context_->count_steps(leaves_.size())) break;  // the try ends, with whichever were looked at
     around.clear();
     if (!at.fresh.empty()) {
       at.fresh.push_back(each);
@@ -365,6 +366,7 @@ void time_search::add_two_places(level& at) {
   std::array<std::vector<choice>, 3> by_gaps_left;
   const auto leaves_gap = [&](exchange const& each) { return size_of(each.gaps) > bytes_of(each.births); };
   for (std::uint32_t some_gaps = 0; some_gaps <= all_gaps / 2; ++some_gaps) {
+    if (!context_->count_steps(2 * leaves_.size())) return;
     const leaves gaps = chosen(at.fresh, some_gaps), other_gaps = chosen(at.fresh, all_gaps - some_gaps);
     if (!lie_together(gaps) || !lie_together(other_gaps)) continue;
     for (std::uint32_t some = some_gaps == 0 ? 1 : 0; some <= all_births; ++some) {

@@ -70,10 +70,10 @@ struct plan_options {
   /// The search ends when so many blocks were placed, failed tries included; the first order is
   /// always finished.
   std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
-  /// Of the random choices of the hill climb.
+  /// Of the random choices of the climb and of the search.
   std::uint64_t seed = 0;
   /// Whether the search goes on until it has a plan that cannot be lower, or is cut off. If not, each of
-  /// its tries ends after some ten thousand blocks, and then only the climb goes on.
+  /// its tries ends after some ten thousand blocks, and then only what takes turns with it goes on.
   bool exact = false;
   /// A plan of at most so many bytes is good enough, and ends the search; 0: only one that cannot be lower.
   std::size_t capacity = 0;
@@ -128,7 +128,7 @@ struct memory_plan {
 ///    with the climb, each time for longer.
 ///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
-/// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 60
+/// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 100
 /// MiB for the search; it is O(n) for more than 131,072 blocks that are neither fixed nor aligned further.
 /// "size" and "orders" take O(log n) steps for each block and range that is read beside it. "lowest" and
 /// "promotion" mostly take O(log n) for each block, and "ejection" O(k log k) for one that is in conflict
