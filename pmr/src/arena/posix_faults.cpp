@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults on Linux and macOS. What runs in the handler is async-signal-safe: it calls write and sigaction.
+// Faults on Linux and macOS. What runs in the handler is async-signal-safe: it calls sigaction and raise.
 #if !defined(_WIN32)
 
 #include <signal.h>

@@ -134,7 +134,7 @@ void* planned_core::take_if_clear(std::size_t request, std::size_t bytes) {
   return plan_->assign(*slot, bytes, now_);
 }
 
-// A slot of a request that fits there. Null, and the request is missed, if there is none.
+// A slot of a request that fits there. Null, and the request is missed, if each has another block's bytes.
 void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
   if (void* const block = take_if_clear(request, bytes)) return block;
   plan_->advance_to(request + 1);

@@ -59,13 +59,13 @@ class plan_cache {
   /// Copies, those used last first.
   [[nodiscard]] std::vector<step_plan> copies() const;
 
-  /// The plan for a step of this number whose first request this is; null: there is none, or all of them
-  /// rest.
+  /// The plan for a step of this number whose first request this is; null: each of those
+  /// rests, if there are any.
   [[nodiscard]] kept_plan* choose(std::uint64_t step, std::size_t bytes, std::size_t align) const noexcept;
   /// What a new plan is laid beside, of the plans that are kept. The spans are valid until the next call.
   [[nodiscard]] plan_surroundings surroundings(kept_plan const* replaced = nullptr);
-  /// A plan other than `current` for exactly what the step requested so far and this request; null: there is
-  /// none that does not rest.
+  /// A plan other than `current` for exactly what the step requested so far and this request; null: each of
+  /// those rests, if there are any.
   [[nodiscard]] kept_plan* find_agreeing(std::uint64_t step, kept_plan const& current, std::size_t bytes,
                                          std::size_t align) const noexcept;
 
