@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory_resource>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "marked_blocks.hpp"
 #include "recorded_trace.hpp"
 #include "recording_supply.hpp"
 
@@ -40,7 +40,7 @@ class training {
   explicit training(std::string const& name)
       : trace_{tools::read_trace(std::string{TIDEMARK_TRACES "/"} + name + ".csv")},
         steps_{tools::read_steps(std::string{TIDEMARK_TRACES "/"} + name + "_steps.csv", trace_)},
-        blocks_(trace_.blocks),
+        blocks_{memory_, trace_.blocks},
         step_of_(trace_.blocks) {}
 
   [[nodiscard]] recorded_trace const& trace() const { return trace_; }
@@ -93,28 +93,15 @@ class training {
   }
 
   void play(trace_event const& event) {
-    const auto mark = static_cast<unsigned char>(event.block % 251);
-    unsigned char*& block = blocks_[event.block];
-    const std::size_t ends = std::min<std::size_t>(event.bytes, 64);
-    if (event.allocates) {
-      block = static_cast<unsigned char*>(memory_.allocate(event.bytes, tools::replay_alignment));
-      step_of_[event.block] = step_;
-      std::memset(block, mark, ends);
-      std::memset(block + event.bytes - ends, mark, ends);
-      return;
-    }
-    const auto is_mark = [mark](unsigned char byte) { return byte == mark; };
-    EXPECT_TRUE(std::all_of(block, block + ends, is_mark)) << "block " << event.block;
-    EXPECT_TRUE(std::all_of(block + event.bytes - ends, block + event.bytes, is_mark))
-        << "block " << event.block;
-    memory_.deallocate(block, event.bytes, tools::replay_alignment);
+    if (event.allocates) step_of_[event.block] = step_;
+    blocks_.play(event);
   }
 
   recorded_trace trace_;
   std::vector<trace_step> steps_;
   recording_resource fallback_;
   planned_arena memory_{&fallback_};
-  std::vector<unsigned char*> blocks_;
+  marked_blocks blocks_;
   std::vector<std::size_t> step_of_;  // by block; 0: none
   std::size_t step_ = 0, outliving_before_ = 0;
 };

@@ -4,9 +4,7 @@
 // is counted, not timed: topic plan of the benchmarks has the times beside the pool.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <memory_resource>
 #include <string>
 #include <vector>
@@ -14,6 +12,7 @@
 #include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/pool/pool.hpp>
 
+#include "marked_blocks.hpp"
 #include "played_steps.hpp"
 #include "step_kinds.hpp"
 
@@ -22,11 +21,11 @@ namespace {
 
 constexpr std::size_t steps_played = 300;
 
-/// Plays steps with the ends of each block written, and read when it goes back.
+/// Plays the steps of a program.
 class played_program {
  public:
   explicit played_program(std::string const& name, std::size_t steps = steps_played)
-      : program_{tools::generate_steps(name, steps)}, blocks_(program_.trace.blocks) {}
+      : program_{tools::generate_steps(name, steps)}, blocks_{memory_, program_.trace.blocks} {}
 
   /// What is counted before the first step and after each.
   std::vector<planned_arena_stats> run() {
@@ -34,36 +33,20 @@ class played_program {
     for (tools::trace_step const& step : program_.steps) {
       {
         const planned_arena::step here{memory_};
-        for (std::size_t i = step.first_event; i <= step.last_event; ++i) play(program_.trace.events[i]);
+        for (std::size_t i = step.first_event; i <= step.last_event; ++i)
+          blocks_.play(program_.trace.events[i]);
       }
       memory_.check_invariants();  // blocks in use do not overlap
       counted.push_back(memory_.stats());
     }
-    for (tools::trace_event const& event : program_.trace.left) play(event);
+    for (tools::trace_event const& event : program_.trace.left) blocks_.play(event);
     return counted;
   }
 
  private:
-  void play(tools::trace_event const& event) {
-    const auto mark = static_cast<unsigned char>(event.block % 251);
-    const std::size_t ends = std::min<std::size_t>(event.bytes, 16);
-    unsigned char*& block = blocks_[event.block];
-    if (event.allocates) {
-      block = static_cast<unsigned char*>(memory_.allocate(event.bytes, tools::replay_alignment));
-      std::memset(block, mark, ends);
-      std::memset(block + event.bytes - ends, mark, ends);
-      return;
-    }
-    const auto is_mark = [mark](unsigned char byte) { return byte == mark; };
-    EXPECT_TRUE(std::all_of(block, block + ends, is_mark)) << "block " << event.block;
-    EXPECT_TRUE(std::all_of(block + event.bytes - ends, block + event.bytes, is_mark))
-        << "block " << event.block;
-    memory_.deallocate(block, event.bytes, tools::replay_alignment);
-  }
-
   tools::stepped_trace program_;
   planned_arena memory_;
-  std::vector<unsigned char*> blocks_;
+  marked_blocks blocks_;
 };
 
 planned_arena_stats stats_after(std::string const& program) { return played_program{program}.run().back(); }
