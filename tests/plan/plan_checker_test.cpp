@@ -21,8 +21,12 @@ struct example {
                                {.lower = 5, .upper = 9, .size = 128, .offset = 0},
                                {.lower = 4, .upper = 4, .size = 8},
                                {.lower = 0, .upper = 9, .size = 0}};
-  memory_plan made{
-      .offsets = {0, 128, 0, 64, 64}, .height = 192, .lower_bound = 192, .optimal = true, .stages = {}};
+  memory_plan made{.offsets = {0, 128, 0, 64, 64},
+                   .height = 192,
+                   .lower_bound = 192,
+                   .proven_bound = 192,
+                   .optimal = true,
+                   .stages = {}};
 
   [[nodiscard]] std::string fault() const { return plan_fault(made, blocks, 64); }
 };
@@ -31,7 +35,12 @@ struct example {
 struct example_of_conflicts {
   std::vector<plan_block> blocks{{.size = 100}, {.size = 60, .alignment = 128}, {.size = 128, .offset = 0}};
   std::vector<plan_conflict> conflicts{{0, 1}, {2, 1}};
-  memory_plan made{.offsets = {0, 128, 0}, .height = 192, .lower_bound = 192, .optimal = true, .stages = {}};
+  memory_plan made{.offsets = {0, 128, 0},
+                   .height = 192,
+                   .lower_bound = 192,
+                   .proven_bound = 192,
+                   .optimal = true,
+                   .stages = {}};
 
   [[nodiscard]] std::string fault() const { return plan_fault(made, blocks, conflicts, 64); }
 };
@@ -52,7 +61,7 @@ TEST(plan_checker, two_live_blocks_that_share_a_byte_are_named) {
   above.made.offsets = {128, 0, 64, 0, 0};  // block 1 ends where block 2 begins; block 0 is above it
   above.blocks[2].offset = 64;
   above.blocks[1].size = 65;
-  above.made.height = above.made.lower_bound = 256;
+  above.made.height = above.made.lower_bound = above.made.proven_bound = 256;
   EXPECT_EQ(above.fault(),
             "block 1 (65 bytes at 0, live in [3, 9)) and block 2 (128 bytes at 64, live in [5, 9)) "
             "share bytes");
@@ -61,7 +70,7 @@ TEST(plan_checker, two_live_blocks_that_share_a_byte_are_named) {
 TEST(plan_checker, two_live_blocks_of_one_offset_are_named) {
   example e;
   e.made.offsets[1] = 0;
-  e.made.height = e.made.lower_bound = 128;
+  e.made.height = e.made.lower_bound = e.made.proven_bound = 128;
   EXPECT_EQ(e.fault(),
             "block 0 (100 bytes at 0, live in [0, 5)) and block 1 (60 bytes at 0, live in [3, 9)) share "
             "bytes");
@@ -70,7 +79,7 @@ TEST(plan_checker, two_live_blocks_of_one_offset_are_named) {
 TEST(plan_checker, a_block_within_a_larger_one_is_found) {
   example e;
   e.blocks[0].size = 1000;
-  e.made.height = e.made.lower_bound = 1024;
+  e.made.height = e.made.lower_bound = e.made.proven_bound = 1024;
   EXPECT_NE(e.fault().find("share bytes"), std::string::npos) << e.fault();
 }
 
@@ -130,10 +139,20 @@ TEST(plan_checker, reports_a_wrong_lower_bound) {
   EXPECT_EQ(e.fault(), "the lower bound is 64, and a fixed block ends at 128");
 }
 
-TEST(plan_checker, reports_an_optimal_plan_that_is_not_marked_optimal) {
+TEST(plan_checker, reports_a_proven_bound_that_the_rest_contradicts) {
   example e;
   e.made.optimal = false;
-  EXPECT_EQ(e.fault(), "the height is the lower bound, and the plan is not called optimal");
+  EXPECT_EQ(e.fault(), "the height is the proven bound, and the plan is not called optimal");
+  e.made.proven_bound = 256;
+  EXPECT_EQ(e.fault(), "the proven bound is 256, not between the lower bound and the height");
+  e.made.proven_bound = 128;
+  EXPECT_EQ(e.fault(), "the proven bound is 128, not between the lower bound and the height");
+  e.made.lower_bound = e.made.proven_bound = 128;
+  e.blocks[0].upper = 3;
+  e.blocks[1].upper = 5;
+  EXPECT_EQ(e.fault(), "");
+  e.made.optimal = true;
+  EXPECT_EQ(e.fault(), "the height is above the proven bound, and the plan is called optimal");
 }
 
 TEST(plan_checker, plans_of_conflicts_are_looked_at_alike) {
@@ -175,7 +194,7 @@ TEST(plan_checker, random_plans_get_the_answer_of_a_look_at_all_pairs) {
           conflicts.push_back({n, j});
       }
     }
-    made.lower_bound = made.height;
+    made.lower_bound = made.proven_bound = made.height;
     made.optimal = true;
     const bool is_sound = plan_fault(made, same_blocks, conflicts, 1).empty();
     ASSERT_EQ(plan_fault(made, blocks, 1).empty(), is_sound) << plan_fault(made, blocks, 1);

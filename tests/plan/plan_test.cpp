@@ -716,6 +716,35 @@ TEST(plan, of_a_cut_rectangle_of_300_is_climbed) {
   EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
 }
 
+TEST(plan, has_a_proven_bound_above_what_is_live_where_alignments_leave_gaps) {
+  // One lies below 64, and 3 at multiples of 64 above; the small one has its place in a gap.
+  blocks asked(4, {.lower = 0, .upper = 9, .size = 10, .alignment = 64});
+  asked.push_back({.lower = 3, .upper = 20, .size = 40});
+  asked.push_back({.lower = 10, .upper = 20, .size = 30, .alignment = 2});
+  const memory_plan made = planned(asked, up_to(10'000));
+  EXPECT_EQ(made.lower_bound, 80U);
+  EXPECT_EQ(made.proven_bound, 3U * 64 + 10);
+  EXPECT_EQ(made.height, made.proven_bound);
+}
+
+TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
+  // The searches by offset show it for 12 of them.
+  std::size_t optimal = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::mt19937_64 random{seed};
+    blocks asked;
+    for (std::size_t i = 0; i < 18; ++i) {
+      const std::uint64_t lower = random() % 12;
+      asked.push_back({.lower = lower,
+                       .upper = lower + 1 + random() % 8,
+                       .size = 1 + random() % 40,
+                       .alignment = random() % 3 == 0 ? 16U : 1U});
+    }
+    optimal += planned(asked, up_to(200'000)).optimal ? 1 : 0;
+  }
+  EXPECT_GE(optimal, 14U);
+}
+
 TEST(plan, of_cut_rectangles_is_exact) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const memory_plan made = planned(cut_rectangle(seed, 100, 1000), up_to(1'000'000));

@@ -88,7 +88,7 @@ static void expect_refusal(tidemark_plan_blocks const* blocks, tidemark_plan_opt
     exit(1);
   }
   for (int i = 0; i < n_max; ++i) EXPECT(offsets[i] == 77);
-  EXPECT(result.height == 78 && result.proof == 79 && result.lower_bound == 0);
+  EXPECT(result.height == 78 && result.proof == 79 && result.lower_bound == 0 && result.proven_bound == 0);
 }
 
 /* ---- plans ---- */
@@ -118,7 +118,9 @@ static void random_plans_are_sound_and_aligned(void) {
     tidemark_plan_result result = TIDEMARK_PLAN_RESULT_INIT;
     EXPECT(tidemark_plan_make(&blocks, &options, offsets, &result, NULL, 0) == TIDEMARK_PLAN_OK);
     expect_sound(&all, blocks.count, offsets, result.height);
-    EXPECT(result.lower_bound <= result.height && result.height % options.alignment == 0);
+    EXPECT(result.lower_bound <= result.proven_bound && result.proven_bound <= result.height);
+    EXPECT((result.proof == TIDEMARK_PLAN_OPEN) == (result.proven_bound < result.height));
+    EXPECT(result.height % options.alignment == 0);
     for (uint64_t i = 0; i < blocks.count; ++i)
       EXPECT(offsets[i] % all.alignment[i] == 0 && offsets[i] % options.alignment == 0);
   }
@@ -428,7 +430,7 @@ static void layout_is_that_of_version_1(void) {
                  "progress");
   _Static_assert(sizeof(tidemark_plan_options) == 72 && offsetof(tidemark_plan_options, on_progress) == 56,
                  "options");
-  _Static_assert(sizeof(tidemark_plan_result) == 48 && offsetof(tidemark_plan_result, proof) == 40, "result");
+  _Static_assert(sizeof(tidemark_plan_result) == 56 && offsetof(tidemark_plan_result, proof) == 48, "result");
   _Static_assert(TIDEMARK_PLAN_OK == 0 && TIDEMARK_PLAN_INVALID == 1 && TIDEMARK_PLAN_NO_MEMORY == 2 &&
                      TIDEMARK_PLAN_CANCELLED == 3 && TIDEMARK_PLAN_FAILED == 4,
                  "statuses");

@@ -64,8 +64,13 @@ std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks
     return "the height is " + std::to_string(made.height) + ", below the lower bound, " +
            std::to_string(made.lower_bound);
   }
-  if (made.height == made.lower_bound && !made.optimal) {
-    return "the height is the lower bound, and the plan is not called optimal";
+  if (made.proven_bound < made.lower_bound || made.proven_bound > made.height) {
+    return "the proven bound is " + std::to_string(made.proven_bound) +
+           ", not between the lower bound and the height";
+  }
+  if (made.optimal != (made.height == made.proven_bound)) {
+    return made.optimal ? "the height is above the proven bound, and the plan is called optimal"
+                        : "the height is the proven bound, and the plan is not called optimal";
   }
   return {};
 }

@@ -174,6 +174,9 @@ void print(plan_input const& input, memory_plan const& made, plan_proof const& p
   if (!input.left_out.empty()) std::printf("        left out: %s\n", input.left_out.c_str());
   if (input.height_before) std::printf("before  %s\n", bytes_text(*input.height_before).c_str());
   std::printf("bound   %s\n", bytes_text(made.lower_bound).c_str());
+  if (made.proven_bound != made.lower_bound) {
+    std::printf("        %s by the search\n", bytes_text(made.proven_bound).c_str());
+  }
   if (input.any_order_bound) {
     std::printf("        %s in any order of the operations\n", bytes_text(*input.any_order_bound).c_str());
   }

@@ -17,14 +17,11 @@ struct plan_proof {
   std::uint64_t cases = 0;  ///< that were looked at
 };
 
-/// More blocks than this are proven by the sum of what is live at one moment, or not at all: a case takes
-/// their square in bits, and more than their square in time.
-inline constexpr std::size_t max_blocks_of_cases = 256;
-
 /// Shows that no plan is lower than `made`, by cases: which of two blocks is the lower one. Where a case turns
-/// out to be a lower plan, `made` becomes that one. It shares nothing with the search of `make_plan`.
+/// out to be a lower plan, `made` becomes that one. It is a search of `make_plan` that keeps what it did, and as that
+/// one it is for 256 blocks: of more it says only whether `made` is at its bound.
 ///
-/// Memory is 150 MiB at most.
+/// Memory is 100 MiB at most.
 /// @param options its alignment; `node_limit`, of cases; `time_limit`, from this call on; and `stop`
 /// @pre `made` is a plan of `blocks` with these options
 /// @post `made.optimal` if there is a proof

@@ -115,18 +115,20 @@ typedef struct tidemark_plan_options {
 #define TIDEMARK_PLAN_OPTIONS_INIT \
   {sizeof(tidemark_plan_options), 1, 1000000000, TIDEMARK_PLAN_NO_LIMIT, 0, 0, 1, NULL, NULL}
 
-/** What a plan is like. `lower_bound <= height`; both are multiples of the options' alignment. */
+/** What a plan is like. `lower_bound <= proven_bound <= height`; all three are multiples of the options'
+ *  alignment. */
 typedef struct tidemark_plan_result {
-  uint64_t struct_size; /**< sizeof(tidemark_plan_result) */
-  uint64_t height;      /**< bytes of the memory that holds all blocks */
-  uint64_t lower_bound; /**< bytes, below which no plan is for these lifetimes */
-  uint64_t nodes;       /**< blocks that the search placed, failed tries included */
-  uint64_t elapsed_ns;  /**< that it took */
-  uint32_t proof;       /**< TIDEMARK_PLAN_OPEN, _AT_BOUND or _PROVEN */
-  uint32_t reserved;    /**< 0 */
+  uint64_t struct_size;  /**< sizeof(tidemark_plan_result) */
+  uint64_t height;       /**< bytes of the memory that holds all blocks */
+  uint64_t lower_bound;  /**< bytes: what is live at once, or the end of a fixed block */
+  uint64_t proven_bound; /**< bytes: the search has shown that no plan is lower */
+  uint64_t nodes;        /**< blocks that the search placed, failed tries included */
+  uint64_t elapsed_ns;   /**< that it took */
+  uint32_t proof;        /**< TIDEMARK_PLAN_OPEN, _AT_BOUND or _PROVEN */
+  uint32_t reserved;     /**< 0 */
 } tidemark_plan_result;
 
-#define TIDEMARK_PLAN_RESULT_INIT {sizeof(tidemark_plan_result), 0, 0, 0, 0, 0, 0}
+#define TIDEMARK_PLAN_RESULT_INIT {sizeof(tidemark_plan_result), 0, 0, 0, 0, 0, 0, 0}
 
 /**
  * Places blocks in as little memory as is found within the limits. tidemark's `make_plan` says how, and

@@ -32,7 +32,8 @@ class Plan(typing.NamedTuple):
 
     offsets: list[int]  # bytes, in the order of the blocks
     height: int  # bytes of the memory that holds them all
-    bound: int  # bytes, below which no plan is for these lifetimes
+    bound: int  # bytes: what is live at once, or the end of a fixed block
+    proven_bound: int  # bytes: the search has shown that no plan is lower; bound <= proven_bound <= height
     proof: str  # "at_bound": the height is the bound; "proven": above it, and all others were tried; "open"
     nodes: int  # blocks that the search placed, failed tries included
     seconds: float  # that it took
@@ -72,7 +73,7 @@ class _Options(ctypes.Structure):
 
 
 class _Result(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("struct_size", "height", "lower_bound", "nodes", "elapsed_ns")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("struct_size", "height", "lower_bound", "proven_bound", "nodes", "elapsed_ns")]
     _fields_ += [("proof", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
 
 
@@ -203,8 +204,8 @@ def _search(blocks, options, count, progress):
     if raised:
         raise raised[0]
     if status[0] == 0:
-        return Plan(offsets.tolist(), result.height, result.lower_bound, _PROOFS[result.proof], result.nodes,
-                    result.elapsed_ns / 1e9)
+        return Plan(offsets.tolist(), result.height, result.lower_bound, result.proven_bound, _PROOFS[result.proof],
+                    result.nodes, result.elapsed_ns / 1e9)
     sentence = f"tidemark_plan: {message.value.decode()}"
     raise {_INVALID: ValueError, _NO_MEMORY: MemoryError}.get(status[0], RuntimeError)(sentence)
 

@@ -16,21 +16,26 @@ class block:
     def __init__(self, row, alignment):
         self.lower, self.upper = int(row["lower"]), int(row["upper"])
         self.alignment = max(alignment, int(row.get("alignment") or 1))
-        self.size = -(-int(row["size"]) // alignment) * alignment
+        self.size = up(int(row["size"]), alignment)
         self.offset = int(row["offset"]) if row.get("offset") else None
+
+
+def up(offset, alignment):
+    return -(-offset // alignment) * alignment
 
 
 class case:
     """What is known in a case: least offsets (heads), least bytes above ends (tails), and pairs (lower, upper)."""
 
-    def __init__(self, blocks, limit):
-        self.blocks, self.limit, self.below = blocks, limit, set()
+    def __init__(self, blocks, limit, below=()):
+        self.blocks, self.limit, self.below = blocks, limit, set(below)
+        self.alignments = {1, *(b.alignment for b in blocks)}
         self.heads = [b.offset or 0 for b in blocks]
         self.tails = [0 if b.offset is None else max(0, limit - b.offset - b.size) for b in blocks]
 
     def with_pair(self, lower, upper):
-        other = case(self.blocks, self.limit)
-        other.heads, other.tails, other.below = self.heads[:], self.tails[:], self.below | {(lower, upper)}
+        other = case(self.blocks, self.limit, self.below | {(lower, upper)})
+        other.heads, other.tails = self.heads[:], self.tails[:]
         return other
 
     def is_contradiction(self, sections):
@@ -46,7 +51,8 @@ class case:
                 for i in live:
                     self.raise_ends(i, live)
                 for a, b in itertools.permutations(live, 2):
-                    if self.heads[a] + self.blocks[a].size + self.blocks[b].size + self.tails[b] > self.limit:
+                    least = up(self.heads[a] + self.blocks[a].size, self.blocks[b].alignment)
+                    if least + self.blocks[b].size + self.tails[b] > self.limit:
                         self.below.add((b, a))
                 for middle, lower, upper in itertools.product(live, repeat=3):
                     if (lower, middle) in self.below and (middle, upper) in self.below:
@@ -55,23 +61,38 @@ class case:
                     return True
         return False
 
+    def pile(self, some, alignment):
+        """What some blocks take that lie on each other at multiples of an alignment: up to the next multiple, and to their end."""
+        to_next = sum(up(self.blocks[i].size, alignment) for i in some)
+        return to_next, to_next - max(up(self.blocks[i].size, alignment) - self.blocks[i].size for i in some)
+
+    def piles(self, some, keys):
+        """Of each alignment and least key that some have: alignment, key, and those that have them or more."""
+        for alignment in self.alignments:
+            aligned = [i for i in some if self.blocks[i].alignment >= alignment]
+            for key in {keys[i] for i in aligned}:
+                yield alignment, key, [i for i in aligned if keys[i] >= key]
+
     def exceeds(self, live):
         """Whether some lie between a least head and a least tail that leave too little room for them."""
-        return any(head + sum(self.blocks[i].size for i in live if self.heads[i] >= head and self.tails[i] >= tail) + tail > self.limit
-                   for head in {self.heads[i] for i in live} for tail in {self.tails[i] for i in live}
-                   if any(self.heads[i] >= head and self.tails[i] >= tail for i in live))
+        return any(up(head, alignment) + self.pile(between, alignment)[1] + tail > self.limit
+                   for alignment, head, above in self.piles(live, self.heads)
+                   for tail in {self.tails[i] for i in above}
+                   for between in [[i for i in above if self.tails[i] >= tail]])
 
     def raise_ends(self, i, live):
         """A block lies above all that is below it, at a multiple of its alignment."""
         lower = [j for j in live if (j, i) in self.below]
         upper = [j for j in live if (i, j) in self.below]
         align, size = self.blocks[i].alignment, self.blocks[i].size
-        for head in {self.heads[j] for j in lower}:
-            least = head + sum(self.blocks[j].size for j in lower if self.heads[j] >= head)
-            self.heads[i] = max(self.heads[i], -(-least // align) * align)
-        for tail in {self.tails[j] for j in upper} | {self.tails[i]}:
-            least = max(self.tails[i], tail + sum(self.blocks[j].size for j in upper if self.tails[j] >= tail))
-            self.tails[i] = self.limit - size - (self.limit - size - least) // align * align
+        for alignment, head, pile in self.piles(lower, self.heads):
+            to_next, to_end = self.pile(pile, alignment)
+            self.heads[i] = max(self.heads[i], up(up(head, alignment) + (to_next if align >= alignment else to_end), align))
+        least = self.tails[i]
+        for alignment, tail, pile in self.piles(upper, self.tails):
+            own = up(size, alignment) if align >= alignment else size
+            least = max(least, own - size + self.pile(pile, alignment)[1] + tail)
+        self.tails[i] = self.limit - size - (self.limit - size - least) // align * align
 
 
 def fault(rows, text, height, alignment=1):
@@ -88,7 +109,10 @@ def fault(rows, text, height, alignment=1):
     sections = {tuple(j for j in with_conflicts if blocks[j].lower <= blocks[i].lower < blocks[j].upper) for i in with_conflicts}
     pairs = {pair for live in sections for pair in itertools.permutations(live, 2)}
     sections = [live for live in sections if not any(set(live) < set(other) for other in sections)]
-    cases = [case(blocks, limit)]
+    lifespans = [{live for live in sections if i in live} for i in range(len(blocks))]
+    alike = [(i, j) for i, j in pairs if i < j and lifespans[i] == lifespans[j] and blocks[i].offset is None is blocks[j].offset
+             and (blocks[i].size, blocks[i].alignment) == (blocks[j].size, blocks[j].alignment)]
+    cases = [case(blocks, limit, alike)]
     for line in lines[3:]:
         if not cases:
             return "it goes on after its end"

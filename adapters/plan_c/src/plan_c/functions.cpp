@@ -135,6 +135,7 @@ tidemark_plan_result result_of(memory_plan const& made, std::chrono::nanoseconds
   tidemark_plan_result result = TIDEMARK_PLAN_RESULT_INIT;
   result.height = made.height;
   result.lower_bound = made.lower_bound;
+  result.proven_bound = made.proven_bound;
   for (plan_stage const& stage : made.stages) result.nodes += stage.nodes;
   result.elapsed_ns = static_cast<std::uint64_t>(elapsed.count());
   result.proof = TIDEMARK_PLAN_OPEN;

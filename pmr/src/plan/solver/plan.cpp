@@ -30,7 +30,8 @@ void place_the_others(memory_plan& made, std::span<Block const> blocks, std::siz
         std::max(made.lower_bound, detail::align_up(made.offsets[i] + blocks[i].size, alignment));
   }
   made.height = std::max(made.height, made.lower_bound);
-  made.optimal = made.optimal || made.height == made.lower_bound;
+  made.proven_bound = std::max(made.proven_bound, made.lower_bound);
+  made.optimal = made.height == made.proven_bound;
 }
 
 // The climb takes O(n^2) for a layout, and "lowest" may where blocks are aligned further or fixed: of more

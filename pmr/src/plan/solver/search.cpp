@@ -7,6 +7,7 @@
 #include <bit>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include <tidemark/core/detail/align.hpp>
 
+#include "pair_search.hpp"
 #include "search_buffers.hpp"
 #include "skyline_search.hpp"
 #include "stages.hpp"
@@ -397,11 +399,13 @@ class prober {
         search_{context},
         skyline_{context},
         time_{context},
+        pairs_{context},
         random_{context.seed()} {}
 
   /// Tries the bound, which is cheapest to refute, the target, and for a shorter time the heights of a ladder
   /// between the target and the best: half way, and then each time half as far from the best.
   void probe(std::uint64_t nodes) {
+    if (!std::exchange(has_raised_bound_, true)) raise_bound();
     try_each_way(nodes, [&] { return context_->proven_bound(); });
     if (context_->target() > context_->proven_bound())
       try_each_way(nodes, [&] { return context_->target(); });
@@ -411,6 +415,7 @@ class prober {
         return below - (below - context_->target()) / (offset_type{1} << rung);
       });
     }
+    if (pair_search::is_for(context_->instance())) try_pairs(nodes / buffers_of_a_case);
   }
 
  private:
@@ -419,6 +424,29 @@ class prober {
   static constexpr std::size_t unshuffled_orders = 3;
   static constexpr unsigned shuffles = 4;
   static constexpr unsigned rungs = 4;
+  // A case of pairs takes about as long.
+  static constexpr std::uint64_t buffers_of_a_case = 16;
+
+  /// By pairs: half way to the target, and just below the best, which is what a proof needs.
+  void try_pairs(std::uint64_t cases) {
+    const auto ask = [&](auto height) {
+      const auto probe_at = [&](offset_type at) { return pairs_.probe(at, cases); };
+      while (!context_->done() && has_answer(pairs_, height(), probe_at)) continue;
+    };
+    ask([&] { return std::midpoint(context_->target(), context_->best().height - 1); });
+    ask([&] { return context_->best().height - 1; });
+  }
+
+  /// Raises the bound as far as the first case of pairs shows it.
+  void raise_bound() {
+    if (!pair_search::is_for(context_->instance())) return;
+    offset_type high = context_->best().height;  // what is to be shown is below
+    while (!context_->done() && context_->proven_bound() < high) {
+      const offset_type middle = std::midpoint(context_->proven_bound(), high - 1);
+      if (!has_answer(pairs_, middle, [&](offset_type at) { return pairs_.probe(at, 1); })) high = middle;
+      high = std::min(high, context_->best().height);
+    }
+  }
 
   /// An order that is the first one roughly.
   ranking shuffled() {
@@ -483,7 +511,9 @@ class prober {
   layout_search search_;
   skyline_search skyline_;
   time_search time_;
+  pair_search pairs_;
   std::mt19937_64 random_;
+  bool has_raised_bound_ = false;
 };
 
 /// How many buffers the largest part has that no moment without any cuts in two.

@@ -84,6 +84,7 @@ memory_plan solver_context::finish(std::size_t blocks) {
   memory_plan made{.offsets = std::vector<std::size_t>(blocks, 0),
                    .height = best_height_bytes(),
                    .lower_bound = instance_->lower_bound * instance_->unit_bytes,
+                   .proven_bound = proven_bound_ * instance_->unit_bytes,
                    .optimal = best_.height == proven_bound_,
                    .stages = std::move(stages_)};
   for (std::size_t i = 0; i < best_.offsets.size(); ++i)

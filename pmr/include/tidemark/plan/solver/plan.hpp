@@ -95,13 +95,14 @@ struct plan_stage {
 
 /// Offsets of blocks, such that no two in conflict share a byte.
 ///
-/// `lower_bound <= height`, and `optimal` if they are equal, or if the search has shown that no plan is
-/// lower. Both are multiples of `plan_options::alignment`, and of sizes rounded up to it.
+/// `lower_bound <= proven_bound <= height`; all three are multiples of `plan_options::alignment`, and of
+/// sizes rounded up to it.
 struct memory_plan {
   std::vector<std::size_t> offsets;  ///< of each block in bytes, in the order of the blocks
   std::size_t height = 0;            ///< bytes of the memory that holds them all
-  std::size_t lower_bound = 0;  ///< bytes: the largest sum live at once, or the end of a block that is fixed
-  bool optimal = false;         ///< whether no plan is lower
+  std::size_t lower_bound = 0;   ///< bytes: the largest sum live at once, or the end of a block that is fixed
+  std::size_t proven_bound = 0;  ///< bytes: the search has shown that no plan is lower
+  bool optimal = false;          ///< whether no plan is lower than this one: height == proven_bound
   std::vector<plan_stage> stages;  ///< what the search did, in order
 
   /// How much more than the bound it takes: 1 at best. 1 where there is nothing to place.
