@@ -30,6 +30,7 @@
 #include <tidemark/arena/detail/process_format.hpp>
 #include <tidemark/arena/process_arena.hpp>
 #include <tidemark/arena/process_view.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/shared_memory_error.hpp>
 
@@ -550,6 +551,9 @@ class process_image : public ::testing::Test {
   std::uint64_t const* root_;
 };
 
+constexpr char const* tsan_ends =
+    "ThreadSanitizer ends a program that maps addresses of which it keeps no shadow";
+
 TEST_F(process_image, is_accepted_as_it_was_written) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   EXPECT_EQ(&view.root<std::uint64_t>(), root_);
@@ -597,6 +601,7 @@ TEST_F(process_image, is_refused_where_its_addresses_are_impossible) {
     header().format.address = address;
     EXPECT_EQ(refused(damaged), "its header is damaged: its memory cannot lie where it says");
   }
+  if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   header().format.address = std::uint64_t{1} << 63;  // the kernel's
   EXPECT_THROW((process_view{file_of(bytes_).get(), {.layout_version = 3}}), std::system_error);
 }
@@ -657,6 +662,7 @@ TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
 }
 
 TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_refused_or_harmless) {
+  if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   const std::size_t newest = header().newest.load();
   std::size_t tried = 0;
   for (const auto& [first, size] : {std::pair{std::size_t{0}, sizeof(detail::process_header)},
@@ -680,6 +686,7 @@ TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_re
 }
 
 TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
+  if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   std::mt19937_64 random{test::number_from_environment("TIDEMARK_SEED", 1)};
   const std::vector<std::byte> whole = bytes_;
   const std::size_t newest = header().newest.load();

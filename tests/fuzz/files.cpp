@@ -26,6 +26,7 @@
 #include <tidemark/arena/detail/process_format.hpp>
 #include <tidemark/arena/process_arena.hpp>
 #include <tidemark/arena/process_view.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/shared_memory_error.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
@@ -201,6 +202,8 @@ void read_root(process_view const& view) {
 }
 
 void read_image(std::string_view text) {
+  // ThreadSanitizer ends a program that maps addresses of which it keeps no shadow, as an image may ask for.
+  if (detail::thread_sanitizer_is_on) return;
   static const image whole;
   std::vector<std::byte> bytes = whole.bytes;
   std::vector<change> later;
