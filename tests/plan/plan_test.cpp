@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "hard_steps.hpp"
+#include "plan_checker.hpp"
 
 namespace tidemark {
 namespace {
@@ -679,7 +680,39 @@ TEST(plan, of_many_blocks_that_live_for_any_time_is_lowered_where_it_is_highest)
 }
 
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
-  expect_ejection_lowers(test::hard_step({.buffers = 5000}), 79'000, "promotion");
+  // Of so few sizes and moments many parts change at once, which one pass along time is not enough for.
+  expect_ejection_lowers(test::hard_step({.buffers = 5000}), 81'000, "promotion");
+}
+
+/// Expects that one order and one pass along time come to the bound.
+void expect_pass_along_time_fills(test::hard_step_options const& options) {
+  const blocks asked = test::hard_step(options);
+  const memory_plan made = planned(asked, up_to(2 * asked.size() + 1));
+  EXPECT_TRUE(made.optimal);
+  ASSERT_EQ(made.stages.size(), 2u);
+  EXPECT_STREQ(made.stages.back().name, "time");
+  EXPECT_EQ(made.stages.back().nodes, asked.size());
+  EXPECT_EQ(test::plan_fault(made, asked, 1), "");
+}
+
+TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_after_one_pass) {
+  constexpr std::uint64_t many_moments = std::uint64_t{1} << 30U;
+  for (auto shape : {test::step_shape::nested, test::step_shape::overlapping}) {
+    for (std::uint64_t seed : {0U, 1U}) {
+      expect_pass_along_time_fills(
+          {.shape = shape, .buffers = 5000, .seed = seed, .units = 1U << 20U, .moments = many_moments});
+    }
+  }
+  // Some moments change two parts of this one.
+  expect_pass_along_time_fills({.buffers = 5000, .seed = 3, .units = 1U << 20U, .moments = 1U << 20U});
+}
+
+TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_along_time) {
+  const memory_plan made = planned(test::hard_step({.buffers = 5000, .has_gaps = true}), up_to(12'000));
+  ASSERT_EQ(made.stages.size(), 2u);
+  EXPECT_STREQ(made.stages.front().name, "lowest");
+  EXPECT_STREQ(made.stages.back().name, "time");
+  EXPECT_LT(made.stages.back().nodes, 1000u);
 }
 
 TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {

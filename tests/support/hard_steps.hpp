@@ -28,14 +28,14 @@ struct hard_step_options {
   std::size_t buffers = 200;  ///< about that many
   bool has_gaps = false;      ///< leaves out one in ten buffers, so that some of the memory is never used
   std::uint64_t seed = 0;
+  std::size_t units = 1024;  ///< KiB that are live at once: many, where no two sums of sizes are to be equal
+  std::uint64_t moments = 4096;  ///< many, where no two cuts are to be at one moment
 };
 
-/// Every hard step fits into so many bytes, and has so many live at some moment.
+/// A hard step of 1,024 units fits into so many bytes, and has so many live at some moment.
 inline constexpr std::size_t hard_step_capacity = 1 * MiB;
 
 namespace hard_step_detail {
-
-inline constexpr std::uint64_t end_of_time = 4096;
 
 /// Distributions differ between standard libraries; this is the same everywhere.
 class dice {
@@ -77,24 +77,25 @@ inline void cut_nested(dice& random, placed whole, std::size_t count, std::vecto
   cut_nested(random, second, count - first_count, into);
 }
 
-/// Splits `size` bytes from `offset` on into `count` buffers that begin at `now`.
-inline void split(dice& random, std::size_t offset, std::size_t size, std::size_t count, std::uint64_t now,
-                  std::vector<placed>& into) {
+/// Splits what lies at `whole` into `count` buffers.
+inline void split(dice& random, placed const& whole, std::size_t count, std::vector<placed>& into) {
+  std::size_t offset = *whole.offset, size = whole.size;
   for (; count > 1 && size > 1; --count) {
     const std::size_t part = random.between(1, std::max<std::size_t>(1, 2 * size / count - 1));
     if (part >= size) break;
-    into.push_back({.lower = now, .upper = end_of_time, .size = part, .offset = offset});
+    into.push_back({.lower = whole.lower, .upper = whole.upper, .size = part, .offset = offset});
     offset += part;
     size -= part;
   }
-  into.push_back({.lower = now, .upper = end_of_time, .size = size, .offset = offset});
+  into.push_back({.lower = whole.lower, .upper = whole.upper, .size = size, .offset = offset});
 }
 
 /// At each of many moments a few neighbors die, and others are born in their place. Some moments end a phase:
 /// more die then. Those that lie lowest live long.
-inline std::vector<placed> cut_along_time(dice& random, std::size_t count) {
+inline std::vector<placed> cut_along_time(dice& random, placed const& whole, std::size_t count) {
+  const std::uint64_t end_of_time = whole.upper;
   std::vector<placed> made, live;
-  split(random, 0, hard_step_capacity / KiB, std::max<std::size_t>(count / 10, 8), 0, live);
+  split(random, whole, std::max<std::size_t>(count / 10, 8), live);
   const std::size_t events = count / 3;
   for (std::size_t k = 1; made.size() + live.size() < count; ++k) {
     const std::uint64_t now = std::min(end_of_time - 1, k * end_of_time / (events + 1));
@@ -110,8 +111,8 @@ inline std::vector<placed> cut_along_time(dice& random, std::size_t count) {
       live[i].upper = now;
       if (live[i].lower < now) made.push_back(live[i]);
     }
-    split(random, *live[first].offset, size, random.between(std::max<std::size_t>(1, dying - 1), dying + 2),
-          now, next);
+    const placed freed{.lower = now, .upper = end_of_time, .size = size, .offset = live[first].offset};
+    split(random, freed, random.between(std::max<std::size_t>(1, dying - 1), dying + 2), next);
     next.insert(next.end(), live.begin() + static_cast<std::ptrdiff_t>(first + dying), live.end());
     live = std::move(next);
   }
@@ -126,14 +127,12 @@ inline std::vector<lifetime> placed_hard_step(hard_step_options const& options) 
   using namespace hard_step_detail;
   dice random{options.seed * 4 + static_cast<std::uint64_t>(options.shape) * 2 + (options.has_gaps ? 1 : 0)};
   std::vector<placed> made;
-  if (options.shape == step_shape::nested) {
-    const placed whole{.lower = 0, .upper = end_of_time, .size = hard_step_capacity / KiB, .offset = 0};
-    cut_nested(random, whole, options.buffers, made);
-  } else {
-    made = cut_along_time(random, options.buffers);
-  }
+  const placed whole{.lower = 0, .upper = options.moments, .size = options.units, .offset = 0};
+  if (options.shape == step_shape::nested) cut_nested(random, whole, options.buffers, made);
+  else made = cut_along_time(random, whole, options.buffers);
   if (options.has_gaps) {
-    const std::uint64_t full = random.between(0, end_of_time - 1);  // nothing that is live then is left out
+    const std::uint64_t full =
+        random.between(0, options.moments - 1);  // nothing that is live then is left out
     std::erase_if(made, [&](placed const& each) {
       return random.one_in(10) && (full < each.lower || each.upper <= full);
     });

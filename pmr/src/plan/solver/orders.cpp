@@ -201,7 +201,7 @@ void place_in_order(solver_context& context, std::size_t k) {
             [&](auto& layout, order const& by) { return layout.place(by, gap_choice::lowest); });
 }
 
-void place_lowest_first(solver_context& context) {
+void place_lowest_first(solver_context& context, which_orders which) {
   if (context.done()) return;
   if (!skyline_layout::is_for(context.instance())) {
     return run_stage(context, "lowest", lowest_orders,
@@ -211,6 +211,8 @@ void place_lowest_first(solver_context& context) {
   skyline_layout layout{context};
   std::vector<aspects> orders(lowest_orders.begin(), lowest_orders.end());
   if (are_alike(context.instance())) orders.insert(orders.begin(), aspects{birth});
+  if (which == which_orders::first) orders.resize(1);
+  if (which == which_orders::others) orders.erase(orders.begin());
   place_in_each(context, orders, [&](order const& by) {
     const bool is_first = context.best().height == no_offset;
     const bool goes_on = layout.place(by, context.best().height);

@@ -112,12 +112,15 @@ memory_plan plan_of(planning::problem const& instance, std::span<Block const> bl
   const bool by_plateaus = many && planning::skyline_layout::is_for(instance);
   const bool orders_wait = by_plateaus && n > max_blocks_ordered_first;
   if (by_plateaus) {
-    planning::place_lowest_first(context);
+    planning::place_lowest_first(context, planning::which_orders::first);
+    planning::place_along_time(context);
+    planning::place_lowest_first(context, planning::which_orders::others);
     if (!orders_wait) planning::place_in_orders(context, planning::gap_choice::lowest);
   } else {
     planning::place_by_size(context);
     // What can lie lowest first mostly gives a lower plan than any other order.
     if (!many) planning::place_lowest_first(context);
+    planning::place_along_time(context);
     planning::place_in_orders(context, planning::gap_choice::lowest);
     if (many) planning::place_lowest_first(context);
     planning::place_in_orders(context, planning::gap_choice::smallest);

@@ -24,9 +24,16 @@ void place_in_orders(solver_context& context, gap_choice choice);
 /// The k-th of those orders alone, in the lowest gap. Does nothing if there are no more than k.
 void place_in_order(solver_context& context, std::size_t k);
 
+/// Which of several orders.
+enum class which_orders : std::uint8_t { first, others, all };
+
 /// The order "the buffer that can lie lowest is next", with several ways to choose among equals. If there is
 /// no layout yet, the first one is always finished: limits apply from then on.
-void place_lowest_first(solver_context& context);
+void place_lowest_first(solver_context& context, which_orders which = which_orders::all);
+
+/// Goes over the moments once, for a layout as high as the bound. It mostly finds one where a step is full at every
+/// moment. Does nothing for few buffers, for which the search does that, and where `time_pass` is for other problems.
+void place_along_time(solver_context& context);
 
 /// A stage that can go on without end: it returns when it has placed so many buffers, or when the search is
 /// done. Empty: the problem is too large for it.

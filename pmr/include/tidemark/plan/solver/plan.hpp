@@ -117,6 +117,9 @@ struct memory_plan {
 ///  - "size": blocks in falling size, each in the lowest gap. Left out of more than 4,096 blocks that are
 ///    neither fixed nor aligned further than sizes; where it is not, no plan is higher than this one;
 ///  - "lowest": next is the block that can lie lowest, with several choices among equals;
+///  - "time": of more than 2,048 blocks that are neither fixed nor aligned further, one pass over the moments, in
+///    which what is born takes the place of what died; for steps that are full at every moment. Of more than
+///    4,096 it comes after the first choice of "lowest";
 ///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Of more than
 ///    4,096 blocks of which some are fixed or aligned further, those with the lowest gap come before
 ///    "lowest". Of others more than 16,384 wait for the turns below, and more than 131,072 have none;
