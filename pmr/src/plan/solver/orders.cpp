@@ -195,10 +195,13 @@ void place_in_orders(solver_context& context, gap_choice choice) {
             [&](auto& layout, order const& by) { return layout.place(by, choice); });
 }
 
-void place_in_order(solver_context& context, std::size_t k) {
-  if (k >= gap_orders.size()) return;
-  run_stage(context, "orders", std::array<aspects, 1>{gap_orders[k]},
-            [&](auto& layout, order const& by) { return layout.place(by, gap_choice::lowest); });
+bool place_in_order(solver_context& context, std::size_t k) {
+  constexpr std::size_t n = gap_orders.size();
+  if (k >= 2 * n) return false;
+  const gap_choice choice = k < n ? gap_choice::lowest : gap_choice::smallest;
+  run_stage(context, "orders", std::array<aspects, 1>{gap_orders[k % n]},
+            [&](auto& layout, order const& by) { return layout.place(by, choice); });
+  return k + 1 < 2 * n;
 }
 
 void place_lowest_first(solver_context& context, which_orders which) {

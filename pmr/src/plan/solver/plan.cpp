@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,7 +40,7 @@ void place_the_others(memory_plan& made, std::span<Block const> blocks, std::siz
 constexpr std::size_t many_blocks = 4096;
 
 // An order by gaps takes O(n log n) memory, and of lifetimes of any length far more time than promotion. So
-// of more blocks than the first each order waits for a turn, and of more than the second there is none.
+// of more blocks than the first the orders wait for turns, and of more than the second there is none.
 constexpr std::size_t max_blocks_ordered_first = std::size_t{1} << 14U;
 constexpr std::size_t max_ordered_blocks = std::size_t{1} << 17U;
 
@@ -53,7 +54,7 @@ constexpr std::array<planning::aspects, 6> search_orders{{{load, duration, area}
                                                           {area, duration, load}}};
 
 /// Improves the best plan and searches in turns, each time for longer, until the search is done.
-/// @param improve called with the number of the turn and how many nodes it has
+/// @param improve called with how many nodes the turn has
 template <class Improve>
 void improve_and_search(planning::solver_context& context, bool exact, bool improves, Improve improve) {
   // Of the first turn; each turn doubles them.
@@ -62,10 +63,10 @@ void improve_and_search(planning::solver_context& context, bool exact, bool impr
   constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
   const planning::endless_stage search = planning::height_search(context, search_orders);
   std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2;
-  for (std::size_t turn = 0; !context.done(); nodes *= 2, ++turn) {
+  for (; !context.done(); nodes *= 2) {
     const bool searches = search && (exact || nodes <= max_inexact_nodes);
     if (!improves && !searches) return;
-    if (improves) improve(turn, nodes);
+    if (improves) improve(nodes);
     if (!searches || context.done()) continue;
     context.enter_stage("search");
     search(nodes);
@@ -76,15 +77,18 @@ void climb_and_search(planning::solver_context& context, bool exact) {
   std::vector<planning::order> orders;
   for (auto const& by : search_orders) orders.push_back(order_by(context.instance(), by));
   const planning::endless_stage climb = planning::hill_climb(context, orders);
-  improve_and_search(context, exact, static_cast<bool>(climb), [&](std::size_t, std::uint64_t nodes) {
+  improve_and_search(context, exact, static_cast<bool>(climb), [&](std::uint64_t nodes) {
     context.enter_stage("climb");
     climb(nodes * 4);
   });
 }
 
 /// The same for many blocks. A stage that gained nothing in its last turn has a shorter one.
-/// @param orders_wait whether each of the orders by gaps has a turn
+/// @param orders_wait whether the orders by gaps have turns
 void promote_and_search(planning::solver_context& context, bool exact, bool orders_wait) {
+  // Orders begin while those of a turn took fewer steps than so many for each of its nodes: of lifetimes of any
+  // length one is enough for a turn.
+  constexpr std::uint64_t max_order_steps = 256;
   const planning::endless_stage promotion = planning::promote_high_ones(context);
   const planning::endless_stage ejection = planning::eject_high_ones(context);
   bool promotion_pays = true, ejection_pays = true;
@@ -96,10 +100,13 @@ void promote_and_search(planning::solver_context& context, bool exact, bool orde
     stage(pays ? nodes : nodes / 4);
     pays = context.best().height < before;
   };
-  improve_and_search(context, exact, true, [&](std::size_t turn, std::uint64_t nodes) {
+  std::size_t next_order = 0;
+  improve_and_search(context, exact, true, [&](std::uint64_t nodes) {
     if (promotion) run(promotion, "promotion", nodes * 4, promotion_pays);
     run(ejection, "ejection", nodes * 2, ejection_pays);
-    if (orders_wait) planning::place_in_order(context, turn);
+    const std::uint64_t end = context.steps() + nodes * max_order_steps;
+    while (orders_wait && !context.done() && context.steps() < end)
+      orders_wait = planning::place_in_order(context, next_order++);
   });
 }
 

@@ -36,6 +36,7 @@ class solver_context {
   /// A layout of that height is good enough.
   [[nodiscard]] offset_type target() const noexcept { return target_; }
   [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_->seed; }
 
   /// Begins, or goes on with, the stage of that name. Stages with the same name are one.

@@ -21,8 +21,9 @@ enum class gap_choice : std::uint8_t { lowest, smallest };
 /// Other orders, each buffer in the lowest or in the smallest gap that is large enough.
 void place_in_orders(solver_context& context, gap_choice choice);
 
-/// The k-th of those orders alone, in the lowest gap. Does nothing if there are no more than k.
-void place_in_order(solver_context& context, std::size_t k);
+/// The k-th of those orders alone: first each in the lowest gap, then each in the smallest. Does nothing if there are
+/// no more than k. @return whether there are more
+bool place_in_order(solver_context& context, std::size_t k);
 
 /// Which of several orders.
 enum class which_orders : std::uint8_t { first, others, all };
