@@ -164,6 +164,24 @@ bool order_tree::add_kept(node_number at, nodes& row) {
   return true;
 }
 
+/// What is left of a node without the leaves that are removed. @pre not all are
+order_tree::node_number order_tree::kept_of(node_number at) {
+  if (counts_[at].none()) return at;
+  nodes kept;
+  for (node_number child : copied_children(at)) {
+    if (!counts_[child].full()) kept.push_back(kept_of(child));
+  }
+  return add_node(nodes_[at].is, kept);
+}
+
+order_tree::node_number order_tree::without(node_number tree, std::span<leaf_number const> removed) {
+  counts_.resize(nodes_.size());
+  mark(removed, true);
+  count_below(tree);
+  mark(removed, false);
+  return kept_of(tree);
+}
+
 void order_tree::leaves_around(node_number tree, std::span<leaf_number const> these,
                                std::vector<leaf_number>& into) {
   counts_.resize(nodes_.size());
@@ -175,7 +193,8 @@ void order_tree::leaves_around(node_number tree, std::span<leaf_number const> th
 
 order_tree::mean order_tree::mean_below(node_number at, std::span<double const> positions) {
   mean sum;
-  if (nodes_[at].is == kind::leaf) sum = {positions[nodes_[at].begin], 1};
+  if (nodes_[at].is == kind::leaf && positions[nodes_[at].begin] != no_position)
+    sum = {positions[nodes_[at].begin], 1};
   for (node_number child : children_of(at)) {
     const mean below = mean_below(child, positions);
     sum.sum += below.sum;
@@ -196,10 +215,15 @@ void order_tree::leaves_by(node_number tree, std::span<double const> positions,
 void order_tree::add_by(node_number at, std::vector<leaf_number>& into) {
   if (nodes_[at].is == kind::leaf) return into.push_back(nodes_[at].begin);
   nodes children = copied_children(at);
-  const auto mean_of = [&](node_number child) { return means_[child]; };
+  const auto has_mean = [&](node_number child) { return means_[child] != no_position; };
+  const auto falls = [&](nodes const& row) {
+    const auto first = std::ranges::find_if(row, has_mean);
+    const auto last = std::find_if(row.rbegin(), row.rend(), has_mean);
+    return first != row.end() && means_[*first] > means_[*last];
+  };
   if (nodes_[at].is == kind::any)
     std::ranges::sort(children, {}, [&](node_number child) { return std::pair{means_[child], child}; });
-  else if (mean_of(children.front()) > mean_of(children.back())) std::ranges::reverse(children);
+  else if (falls(children)) std::ranges::reverse(children);
   for (node_number child : children) add_by(child, into);
 }
 

@@ -21,6 +21,7 @@ class order_tree {
  public:
   using leaf_number = std::uint32_t;
   using node_number = std::uint32_t;
+  static constexpr double no_position = -1;
   /// What there was at a time.
   struct size {
     std::size_t nodes = 0;
@@ -35,14 +36,17 @@ class order_tree {
   [[nodiscard]] std::optional<node_number> replace(node_number tree, std::span<leaf_number const> removed,
                                                    std::span<leaf_number const> added);
 
+  /// The orders of a tree, without some of its leaves. @pre one is left
+  [[nodiscard]] node_number without(node_number tree, std::span<leaf_number const> removed);
+
   /// The leaves of a tree, in one of its orders.
   void leaves_of(node_number tree, std::vector<leaf_number>& into) const;
 
   /// The leaves below the lowest node that has all of these below it.
   void leaves_around(node_number tree, std::span<leaf_number const> these, std::vector<leaf_number>& into);
 
-  /// The order of a tree in which the positions of its leaves rise. @pre there is one, and those with one
-  /// position can come in any order that the tree has
+  /// The order of a tree in which the positions of its leaves rise, those without one (`no_position`) anywhere.
+  /// @pre there is one, and those with one position can come in any order that the tree has
   void leaves_by(node_number tree, std::span<double const> positions, std::vector<leaf_number>& into);
 
   [[nodiscard]] size sizes() const noexcept { return {nodes_.size(), children_.size()}; }
@@ -76,12 +80,13 @@ class order_tree {
   [[nodiscard]] std::optional<node_number> replace_in_any(node_number root, node_number in_place);
   [[nodiscard]] std::optional<node_number> replace_in_row(node_number root, node_number in_place);
   [[nodiscard]] bool add_kept(node_number at, nodes& row);
+  [[nodiscard]] node_number kept_of(node_number at);
 
   /// The mean position of the leaves below it.
   struct mean {
     double sum = 0;
     double n = 0;
-    [[nodiscard]] double value() const noexcept { return sum / n; }
+    [[nodiscard]] double value() const noexcept { return n == 0 ? no_position : sum / n; }
   };
   mean mean_below(node_number at, std::span<double const> positions);
   void add_by(node_number at, std::vector<leaf_number>& into);

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t max_choices = 64;
 // The nearest of them.
 constexpr std::size_t max_old_gaps = 48;
+// Of a gap: places to which some of it can move.
+constexpr std::size_t max_spares = 2;
 
 [[nodiscard]] bool contains(std::vector<std::uint32_t> const& some, std::uint32_t one) {
   return std::ranges::find(some, one) != some.end();
@@ -104,6 +106,7 @@ void time_search::begin_try() {
   failures_ = failures_there_ = 0;
   trees_.cut({});
   steps_.clear();
+  cuts_.clear();
   leaves_.assign(1, {.size = height_, .is_gap = true});
   tree_ = trees_.add(leaves{0});
   if (!levels_.empty()) enter();
@@ -117,6 +120,7 @@ void time_search::enter() {
   here.tree_size = trees_.sizes();
   here.leaf_n = leaves_.size();
   here.step_n = steps_.size();
+  here.cut_n = cuts_.size();
   here.next_stage = stage::one_gap_more;
   here.choices.clear();
   here.next_choice = 0;
@@ -134,6 +138,10 @@ void time_search::leave() {
 void time_search::restore(level const& at) {
   tree_ = at.tree;
   trees_.cut(at.tree_size);
+  for (; cuts_.size() > at.cut_n; cuts_.pop_back()) {
+    leaf& spare = leaves_[leaves_[cuts_.back()].spare];
+    leaves_[cuts_.back()].size += std::exchange(spare.size, 0);
+  }
   leaves_.resize(at.leaf_n);
   steps_.resize(at.step_n);
 }
@@ -162,25 +170,58 @@ offset_type time_search::bytes_of(order const& births) const {
 
 /// @return whether there are orders of the row in which the gaps lie beside each other.
 bool time_search::apply(choice const& made) {
-  for (exchange const& each : made) {
-    leaves added;
-    const auto add = [&](leaf const& next) {
-      added.push_back(static_cast<order_tree::leaf_number>(leaves_.size()));
-      leaves_.push_back(next);
-    };
-    offset_type left = size_of(each.gaps);
-    for (std::uint32_t i : each.births) {
-      add({.size = instance_->buffers[i].size, .buffer = i});
-      leaf_of_[i] = added.back();
-      left -= leaves_.back().size;
-    }
-    if (left != 0) add({.size = left, .is_gap = true});
-    const auto replaced = trees_.replace(tree_, each.gaps, added);
-    if (!replaced) return false;
-    steps_.push_back({tree_, each.gaps, std::move(added)});
-    tree_ = *replaced;
+  return std::ranges::all_of(made, [&](exchange const& each) { return apply(each); });
+}
+
+bool time_search::apply(exchange const& made) {
+  leaves added;
+  const auto add = [&](leaf const& next) {
+    added.push_back(static_cast<order_tree::leaf_number>(leaves_.size()));
+    leaves_.push_back(next);
+  };
+  if (made.part != 0) cut(made.gaps.back(), made.part);
+  offset_type left = size_of(made.gaps);
+  for (std::uint32_t i : made.births) {
+    add({.size = instance_->buffers[i].size, .buffer = i});
+    leaf_of_[i] = added.back();
+    left -= leaves_.back().size;
   }
+  if (left != 0) {
+    order_tree::leaf_number spare = no_rank;
+    for (std::size_t k = std::min(made.births.size(), max_spares); k != 0; --k) {
+      add({.is_gap = true, .spare = spare});
+      spare = added.back();
+    }
+    add({.size = left, .is_gap = true, .spare = spare});
+  }
+  const auto replaced = trees_.replace(without_spares_of(made.gaps), made.gaps, added);
+  if (!replaced) return false;
+  steps_.push_back({tree_, made.gaps, std::move(added)});
+  tree_ = *replaced;
   return true;
+}
+
+/// The tree without the empty spare gaps of some.
+order_tree::node_number time_search::without_spares_of(leaves const& gaps) {
+  leaves spares;
+  for (order_tree::leaf_number each : gaps) {
+    for (std::uint32_t next = leaves_[each].spare; next != no_rank && leaves_[next].size == 0;
+         next = leaves_[next].spare)
+      spares.push_back(next);
+  }
+  return spares.empty() ? tree_ : trees_.without(tree_, spares);
+}
+
+bool time_search::can_cut(order_tree::leaf_number gap) const {
+  const order_tree::leaf_number spare = leaves_[gap].spare;
+  return spare != no_rank && leaves_[spare].size == 0;
+}
+
+/// The bytes of a gap that are no part of it lie in its spare one from now on.
+void time_search::cut(order_tree::leaf_number gap, offset_type part) {
+  leaves_[leaves_[gap].spare].size = leaves_[gap].size - part;
+  leaves_[gap].size = part;
+  cuts_.push_back(gap);
 }
 
 // ---- which gaps -------------------------------------------------------------------------------------------
@@ -192,10 +233,11 @@ void time_search::find_gaps(level& at) {
   leaves row;
   trees_.leaves_of(tree_, row);
   at.old.clear();
+  at.all_gaps = true;
   for (order_tree::leaf_number each : row) {
-    if (leaves_[each].is_gap && !contains(at.fresh, each)) at.old.push_back(each);
+    at.all_gaps = at.all_gaps && leaves_[each].is_gap;
+    if (leaves_[each].is_gap && leaves_[each].size != 0 && !contains(at.fresh, each)) at.old.push_back(each);
   }
-  at.all_gaps = at.old.size() + at.fresh.size() == row.size();
   if (!at.all_gaps) sort_by_distance(at);
 }
 
@@ -281,10 +323,22 @@ void time_search::add_choice(level& at, leaves gaps) {
   at.choices.push_back({{std::move(gaps), now().births}});
 }
 
+/// These and a part of one old gap, with which nothing is left over of their place.
+void time_search::add_with_part(level& at, leaves const& some) {
+  const offset_type has = size_of(some);
+  if (has >= at.needed) return;
+  for (order_tree::leaf_number each : at.old) {
+    if (has + leaves_[each].size <= at.needed || !can_cut(each) || at.choices.size() >= max_choices) continue;
+    at.choices.push_back({{some, now().births, at.needed - has}});
+    at.choices.back().back().gaps.push_back(each);
+  }
+}
+
 /// These and one old gap: those that are just large enough first.
 void time_search::add_with_one(level& at, leaves const& some) {
   const offset_type has = size_of(some);
   for (bool exact : {true, false}) {
+    if (!exact) add_with_part(at, some);
     for (order_tree::leaf_number each : at.old) {
       if ((has + leaves_[each].size == at.needed) != exact) continue;
       leaves with = some;
@@ -316,7 +370,9 @@ void time_search::add_around(level& at) {
   const auto add = [&](leaves const& these) {
     leaves around;
     trees_.leaves_around(tree_, these, around);
-    std::erase_if(around, [&](order_tree::leaf_number each) { return !leaves_[each].is_gap; });
+    std::erase_if(around, [&](order_tree::leaf_number each) {
+      return !leaves_[each].is_gap || leaves_[each].size == 0;
+    });
     if (at.fresh.empty() || around.size() > widest) add_choice(at, around);
     widest = std::max(widest, around.size());
   };
@@ -332,7 +388,8 @@ void time_search::add_around(level& at) {
 /// Whether there are orders of the row in which these lie beside each other.
 bool time_search::lie_together(leaves const& gaps) {
   const order_tree::size before = trees_.sizes();
-  const bool can = gaps.size() < 2 || trees_.replace(tree_, gaps, leaves{gaps.front()}).has_value();
+  const bool can =
+      gaps.size() < 2 || trees_.replace(without_spares_of(gaps), gaps, leaves{gaps.front()}).has_value();
   trees_.cut(before);
   return can;
 }
@@ -403,9 +460,12 @@ void time_search::find_offsets() {
   take_offsets(row);
   std::vector<double> positions(leaves_.size());
   for (auto at = steps_.rbegin(); at != steps_.rend(); ++at) {
+    std::ranges::fill(positions, order_tree::no_position);
     for (std::size_t k = 0; k < row.size(); ++k) positions[row[k]] = static_cast<double>(k);
-    double first = positions[at->added.front()];
-    for (order_tree::leaf_number each : at->added) first = std::min(first, positions[each]);
+    double first = static_cast<double>(row.size());
+    for (order_tree::leaf_number each : at->added) {
+      if (positions[each] != order_tree::no_position) first = std::min(first, positions[each]);
+    }
     for (order_tree::leaf_number each : at->removed) positions[each] = first;
     row.clear();
     trees_.leaves_by(at->before, positions, row);

@@ -53,6 +53,7 @@ class time_search {
     offset_type size = 0;
     std::uint32_t buffer = no_rank;  // no_rank: it never was one
     bool is_gap = false;
+    order_tree::leaf_number spare = no_rank;  // of a gap: it can take some of its bytes to another place
   };
   /// What dies and what is born at a moment; the other way round where a try goes backwards.
   struct moment {
@@ -63,6 +64,7 @@ class time_search {
   struct exchange {
     leaves gaps;
     order births;
+    offset_type part = 0;  // of the last of the gaps only so many bytes; 0: all
   };
   /// A way to place what is born at a moment: mostly one exchange.
   using choice = std::vector<exchange>;
@@ -74,6 +76,7 @@ class time_search {
     order_tree::size tree_size;
     std::size_t leaf_n = 0;
     std::size_t step_n = 0;
+    std::size_t cut_n = 0;
     leaves fresh;            // gaps of what died at the moment
     leaves old;              // the other gaps, the nearest to the fresh ones first
     bool all_gaps = false;   // whether nothing is live
@@ -98,6 +101,10 @@ class time_search {
   void restore(level const& at);
   void go_back();
   [[nodiscard]] bool apply(choice const& made);
+  [[nodiscard]] bool apply(exchange const& made);
+  [[nodiscard]] order_tree::node_number without_spares_of(leaves const& gaps);
+  [[nodiscard]] bool can_cut(order_tree::leaf_number gap) const;
+  void cut(order_tree::leaf_number gap, offset_type part);
   void find_gaps(level& at);
   void sort_by_distance(level& at);
   [[nodiscard]] bool find_choices(level& at);
@@ -105,6 +112,7 @@ class time_search {
   void shuffle_choices(level& at);
   void add_choice(level& at, leaves gaps);
   void add_with_one(level& at, leaves const& some);
+  void add_with_part(level& at, leaves const& some);
   void add_with_two(level& at, leaves const& some);
   void add_around(level& at);
   void add_two_places(level& at);
@@ -134,6 +142,7 @@ class time_search {
   std::vector<leaf> leaves_;
   leaves leaf_of_;  // by buffer
   std::vector<step> steps_;
+  leaves cuts_;  // the gaps that were cut, in turn
   std::vector<level> levels_;
   std::vector<offset_type> offsets_;
 };
