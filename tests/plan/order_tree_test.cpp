@@ -114,5 +114,90 @@ TEST(order_tree, finds_what_lies_around_some_leaves) {
   EXPECT_EQ(around.size(), 5u);
 }
 
+/// Whether those with a number lie beside each other in an order, but for those with lower numbers.
+bool are_gathered(leaves order, std::vector<std::uint32_t> const& numbers, std::uint32_t number) {
+  std::erase_if(order, [&](auto leaf) { return numbers[leaf] < number; });
+  const auto is_gathered = [&](auto leaf) { return numbers[leaf] == number; };
+  const auto first = std::ranges::find_if(order, is_gathered);
+  return std::none_of(std::find_if_not(first, order.end(), is_gathered), order.end(), is_gathered);
+}
+
+/// A tree of random replacements, and its orders.
+struct random_tree {
+  order_tree trees;
+  order_tree::node_number tree = 0;
+  orders model;
+
+  explicit random_tree(std::mt19937_64& random) {
+    leaves live{0, 1, 2, 3, 4, 5, 6};
+    tree = trees.add(live);
+    model = all_orders(live);
+    for (order_tree::leaf_number next = 7; next < 15;) {
+      std::ranges::shuffle(live, random);
+      const leaves removed(live.begin(), live.begin() + 2), added{next, next + 1};
+      const std::optional<order_tree::node_number> made = trees.replace(tree, removed, added);
+      if (!made) continue;
+      tree = *made;
+      model = replaced(model, removed, added);
+      std::ranges::copy(added, live.begin());
+      next += 2;
+    }
+  }
+};
+
+TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_lower) {
+  std::mt19937_64 random{11};
+  std::size_t apart = 0, gathered = 0;
+  for (std::size_t problem = 0; problem < 200; ++problem) {
+    const random_tree made{random};
+    std::vector<std::uint32_t> numbers(15);
+    for (std::uint32_t& each : numbers) each = static_cast<std::uint32_t>(random() % 4);
+    for (std::uint32_t number : {1u, 2u}) {
+      const bool can = std::ranges::any_of(
+          made.model, [&](leaves const& order) { return are_gathered(order, numbers, number); });
+      ASSERT_EQ(made.trees.can_gather(made.tree, numbers, number), can) << problem << ' ' << number;
+      ++(can ? gathered : apart);
+    }
+  }
+  EXPECT_GT(apart, 20u);
+  EXPECT_GT(gathered, 20u);
+}
+
+TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
+  std::mt19937_64 random{13};
+  for (std::size_t problem = 0; problem < 20; ++problem) {
+    random_tree made{random};
+    leaves all, removed;
+    made.trees.leaves_of(made.tree, all);
+    std::ranges::shuffle(all, random);
+    removed.assign(all.begin(), all.begin() + 2);
+    const leaves kept(all.begin() + 2, all.end());
+    orders left;
+    for (leaves order : made.model) {
+      std::erase_if(order, [&](auto leaf) { return std::ranges::find(removed, leaf) != removed.end(); });
+      left.insert(order);
+    }
+    const order_tree::node_number tree = made.trees.without(made.tree, removed);
+    for (leaves const& order : all_orders(kept))
+      ASSERT_EQ(has_order(made.trees, tree, order), left.contains(order)) << problem;
+  }
+}
+
+TEST(order_tree, puts_leaves_without_a_position_where_they_can_lie) {
+  std::mt19937_64 random{17};
+  for (std::size_t problem = 0; problem < 20; ++problem) {
+    random_tree made{random};
+    for (leaves const& order : made.model) {
+      std::vector<double> positions(15, order_tree::no_position);
+      for (std::size_t k = 2; k < order.size(); ++k) positions[order[k]] = static_cast<double>(k);
+      leaves found;
+      made.trees.leaves_by(made.tree, positions, found);
+      ASSERT_TRUE(made.model.contains(found)) << problem;
+      std::erase_if(found, [&](auto leaf) { return positions[leaf] == order_tree::no_position; });
+      ASSERT_EQ(found, leaves(order.begin() + 2, order.end())) << problem;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tidemark::detail::planning

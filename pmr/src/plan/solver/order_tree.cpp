@@ -3,6 +3,7 @@
 #include "order_tree.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -180,6 +181,64 @@ order_tree::node_number order_tree::without(node_number tree, std::span<leaf_num
   count_below(tree);
   mark(removed, false);
   return kept_of(tree);
+}
+
+bool order_tree::can_gather(node_number tree, std::span<std::uint32_t const> numbers,
+                            std::uint32_t number) const {
+  return gather(tree, numbers, number) != gathered::apart;
+}
+
+order_tree::gathered order_tree::gather(node_number at, std::span<std::uint32_t const> numbers,
+                                        std::uint32_t number) const {
+  if (nodes_[at].is == kind::any) return gather_in_any(at, numbers, number);
+  if (nodes_[at].is == kind::row) return gather_in_row(at, numbers, number);
+  const std::uint32_t its = numbers[nodes_[at].begin];
+  if (its == number) return gathered::all;
+  return its < number ? gathered::ignored : gathered::none;
+}
+
+order_tree::gathered order_tree::gather_in_any(node_number at, std::span<std::uint32_t const> numbers,
+                                               std::uint32_t number) const {
+  std::array<std::size_t, 6> children{};  // how many there are of each
+  const auto n = [&](gathered which) { return children[static_cast<std::size_t>(which)]; };
+  for (node_number child : children_of(at))
+    ++children[static_cast<std::size_t>(gather(child, numbers, number))];
+  using enum gathered;
+  if (n(apart) != 0 || n(at_an_end) > 2 || n(inside) > 1) return apart;
+  if (n(inside) == 1) return n(all) + n(at_an_end) == 0 ? inside : apart;
+  if (n(at_an_end) == 2) return inside;
+  if (n(at_an_end) == 1 || (n(all) != 0 && n(none) != 0)) return at_an_end;
+  if (n(all) != 0) return all;
+  return n(none) != 0 ? none : ignored;
+}
+
+order_tree::gathered order_tree::gather_in_row(node_number at, std::span<std::uint32_t const> numbers,
+                                               std::uint32_t number) const {
+  using enum gathered;
+  std::size_t n = 0, first = 0, end = 0;  // children that are not ignored, and which have gathered leaves
+  gathered first_is = none, last_is = none;
+  for (node_number child : children_of(at)) {
+    const gathered each = gather(child, numbers, number);
+    if (each == apart) return apart;
+    if (each == ignored) continue;
+    ++n;
+    if (each == none) continue;
+    const bool is_first = end == 0;
+    // Nothing else lies between two of them.
+    if (!is_first && (end + 1 != n || (end - first > 1 && last_is != all))) return apart;
+    if (is_first) first = n - 1, first_is = each;
+    end = n;
+    last_is = each;
+  }
+  if (end == 0) return n == 0 ? ignored : none;
+  if (end - first == 1) {
+    if (n == 1 || first_is == inside) return first_is;
+    return first == 0 || end == n ? at_an_end : inside;
+  }
+  if (first_is == inside || last_is == inside) return apart;
+  const bool from_begin = first == 0 && first_is == all, to_end = end == n && last_is == all;
+  if (from_begin && to_end) return all;
+  return from_begin || to_end ? at_an_end : inside;
 }
 
 void order_tree::leaves_around(node_number tree, std::span<leaf_number const> these,

@@ -39,6 +39,11 @@ class order_tree {
   /// The orders of a tree, without some of its leaves. @pre one is left
   [[nodiscard]] node_number without(node_number tree, std::span<leaf_number const> removed);
 
+  /// Whether some order has the leaves with a number beside each other, but for those with lower numbers.
+  /// @param numbers by leaf
+  [[nodiscard]] bool can_gather(node_number tree, std::span<std::uint32_t const> numbers,
+                                std::uint32_t number) const;
+
   /// The leaves of a tree, in one of its orders.
   void leaves_of(node_number tree, std::vector<leaf_number>& into) const;
 
@@ -67,6 +72,8 @@ class order_tree {
     [[nodiscard]] bool full() const noexcept { return removed == all; }
   };
   using nodes = std::vector<node_number>;
+  /// Where those that are gathered can lie among the leaves below a node that are not ignored.
+  enum class gathered : std::uint8_t { ignored, none, all, at_an_end, inside, apart };
 
   [[nodiscard]] std::span<node_number const> children_of(node_number at) const;
   [[nodiscard]] nodes copied_children(node_number at) const;
@@ -81,6 +88,13 @@ class order_tree {
   [[nodiscard]] std::optional<node_number> replace_in_row(node_number root, node_number in_place);
   [[nodiscard]] bool add_kept(node_number at, nodes& row);
   [[nodiscard]] node_number kept_of(node_number at);
+
+  [[nodiscard]] gathered gather(node_number at, std::span<std::uint32_t const> numbers,
+                                std::uint32_t number) const;
+  [[nodiscard]] gathered gather_in_any(node_number at, std::span<std::uint32_t const> numbers,
+                                       std::uint32_t number) const;
+  [[nodiscard]] gathered gather_in_row(node_number at, std::span<std::uint32_t const> numbers,
+                                       std::uint32_t number) const;
 
   /// The mean position of the leaves below it.
   struct mean {

@@ -467,7 +467,8 @@ class prober {
   }
 
   /// Tries each way until it has no answer. Along the skyline is mostly best by far; to try the lowest first
-  /// is mostly the best of the others, and gets more nodes than they.
+  /// is mostly the best of the others, and gets more nodes than they. Where all of them failed, there is mostly
+  /// memory unused at most moments, and to go along time for longer is best.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
     const auto ask = [&](auto& search, auto probe_at) {
@@ -479,14 +480,18 @@ class prober {
     const auto ask_rising = [&](ranking const& by, std::uint64_t max_nodes, next_choice choice) {
       ask(search_, [&](offset_type at) { return search_.probe(by, at, max_nodes, choice); });
     };
+    const auto ask_time = [&](std::uint64_t max_nodes) {
+      if (time_search::is_for(context_->instance()))
+        ask(time_, [&](offset_type at) { return time_.probe(at, max_nodes); });
+    };
     for (aspects const& by : orders_) ask_skyline(order_by(context_->instance(), by));
-    if (time_search::is_for(context_->instance()))
-      ask(time_, [&](offset_type at) { return time_.probe(at, nodes); });
+    ask_time(nodes);
     for (unsigned k = 0; k < shuffles; ++k) ask_skyline(shuffled_areas());
     for (aspects const& by : orders_.first(unshuffled_orders))
       ask_rising({by, {}}, nodes, next_choice::lowest);
     for (unsigned k = 0; k < shuffles; ++k) ask_rising(shuffled(), nodes, next_choice::lowest);
     for (aspects const& by : orders_) ask_rising({by, {}}, nodes / 4, next_choice::first_in_order);
+    ask_time(nodes * 8);
   }
 
   /// @return whether there is a layout of the height, or is shown to be none.

@@ -66,6 +66,17 @@ void time_search::find_moments() {
   backwards.assign(forwards.rbegin(), forwards.rend());
   for (moment& each : backwards) std::swap(each.births, each.deaths);
   levels_.resize(forwards.size());
+  find_deaths();
+}
+
+void time_search::find_deaths() {
+  for (std::size_t direction = 0; direction < 2; ++direction) {
+    std::vector<moment> const& moments = moments_[direction];
+    death_of_[direction].resize(instance_->buffers.size());
+    for (std::uint32_t m = 0; m < moments.size(); ++m) {
+      for (std::uint32_t i : moments[m].deaths) death_of_[direction][i] = m;
+    }
+  }
 }
 
 outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
@@ -86,7 +97,7 @@ bool time_search::try_again(std::uint64_t max_failures) {
     restore(here);
     if (!context_->count_node(leaves_.size()) || context_->nodes() > nodes_end_) return false;
     if (here.next_choice < here.choices.size() || find_choices(here)) {
-      if (!apply(here.choices[here.next_choice++])) continue;
+      if (!apply(here.choices[here.next_choice++]) || !later_deaths_gather()) continue;
       if (trees_.sizes().children > max_tree_children) return false;
       if (++at_ > furthest_) failures_there_ = 0;
       furthest_ = std::max(furthest_, at_);
@@ -102,6 +113,9 @@ bool time_search::try_again(std::uint64_t max_failures) {
 
 void time_search::begin_try() {
   backwards_ = tries_ % 2 == 0;
+  looks_ahead_ = tries_ / 2 % 2 == 1;
+  is_passed_over_.assign(levels_.size(), false);
+  for (std::size_t m = 0; m < levels_.size() && tries_ > 4; ++m) is_passed_over_[m] = random_() % 8 == 0;
   at_ = furthest_ = 0;
   failures_ = failures_there_ = 0;
   trees_.cut({});
@@ -154,6 +168,24 @@ void time_search::go_back() {
   const std::uint64_t doublings = std::min(++failures_there_ / failures_to_double, max_doublings);
   const std::uint64_t levels = 1 + random_() % (std::uint64_t{1} << doublings);
   for (std::uint64_t k = 0; k < levels && at_ != 0; ++k) leave();
+}
+
+/// Whether what dies at each later moment can still lie together then, as far as it is live now. What was born
+/// later, what died before, and gaps can lie anywhere. It is not so at a moment when buffers die in two places, so
+/// that only some tries look ahead, and they pass over some moments.
+bool time_search::later_deaths_gather() {
+  constexpr std::size_t max_moments = 128;
+  if (!looks_ahead_) return true;
+  std::vector<std::uint32_t> const& death_of = death_of_[backwards_ ? 1 : 0];
+  deaths_of_leaves_.clear();
+  for (leaf const& each : leaves_) deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of[each.buffer]);
+  const std::size_t end = std::min(levels_.size(), at_ + 1 + max_moments);
+  for (std::size_t m = at_ + 1; m < end; ++m) {
+    if (is_passed_over_[m] || moments_[backwards_ ? 1 : 0][m].deaths.size() < 2) continue;
+    if (!context_->count_steps(leaves_.size())) return false;  // the try ends
+    if (!trees_.can_gather(tree_, deaths_of_leaves_, static_cast<std::uint32_t>(m))) return false;
+  }
+  return true;
 }
 
 offset_type time_search::size_of(std::span<order_tree::leaf_number const> gaps) const {

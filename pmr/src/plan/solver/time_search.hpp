@@ -94,12 +94,14 @@ class time_search {
 
   void find_moments();
   [[nodiscard]] moment const& now() const { return moments_[backwards_ ? 1 : 0][at_]; }
+  void find_deaths();
   [[nodiscard]] bool try_again(std::uint64_t max_failures);
   void begin_try();
   void enter();
   void leave();
   void restore(level const& at);
   void go_back();
+  [[nodiscard]] bool later_deaths_gather();
   [[nodiscard]] bool apply(choice const& made);
   [[nodiscard]] bool apply(exchange const& made);
   [[nodiscard]] order_tree::node_number without_spares_of(leaves const& gaps);
@@ -126,13 +128,17 @@ class time_search {
 
   solver_context* context_;
   problem const* instance_;
-  std::array<std::vector<moment>, 2> moments_;  // in order, and backwards
+  std::array<std::vector<moment>, 2> moments_;          // in order, and backwards
+  std::array<std::vector<std::uint32_t>, 2> death_of_;  // by buffer, the number of the moment; likewise
   std::mt19937_64 random_;
   std::uint64_t tries_ = 0;
   std::uint64_t nodes_end_ = 0;
   offset_type height_ = 0;
   // Of the try:
   bool backwards_ = false;
+  bool looks_ahead_ = false;
+  std::vector<bool> is_passed_over_;  // by moment, where it looks ahead
+  std::vector<std::uint32_t> deaths_of_leaves_;
   std::size_t at_ = 0;        // the current level
   std::size_t furthest_ = 0;  // the last level so far
   std::uint64_t failures_ = 0;
