@@ -80,11 +80,11 @@ void time_search::find_deaths() {
 }
 
 outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
-  constexpr std::uint64_t min_failures = 16;
+  constexpr std::uint64_t min_failures = 100;
   height_ = height;
   nodes_end_ = context_->nodes() + max_nodes;
   while (context_->nodes() < nodes_end_ && !context_->done()) {
-    if (try_again(min_failures + tries_++ / 2)) return outcome::found;
+    if (try_again(min_failures + 2 * tries_++)) return outcome::found;
   }
   return outcome::unknown;
 }
@@ -327,6 +327,7 @@ void time_search::find_choices_of(level& at, stage which) {
     case stage::two_places:
       return add_two_places(at);
     case stage::two_gaps_more:
+      add_with_exactly_three(at);
       return add_with_two(at, at.fresh);
     case stage::one_less:
       for (std::size_t k = 0; k < at.fresh.size(); ++k) {
@@ -390,6 +391,24 @@ void time_search::add_with_two(level& at, leaves const& some) {
         leaves with = some;
         with.insert(with.end(), {at.old[first], at.old[second]});
         add_choice(at, std::move(with));
+      }
+    }
+  }
+}
+
+/// The fresh ones and three of the nearest old gaps that are just large enough.
+void time_search::add_with_exactly_three(level& at) {
+  constexpr std::size_t max_near = 16;
+  const std::size_t n = std::min(at.old.size(), max_near);
+  const offset_type has = size_of(at.fresh);
+  for (std::size_t third = 2; third < n; ++third) {
+    for (std::size_t second = 1; second < third; ++second) {
+      for (std::size_t first = 0; first < second; ++first) {
+        leaves with{at.old[first], at.old[second], at.old[third]};
+        if (has + size_of(with) != at.needed) continue;
+        with.insert(with.begin(), at.fresh.begin(), at.fresh.end());
+        if (!context_->count_steps(leaves_.size())) return;
+        if (lie_together(with)) add_choice(at, std::move(with));
       }
     }
   }

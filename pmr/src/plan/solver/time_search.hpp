@@ -19,10 +19,14 @@ namespace tidemark::detail::planning {
 /// Looks for layouts of a given height in which what is born lies where something died.
 ///
 /// At each moment the memory is a row of live buffers and gaps. What dies becomes a gap. What is born takes the
-/// place of some gaps that lie beside each other, and what is left over of them is one gap again. In which order
-/// the row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are
-/// taken is decided. Where a step is full they are mostly those that died at that moment, and there is hardly
-/// anything to search.
+/// place of some gaps that lie beside each other, and what is left over of them is a gap again. In which order the
+/// row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are taken
+/// is decided. Where a step is full they are mostly those that died at that moment, and there is hardly anything to
+/// search.
+///
+/// What is left over can lie in several places among what is born. So a few empty gaps are born with it, its
+/// spares: where later only a part of it is taken, the rest lies in the first spare, whose spares are the others.
+/// Where all of it is taken, its empty spares leave the row.
 ///
 /// It does not see all layouts, and so never proves that there is none: it finds one, or gives up. Where nothing
 /// fits it goes back, further each time. After some failures the next try begins with other choices, from
@@ -116,6 +120,7 @@ class time_search {
   void add_with_one(level& at, leaves const& some);
   void add_with_part(level& at, leaves const& some);
   void add_with_two(level& at, leaves const& some);
+  void add_with_exactly_three(level& at);
   void add_around(level& at);
   void add_two_places(level& at);
   [[nodiscard]] bool lie_together(leaves const& gaps);
