@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic plan: programs whose steps are of several kinds (tools/recorded_trace/step_kinds.hpp), on a planned
-// arena over a pool and on a pool alone. Each run is the first 300 steps on resources that have seen nothing,
-// so that recording and planning are part of it. An item is an operation.
+// arena over a pool and on a pool alone. "steps" is the first 300 on resources that have seen nothing, so that
+// recording and planning are part of it; "later" the 300 after these. An item is an operation.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <memory_resource>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/plan/replay/planned_arena.hpp>
@@ -40,9 +41,12 @@ struct planned {
   std::optional<planned_arena::step> step;
 };
 
+/// @param unmeasured how many runs come before the one that is measured
 template <class Subject>
-void run_program(benchmark::State& state, std::string const& program) {
-  const tools::stepped_trace played = tools::generate_steps(program, steps_of_a_run);
+void run_program(benchmark::State& state, std::string const& program, std::size_t unmeasured) {
+  const tools::stepped_trace played = tools::generate_steps(program, (unmeasured + 1) * steps_of_a_run);
+  std::size_t measured = played.trace.events.size();
+  if (unmeasured != 0) measured -= played.steps[unmeasured * steps_of_a_run].first_event;
   std::vector<void*> blocks(played.trace.blocks);
   for (auto _ : state) {
     Subject subject;
@@ -54,22 +58,30 @@ void run_program(benchmark::State& state, std::string const& program) {
         through_vtable->deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
       }
     };
-    for (tools::trace_step const& step : played.steps) {
+    if (unmeasured != 0) state.PauseTiming();
+    for (std::size_t k = 0; k < played.steps.size(); ++k) {
+      if (k != 0 && k == unmeasured * steps_of_a_run) state.ResumeTiming();
       subject.begin_step();
-      for (std::size_t i = step.first_event; i <= step.last_event; ++i) play(played.trace.events[i]);
+      for (std::size_t i = played.steps[k].first_event; i <= played.steps[k].last_event; ++i)
+        play(played.trace.events[i]);
       subject.end_step();
     }
     for (tools::trace_event const& event : played.trace.left) play(event);
   }
-  bench::count_items(state, played.trace.events.size() + played.trace.left.size());
+  bench::count_items(state, measured + played.trace.left.size());
 }
 
 const bool registered = [] {
   for (std::string const program : tools::generated_programs()) {
-    benchmark::RegisterBenchmark(("planned_arena/steps/" + program).c_str(),
-                                 [=](benchmark::State& state) { run_program<planned>(state, program); });
-    benchmark::RegisterBenchmark(("pool/steps/" + program).c_str(),
-                                 [=](benchmark::State& state) { run_program<pooled>(state, program); });
+    for (auto const& [run, unmeasured] : {std::pair{"steps", 0U}, std::pair{"later", 1U}}) {
+      const std::string name = std::string{"/"} + run + '/' + program;
+      benchmark::RegisterBenchmark(("planned_arena" + name).c_str(), [=](benchmark::State& state) {
+        run_program<planned>(state, program, unmeasured);
+      });
+      benchmark::RegisterBenchmark(("pool" + name).c_str(), [=](benchmark::State& state) {
+        run_program<pooled>(state, program, unmeasured);
+      });
+    }
   }
   return true;
 }();
