@@ -3,21 +3,30 @@
 
     programs.py join FILE PAGE...           writes the programs of these pages as one source, and prints `NAME PAGE NUMBER` of each
     programs.py run PAGE NUMBER COMMAND...  what the command prints must be the block behind that program
-    programs.py blocks PAGE...              each block is such a program, or its title says what it is
+    programs.py blocks PAGE...              each block is such a program, or its title says what it is; and what a program imports and
+                                            includes of tidemark is in the targets that its page links
+    programs.py definitions PAGE            prints what the page gives to target_compile_definitions
+    programs.py alone FOLDER SOURCE PAGE... each program compiles by itself, with its own includes, with what its page defines, and
+                                            as SOURCE is compiled by compile_commands.json in FOLDER
 
 A program is a block of C++ with `int main()` in it; the next block has the title "Output". There is no other C++, and its main returns nothing.
 
-One translation unit for all is compiled in seconds, and takes seconds more for each that there would be. In it, includes and
-imports are at the top, and each program is in a namespace, which it is run by the name of.
+One translation unit for all is compiled and linked in seconds, and takes seconds more for each that there would be. In it, includes
+and imports are at the top, and each program is in a namespace, which it is run by the name of. So one page has the includes of all
+others there, and `alone` looks at each page by itself: without code, in half a second.
 """
+import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]*)")?\n(.*?)^```$', re.M | re.S)
 TOP = re.compile(r"^(?:#include <.*>|import [\w.]+;)$", re.M)
 MAIN = "int main() {"
+PARTS = {"cuda", "thrust", "mpi"}  # parts that have targets of their own
 
 
 def blocks_of(page):
@@ -72,10 +81,64 @@ def run(page, number, *command):
         sys.exit(f"{page} says that it prints:\n{expected}")
 
 
+def targets_for(text):
+    """The targets that a program's imports and includes are in. A target of headers links those below it."""
+    needed = set()
+    for module in re.findall(r"^import (tidemark[\w.]*);", text, re.M):
+        needed.add("tidemark::" + (module.partition(".")[2] if module.partition(".")[2] in PARTS else "tidemark"))
+    headers = re.findall(r"^#include <tidemark/(\w+)", text, re.M)
+    needed |= {f"tidemark::{header}_headers" for header in headers if header in PARTS}
+    if headers and not any(header in PARTS for header in headers):
+        needed.add("tidemark::headers")
+    return needed
+
+
+def cmake_of(page):
+    return "".join(text for language, _, text in blocks_of(page) if language == "cmake")
+
+
+def check_targets(page):
+    """A page that links nothing is for those who have read docs/start/first_program.md, which links tidemark::tidemark."""
+    needed = set().union(*(targets_for(text) for text, _ in programs_of(page)))
+    links = re.findall(r"target_link_libraries\(\w+ PRIVATE ([^)]*)\)", cmake_of(page))
+    linked = {target for targets in links for target in targets.split()} if links else {"tidemark::tidemark"}
+    if needed and needed != linked:
+        sys.exit(f"{page}: its programs need {' '.join(sorted(needed))}, and it links {' '.join(sorted(linked))}")
+
+
+def definitions_of(page):
+    found = re.findall(r"target_compile_definitions\(\w+ PRIVATE ([^)]*)\)", cmake_of(page))
+    return [definition for definitions in found for definition in definitions.split()]
+
+
+def definitions(page):
+    print(";".join(definitions_of(page)))
+
+
+def alone(folder, source, *pages):
+    commands = json.loads((pathlib.Path(folder) / "compile_commands.json").read_text())
+    entry = next(each for each in commands if pathlib.Path(each["file"]) == pathlib.Path(source))
+    command = shlex.split(entry["command"])
+    command = command[:command.index("-o")] + ["-fsyntax-only"]
+    failures = []
+    with tempfile.TemporaryDirectory() as name:
+        for page in pages:
+            own = definitions_of(page)
+            kept = [word for word in command if word.partition("=")[0] not in {"-D" + each.partition("=")[0] for each in own}]
+            for number, (text, _) in enumerate(programs_of(page)):
+                file = pathlib.Path(name) / f"{pathlib.Path(page).stem}_{number}.cpp"
+                file.write_text(text)
+                done = subprocess.run([*kept, *(f"-D{each}" for each in own), str(file)], cwd=entry["directory"], capture_output=True, text=True)
+                if done.returncode != 0:
+                    failures.append(f"{page}: a program does not compile by itself:\n{done.stderr}")
+    if failures:
+        sys.exit("\n".join(failures))
+
+
 def blocks(*pages):
     looked = 0
     for page in pages:
-        programs_of(page)
+        check_targets(page)
         for language, title, text in blocks_of(page):
             looked += 1
             if language != "cpp" and not title:
@@ -86,4 +149,4 @@ def blocks(*pages):
 
 
 how, *arguments = sys.argv[1:]
-{"join": join, "run": run, "blocks": blocks}[how](*arguments)
+{"join": join, "run": run, "blocks": blocks, "definitions": definitions, "alone": alone}[how](*arguments)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks at the programs of pages finds what is wrong with one: programs_check.py CASE. Each case is one fact, on a page of
-a few lines."""
+"""What looks at the programs of pages finds what is wrong with one: programs_check.py CASE COMPILER. Each case is one fact, on a
+page of a few lines."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -26,6 +27,12 @@ def page(text):
     return folder / "page.md"
 
 
+def compile_commands(compiler, *options):
+    command = " ".join([compiler, *options, "-o", "joined.o", "-c", "joined.cpp"])
+    entry = {"directory": str(folder), "command": command, "file": str(folder / "joined.cpp")}
+    (folder / "compile_commands.json").write_text(json.dumps([entry]))
+
+
 def passes_a_page_that_is_right():
     right = page(f"text\n\n{PROGRAM}\n{OUTPUT}\n" + '```sh title="Then"\nls\n```\n')
     expect(programs("blocks", right), 0, "3 blocks")
@@ -46,6 +53,35 @@ def finds_a_program_without_output():
 
 def finds_code_that_is_no_program():
     expect(programs("blocks", page("```cpp\nint x;\n```\n" + OUTPUT)), 1, "C++ must be a program")
+
+
+def finds_an_import_whose_target_is_not_linked():
+    two = PROGRAM.replace("#include <cstdio>\n", "#include <cstdio>\nimport tidemark;\nimport tidemark.mpi;\n")
+    cmake = '```cmake title="x"\ntarget_link_libraries(a PRIVATE tidemark::mpi)\n```\n'
+    expect(programs("blocks", page(two + OUTPUT)), 1, "need tidemark::mpi tidemark::tidemark, and it links tidemark::tidemark")
+    expect(programs("blocks", page(two + OUTPUT + cmake)), 1, "and it links tidemark::mpi")
+    expect(programs("blocks", page(two + OUTPUT + cmake.replace("mpi)", "mpi tidemark::tidemark)"))), 0, "3 blocks")
+
+
+def finds_an_include_whose_target_is_not_linked():
+    thrust = PROGRAM.replace("<cstdio>\n", "<cstdio>\n#include <tidemark/thrust.hpp>\n#include <tidemark/tidemark.hpp>\n")
+    expect(programs("blocks", page(thrust + OUTPUT)), 1, "need tidemark::thrust_headers, and")
+
+
+def finds_a_program_that_lacks_an_include():
+    compile_commands(sys.argv[2])
+    without = PROGRAM.replace("#include <cstdio>\n", "")
+    expect(programs("alone", folder, folder / "joined.cpp", page(without + OUTPUT)), 1, "does not compile by itself")
+    expect(programs("alone", folder, folder / "joined.cpp", page(PROGRAM + OUTPUT)), 0, "")
+
+
+def finds_a_program_that_lacks_a_definition():
+    compile_commands(sys.argv[2], "-DLEVEL=3")
+    needs = PROGRAM.replace("int main", "static_assert(LEVEL == 2);\n\nint main")
+    cmake = '```cmake title="x"\ntarget_compile_definitions(a PRIVATE LEVEL=2)\n```\n'
+    expect(programs("alone", folder, folder / "joined.cpp", page(needs + OUTPUT)), 1, "does not compile by itself")
+    expect(programs("alone", folder, folder / "joined.cpp", page(needs + OUTPUT + cmake)), 0, "")
+    expect(programs("definitions", page(needs + OUTPUT + cmake)), 0, "LEVEL=2")
 
 
 def finds_a_block_without_a_title():
