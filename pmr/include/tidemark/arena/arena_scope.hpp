@@ -20,9 +20,11 @@ namespace tidemark {
 /// it when it is destroyed.
 ///
 /// ```cpp
-/// arena::scope scope{step};
-/// auto row = scope.push_array<double>(n);   // the same as step.push_array<double>(n)
-/// ```                                       // and here it is gone
+/// {
+///   arena::scope scope{step};
+///   auto row = scope.push_array<double>(n);   // the same as step.push_array<double>(n)
+/// }                                           // and here it is gone
+/// ```
 /// Scopes on one arena end in the reverse order of their opening. Ending an outer one first is reported as a
 /// violation; then its memory lives until the inner one ends. Level 2 also reports allocations through an
 /// outer scope while an inner one is open: the inner scope's end would free them earlier than their owner

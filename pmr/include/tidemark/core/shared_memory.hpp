@@ -32,7 +32,7 @@ struct shared_memory_options {
 /// ```cpp
 /// shared_memory space{{.path = "/dev/shm/prices"}};
 /// byte_range range = space.reserve(1, 1 * GiB);  // no memory yet
-/// space.commit({range.begin, 64 * KiB});
+/// if (!space.commit({range.begin, 64 * KiB})) throw std::bad_alloc{};
 /// space.link();                                  // or send(socket, space.export_file().get())
 /// space.release(range);                          // views keep the memory; the name is gone
 /// ```

@@ -30,7 +30,8 @@ struct virtual_memory_options {
 /// ```cpp
 /// virtual_memory space;
 /// byte_range range = space.reserve(1, 1 * GiB);  // no memory yet
-/// space.commit({range.begin, 64 * KiB});        // the first 64 KiB can be used, and read as zero
+/// if (!space.commit({range.begin, 64 * KiB})) throw std::bad_alloc{};
+/// // the first 64 KiB can be used, and read as zero
 /// space.release(range);
 /// ```
 /// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that

@@ -21,10 +21,14 @@ namespace tidemark {
 /// Opens an epoch of this thread on an `epoch_resource`, and ends it when it is destroyed.
 ///
 /// ```cpp
-/// epoch e{memory, "step"};
-/// buffer<float> hidden{memory, 4096}, loss{memory, 1};
-/// e.keep(loss);
-/// ```                     // here hidden is empty, and loss is as it was
+/// buffer<float> hidden, loss;
+/// {
+///   epoch e{memory, "step"};
+///   hidden = buffer<float>{memory, 4096};
+///   loss = buffer<float>{memory, 1};
+///   e.keep(loss);
+/// }  // here hidden is empty, and loss is as it was
+/// ```
 /// Epochs nest. What an inner one keeps becomes the outer one's, and dies with that unless it is kept again;
 /// what the outermost keeps is from then on an ordinary block, to be deallocated by its owner. Epochs of
 /// other threads and of other resources are independent.

@@ -114,8 +114,9 @@ struct reuse_cache_stats {
 /// ```cpp
 /// reuse_cache tensors{{.max_cached_bytes = 64 * MiB, .upstream = &device_memory}};
 /// void* gradient = tensors.allocate(4096, 256);
-/// tensors.deallocate_after(gradient, 4096, 256, event);  // from when the event is done,
-/// void* next = tensors.allocate(4096, 256);              // and not before, this may be `gradient`
+/// cuda::event read{stream};                         // behind the work that reads it
+/// tensors.deallocate_after(gradient, 4096, 256, std::move(read).as_fence());
+/// void* next = tensors.allocate(4096, 256);         // `gradient` if the event is done, and not before
 /// ```
 /// A block that is *ready*, deallocated without a fence or behind one that was found to be done, goes to the
 /// next request of its size: the last one first, or with `reuse_order::oldest` the first one. A block that is

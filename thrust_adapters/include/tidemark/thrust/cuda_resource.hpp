@@ -42,7 +42,7 @@ namespace tidemark {
 /// rmm::device_uvector<float> x(n, stream, cuda_resource{blocks});
 ///
 /// statistics_resource counted{&blocks};  // the type of an adaptor has neither access nor stream
-/// cuda_resource<statistics_resource, cuda::memory_access::device> memory{counted, stream};
+/// cuda_resource<statistics_resource, tidemark::cuda::memory_access::device> memory{counted, stream};
 /// ```
 /// It is small and copyable, which CCCL requires since 3.2; the resource must outlive it and all that is
 /// made with it. Memory that devices may access is aligned to 256 bytes at least, as by RMM's resources:

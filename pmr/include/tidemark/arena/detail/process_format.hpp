@@ -2,7 +2,7 @@
 /// @file
 /// What a process arena writes for its readers besides the user's objects. Owns nothing.
 ///
-/// ```
+/// ```text
 /// file:  header | blocks ... | publication 1 | blocks ... | publication 2 | blocks, not published
 ///          newest ------------------------------^
 /// ```

@@ -75,8 +75,7 @@ class capture_backend final : public graph_backend {
 /// auto arena = std::make_unique<graph_arena>(layout, &device);
 /// auto step = capture(stream, std::move(arena), std::move(x), std::move(y), body);
 /// for (int i = 0; i < 1000; ++i) step.launch();
-/// step.update(other_body);                        // captures the same stream, so that it must be there
-/// still
+/// step.update(other_body);                        // captures the same stream, which must still be there
 /// ```
 /// @throws as `capture_with`; cuda_error; empty_capture if body put nothing on the stream. The capture has
 /// ended then, and the stream can be used.

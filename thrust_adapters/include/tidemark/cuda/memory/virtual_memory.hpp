@@ -41,7 +41,8 @@ struct virtual_memory_options {
 /// ```cpp
 /// cuda::virtual_memory space{{.stream = stream}};
 /// byte_range range = space.reserve(1, 64 * GiB);        // no memory yet
-/// space.commit({range.begin, space.granularity()});     // the first unit can be used by kernels on `stream`
+/// if (!space.commit({range.begin, space.granularity()})) throw std::bad_alloc{};
+/// // kernels on `stream` can use the first unit
 /// space.suspend();                                      // frees the memory and keeps the addresses
 /// space.resume();                                       // maps memory to the same addresses again
 /// ```

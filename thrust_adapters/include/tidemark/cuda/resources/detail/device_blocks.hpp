@@ -31,7 +31,7 @@ namespace tidemark::cuda::detail {
 /// Slabs, each cut into blocks of one class, and for each class an array of the addresses of its free blocks,
 /// last in, first out; and blocks beyond the classes, one by one. The free lists of a `basic_pool`.
 ///
-/// ```
+/// ```text
 /// array of a class:  begin ........ floor ........ top ........ end
 ///                    stranded       listed         room for live blocks
 /// ```
