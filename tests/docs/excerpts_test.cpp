@@ -344,4 +344,69 @@ TEST_F(excerpts, of_the_classes_trace_a_pool) {
   std::remove("run.json");
 }
 
+// ---- docs/guides/coming_from.md: a line for each row of its tables, which has all that the row names
+
+namespace excerpt_of_tables {
+using T = int;
+
+void of_the_standard(void* buffer, std::size_t bytes, pool& upstream) {
+  { arena m; m.reset(); m.release(); }
+  { borrowed_arena m{buffer, bytes}; }
+  { upstream_arena m{&upstream}; }
+  { pool p; p.release(); p.clear(); }
+  { pool p; pool q{{.max_cached_bytes = 1 * MiB}}; }
+  { synchronized_pool p; }
+  std::pmr::set_default_resource(&global_pool());
+  { compat::monotonic_buffer_resource a; compat::unsynchronized_pool_resource b; compat::synchronized_pool_resource c; }
+}
+
+void of_boost(std::size_t n) {
+  { pool p{{.size_classes = {48}}}; } { pool p; }
+  pool p;
+  void* block = p.allocate(48);
+  { void* x = block; p.deallocate(x, 48); }
+  { void* x = p.allocate(n * 48); p.deallocate(x, n * 48); }
+  p.trim(0);
+  { arena a; a.make<T>(1); }
+  { auto* x = std::pmr::polymorphic_allocator<>{&p}.new_object<T>(1); std::pmr::polymorphic_allocator<>{&p}.delete_object(x); }
+  { std::pmr::vector<T> v(std::pmr::polymorphic_allocator<T>{&p}); }
+}
+
+void of_rmm(std::pmr::memory_resource& memory, cuda::stream_handle stream) {
+  { cuda::device_resource device; }
+  { device_pool p{{.stream = stream}}; }
+  { device_caches caches{{.name = "caches"}}; }
+  { device_pool p{{.stream = stream, .largest_pooled_bytes = 1 * MiB}}; }
+  { limit_resource limit{1 * MiB, &memory}; cuda::device_budget& budget = cuda::default_driver().budget(0); }
+  { statistics_resource s{&memory}; s.push_counters(); (void)s.pop_counters(); }
+  { tracking_resource t{&memory}; }
+  { trace_log log{{.csv = "run.csv"}}; trace_resource t{log, &memory, "memory"}; }
+  { unique_block b{&memory, 100}; }
+  { using a = device_arena::scope; using b = epoch; using c = planned_arena; using d = graph_arena; }
+}
+
+void of_pytorch(device_caches& memory, void* x, std::size_t bytes, std::size_t align, cuda::stream_handle s) {
+  { device_cache cache{{.stream = s}}; using other = device_caches; }
+  { cuda::default_driver().budget(0).relieve(); device_cache cache{{.stream = s}}; cache.collect(true); }
+  { memory.deallocate(x, bytes, align, s); using of = device_caches; }
+  { statistics_resource a{memory.on(s)}; (void)(a.stats().used_bytes + a.stats().peak_bytes); }
+  { cuda::device_budget& b = cuda::default_driver().budget(0); (void)b.held_bytes(); }
+  auto const body = [](std::pmr::memory_resource&, auto&...) {};
+  { graph_arena a{rehearse(body), memory.on(s)}; (void)capture(s, std::make_unique<graph_arena>(rehearse(body), memory.on(s)), 1, 2, body); }
+}
+
+void of_protobuf() { arena a; shared_arena b; }
+
+void of_protobuf(arena& a, int* x, std::size_t n) {
+  a.reset();
+  { borrowed_arena b{x, n}; }
+  { a.make<T>(1); *a.push<T>(1) = 2; }
+  { a.push_array<T>(n)[0] = 1; a.push_array<T>(n, uninitialized)[0] = 1; }
+  { a.make<std::unique_ptr<T>>(x); }
+  { (void)a.position(); (void)a.stats().committed_bytes; }
+  { std::pmr::vector<T>{&a}.resize(1); std::pmr::string{&a}.resize(1); }
+  { arena::scope scope{a}; auto before = a.mark(); a.rewind(before); }
+}
+}  // namespace excerpt_of_tables
+
 TEST_F(excerpts, of_a_team_leave_its_arena_usable) { excerpt_of_the_shared_arena::run(); }

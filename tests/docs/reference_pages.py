@@ -32,6 +32,7 @@ def members_of(body):
     """Names of data members: lines of two blanks that end a declaration."""
     joined = re.sub(r"\n {4,}", " ", re.sub(r"//.*", "", body))
     joined = re.sub(r"<[^;=\n]*>", "", joined)
+    joined = re.sub(r"^  [\w:*& ]+\(\*(\w+)\)\([^()\n]*\)(?: noexcept)?", r"  pointer \1", joined, flags=re.M)  # to a function
     return re.findall(r"^  [^()\n]*?\b(\w+)(?: =[^;\n]*|\{\})?; *$", joined, re.M)
 
 
@@ -170,9 +171,9 @@ def main(repository, case):
     elif case == "finds_an_option_that_is_missing_or_gone":
         expect(build_options('option(TIDEMARK_A "x" ON)\nset(TIDEMARK_B 1 CACHE STRING "x")', "`TIDEMARK_A` `TIDEMARK_C`"),
                ["option TIDEMARK_B is not on the page", "the page has option TIDEMARK_C, which there is not"])
-        header = "struct x_options {\n  int a = 0;  ///< text\n  bool b{};\n  long\n      c = 1;\n};\n"
+        header = "struct x_options {\n  int a = 0;  ///< text\n  bool b{};\n  long\n      c = 1;\n  void (*f)(int) = nullptr;\n  void (*g)(int& x) noexcept = nullptr;\n};\n"
         expect(resource_options([("", header)], "| [`x_options`](x) | x | `a`, `b`, `d` |\n"),
-               ["option x_options::c is not on the page", "the page has option x_options::d, which there is not"])
+               ["option x_options::c is not on the page", "option x_options::f is not on the page", "option x_options::g is not on the page", "the page has option x_options::d, which there is not"])
     elif case == "finds_a_variable_or_a_target_that_is_missing_or_gone":
         expect(variables('std::getenv("A_B"); os.environ.get("C")', "| `C` | x | y |\n| `D` | x | y |\n"),
                ["variable A_B is not on the page", "the page has variable D, which there is not"])
