@@ -139,29 +139,44 @@ endfunction()
 # Stores in `result` why nothing can be imported here, or nothing if it can: what is missing in compiler, CMake or generator.
 function(tidemark_find_why_not_to_import result)
   set(why)
+  set(compilers "importing needs clang >= 19 or GCC >= 15")
   if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
       OR (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 19))
-    set(why
-      "importing needs clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+    set(why "${compilers}, and this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+  elseif(CMAKE_CXX_COMPILER_ID AND NOT CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang|MSVC)$")  # no name: a project without C++
+    set(why "${compilers}, and this is ${CMAKE_CXX_COMPILER_ID}")
   elseif(CMAKE_VERSION VERSION_LESS 3.28)
     set(why "importing needs CMake >= 3.28, and this is ${CMAKE_VERSION}")
   elseif(CMAKE_GENERATOR MATCHES "^Visual Studio" AND CMAKE_VS_VERSION_BUILD_NUMBER VERSION_LESS 17.4)
     set(why "importing needs Visual Studio >= 17.4, and this is ${CMAKE_VS_VERSION_BUILD_NUMBER}")
   elseif(NOT CMAKE_GENERATOR MATCHES "^(Ninja|Visual Studio)")
     set(why "importing needs the generator Ninja, and this is ${CMAKE_GENERATOR}")
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT CMAKE_CXX_COMPILER_CLANG_SCAN_DEPS)
+    set(why "importing needs clang-scan-deps of the compiler's version (Debian's clang-22, clang-tools-19), and CMake finds none: \
+install it, remove the build folder, and call cmake again")
   endif()
   set(${result} "${why}" PARENT_SCOPE)
+endfunction()
+
+# Stores in `result` what to do in place of linking a module target.
+function(tidemark_find_headers_of stub result)
+  string(REGEX REPLACE "^tidemark::" "" part ${stub})
+  if(part STREQUAL "tidemark")
+    set(${result} "link tidemark::headers, and include <tidemark/tidemark.hpp>" PARENT_SCOPE)
+  else()
+    set(${result} "link tidemark::${part}_headers, and include <tidemark/${part}.hpp>" PARENT_SCOPE)
+  endif()
 endfunction()
 
 # Defines `stubs` as targets that stand for module targets which are not there. At the end of a folder, when its targets
 # are known, CMake stops with a sentence if one of them links a stub. GLOBAL, if given, is add_library's.
 function(tidemark_refuse_importers folder stubs why)
-  string(APPEND why ": link tidemark::headers, and include <tidemark/tidemark.hpp>")
   foreach(stub IN LISTS stubs)
     if(NOT TARGET ${stub})
       add_library(${stub} INTERFACE IMPORTED ${ARGN})
+      tidemark_find_headers_of(${stub} cure)
       # A name of no target, which CMake prints where what follows did not see the link.
-      set_property(TARGET ${stub} PROPERTY INTERFACE_LINK_LIBRARIES "${stub}: ${why}")
+      set_property(TARGET ${stub} PROPERTY INTERFACE_LINK_LIBRARIES "${stub}: ${why}: ${cure}")
     endif()
   endforeach()
   cmake_language(EVAL CODE
@@ -175,7 +190,8 @@ function(tidemark_stop_at_importers folder stubs why)
     tidemark_find_libraries(${target} libraries)
     foreach(stub IN LISTS stubs)
       if(stub IN_LIST libraries)
-        message(FATAL_ERROR "tidemark: the target ${target} links ${stub}, but ${why}")
+        tidemark_find_headers_of(${stub} cure)
+        message(FATAL_ERROR "tidemark: the target ${target} links ${stub}, but ${why}: ${cure}")
       endif()
     endforeach()
   endforeach()
