@@ -8,7 +8,7 @@ import textwrap
 page, *sources = sys.argv[1:]
 text = open(page).read()
 code = [open(source).read() for source in sources]
-blocks = [block for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S) if language == "cpp"]
+blocks = [block for language, block in re.findall(r'^```(\w*)(?: title="[^"]*")?\n(.*?)^```$', text, re.M | re.S) if language == "cpp"]
 named = set(re.findall(r"`(thrust_faults\w*\.\w+)`", text))
 failures = []
 for block in blocks:
