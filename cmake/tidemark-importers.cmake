@@ -139,12 +139,12 @@ endfunction()
 # Stores in `result` why nothing can be imported here, or nothing if it can: what is missing in compiler, CMake or generator.
 function(tidemark_find_why_not_to_import result)
   set(why)
-  set(compilers "importing needs clang >= 19 or GCC >= 15")
   if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
       OR (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 19))
-    set(why "${compilers}, and this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+    set(why
+      "importing needs clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
   elseif(CMAKE_CXX_COMPILER_ID AND NOT CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang|MSVC)$")  # no name: a project without C++
-    set(why "${compilers}, and this is ${CMAKE_CXX_COMPILER_ID}")
+    set(why "importing needs clang >= 19 or GCC >= 15, and this is ${CMAKE_CXX_COMPILER_ID}")
   elseif(CMAKE_VERSION VERSION_LESS 3.28)
     set(why "importing needs CMake >= 3.28, and this is ${CMAKE_VERSION}")
   elseif(CMAKE_GENERATOR MATCHES "^Visual Studio" AND CMAKE_VS_VERSION_BUILD_NUMBER VERSION_LESS 17.4)

@@ -28,6 +28,21 @@ def build_options(cmake, page):
     return differences("option", there, set(re.findall(r"`(TIDEMARK_\w+)`", page)))
 
 
+def build_defaults(cmake, page):
+    """Differences between defaults in the sources and in the second column of the page. What CMake computes is ON on some condition."""
+    rows = {name: cell for names, cell in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", page, re.M) for name in re.findall(r"`(\w+)`", names)}
+    found = []
+    for name, default in re.findall(r'\boption\((TIDEMARK_\w+) "[^"]*" ([^)\s]+)\)', cmake):
+        wanted = {"ON": r"ON", "OFF": r"OFF", "${PROJECT_IS_TOP_LEVEL}": r"ON, OFF in another project"}.get(default, r"ON(?: where .*|; OFF .*)")
+        if not re.fullmatch(wanted, rows.get(name, "")):
+            found.append(f"{name} is {default}, and the page says '{rows.get(name, '')}'")
+    for name, default in re.findall(r'\bset\((TIDEMARK_\w+) ("[^"]*"|[^"\s]+) CACHE ', cmake):
+        value = default.strip('"')
+        if name in rows and not value.startswith("$") and rows[name].strip("`") != (value or "none") and not (value and rows[name].startswith(f"`{value}`")):
+            found.append(f"{name} is {default}, and the page says '{rows[name]}'")
+    return found
+
+
 def members_of(body):
     """Names of data members: lines of two blanks that end a declaration."""
     joined = re.sub(r"\n {4,}", " ", re.sub(r"//.*", "", body))
@@ -137,6 +152,20 @@ def messages(sources, page):
     return missing + [f"the page has {part!r}, which no source has" for part in sorted(gone)]
 
 
+SAID_BY_CMAKE = re.compile(r"""(?:\bmessage\((?:FATAL_ERROR|WARNING|STATUS)|\bset\((?:why|\w+_why|cure|no_modules|tidemark_no_modules|
+    tidemark_NOT_FOUND_MESSAGE))\s+((?:"(?:[^"\\]|\\.)*"\s*)+)""", re.X | re.S)
+SAID_BY_PYTHON = re.compile(r"""\braise \w+\(\s*((?:f?"(?:[^"\\]|\\.)*"\s*)+)""")
+
+
+def as_literals(pattern, hole, text):
+    """The messages of a source of CMake or Python as strings of C++, with … for what differs."""
+    found = []
+    for said in pattern.finditer(text):
+        joined = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', said[1], re.S)).replace("\\\n", "")
+        found.append('"' + re.sub(hole, "…", joined) + '"')
+    return ";\n".join(found)
+
+
 def expect(got, wanted):
     if got != wanted:
         sys.exit("\n".join(["is:", *map(str, got), "should be:", *map(str, wanted)]))
@@ -147,7 +176,7 @@ def main(repository, case):
     page = {path.stem: path.read_text() for path in (root / "docs/reference").glob("*.md")}
     cmake = (root / "CMakeLists.txt").read_text() + texts(root, ["cmake", "adapters", "tests"], "CMakeLists.txt", "*.cmake")
     if case == "has_every_option_of_the_build":
-        expect(build_options(cmake, page["options"]), [])
+        expect(build_options(cmake, page["options"]) + build_defaults(texts(root, ["cmake", "adapters"], "CMakeLists.txt", "*.cmake"), page["options"]), [])
     elif case == "has_every_option_of_a_resource":
         headers = [("cuda::" if "namespace tidemark::cuda {" in path.read_text() else "", path.read_text())
                    for folder in FOLDERS for path in sorted((root / folder).glob("**/include/**/*.hpp"))
@@ -162,15 +191,30 @@ def main(repository, case):
     elif case == "has_every_message":
         sources = [(path.name, path.read_text()) for folder in ("pmr", "thrust_adapters", "adapters/mpi")
                    for pattern in ("*.cpp", "*.hpp") for path in sorted((root / folder).rglob(pattern))]
+        for pattern, hole, names in (
+                (SAID_BY_CMAKE, r"\$\{[^}]*\}", ["cmake/*", "adapters/*/CMakeLists.txt", "tools/*/CMakeLists.txt", "bench/CMakeLists.txt",
+                                                "tests/CMakeLists.txt"]),
+                (SAID_BY_PYTHON, r"\{[^{}]*\}", ["tools/tidemark-report", "adapters/*/*/__init__.py", "adapters/torch/*.py"])):
+            sources += [(path.name, as_literals(pattern, hole, path.read_text())) for name in names for path in sorted(root.glob(name))]
         expect(messages(sources, page["messages"]), [])
     elif case == "finds_a_message_that_is_missing_or_gone":
         source = 'report("%s: %zu bytes are "  // why\n  "missing now", name); throw error{"it is " + name + " and new here"};'
         source += 'require(a, "a formula of things"); static_assert(b, "for the compiler only");'
         expect(messages([("a.cpp", source)], "| `…: … bytes are missing now`<br>`it is gone from here` | x | y |\n"),
                ["a.cpp: 'and new here' is not on the page", "the page has 'it is gone from here', which no source has"])
+        cmake = 'message(FATAL_ERROR "tidemark: ${x} is not "\n  "to be found")\nset(x_why "there is a reason")'
+        python = 'raise refusal(f"{path}: this file "\n  "is missing")'
+        expect(messages([("a.cmake", as_literals(SAID_BY_CMAKE, r"\$\{[^}]*\}", cmake)), ("a.py", as_literals(SAID_BY_PYTHON, r"\{[^{}]*\}", python))],
+                        "| `tidemark: … is not to be found` | x | y |\n"),
+               ["a.cmake: 'there is a reason' is not on the page", "a.py: 'this file is missing' is not on the page"])
     elif case == "finds_an_option_that_is_missing_or_gone":
         expect(build_options('option(TIDEMARK_A "x" ON)\nset(TIDEMARK_B 1 CACHE STRING "x")', "`TIDEMARK_A` `TIDEMARK_C`"),
                ["option TIDEMARK_B is not on the page", "the page has option TIDEMARK_C, which there is not"])
+        source = 'option(TIDEMARK_A "x" ON)\nset(TIDEMARK_B 4 CACHE STRING "x")\noption(TIDEMARK_C "x" ${c_default})'
+        expect(build_defaults(source, "| `TIDEMARK_A` | ON | |\n| `TIDEMARK_B` | 4 | |\n| `TIDEMARK_C` | ON where there is c | |\n"), [])
+        expect(build_defaults(source, "| `TIDEMARK_A` | OFF | |\n| `TIDEMARK_B` | 3 | |\n| `TIDEMARK_C` | OFF | |\n"),
+               ["TIDEMARK_A is ON, and the page says 'OFF'", "TIDEMARK_C is ${c_default}, and the page says 'OFF'",
+                "TIDEMARK_B is 4, and the page says '3'"])
         header = "struct x_options {\n  int a = 0;  ///< text\n  bool b{};\n  long\n      c = 1;\n  void (*f)(int) = nullptr;\n  void (*g)(int& x) noexcept = nullptr;\n};\n"
         expect(resource_options([("", header)], "| [`x_options`](x) | x | `a`, `b`, `d` |\n"),
                ["option x_options::c is not on the page", "option x_options::f is not on the page", "option x_options::g is not on the page", "the page has option x_options::d, which there is not"])
