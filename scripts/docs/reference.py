@@ -155,7 +155,7 @@ class headers:
         lines = self.lines_of(path).splitlines()
         first = line_of(element) - 1
         while first > 0 and re.match(r"\s*(template\b|requires\b|\[\[|&& |\|\| |[^/{};]*(&&|\|\||>|\)|,|\]\])\s*$)", lines[first - 1]) \
-                and not re.match(r"\s*(//|#|public:|$)", lines[first - 1]):
+                and not re.match(r"\s*(//|#|public:|$)", lines[first - 1]) and not re.search(r"[;}]\s*(//.*)?$", lines[first - 1]):
             first -= 1
         text = "\n".join(re.sub(r"\s*//.*", "", line) for line in lines[first:first + 40])
         kind = element.get("kind")

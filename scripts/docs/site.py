@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import mkdocs.commands.build
 import mkdocs.config
@@ -23,6 +24,8 @@ import links
 import reference
 
 INCLUDE_FOLDERS = ["pmr/include", "thrust_adapters/include", "adapters/mpi/include"]
+C_HEADER = "adapters/plan_c/include/tidemark_plan.h"  # shown as it stands: its comments are for readers of C
+C_PAGE = "reference/headers/tidemark_plan_h.md"
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "project/contributing.md", "CHANGELOG.md": "project/changelog.md",
               "SECURITY.md": "project/security.md"}
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".cu": "cpp", ".cppm": "cpp", ".c": "c", ".py": "python", ".txt": "cmake",
@@ -110,6 +113,8 @@ class staging:
             return ROOT_PAGES[path]
         if path == ".":
             return "index.md"
+        if path == C_HEADER:
+            return C_PAGE
         for include in INCLUDE_FOLDERS:
             if path.startswith(include + "/tidemark/") and "/detail" not in path:
                 header = path.removeprefix(include + "/")
@@ -140,6 +145,7 @@ class staging:
             self.write(f"reference/headers/{page}", text)
             part = path.split("/")[1].removesuffix(".hpp")
             parts.setdefault(part, []).append((path, f"reference/headers/{page}", known.brief(path)))
+        parts["plan"].append(("tidemark_plan.h", C_PAGE, self.write_c_header()))
         overview = [(self.folder / "reference/headers.md").read_text()]
         for part, pages in sorted(parts.items()):
             overview += [f"## {part}\n", "| header | |", "|---|---|"]
@@ -148,6 +154,17 @@ class staging:
         self.write("reference/headers.md", "\n".join(overview))
         return ["reference/headers.md"] + [
             {part: [{path.removeprefix("tidemark/"): page} for path, page, _ in pages]} for part, pages in sorted(parts.items())]
+
+    def write_c_header(self):
+        """The page of the planner in C. Returns what the header says of itself first."""
+        text = (self.repository / C_HEADER).read_text()
+        comment, code = re.fullmatch(r".*?/\*\*\n \* @file\n(.*?) \*/\n(.*)", text, re.S).groups()
+        comment = re.sub(r"^ \* ?", "", comment, flags=re.M)
+        example = textwrap.dedent("".join(re.findall(r"^    .*\n", comment, re.M)))
+        before, behind = re.split(r"(?:^    .*\n)+", comment, maxsplit=1, flags=re.M)
+        self.write(C_PAGE, f'# `<tidemark_plan.h>`\n\n{before}\n```c title="{reference.EXCERPT}"\n{example}```\n{behind}\n'
+                           f'Link `tidemark::plan_c`, or `pkg-config tidemark-plan`.\n\n```c title="tidemark_plan.h"\n{code}```\n')
+        return " ".join(before.split()).partition(". ")[0].rstrip(".") + "."
 
     def decisions(self):
         """The navigation: docs/decisions/index.md, which must name all, and each record."""

@@ -65,7 +65,8 @@ def faults_of(page, language, text, presets):
             yield f"{page}: the shell does not read this:\n{text}{done.stderr}"
         named = set(re.findall(r"--preset (\w[\w-]*)", text)) | set(re.findall(r"cmake --install build/([\w-]+)", text))
         yield from (f"{page}: there is no preset {name}" for name in sorted(named - set(presets)))
-        yield from (f"{page}: preset {name} to install has warnings as errors" for name in re.findall(r"cmake --install build/([\w-]+)", text)
+        yield from (f"{page}: preset {name} to install has warnings as errors"
+                    for name in re.findall(r"cmake --install build/([\w-]+)", text)
                     if presets.get(name, {}).get("TIDEMARK_WARNINGS_AS_ERRORS") == "ON")
     elif language == "python":
         try:
@@ -95,7 +96,8 @@ def look(pages, presets):
 
 
 def compiled(pages, listed):
-    there = {page for page, text in pages.items() if not page.startswith(PROGRAMS) and any(language == "cpp" for language, _ in blocks_of(page, text)[0])}
+    there = {page for page, text in pages.items()
+             if not page.startswith(PROGRAMS) and any(language == "cpp" for language, _ in blocks_of(page, text)[0])}
     return [f"the C++ of {page} is compared with no source" for page in sorted(there - listed)] + \
            [f"{page} has no C++" for page in sorted(listed - there)]
 

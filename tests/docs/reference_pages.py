@@ -30,7 +30,8 @@ def build_options(cmake, page):
 
 def build_defaults(cmake, page):
     """Differences between defaults in the sources and in the second column of the page. What CMake computes is ON on some condition."""
-    rows = {name: cell for names, cell in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", page, re.M) for name in re.findall(r"`(\w+)`", names)}
+    rows = {name: cell for names, cell in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", page, re.M)
+            for name in re.findall(r"`(\w+)`", names)}
     found = []
     for name, default in re.findall(r'\boption\((TIDEMARK_\w+) "[^"]*" ([^)\s]+)\)', cmake):
         wanted = {"ON": r"ON", "OFF": r"OFF", "${PROJECT_IS_TOP_LEVEL}": r"ON, OFF in another project"}.get(default, r"ON(?: where .*|; OFF .*)")
@@ -38,8 +39,10 @@ def build_defaults(cmake, page):
             found.append(f"{name} is {default}, and the page says '{rows.get(name, '')}'")
     for name, default in re.findall(r'\bset\((TIDEMARK_\w+) ("[^"]*"|[^"\s]+) CACHE ', cmake):
         value = default.strip('"')
-        if name in rows and not value.startswith("$") and rows[name].strip("`") != (value or "none") and not (value and rows[name].startswith(f"`{value}`")):
-            found.append(f"{name} is {default}, and the page says '{rows[name]}'")
+        said = rows.get(name, "")
+        begins = value and said.startswith(f"`{value}`")
+        if said and not value.startswith("$") and said.strip("`") != (value or "none") and not begins:
+            found.append(f"{name} is {default}, and the page says '{said}'")
     return found
 
 
@@ -156,6 +159,8 @@ SAID_BY_CMAKE = re.compile(r"""(?:\bmessage\((?:FATAL_ERROR|WARNING|STATUS)|\bse
     tidemark_NOT_FOUND_MESSAGE))\s+((?:"(?:[^"\\]|\\.)*"\s*)+)""", re.X | re.S)
 SAID_BY_PYTHON = re.compile(r"""\braise \w+\(\s*((?:f?"(?:[^"\\]|\\.)*"\s*)+)""")
 
+OF_CMAKE, OF_PYTHON = (SAID_BY_CMAKE, r"\$\{[^}]*\}"), (SAID_BY_PYTHON, r"\{[^{}]*\}")
+
 
 def as_literals(pattern, hole, text):
     """The messages of a source of CMake or Python as strings of C++, with … for what differs."""
@@ -176,7 +181,8 @@ def main(repository, case):
     page = {path.stem: path.read_text() for path in (root / "docs/reference").glob("*.md")}
     cmake = (root / "CMakeLists.txt").read_text() + texts(root, ["cmake", "adapters", "tests"], "CMakeLists.txt", "*.cmake")
     if case == "has_every_option_of_the_build":
-        expect(build_options(cmake, page["options"]) + build_defaults(texts(root, ["cmake", "adapters"], "CMakeLists.txt", "*.cmake"), page["options"]), [])
+        of_library = texts(root, ["cmake", "adapters"], "CMakeLists.txt", "*.cmake")
+        expect(build_options(cmake, page["options"]) + build_defaults(of_library, page["options"]), [])
     elif case == "has_every_option_of_a_resource":
         headers = [("cuda::" if "namespace tidemark::cuda {" in path.read_text() else "", path.read_text())
                    for folder in FOLDERS for path in sorted((root / folder).glob("**/include/**/*.hpp"))
@@ -192,10 +198,10 @@ def main(repository, case):
         sources = [(path.name, path.read_text()) for folder in ("pmr", "thrust_adapters", "adapters/mpi")
                    for pattern in ("*.cpp", "*.hpp") for path in sorted((root / folder).rglob(pattern))]
         for pattern, hole, names in (
-                (SAID_BY_CMAKE, r"\$\{[^}]*\}", ["cmake/*", "adapters/*/CMakeLists.txt", "tools/*/CMakeLists.txt", "bench/CMakeLists.txt",
-                                                "tests/CMakeLists.txt"]),
-                (SAID_BY_PYTHON, r"\{[^{}]*\}", ["tools/tidemark-report", "adapters/*/*/__init__.py", "adapters/torch/*.py"])):
-            sources += [(path.name, as_literals(pattern, hole, path.read_text())) for name in names for path in sorted(root.glob(name))]
+                (*OF_CMAKE, ["cmake/*", "adapters/*/CMakeLists.txt", "tools/*/CMakeLists.txt", "bench/CMakeLists.txt", "tests/CMakeLists.txt"]),
+                (*OF_PYTHON, ["tools/tidemark-report", "adapters/*/*/__init__.py", "adapters/torch/*.py"])):
+            sources += [(path.name, as_literals(pattern, hole, path.read_text()))
+                        for name in names for path in sorted(root.glob(name))]
         expect(messages(sources, page["messages"]), [])
     elif case == "finds_a_message_that_is_missing_or_gone":
         source = 'report("%s: %zu bytes are "  // why\n  "missing now", name); throw error{"it is " + name + " and new here"};'
@@ -204,7 +210,7 @@ def main(repository, case):
                ["a.cpp: 'and new here' is not on the page", "the page has 'it is gone from here', which no source has"])
         cmake = 'message(FATAL_ERROR "tidemark: ${x} is not "\n  "to be found")\nset(x_why "there is a reason")'
         python = 'raise refusal(f"{path}: this file "\n  "is missing")'
-        expect(messages([("a.cmake", as_literals(SAID_BY_CMAKE, r"\$\{[^}]*\}", cmake)), ("a.py", as_literals(SAID_BY_PYTHON, r"\{[^{}]*\}", python))],
+        expect(messages([("a.cmake", as_literals(*OF_CMAKE, cmake)), ("a.py", as_literals(*OF_PYTHON, python))],
                         "| `tidemark: … is not to be found` | x | y |\n"),
                ["a.cmake: 'there is a reason' is not on the page", "a.py: 'this file is missing' is not on the page"])
     elif case == "finds_an_option_that_is_missing_or_gone":

@@ -16,10 +16,15 @@ namespace tidemark {
 /// null, which means none.
 class scratch_conflict {
  public:
+  /// No resource.
   scratch_conflict(std::nullptr_t) noexcept {}
+  /// A resource; null: none.
   scratch_conflict(std::pmr::memory_resource const* resource) noexcept : resource_{resource} {}
+  /// A resource.
   scratch_conflict(std::pmr::memory_resource const& resource) noexcept : resource_{&resource} {}
+  /// The arena of a scope; an ended one has none.
   scratch_conflict(arena::scope const& scope) noexcept : resource_{scope ? &scope.arena() : nullptr} {}
+  /// The same; null: none.
   scratch_conflict(arena::scope const* scope) noexcept
       : resource_{scope && *scope ? &scope->arena() : nullptr} {}
 

@@ -29,9 +29,11 @@ class TIDEMARK_POINTER frame_resource {
   frame_resource(std::pmr::memory_resource* memory TIDEMARK_LIFETIMEBOUND,
                  detail::call_site where = std::source_location::current()) noexcept
       : memory_{memory != nullptr ? memory : std::pmr::get_default_resource()}, where_{where} {}
+  /// Frames from `memory`.
   frame_resource(std::pmr::memory_resource& memory TIDEMARK_LIFETIMEBOUND,
                  detail::call_site where = std::source_location::current()) noexcept
       : memory_{&memory}, where_{where} {}
+  /// Frames from the allocator's resource.
   template <class T>
   frame_resource(std::pmr::polymorphic_allocator<T> const& allocator,
                  detail::call_site where = std::source_location::current()) noexcept

@@ -12,6 +12,7 @@ namespace tidemark {
 
 /// Why an allocation could not be served, in numbers. All sizes in bytes.
 struct exhaustion_report {
+  /// A number that the resource does not know.
   static constexpr std::size_t unknown_bytes = std::numeric_limits<std::size_t>::max();
 
   char const* resource = "";        ///< name of the resource; must outlive the exception
@@ -33,6 +34,7 @@ struct exhaustion_report {
 /// It is a `std::bad_alloc`, carries the numbers, and allocates nothing itself.
 class out_of_memory final : public std::bad_alloc {
  public:
+  /// With these numbers, as `what` prints them.
   explicit out_of_memory(exhaustion_report const& report) noexcept;
 
   /// One sentence with all the numbers; of a request that had to fail, one that says so.

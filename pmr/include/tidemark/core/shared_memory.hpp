@@ -59,6 +59,7 @@ class shared_memory {
   static constexpr std::size_t chunk_growth = 1;
   static constexpr bool seen_by_others = true;
 
+  /// As `options` say; there is no file before the first `reserve`.
   explicit shared_memory(shared_memory_options options = {});
 
   /// Makes a file of the larger of the two, in whole pages, and maps it.

@@ -24,6 +24,7 @@ enum class shared_memory_refusal {
 /// fails throws a `std::system_error` instead.
 class shared_memory_error final : public std::runtime_error {
  public:
+  /// With the reason, and a sentence that says it.
   shared_memory_error(shared_memory_refusal reason, std::string const& sentence)
       : std::runtime_error{sentence}, reason_{reason} {}
 

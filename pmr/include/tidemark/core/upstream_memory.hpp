@@ -67,6 +67,7 @@ class basic_upstream_memory {
   /// The first chunk of at least `first_bytes`, all from `upstream`.
   explicit basic_upstream_memory(std::size_t first_bytes, std::pmr::memory_resource* upstream) noexcept
       : upstream_{upstream}, first_bytes_{first_bytes} {}
+  /// The same, from the default resource.
   explicit basic_upstream_memory(std::size_t first_bytes) noexcept
     requires HostAccessible
       : basic_upstream_memory{first_bytes, std::pmr::get_default_resource()} {}
@@ -75,6 +76,7 @@ class basic_upstream_memory {
       : upstream_{upstream},
         buffer_{reinterpret_cast<std::uintptr_t>(buffer), bytes},
         unused_buffer_{buffer_} {}
+  /// First `buffer`, then chunks from the default resource.
   basic_upstream_memory(void* buffer, std::size_t bytes) noexcept
     requires HostAccessible
       : basic_upstream_memory{buffer, bytes, std::pmr::get_default_resource()} {}

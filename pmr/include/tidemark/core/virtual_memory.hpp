@@ -21,6 +21,7 @@ enum class huge_page_policy {
 
 /// How a `virtual_memory` treats what it commits.
 struct virtual_memory_options {
+  /// Whether to ask the system for huge pages.
   huge_page_policy huge_pages = huge_page_policy::system;
   bool prefault = false;  ///< put pages behind memory when it is committed, not at first touch
 };

@@ -79,10 +79,15 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   bool release() noexcept { return std::exchange(this->storage_, {}).release(); }
 
   // Clang knows by these that the elements end with the buffer; a view's do not end with the view.
+  /// The first element; null if there is none (any more). @throws use_after_epoch as `require_live` does.
   [[nodiscard]] T* data() const TIDEMARK_LIFETIMEBOUND { return base::data(); }
+  /// All elements: none where `data` is null. @throws as `data`.
   [[nodiscard]] std::span<T> span() const TIDEMARK_LIFETIMEBOUND { return base::span(); }
+  /// One of them. @pre `i < size()`. @throws as `data`.
   [[nodiscard]] T& operator[](std::size_t i) const TIDEMARK_LIFETIMEBOUND { return base::operator[](i); }
+  /// Where the elements begin: with `end` a range.
   [[nodiscard]] T* begin() const TIDEMARK_LIFETIMEBOUND { return base::begin(); }
+  /// Behind the last element.
   [[nodiscard]] T* end() const TIDEMARK_LIFETIMEBOUND { return base::end(); }
 
   /// Whether it lives, as `is_live` says. So are `data`, `size` and `span` for any memory.

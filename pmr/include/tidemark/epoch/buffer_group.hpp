@@ -64,7 +64,9 @@ class [[nodiscard]] buffer_group {
 
   /// Buffers that it has. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return group_.size(); }
+  /// The name that it was made with.
   [[nodiscard]] char const* name() const noexcept { return name_; }
+  /// The resource of its buffers.
   [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
 
  private:

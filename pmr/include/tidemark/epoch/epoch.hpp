@@ -72,7 +72,9 @@ class [[nodiscard]] epoch {
   [[nodiscard]] bool is_open() const noexcept { return depth_ != 0; }
   /// 1 for the outermost epoch of this thread on this resource, 2 for the next; 0 if it was ended.
   [[nodiscard]] std::size_t depth() const noexcept { return depth_; }
+  /// The name that it was made with.
   [[nodiscard]] char const* name() const noexcept { return name_; }
+  /// The resource whose blocks it ends.
   [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
 
  private:

@@ -102,6 +102,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// @param upstream where memory comes from; null: what the options say. Must outlive this.
   explicit epoch_resource(std::pmr::memory_resource* upstream = nullptr)
       : epoch_resource{epoch_options{}, upstream} {}
+  /// As `options` say, from `upstream` unless it is null. @throws what the bookkeeping throws.
   explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr);
   /// Reports epochs and buffer groups that still exist, and reclaims their blocks. They may be destroyed
   /// afterwards, and an epoch ended, which does nothing then; buffers may not. What was kept in slabs goes

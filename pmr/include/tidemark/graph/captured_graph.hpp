@@ -114,9 +114,11 @@ class captured_graph {
 
   /// What the body reads: to be changed in place, and no block of it to be replaced.
   [[nodiscard]] Inputs& inputs() { return the_parts().inputs; }
+  /// The same, to be read.
   [[nodiscard]] Inputs const& inputs() const { return the_parts().inputs; }
   /// What the body writes.
   [[nodiscard]] Outputs& outputs() { return the_parts().outputs; }
+  /// The same, to be read.
   [[nodiscard]] Outputs const& outputs() const { return the_parts().outputs; }
   /// Where the body's temporaries lie.
   [[nodiscard]] graph_arena const& arena() const { return *the_parts().arena; }

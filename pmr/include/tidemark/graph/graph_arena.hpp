@@ -33,6 +33,7 @@ enum class bad_deallocate_policy {
 
 /// How a graph arena is made.
 struct graph_arena_options {
+  /// What to do with a block that was never the arena's.
   bad_deallocate_policy bad_deallocate = bad_deallocate_policy::report;
   /// Name in messages and statistics; must outlive the arena and the exceptions it throws.
   char const* name = "graph_arena";

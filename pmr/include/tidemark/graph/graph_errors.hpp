@@ -22,6 +22,7 @@ class allocator_frozen final : public std::logic_error {
 /// allocated them, with nothing changed; and by the capture of a graph whose arena shares its memory.
 class allocator_busy final : public std::logic_error {
  public:
+  /// With a sentence and the number of blocks.
   allocator_busy(std::string const& text, std::size_t blocks) : logic_error{text}, blocks_{blocks} {}
   /// Blocks in use.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
@@ -33,6 +34,7 @@ class allocator_busy final : public std::logic_error {
 /// Thrown where a capture did not allocate what was rehearsed. There is no graph then.
 class layout_mismatch final : public std::runtime_error {
  public:
+  /// With a sentence and both layouts.
   layout_mismatch(std::string const& text, graph_layout const& expected, graph_layout const& found)
       : runtime_error{text}, expected_{expected}, found_{found} {}
   /// What was rehearsed.

@@ -67,6 +67,7 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   /// named: `pool{std::pmr::pool_options{...}}`. @throws as above.
   explicit pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : pool{detail::from_standard(options)} {}
+  /// The same, from `upstream`. @throws as above.
   pool(std::derived_from<std::pmr::pool_options> auto const& options, std::pmr::memory_resource* upstream)
       : pool{detail::from_standard(options), upstream} {}
   /// Returns everything to the upstream, also live blocks.

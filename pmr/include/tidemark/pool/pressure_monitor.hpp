@@ -58,6 +58,7 @@ class pressure_monitor {
   /// Stops, and waits for the thread.
   ~pressure_monitor();
 
+  /// What of the system it listens to; nothing where the system has none of it.
   [[nodiscard]] source_set sources() const noexcept;
 
   /// Reads the files now and signals pressure if there was any since the last time they were read.

@@ -74,12 +74,17 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   /// As those of `pool`. @throws as there.
   synchronized_pool() : synchronized_pool{pool_options{}} {}
+  /// From `upstream`.
   explicit synchronized_pool(std::pmr::memory_resource* upstream)
       : synchronized_pool{pool_options{}, upstream} {}
+  /// As `options` say.
   explicit synchronized_pool(pool_options const& options) : synchronized_pool{options, options.upstream} {}
+  /// As `options` say, but from `upstream`.
   synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream);
+  /// As the standard's pools are made; see `pool`.
   explicit synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : synchronized_pool{detail::from_standard(options)} {}
+  /// The same, from `upstream`.
   synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options,
                     std::pmr::memory_resource* upstream)
       : synchronized_pool{detail::from_standard(options), upstream} {}
@@ -132,7 +137,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   /// As those of `pool`.
   [[nodiscard]] pool_options const& options() const noexcept { return options_; }
+  /// Where memory comes from.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
+  /// The name that it was made with.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
 
   /// Threads that have a cache now.

@@ -87,6 +87,7 @@ class [[nodiscard]] expect_resource {
   /// What this thread allocates is meant to come from elsewhere as long as one lives. They nest.
   class [[nodiscard]] allowance {
    public:
+    /// From here on, until it is destroyed.
     allowance() noexcept;
     allowance(allowance const&) = delete;
     allowance& operator=(allowance const&) = delete;

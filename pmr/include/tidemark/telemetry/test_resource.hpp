@@ -84,6 +84,7 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
  public:
   static constexpr unsigned char guard_fill = 0xFD;  ///< content of guards
   static constexpr unsigned char fresh_fill = 0xCD;  ///< content of new blocks
+  /// The most that `test_resource_options::guard_bytes` may be.
   static constexpr std::size_t max_guard_bytes = 4 * KiB;
 
   /// @param upstream where memory comes from; must outlive this object

@@ -50,6 +50,7 @@ class TIDEMARK_POINTER bit_view
   using value_type = bool;
   using word_type = std::uint64_t;
 
+  /// Bits of a word.
   static constexpr std::size_t bits_per_word = 64;
 
   /// One bit, to be read and written. Refers to the memory as a `bool&` would, without checks.
@@ -69,6 +70,7 @@ class TIDEMARK_POINTER bit_view
       static_cast<reference const&>(*this) = static_cast<bool>(other);
       return *this;
     }
+    /// Changes the bit.
     constexpr void flip() const noexcept { *word_ ^= mask_; }
     /// Shows the search for escapes (`workspace::scope::returning`) where the bit is.
     template <class Visit>

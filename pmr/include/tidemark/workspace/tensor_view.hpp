@@ -147,6 +147,7 @@ class TIDEMARK_POINTER tensor_view
   {
     return data();
   }
+  /// Behind the last element. @throws as `data`.
   [[nodiscard]] constexpr T* end() const noexcept(!Generation::checks)
     requires(Rank == 1)
   {

@@ -88,6 +88,7 @@ class workspace_acquisition {
                                                  Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return acquire<T, Layout>(detail::all_extents(first, rest...), first.where);
   }
+  /// The same, of extents in an array.
   template <class T, class Layout = row_major, std::size_t Rank>
   [[nodiscard, gnu::always_inline]] view<T, Rank, Layout> acquire(
       std::array<std::size_t, Rank> const& extents,
@@ -95,6 +96,7 @@ class workspace_acquisition {
     detail::slot& memory = access::claim<T>(source(), detail::element_count(extents), where);
     return {static_cast<T*>(memory.data), extents, generation_of(memory, where)};
   }
+  /// A view of one element and no dimension.
   template <class T>
   [[nodiscard]] view<T, 0> acquire(
       std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
@@ -123,6 +125,7 @@ class workspace_acquisition {
   [[nodiscard]] auto zeros(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return zeros<T, Layout>(detail::all_extents(first, rest...), first.where);
   }
+  /// The same, of extents in an array.
   template <class T = double, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] auto zeros(
       std::array<std::size_t, Rank> const& extents,
@@ -134,6 +137,7 @@ class workspace_acquisition {
   [[nodiscard]] auto ones(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return ones<T, Layout>(detail::all_extents(first, rest...), first.where);
   }
+  /// The same, of extents in an array.
   template <class T = double, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] auto ones(
       std::array<std::size_t, Rank> const& extents,
@@ -145,6 +149,7 @@ class workspace_acquisition {
   [[nodiscard]] auto fill(T value, detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return fill<T, Layout>(value, detail::all_extents(first, rest...), first.where);
   }
+  /// The same, of extents in an array.
   template <class T, class Layout = row_major, std::size_t Rank>
   [[nodiscard]] auto fill(
       T value, std::array<std::size_t, Rank> const& extents,

@@ -46,6 +46,7 @@ struct workspace_options {
   device_fill fill = {};
   /// What tensor headers say of their device: DLPack's `DLDeviceType` (1: the host) and its number.
   int device_type = 1;
+  /// The number that goes with `device_type`.
   int device_id = 0;
   /// Where records are kept, which is host memory; null: `std::pmr::new_delete_resource()`.
   std::pmr::memory_resource* bookkeeping = nullptr;

@@ -136,6 +136,7 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   /// Memory from `resource` for work of `stream`, if the resource's type has no stream.
   TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, cuda::stream_handle stream) noexcept
       : work{stream}, resource_{resource} {}
+  /// The same resource and stream, for another type.
   template <class U>
   TIDEMARK_HOST_DEVICE thrust_allocator(  // NOLINT(google-explicit-constructor)
       thrust_allocator<U, R, VoidPointer> const& other) noexcept

@@ -43,6 +43,7 @@ namespace detail {
 /// thread; O(1).
 class [[nodiscard]] workspace_binding {
  public:
+  /// Makes `ws` the workspace of this thread. It must outlive the binding.
   explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
       : bound_{&ws}, outer_{detail::this_threads_workspace} {
     ws.release_thread_ownership();
@@ -71,7 +72,9 @@ class [[nodiscard]] workspace_binding {
 class [[nodiscard]] workspace_lease {
  public:
   workspace_lease() noexcept = default;
+  /// The workspace. @pre it was not moved from.
   [[nodiscard]] workspace& operator*() const noexcept TIDEMARK_LIFETIMEBOUND { return *leased_; }
+  /// The same, for its members.
   [[nodiscard]] workspace* operator->() const noexcept TIDEMARK_LIFETIMEBOUND { return leased_.get(); }
   [[nodiscard]] explicit operator bool() const noexcept { return leased_ != nullptr; }
 

@@ -55,6 +55,7 @@ class device_budget {
   /// From here on no more than that may be held. What is held already stays: with less than that as the
   /// limit, nothing can be allocated until it is below.
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
+  /// Bytes that all resources of the device may hold together.
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
   /// Bytes that are held now.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.load(std::memory_order_relaxed); }

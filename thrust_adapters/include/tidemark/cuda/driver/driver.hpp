@@ -97,6 +97,7 @@ struct shareable_handle {
 
 /// What physical memory is asked for. A device's number converts to memory of it that is not shared.
 struct memory_properties {
+  /// Of a device, by default the first one, and shared with no process.
   constexpr memory_properties(device_number of = 0, handle_type shared_as = handle_type::none,  // NOLINT
                               bool with_gpu_direct_rdma = false) noexcept
       : device{of}, exported_as{shared_as}, gpu_direct_rdma{with_gpu_direct_rdma} {}

@@ -47,6 +47,7 @@ inline constexpr std::size_t driver_block_alignment = 256;
 template <block_kind Kind>
 class basic_block_memory {
  public:
+  /// Whose memory it is.
   static constexpr block_kind kind = Kind;
   static constexpr bool host_accessible = Kind != block_kind::device;
   static constexpr bool device_accessible = true;
