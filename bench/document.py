@@ -26,7 +26,7 @@ above 1, ours is better. Compare ratios, not times. A target is a ratio (`2 x`),
 limits. A target is *met* if the whole interval meets it, *not met* if none of it does, and *undecided* if the interval contains it
 ([decision 24](decisions/0024-how-speed-is-measured.md)); three runs make an interval of 75 %. Memory of devices is measured apart: [gpu.md](gpu.md).
 
-{summary}.{unmet}
+{summary}{where}.{of_medians}
 
 | | |
 |---|---|
@@ -206,20 +206,21 @@ def reason(entry, name):
     return next((why for rows, why in entry.get("why", {}).items() if fnmatch.fnmatchcase(name, rows)), "no reason known yet")
 
 
-def unmet(results, topics):
-    """Which verdicts are of medians alone, and the targets that are not met, as a table."""
-    paragraphs = []
+def medians_alone(results):
+    """Which verdicts are of medians alone."""
     of_medians = sum(result["verdict"] in ("met", "not met") and result["interval"] is None for result in results)
-    if of_medians:
-        paragraphs.append(f"{of_medians} of these verdicts were recorded before repetitions were paired: their ratios are of two medians of "
-                          "interleaved runs,\nthey have no intervals, and a row near its target may change sides from run to run.")
+    return "" if not of_medians else (
+        f"\n\n{of_medians} of these verdicts were recorded before repetitions were paired: their ratios are of two medians of "
+        "interleaved runs,\nthey have no intervals, and a row near its target may change sides from run to run.")
+
+
+def unmet(results, topics):
+    """The targets that are not met, with the reasons: behind the charts, because it is long."""
     rows = [f"| {result['topic'].replace('_', ' ')} | {result['name']} | {measured(result)} | {interval(result)} | "
             f"{result['target']} | {reason(topics.get(result['topic'], {}), result['name'])} |"
             for result in results if result["verdict"] == "not met"]
-    if rows:
-        paragraphs.append("Not met:")
-        paragraphs.append("| topic | row | measured | 95 % interval | target | reason |\n|---|---|---:|---:|---:|---|\n" + "\n".join(rows))
-    return "".join("\n\n" + paragraph for paragraph in paragraphs)
+    return "" if not rows else "\n".join(
+        ["", "## Not met", "", "| topic | row | measured | 95 % interval | target | reason |", "|---|---|---:|---:|---:|---|", *rows, ""])
 
 
 def instructions(counts):
@@ -249,15 +250,17 @@ def write(report, folder):
         old.unlink()
     (charts / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     topics = json.loads((here / "targets.json").read_text())
-    versions = dict(report["versions"])
+    versions, missed = dict(report["versions"]), unmet(report["results"], topics)
     text = HEAD.format(**report["machine"] | {"load": ", ".join(f"{load:.2f}" for load in report["machine"]["load"] or [])},
-                       summary=summary(report["results"]), unmet=unmet(report["results"], topics),
+                       summary=summary(report["results"]), of_medians=medians_alone(report["results"]),
+                       where=" ([which, and why](#not-met))" if missed else "",
                        tidemark=versions.pop("tidemark"), peers=", ".join(f"{of} {is_}" for of, is_ in versions.items()))
     if report["left_out"]:
         text += "\nLeft out of this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])
     for topic, entry in topics.items():
         if any(result["topic"] == topic for result in report["results"]):
             text += "\n" + section(topic, entry["about"], report, charts)
+    text += missed
     if "instructions" in report:
         text += "\n" + instructions(report["instructions"])
     (folder / "benchmarks.md").write_text(text)

@@ -4,8 +4,8 @@
 All pages, or without `all` those that people write, and of the folders that are all of one kind (headers, decisions,
 sources) the longest page and the one with the longest word.
 
-Fails if a page is wider than the screen, or reports an error: an exception, console.error, a file that is not there, or
-one of another server, because this one is all that the browser can reach. Each page is shown in a frame of that width;
+Fails if a page is wider than the screen, if a chart of benchmarks is too small for its letters, or if a page reports an
+error: an exception, console.error, a file that is not there, or one of another server, because this one is all that the browser can reach. Each page is shown in a frame of that width;
 this server gives pages a script that collects what they report. Without Chromium it is skipped, with the reason.
 """
 import http.server
@@ -53,6 +53,8 @@ async function look(page, frame) {
       inner.document.body.setAttribute("data-md-color-scheme", scheme);
       const fault = wide(inner.document);
       if (fault) found.push(`${page}, ${width} pixels, ${scheme}: ${fault}`);
+      for (const chart of inner.document.querySelectorAll('img[src*="benchmarks/"]'))
+        if (chart.clientWidth < 500) found.push(`${page}, ${width} pixels, ${scheme}: ${chart.src} is ${chart.clientWidth} pixels wide`);
       ++looked;
     }
     await new Promise(done => setTimeout(done, 0));
@@ -75,6 +77,13 @@ def browser_program():
             return program
     print(f"{__file__}: Skipped\nthere is no chromium here")
     sys.exit(77)
+
+
+class quiet_server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """A browser that goes on to another page, or is killed, closes what it was reading: that is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class one_site(http.server.SimpleHTTPRequestHandler):
@@ -111,7 +120,7 @@ def look(site, pages):
     def handler(*arguments):
         return one_site(*arguments, directory=str(site))
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, \
+    with quiet_server(("127.0.0.1", 0), handler) as server, \
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         server.pages, server.done, server.result = pages, threading.Event(), None
         server.first_index = threading.Semaphore(1)

@@ -45,6 +45,15 @@ def finds_a_page_that_is_too_wide():
         for scheme in ("default", "slate")]))
 
 
+def finds_a_chart_that_is_too_small():
+    (site / "benchmarks").mkdir()
+    (site / "benchmarks/a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="600" height="10"/>')
+    page('<img src="benchmarks/a.svg" style="max-width: 100%">')
+    looked, faults = browser.look(site, ["index.html"])
+    expect("faults", [fault.partition(":")[0] for fault in faults],
+           [f"index.html, 390 pixels, {scheme}" for scheme in ("default", "slate")])
+
+
 def finds_errors_of_scripts():
     page('<script>console.error("one"); throw new Error("two");</script><img src="/gone.png">')
     looked, faults = browser.look(site, ["index.html"])
