@@ -5,7 +5,8 @@ All pages, or without `all` those that people write, and of the folders that are
 sources) the longest page and the one with the longest word.
 
 Fails if a page is wider than the screen, if a chart of benchmarks is too small for its letters, or if a page reports an
-error: an exception, console.error, a file that is not there, or one of another server, because this one is all that the browser can reach. Each page is shown in a frame of that width;
+error: an exception, console.error, a file that is not there, or one of another server, because this one is
+all that the browser can reach. Each page is shown in a frame of that width;
 this server gives pages a script that collects what they report. Without Chromium it is skipped, with the reason.
 """
 import http.server
@@ -54,7 +55,8 @@ async function look(page, frame) {
       const fault = wide(inner.document);
       if (fault) found.push(`${page}, ${width} pixels, ${scheme}: ${fault}`);
       for (const chart of inner.document.querySelectorAll('img[src*="benchmarks/"]'))
-        if (chart.clientWidth < 500) found.push(`${page}, ${width} pixels, ${scheme}: ${chart.src} is ${chart.clientWidth} pixels wide`);
+        if (chart.clientWidth < 500)
+          found.push(`${page}, ${width} pixels, ${scheme}: ${chart.src} is ${chart.clientWidth} pixels wide`);
       ++looked;
     }
     await new Promise(done => setTimeout(done, 0));

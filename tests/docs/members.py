@@ -58,7 +58,8 @@ def declaration_of(text, line):
 
 
 if sys.argv[2] == "shows_each_declaration_as_its_own":
-    text = "[[nodiscard]] bool a() { return true; }\n[[nodiscard]] bool b();  // why\ntemplate <class T>\n  requires(x)\n[[nodiscard]]\nint c();\n"
+    text = "[[nodiscard]] bool a() { return true; }\n[[nodiscard]] bool b();  // why\n" \
+           "template <class T>\n  requires(x)\n[[nodiscard]]\nint c();\n"
     expect([declaration_of(text, line) for line in (1, 2, 6)],
            ["[[nodiscard]] bool a();", "[[nodiscard]] bool b();", "template <class T>\n  requires(x)\n[[nodiscard]]\nint c();"])
 elif sys.argv[2] == "leaves_out_by_kind_alone":
@@ -66,7 +67,8 @@ elif sys.argv[2] == "leaves_out_by_kind_alone":
                                             ("b", "a", "int b();"), ("a", "a", "explicit a(int x);"), ("commit", "a", "bool commit();"))],
            [True, True, True, False, False, True])
 else:
-    headers = reference.headers(sys.argv[2], [repository / folder for folder in ("pmr/include", "thrust_adapters/include", "adapters/mpi/include")])
+    folders = ("pmr/include", "thrust_adapters/include", "adapters/mpi/include")
+    headers = reference.headers(sys.argv[2], [repository / folder for folder in folders])
     found = list(without_sentence(headers))
     if not headers.files:
         sys.exit("there is no header: this looks at nothing")

@@ -128,7 +128,8 @@ def alone(folder, source, *pages):
             for number, (text, _) in enumerate(programs_of(page)):
                 file = pathlib.Path(name) / f"{pathlib.Path(page).stem}_{number}.cpp"
                 file.write_text(text)
-                done = subprocess.run([*kept, *(f"-D{each}" for each in own), str(file)], cwd=entry["directory"], capture_output=True, text=True)
+                done = subprocess.run([*kept, *(f"-D{each}" for each in own), str(file)], cwd=entry["directory"],
+                                      capture_output=True, text=True)
                 if done.returncode != 0:
                     failures.append(f"{page}: a program does not compile by itself:\n{done.stderr}")
     if failures:

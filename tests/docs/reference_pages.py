@@ -29,12 +29,13 @@ def build_options(cmake, page):
 
 
 def build_defaults(cmake, page):
-    """Differences between defaults in the sources and in the second column of the page. What CMake computes is ON on some condition."""
+    """Differences between defaults in the sources and on the page, where those that CMake computes are ON on some condition."""
     rows = {name: cell for names, cell in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", page, re.M)
             for name in re.findall(r"`(\w+)`", names)}
     found = []
     for name, default in re.findall(r'\boption\((TIDEMARK_\w+) "[^"]*" ([^)\s]+)\)', cmake):
-        wanted = {"ON": r"ON", "OFF": r"OFF", "${PROJECT_IS_TOP_LEVEL}": r"ON, OFF in another project"}.get(default, r"ON(?: where .*|; OFF .*)")
+        wanted = {"ON": "ON", "OFF": "OFF", "${PROJECT_IS_TOP_LEVEL}": "ON, OFF in another project"}
+        wanted = wanted.get(default, r"ON(?: where .*|; OFF .*)")
         if not re.fullmatch(wanted, rows.get(name, "")):
             found.append(f"{name} is {default}, and the page says '{rows.get(name, '')}'")
     for name, default in re.findall(r'\bset\((TIDEMARK_\w+) ("[^"]*"|[^"\s]+) CACHE ', cmake):
@@ -159,6 +160,10 @@ SAID_BY_CMAKE = re.compile(r"""(?:\bmessage\((?:FATAL_ERROR|WARNING|STATUS)|\bse
     tidemark_NOT_FOUND_MESSAGE))\s+((?:"(?:[^"\\]|\\.)*"\s*)+)""", re.X | re.S)
 SAID_BY_PYTHON = re.compile(r"""\braise \w+\(\s*((?:f?"(?:[^"\\]|\\.)*"\s*)+)""")
 
+# What programs refuse or end by: their other texts are help and results.
+SAID_BY_TOOLS = re.compile(r"""(?:\bthrow\b|\b(?:fail|fail_at|say|refuse|end)\(|\bstd::fprintf\(stderr|\bstd::fputs\(|
+    \b(?:reason|one_graph)\s=\s|\breturn\s(?=")|
+    \bPyErr_SetString\()(?:"(?:[^"\\\n]|\\.)*"|[^";])*;""", re.X)
 OF_CMAKE, OF_PYTHON = (SAID_BY_CMAKE, r"\$\{[^}]*\}"), (SAID_BY_PYTHON, r"\{[^{}]*\}")
 
 
@@ -202,6 +207,8 @@ def main(repository, case):
                 (*OF_PYTHON, ["tools/tidemark-report", "adapters/*/*/__init__.py", "adapters/torch/*.py"])):
             sources += [(path.name, as_literals(pattern, hole, path.read_text()))
                         for name in names for path in sorted(root.glob(name))]
+        sources += [(path.name, "\n".join(SAID_BY_TOOLS.findall(without_invariants(path.read_text()))))
+                    for folder in ("tools", "adapters") for path in sorted((root / folder).rglob("*.[ch]pp"))]
         expect(messages(sources, page["messages"]), [])
     elif case == "finds_a_message_that_is_missing_or_gone":
         source = 'report("%s: %zu bytes are "  // why\n  "missing now", name); throw error{"it is " + name + " and new here"};'
@@ -210,6 +217,9 @@ def main(repository, case):
                ["a.cpp: 'and new here' is not on the page", "the page has 'it is gone from here', which no source has"])
         cmake = 'message(FATAL_ERROR "tidemark: ${x} is not "\n  "to be found")\nset(x_why "there is a reason")'
         python = 'raise refusal(f"{path}: this file "\n  "is missing")'
+        tool = 'std::puts("this is a result"); throw error("this option is " + text + "; there is no such");'
+        expect(messages([("a.cpp", "\n".join(SAID_BY_TOOLS.findall(tool)))], "| `this option is …` | x | y |\n"),
+               ["a.cpp: 'there is no such' is not on the page"])
         expect(messages([("a.cmake", as_literals(*OF_CMAKE, cmake)), ("a.py", as_literals(*OF_PYTHON, python))],
                         "| `tidemark: … is not to be found` | x | y |\n"),
                ["a.cmake: 'there is a reason' is not on the page", "a.py: 'this file is missing' is not on the page"])
@@ -221,9 +231,11 @@ def main(repository, case):
         expect(build_defaults(source, "| `TIDEMARK_A` | OFF | |\n| `TIDEMARK_B` | 3 | |\n| `TIDEMARK_C` | OFF | |\n"),
                ["TIDEMARK_A is ON, and the page says 'OFF'", "TIDEMARK_C is ${c_default}, and the page says 'OFF'",
                 "TIDEMARK_B is 4, and the page says '3'"])
-        header = "struct x_options {\n  int a = 0;  ///< text\n  bool b{};\n  long\n      c = 1;\n  void (*f)(int) = nullptr;\n  void (*g)(int& x) noexcept = nullptr;\n};\n"
+        header = "struct x_options {\n  int a = 0;  ///< text\n  bool b{};\n  long\n      c = 1;\n  void (*f)(int) = nullptr;\n" \
+                 "  void (*g)(int& x) noexcept = nullptr;\n};\n"
         expect(resource_options([("", header)], "| [`x_options`](x) | x | `a`, `b`, `d` |\n"),
-               ["option x_options::c is not on the page", "option x_options::f is not on the page", "option x_options::g is not on the page", "the page has option x_options::d, which there is not"])
+               ["option x_options::c is not on the page", "option x_options::f is not on the page",
+                "option x_options::g is not on the page", "the page has option x_options::d, which there is not"])
     elif case == "finds_a_variable_or_a_target_that_is_missing_or_gone":
         expect(variables('std::getenv("A_B"); os.environ.get("C")', "| `C` | x | y |\n| `D` | x | y |\n"),
                ["variable A_B is not on the page", "the page has variable D, which there is not"])
