@@ -83,6 +83,9 @@ target_sources(tidemark_headers PUBLIC
 target_compile_features(tidemark_headers PUBLIC cxx_std_20)
 # The package looks for it again, because where it is here says nothing of where it is there.
 target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
+if(TIDEMARK_VALGRIND AND NOT TIDEMARK_VALGRIND_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+  target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${TIDEMARK_VALGRIND_INCLUDE_DIR}>)
+endif()
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 target_link_libraries(tidemark_headers PRIVATE ${CMAKE_DL_LIBS})  # for names of functions, and the tool of NVTX
 if(TIDEMARK_NVTX)

@@ -91,7 +91,7 @@ find_path(TIDEMARK_VALGRIND_INCLUDE_DIR valgrind/memcheck.h DOC "Folder that has
 mark_as_advanced(TIDEMARK_VALGRIND_INCLUDE_DIR)
 if(TIDEMARK_VALGRIND AND NOT TIDEMARK_VALGRIND_INCLUDE_DIR)
   message(FATAL_ERROR "TIDEMARK_VALGRIND is on, and there is no valgrind/memcheck.h: install Valgrind's headers (Debian's valgrind), "
-    "or leave the option off")
+    "set TIDEMARK_VALGRIND_INCLUDE_DIR to the folder that valgrind is in, or leave the option off")
 endif()
 
 # One dialect for every target, because a module's interface and its importers must agree. Inside another project
