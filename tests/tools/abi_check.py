@@ -10,18 +10,34 @@ import tempfile
 
 abi, compiler, case = sys.argv[1:]
 OLD = "namespace tidemark { struct options { int size; }; int make(options const& o) { return o.size; } }\n"
-# The second library, and whether programs of the first may run with it.
-CASES = {
-    "accepts_a_function_that_is_added": (OLD + "namespace tidemark { int more() { return 1; } }\n", True),
-    "finds_a_function_that_is_gone": (OLD.replace("make(", "make_it("), False),
-    "finds_a_layout_that_changed": (OLD.replace("int size;", "char first; int size;"), False),
+# What the standard library's templates make of it has the lambda's file and line in its name.
+THREADS = """#include <thread>
+namespace tidemark {
+struct monitor {
+  monitor() : thread{[this] { ++runs; }} {}
+  std::thread thread;
+  int runs = 0;
+};
+monitor* make() { return new monitor; }
 }
-new, compatible = CASES[case]
+"""
+# The first library, the second one, and whether programs of the first may run with it.
+CASES = {
+    "accepts_a_function_that_is_added": (OLD, OLD + "namespace tidemark { int more() { return 1; } }\n", True),
+    "finds_a_function_that_is_gone": (OLD, OLD.replace("make(", "make_it("), False),
+    "finds_a_layout_that_changed": (OLD, OLD.replace("int size;", "char first; int size;"), False),
+    "accepts_a_lambda_that_lies_elsewhere": (THREADS, "\n\n" + THREADS, True),
+    "finds_a_layout_that_changed_beside_a_lambda": (THREADS, THREADS.replace("int runs", "long runs"), False),
+}
+old, new, compatible = CASES[case]
 with tempfile.TemporaryDirectory() as folder:
     libraries = []
-    for name, source in ("old", OLD), ("new", new):
+    for name, text in ("old", old), ("new", new):
+        source = pathlib.Path(folder) / name / "source.cpp"
+        source.parent.mkdir()
+        source.write_text(text)
         library = pathlib.Path(folder) / f"lib{name}.so"
-        subprocess.run([compiler, "-gdwarf-4", "-shared", "-fPIC", "-x", "c++", "-", "-o", library], input=source, text=True, check=True)
+        subprocess.run([compiler, "-std=c++20", "-gdwarf-4", "-shared", "-fPIC", source, "-o", library], check=True)
         libraries.append(library)
     done = subprocess.run([abi, "diff", *libraries], capture_output=True, text=True)
 print(done.stdout + done.stderr)
