@@ -53,26 +53,35 @@ class returned_errors {
 class returned_errors_of_process {
  public:
   returned_errors_of_process() {
-    const std::scoped_lock lock{mutex_};
-    if (users_ == 0) {
-      world_.emplace(MPI_COMM_WORLD);
-      self_.emplace(MPI_COMM_SELF);
+    shared_state& shared = state();
+    const std::scoped_lock lock{shared.mutex};
+    if (shared.users == 0) {
+      shared.world.emplace(MPI_COMM_WORLD);
+      shared.self.emplace(MPI_COMM_SELF);
     }
-    ++users_;
+    ++shared.users;
   }
   returned_errors_of_process(returned_errors_of_process const&) = delete;
   returned_errors_of_process& operator=(returned_errors_of_process const&) = delete;
   ~returned_errors_of_process() {
-    const std::scoped_lock lock{mutex_};
-    if (--users_ > 0) return;
-    self_.reset();
-    world_.reset();
+    shared_state& shared = state();
+    const std::scoped_lock lock{shared.mutex};
+    if (--shared.users > 0) return;
+    shared.self.reset();
+    shared.world.reset();
   }
 
  private:
-  static inline std::mutex mutex_;
-  static inline std::size_t users_ = 0;
-  static inline std::optional<returned_errors> world_, self_;
+  struct shared_state {
+    std::mutex mutex;
+    std::size_t users = 0;
+    std::optional<returned_errors> world, self;  // there while there are users
+  };
+  /// In a function: clang 19 and 22 crash now and then on a module with inline variables that have destructors.
+  static shared_state& state() {
+    static shared_state shared;
+    return shared;
+  }
 };
 
 /// Whether an exception has been thrown since it was made, and destroys its owner on the way up. Then other
