@@ -20,7 +20,7 @@ class Tidemark(ConanFile):
                "thrust": [True, False]}
     default_options = {"shared": False, "fPIC": True, "modules": True, "mpi": False, "thrust": False}
     exports_sources = ("CMakeLists.txt", "LICENSE", "cmake/*", "pmr/*", "thrust_adapters/*", "adapters/*", "modules/*",
-                       "tools/*")
+                       "tools/*", "packaging/debian/*")
     implements = ["auto_shared_fpic"]
 
     def set_version(self):

@@ -42,6 +42,11 @@ if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND NOT DEFINED 
 endif()
 install(PROGRAMS tools/tidemark-report TYPE BIN COMPONENT tidemark_tools)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(PROJECT_IS_TOP_LEVEL)  # for Debian's packages alone: a whole installation has the licence above
+  install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtidemark-dev EXCLUDE_FROM_ALL)
+  install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tidemark-tools COMPONENT tidemark_tools
+    EXCLUDE_FROM_ALL)
+endif()
 configure_package_config_file(cmake/tidemark-config.cmake.in ${PROJECT_BINARY_DIR}/tidemark-config.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tidemark-config-version.cmake COMPATIBILITY SameMinorVersion)

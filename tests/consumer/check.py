@@ -126,6 +126,10 @@ def debian(build, source, folder):
     wanted = {"libtidemark-dev": ("libc6", "lib/libtidemark.a", "lib/pkgconfig/tidemark.pc", "include/tidemark/tidemark.hpp",
                                   "lib/cmake/tidemark/tidemark-config.cmake", "lib/tidemark/modules/tidemark.cppm"),
               "tidemark-tools": ("python3", "bin/tidemark-report")}
+    if (pathlib.Path(build) / "tools/tidemark-plan/tidemark-plan").exists():  # it is built where CLI11 is
+        wanted["tidemark-tools"] += ("bin/tidemark-plan",)
+    for name, needs in wanted.items():
+        wanted[name] = (*needs, f"share/doc/{name}/copyright")
     if "#define TIDEMARK_DLPACK 1" in (pathlib.Path(build) / "include/tidemark/core/config.hpp").read_text():
         wanted["libtidemark-dev"] = ("libdlpack-dev", *wanted["libtidemark-dev"])
     packages = [*(folder / "packages").glob("*.deb")]
@@ -145,9 +149,9 @@ def debian(build, source, folder):
                    if any(path in file.read_bytes() for path in built_with)]
     if faults:
         sys.exit("\n".join(faults))
-    report = folder / "tidemark-tools/usr/bin/tidemark-report"
-    if "tidemark-report" not in run(report, "--help").stdout:
-        sys.exit("tidemark-report of the package does not run")
+    for program in (folder / "tidemark-tools/usr/bin").iterdir():
+        if program.name not in run(program, "--help").stdout:
+            sys.exit(f"{program.name} of the package does not run")
 
 
 def conan(build, source, work, compiler, version, modules):
