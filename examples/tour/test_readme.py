@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails unless a page's first C++ block is tour.cpp and the block behind it is what the program prints: test_readme.py PAGE SOURCE PROGRAM."""
+"""Fails unless a page's first C++ block is tour.cpp but for its licence and the block behind it is what the program prints.
+
+    test_readme.py PAGE SOURCE PROGRAM
+"""
 import re
 import subprocess
 import sys
@@ -8,8 +11,9 @@ page, source, program = sys.argv[1:]
 blocks = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", open(page).read(), re.M | re.S)
 first = next(i for i, (language, _) in enumerate(blocks) if language == "cpp")
 code, output = blocks[first][1], blocks[first + 1][1]
+program_text = re.sub(r"\A// SPDX-[^\n]*\n", "", open(source).read())
 printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-failures = [what for what, shown, real in (("program", code, open(source).read()), ("output", output, printed)) if shown != real]
+failures = [what for what, shown, real in (("program", code, program_text), ("output", output, printed)) if shown != real]
 for what in failures:
     print(f"{page} shows another {what} than examples/tour has")
 print(printed, end="")
