@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conan 2: `conan create .` builds tidemark and packages it. It has no requirements. The package is found by its own
+"""Conan 2: `conan create . -s compiler.cppstd=20` builds tidemark and packages it. It has no requirements. The package is found by its own
 CMake files, so that modules come along where compiler and generator have them."""
 import pathlib
 import re
@@ -7,6 +7,8 @@ import re
 from conan import ConanFile
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
+from conan.tools.files import copy
+from conan.tools.scm import Version
 
 
 class Tidemark(ConanFile):
@@ -18,7 +20,7 @@ class Tidemark(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"shared": [True, False], "fPIC": [True, False], "modules": [True, False], "mpi": [True, False],
                "thrust": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "modules": True, "mpi": False, "thrust": False}
+    default_options = {"shared": False, "fPIC": True, "modules": False, "mpi": False, "thrust": False}
     exports_sources = ("CMakeLists.txt", "LICENSE", "cmake/*", "pmr/*", "thrust_adapters/*", "adapters/*", "modules/*",
                        "tools/*", "packaging/debian/*")
     implements = ["auto_shared_fpic"]
@@ -26,6 +28,10 @@ class Tidemark(ConanFile):
     def set_version(self):
         text = (pathlib.Path(self.recipe_folder) / "CMakeLists.txt").read_text()
         self.version = re.search(r"project\(tidemark VERSION ([0-9.]+)", text)[1]
+
+    def config_options(self):
+        first = {"clang": "19", "gcc": "15"}.get(str(self.settings.compiler))
+        self.options.modules = first is not None and Version(self.settings.compiler.version) >= first
 
     def validate(self):
         check_min_cppstd(self, 20)
@@ -36,7 +42,7 @@ class Tidemark(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self, generator="Ninja")
         # What Conan did not bring is not taken from the machine by chance.
-        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "PLAN_C", "DLPACK":
+        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TOOLS", "TORCH", "NUMPY", "PLAN_C", "DLPACK":
             toolchain.cache_variables[f"TIDEMARK_{switch}"] = False
         for switch in "modules", "mpi", "thrust":
             toolchain.cache_variables[f"TIDEMARK_{switch.upper()}"] = bool(self.options.get_safe(switch))
@@ -50,6 +56,7 @@ class Tidemark(ConanFile):
 
     def package(self):
         CMake(self).install()
+        copy(self, "LICENSE", self.source_folder, pathlib.Path(self.package_folder) / "licenses")
 
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")  # tidemark-config.cmake is the package's own

@@ -19,7 +19,7 @@ class TidemarkTest(ConanFile):
         cmake_layout(self)
 
     def generate(self):
-        toolchain = CMakeToolchain(self)
+        toolchain = CMakeToolchain(self, generator="Ninja")
         toolchain.user_presets_path = False  # the sources stay as they are
         toolchain.generate()
 

@@ -19,6 +19,7 @@
 
 `run` goes on in WORK where an earlier one ended, so that programs of one project share what they link.
 """
+import json
 import os
 import pathlib
 import re
@@ -174,11 +175,21 @@ tools.build:compiler_executables={{"cpp": "{compiler}"}}
 tools.cmake.cmaketoolchain:generator=Ninja
 tools.cmake.cmake_layout:test_folder={work / "test"}
 """)
-    said = run(sys.executable, pathlib.Path(modules) / "bin/conan", "export-pkg", source, "--no-remote", "-pr:a",
-               work / "profile", "-of", work / "out", CONAN_HOME=str(work / "home"), PYTHONPATH=modules,
-               PYTHONDONTWRITEBYTECODE="1")
+
+    def call(*command):
+        return run(sys.executable, pathlib.Path(modules) / "bin/conan", *command, source, "--no-remote", "-pr:a", work / "profile",
+                   CONAN_HOME=str(work / "home"), PYTHONPATH=modules, PYTHONDONTWRITEBYTECODE="1")
+
+    said = call("export-pkg", "-of", work / "out")
     if "the program prints: 800 bytes" not in said.stdout + said.stderr:
         sys.exit(f"the package was not tested:\n{said.stdout}{said.stderr}")
+    if not [*(work / "home").rglob("licenses/LICENSE")]:
+        sys.exit("the package has no licence")
+    # Where the compiler cannot import, as Debian's own g++, the package has no modules unless they are asked for.
+    for name, major, has_modules in ("gcc", 12, "False"), ("clang", 19, "True"):
+        info = json.loads(call("graph", "info", "--format=json", "-s:a", f"compiler={name}", "-s:a", f"compiler.version={major}").stdout)
+        if info["graph"]["nodes"]["0"]["options"]["modules"] != has_modules:
+            sys.exit(f"with {name} {major} the option modules must be {has_modules}")
 
 
 def load(prefix, library):

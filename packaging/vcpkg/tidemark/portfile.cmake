@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # An overlay port of the sources that it lies in. Modules are off: the compilers of vcpkg's triplets need not have them.
+# vcpkg looks for changes in this folder alone: call it with --no-binarycaching, or it may restore what other sources were built to.
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS features FEATURES dlpack TIDEMARK_DLPACK mpi TIDEMARK_MPI)
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}" OPTIONS
   -DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF -DTIDEMARK_MODULES=OFF -DTIDEMARK_THRUST=OFF
-  -DTIDEMARK_TORCH=OFF -DTIDEMARK_NUMPY=OFF -DTIDEMARK_PLAN_C=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON ${features})
+  -DTIDEMARK_TORCH=OFF -DTIDEMARK_NUMPY=OFF -DTIDEMARK_PLAN_C=OFF -DTIDEMARK_TOOLS=OFF ${features})
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(PACKAGE_NAME tidemark CONFIG_PATH lib/cmake/tidemark)
 vcpkg_fixup_pkgconfig()
