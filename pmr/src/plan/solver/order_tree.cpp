@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 namespace tidemark::detail::planning {
@@ -116,7 +117,8 @@ std::optional<order_tree::node_number> order_tree::replace_in_any(node_number ro
   for (node_number child : copied_children(root)) {
     if (counts_[child].none()) kept.push_back(child);
     if (counts_[child].none() || counts_[child].full()) continue;
-    if (++partial > 2 || !add_kept(child, partial == 1 ? row : right)) return std::nullopt;
+    ++partial;
+    if (partial > 2 || !add_kept(child, partial == 1 ? row : right)) return std::nullopt;
   }
   row.push_back(in_place);
   row.insert(row.end(), right.rbegin(), right.rend());
@@ -128,7 +130,7 @@ std::optional<order_tree::node_number> order_tree::replace_in_row(node_number ro
   const nodes children = copied_children(root);
   const auto is_kept = [&](node_number child) { return counts_[child].none(); };
   const auto first = std::ranges::find_if_not(children, is_kept);
-  const auto last = std::prev(std::find_if_not(children.rbegin(), children.rend(), is_kept).base());
+  const auto last = std::prev(std::ranges::find_if_not(children | std::views::reverse, is_kept).base());
   // More than one is removed from, as this is the lowest node around all that are removed.
   nodes row(children.begin(), first), right;
   for (auto between = std::next(first); between != last; ++between) {
@@ -272,13 +274,16 @@ void order_tree::leaves_by(node_number tree, std::span<double const> positions,
 }
 
 void order_tree::add_by(node_number at, std::vector<leaf_number>& into) {
-  if (nodes_[at].is == kind::leaf) return into.push_back(nodes_[at].begin);
+  if (nodes_[at].is == kind::leaf) {
+    into.push_back(nodes_[at].begin);
+    return;
+  }
   nodes children = copied_children(at);
   const auto has_mean = [&](node_number child) { return means_[child] != no_position; };
   const auto falls = [&](nodes const& row) {
     const auto first = std::ranges::find_if(row, has_mean);
-    const auto last = std::find_if(row.rbegin(), row.rend(), has_mean);
-    return first != row.end() && means_[*first] > means_[*last];
+    const auto backwards = row | std::views::reverse;
+    return first != row.end() && means_[*first] > means_[*std::ranges::find_if(backwards, has_mean)];
   };
   if (nodes_[at].is == kind::any)
     std::ranges::sort(children, {}, [&](node_number child) { return std::pair{means_[child], child}; });

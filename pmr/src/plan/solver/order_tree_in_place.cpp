@@ -305,7 +305,10 @@ void order_tree_in_place::replace_in_any(node_number root, node_number in_place,
   for (node_number each : sides[0].full | std::views::reverse) collect(each, made.removed, true);
   for (node_number each : full) collect(each, made.removed, true);
   for (node_number each : sides[1].full) collect(each, made.removed, true);
-  if (partial_n == 0) return append(root, in_place);
+  if (partial_n == 0) {
+    append(root, in_place);
+    return;
+  }
   const node_number row = new_node(kind::row);
   if (nodes_[root].child_n == 0) {
     substitute(root, row);

@@ -75,6 +75,7 @@ void improve_and_search(planning::solver_context& context, bool exact, bool impr
 
 void climb_and_search(planning::solver_context& context, bool exact) {
   std::vector<planning::order> orders;
+  orders.reserve(search_orders.size());
   for (auto const& by : search_orders) orders.push_back(order_by(context.instance(), by));
   const planning::endless_stage climb = planning::hill_climb(context, orders);
   improve_and_search(context, exact, static_cast<bool>(climb), [&](std::uint64_t nodes) {

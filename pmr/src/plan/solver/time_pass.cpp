@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <ranges>
 #include <utility>
 
 #include "skyline_layout.hpp"
@@ -179,13 +180,13 @@ void time_pass::offer_layout() {
     at += sizes_[leaf];
   };
   for (leaf_number leaf : tree_.leaves()) put(leaf);
-  for (auto each = exchanges_.rbegin(); each != exchanges_.rend(); ++each) {
+  for (exchange_made const& each : exchanges_ | std::views::reverse) {
     const auto leaf_at = [&](std::uint32_t k) { return exchanged_.begin() + static_cast<std::ptrdiff_t>(k); };
-    const std::span died(leaf_at(each->died), leaf_at(each->born));
+    const std::span died(leaf_at(each.died), leaf_at(each.born));
     at = no_offset;
-    for (leaf_number leaf : std::span(leaf_at(each->born), leaf_at(each->end)))
+    for (leaf_number leaf : std::span(leaf_at(each.born), leaf_at(each.end)))
       at = std::min(at, offsets[leaf]);
-    if (each->beside != order_tree_in_place::no_leaf && (offsets[each->beside] < at) != each->is_before)
+    if (each.beside != order_tree_in_place::no_leaf && (offsets[each.beside] < at) != each.is_before)
       std::ranges::reverse(died);
     for (leaf_number leaf : died) put(leaf);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -316,19 +317,24 @@ void time_search::find_choices_of(level& at, stage which) {
   }
   if (at.all_gaps) {
     at.fresh.insert(at.fresh.end(), at.old.begin(), at.old.end());
-    return add_choice(at, at.fresh);
+    add_choice(at, at.fresh);
+    return;
   }
   switch (which) {
     case stage::one_gap_more:
       add_choice(at, at.fresh);
-      return add_with_one(at, at.fresh);
+      add_with_one(at, at.fresh);
+      return;
     case stage::around:
-      return add_around(at);
+      add_around(at);
+      return;
     case stage::two_places:
-      return add_two_places(at);
+      add_two_places(at);
+      return;
     case stage::two_gaps_more:
       add_with_exactly_three(at);
-      return add_with_two(at, at.fresh);
+      add_with_two(at, at.fresh);
+      return;
     case stage::one_less:
       for (std::size_t k = 0; k < at.fresh.size(); ++k) {
         leaves some = at.fresh;
@@ -510,16 +516,16 @@ void time_search::find_offsets() {
   trees_.leaves_of(tree_, row);
   take_offsets(row);
   std::vector<double> positions(leaves_.size());
-  for (auto at = steps_.rbegin(); at != steps_.rend(); ++at) {
+  for (step const& made : steps_ | std::views::reverse) {
     std::ranges::fill(positions, order_tree::no_position);
     for (std::size_t k = 0; k < row.size(); ++k) positions[row[k]] = static_cast<double>(k);
-    double first = static_cast<double>(row.size());
-    for (order_tree::leaf_number each : at->added) {
+    auto first = static_cast<double>(row.size());
+    for (order_tree::leaf_number each : made.added) {
       if (positions[each] != order_tree::no_position) first = std::min(first, positions[each]);
     }
-    for (order_tree::leaf_number each : at->removed) positions[each] = first;
+    for (order_tree::leaf_number each : made.removed) positions[each] = first;
     row.clear();
-    trees_.leaves_by(at->before, positions, row);
+    trees_.leaves_by(made.before, positions, row);
     take_offsets(row);
   }
 }
