@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -131,6 +132,23 @@ TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
   blocks.push_back({.lower = 1, .upper = 3, .size = 4});
   searched search{blocks};
   EXPECT_EQ(search.probe(least_height(search.instance()) - 1, 8), outcome::impossible);
+}
+
+TEST(pair_search, has_no_answer_once_it_is_stopped) {
+  const std::atomic<bool> stop{true};
+  plan_options stopped = by_bytes;
+  stopped.stop = &stop;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const problem instance = problem_of(some_blocks(seed, false), stopped);
+    solver_context context{instance, stopped};
+    context.enter_stage("pairs");
+    context.apply_limits();
+    pair_search search{context};
+    const bool ends_above = instance.buffers.front().fixed_bytes().end > instance.lower_bound;
+    ASSERT_EQ(search.probe(instance.lower_bound, no_limit),
+              ends_above ? outcome::impossible : outcome::unknown);
+    ASSERT_FALSE(context.count_node(0));
+  }
 }
 
 TEST(pair_search, keeps_the_steps_of_a_proof) {

@@ -146,9 +146,7 @@ void require_different_files(command_line const& command) {
   throw std::runtime_error(where + ": " + text);
 }
 
-memory_plan search(command_line const& command, plan_input const& input) {
-  plan_options options = command.options;
-  options.stop = &is_interrupted;
+memory_plan search(command_line const& command, plan_input const& input, plan_options options) {
   progress_line line;
   if (command.shows_progress || line.is_on_terminal()) {
     options.on_progress = [&](plan_progress const& now) { line.show(now); };
@@ -221,15 +219,20 @@ int run(command_line const& command) {
   require_different_files(command);
   const plan_input input = read_input(command);
   end_search_at_interrupts();
+  plan_options options = command.options;
+  options.stop = &is_interrupted;
   const auto begin = std::chrono::steady_clock::now();
-  memory_plan made = search(command, input);
+  const auto elapsed_now = [&] { return std::chrono::steady_clock::now() - begin; };
+  memory_plan made = search(command, input, options);
   plan_proof proof;
   if (!command.proof.empty()) {
-    plan_options options = command.options;
-    options.stop = &is_interrupted;
+    // A capacity ends the search, and may be below what a proof is of.
+    if (options.capacity != 0 && options.time_limit == no_time_limit) {
+      options.time_limit = std::max<std::chrono::nanoseconds>(elapsed_now(), std::chrono::seconds{1});
+    }
     proof = prove_lowest(input.file.blocks, made, options);
   }
-  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  const auto elapsed = elapsed_now();
   write_results(command, input, made, proof, elapsed);
   const bool lacks_proof = !command.proof.empty() && proof.log.empty();
   if (lacks_proof) {

@@ -564,6 +564,38 @@ def a_proof_holds_by_a_checker_that_shares_no_code():
         expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"]), "")
 
 
+def a_proof_holds_where_alignments_differ_that_sizes_have_anyhow():
+    text = ALL_COLUMNS + "0,2,4,20,8,\n1,2,3,16,2,\n2,1,3,12,32,\n3,2,3,16,4,\n"
+    said, _, log = prove(text, "--node-limit", 20000)
+    expect("height", said["height"], 68)
+    expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, 68), "")
+    for seed in range(60):
+        rows = [dict(row, size=str(4 * int(row["size"]))) for row in dictionaries_of(above_the_bound(seed))]
+        text = ALL_COLUMNS + "".join(",".join(row.values()) + "\n" for row in rows)
+        said, _, log = prove(text, "--node-limit", 20000)
+        expect(f"fault of the proof of seed {seed}", proof_checker.fault(rows, log, said["height"]), "")
+
+
+def a_proof_that_the_time_cuts_off_leaves_a_sound_plan():
+    """What follows from a case is then known in part only, and no plan may come of that."""
+    sizes = ((12, 19, 29, 1), (1, 4, 14, 16), (2, 11, 38, 1), (3, 8, 35, 1), (12, 17, 4, 1), (0, 8, 37, 1), (15, 24, 24, 2),
+             (6, 8, 25, 1), (6, 14, 2, 8), (1, 11, 15, 1), (10, 11, 34, 1), (7, 13, 24, 1), (15, 16, 9, 1), (18, 22, 35, 1))
+    text = "id,lower,upper,size,alignment\n" + "".join(f"{i},{','.join(map(str, row))}\n" for i, row in enumerate(sizes))
+    for limit in ("0", "0.0001", "0.0005", "0.001"):
+        status, output, _ = run(write(text), "--no-exact", "--time-limit", limit, "--prove", folder / "proof.txt", "--out",
+                                folder / "out.csv")
+        said = printed(output)
+        expect("height", expect_sound(rows_of((folder / "out.csv").read_text()))[0], said["height"])
+        expect("the height is not below the bound", said["height"] >= said["bound"], True)
+
+
+def a_proof_ends_beside_a_capacity_below_the_bound():
+    text = random_blocks(random.Random(5), 45, (1, 2, 64))
+    status, output, _ = run(write(text), "--capacity", 1, "--prove", folder / "proof.txt")
+    expect("status", status, 1)
+    expect("there is a plan", "height" in printed(output), True)
+
+
 def a_proof_that_was_changed_does_not_hold():
     text = next(text for text in map(above_the_bound, range(60)) if prove(text)[2].count("\n") > 20)
     said, _, log = prove(text)

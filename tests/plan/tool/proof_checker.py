@@ -8,6 +8,7 @@ no byte, so they lie on each other in some order.
 """
 import csv
 import itertools
+import math
 import re
 import sys
 
@@ -107,6 +108,10 @@ def fault(rows, text, height, alignment=1):
     limit = height - 1
     with_conflicts = [i for i, b in enumerate(blocks) if b.size > 0 and b.lower < b.upper]
     sections = {tuple(j for j in with_conflicts if blocks[j].lower <= blocks[i].lower < blocks[j].upper) for i in with_conflicts}
+    # Each plan can be pushed down to multiples of what divides all sizes and fixed offsets, without getting higher.
+    unit = math.gcd(*(blocks[i].size for i in with_conflicts), *(blocks[i].offset or 0 for i in with_conflicts))
+    for i in with_conflicts:
+        blocks[i].alignment = max(blocks[i].alignment, unit & -unit)
     pairs = {pair for live in sections for pair in itertools.permutations(live, 2)}
     sections = [live for live in sections if not any(set(live) < set(other) for other in sections)]
     lifespans = [{live for live in sections if i in live} for i in range(len(blocks))]

@@ -115,7 +115,8 @@ void pair_search::note_changes_by(step added) {
   if (!added.is_contradiction()) note_change(shared_sections(at(added.first), at(added.second)));
 }
 
-/// Follows what is known to its end, or until a limit is reached. @return false if it contradicts itself
+/// Follows what is known to its end, or until a limit is reached: the context says so from then on. @return false if
+/// it contradicts itself
 bool pair_search::follow(known_case& now) {
   for (bool is_stable = false; !is_stable;) {
     is_stable = true;
@@ -123,7 +124,7 @@ bool pair_search::follow(known_case& now) {
       if (!changed_[s]) continue;
       is_stable = changed_[s] = false;
       const std::size_t k = sections_[s].size();
-      if (!context_->count_steps(k * k)) return true;
+      if (!context_->count_steps(k * k * alignments_.size())) return true;
       if (!follow_in(now, sections_[s])) return false;
     }
   }

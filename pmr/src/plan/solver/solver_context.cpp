@@ -43,7 +43,7 @@ bool solver_context::check_limits() {
   const bool stops = stop_ != nullptr && stop_->load(std::memory_order_relaxed);
   cut_ = cut_ || stops || nodes_ >= node_limit_ || now - begin_ >= time_limit_;
   if (options_->on_progress && now - reported_ >= report_interval) report();
-  next_check_steps_ = steps_ + check_steps;
+  next_check_steps_ = cut_ ? 0 : steps_ + check_steps;
   return !cut_;
 }
 

@@ -42,7 +42,8 @@ class solver_context {
   /// Begins, or goes on with, the stage of that name. Stages with the same name are one.
   void enter_stage(char const* stage);
   /// Counts steps of some nanoseconds each, so that the clock is read often enough.
-  /// @return whether the search goes on: false once it was cut off.
+  /// @return whether the search goes on. Once it was cut off this is false each time, so that who looks at the
+  /// last of several answers alone knows it, too.
   [[nodiscard]] bool count_steps(std::uint64_t steps) {
     steps_ += steps;
     if (nodes_ < node_limit_ && steps_ < next_check_steps_) return true;

@@ -64,8 +64,8 @@ struct plan_options {
   /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
   /// multiple of it.
   std::size_t alignment = 256;
-  /// The search ends after that time, or some milliseconds later: only the first order is always finished,
-  /// however long it takes.
+  /// The search ends after that time, or some milliseconds later, some tens where there are many blocks: only the
+  /// first order is always finished, however long it takes.
   std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
   /// The search ends when so many blocks were placed, failed tries included; the first order is
   /// always finished.
@@ -128,8 +128,8 @@ struct memory_plan {
 ///    in turns: "promotion" (of blocks that are neither fixed nor aligned further), where what came too high
 ///    moves ahead in the order, and "ejection", where it is taken out and put back where it is least in the
 ///    way;
-///  - "search": backtracking searches for a plan of a given height, that of the bound first. They take turns
-///    with the climb, each time for longer.
+///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
+///    most also by which of two is the lower one. They take turns with the climb, each time for longer.
 ///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
 /// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 100
