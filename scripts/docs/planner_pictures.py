@@ -51,6 +51,13 @@ def pictures():
     p.line(1, 3, 6, "")
     p.note("plateau", 4.5, 0.5)
     yield p
+    p = Picture("planner_along_time", "Two buffers that die together, and two that are born in their place", 10, 5)
+    for block in (("a", 0, 10, 0, 1), ("b", 0, 5, 1, 2), ("c", 0, 5, 3, 1), ("d", 0, 10, 4, 1)):
+        p.block(*block)
+    for block in (("e", 5, 10, 1, 1), ("f", 5, 10, 2, 2)):
+        p.block(*block, "#f3d28b")
+    p.note("b and c die, e and f are born", 5, -0.3)
+    yield p
 
 
 if __name__ == "__main__":
