@@ -35,7 +35,9 @@ class subset_sums {
   }
 
   /// How many sums a call looks at.
-  [[nodiscard]] std::uint64_t steps() const { return high_.size() * static_cast<std::uint64_t>(std::bit_width(low_.size())); }
+  [[nodiscard]] std::uint64_t steps() const {
+    return high_.size() * static_cast<std::uint64_t>(std::bit_width(low_.size()));
+  }
 
  private:
   struct subset {
