@@ -123,7 +123,8 @@ class hard_results {
     if (!fault.empty()) throw std::logic_error(fault);
     log_ratios_ += std::log(made.ratio());
     const bool fits = made.height <= test::hard_step_capacity;
-    seconds_.push_back(fits ? seconds : std::chrono::duration<double>{options.time_limit}.count());
+    const double limit = std::chrono::duration<double>{options.time_limit}.count();
+    seconds_.push_back(fits ? std::min(seconds, limit) : limit);  // it may fit just behind the limit
     return fits;
   }
   /// That many of a hundred took no longer. @pre at least 1

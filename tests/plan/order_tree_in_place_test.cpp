@@ -15,9 +15,12 @@
 #include <vector>
 
 #include "../../pmr/src/plan/solver/order_tree.hpp"
+#include "tree_orders.hpp"
 
 namespace tidemark::detail::planning {
 namespace {
+
+using test::has_order;
 
 using leaves = std::vector<order_tree_in_place::leaf_number>;
 
@@ -30,15 +33,6 @@ leaves numbers(order_tree_in_place::leaf_number first, std::size_t n) {
 leaves sorted(leaves some) {
   std::ranges::sort(some);
   return some;
-}
-
-/// Whether a tree has an order: then it is the one in which its positions rise.
-bool has_order(order_tree& trees, order_tree::node_number tree, leaves const& order) {
-  std::vector<double> positions(512);
-  for (std::size_t k = 0; k < order.size(); ++k) positions[order[k]] = static_cast<double>(k);
-  leaves found;
-  trees.leaves_by(tree, positions, found);
-  return found == order;
 }
 
 struct replacement {
@@ -93,6 +87,7 @@ TEST(order_tree_in_place, has_the_orders_of_a_tree_that_is_copied) {
       ASSERT_EQ(tested.can_replace(removed), expected.has_value()) << problem << ' ' << step;
       auto place = tested.replace(removed, added);
       ASSERT_EQ(place.has_value(), expected.has_value()) << problem << ' ' << step;
+      ASSERT_TRUE(tested.is_consistent()) << problem << ' ' << step;
       if (!place) {
         ++refused;
         model.cut(before);

@@ -13,8 +13,12 @@
 #include <set>
 #include <vector>
 
+#include "tree_orders.hpp"
+
 namespace tidemark::detail::planning {
 namespace {
+
+using test::has_order;
 
 using leaves = std::vector<order_tree::leaf_number>;
 using orders = std::set<leaves>;
@@ -43,15 +47,6 @@ orders replaced(orders const& all, leaves const& removed, leaves const& added) {
     }
   }
   return made;
-}
-
-/// Whether the tree has an order: then it is the one in which its positions rise.
-bool has_order(order_tree& trees, order_tree::node_number tree, leaves const& order) {
-  std::vector<double> positions(64);
-  for (std::size_t k = 0; k < order.size(); ++k) positions[order[k]] = static_cast<double>(k);
-  leaves found;
-  trees.leaves_by(tree, positions, found);
-  return found == order;
 }
 
 TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {

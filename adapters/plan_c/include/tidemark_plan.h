@@ -58,7 +58,7 @@ enum {
 enum {
   TIDEMARK_PLAN_OPEN = 0,     /**< there may be one */
   TIDEMARK_PLAN_AT_BOUND = 1, /**< there is none, because the height is the lower bound */
-  TIDEMARK_PLAN_PROVEN = 2    /**< there is none: above the bound, and the search has tried all others */
+  TIDEMARK_PLAN_PROVEN = 2    /**< there is none: the height is the proven bound, above the lower bound */
 };
 
 /**

@@ -34,7 +34,7 @@ class Plan(typing.NamedTuple):
     height: int  # bytes of the memory that holds them all
     bound: int  # bytes: what is live at once, or the end of a fixed block
     proven_bound: int  # bytes: the search has shown that no plan is lower; bound <= proven_bound <= height
-    proof: str  # "at_bound": the height is the bound; "proven": above it, and all others were tried; "open"
+    proof: str  # "at_bound": the height is the bound; "proven": the proven bound, above it; "open"
     nodes: int  # blocks that the search placed, failed tries included
     seconds: float  # that it took
 

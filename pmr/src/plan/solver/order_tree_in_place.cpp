@@ -120,6 +120,35 @@ std::vector<order_tree_in_place::leaf_number> order_tree_in_place::leaves() {
   return made;
 }
 
+bool order_tree_in_place::has_consistent_children(node_number at) const {
+  node const& here = nodes_[at];
+  if (here.is == kind::leaf) return here.child_n == 0 && here.first == no_node && node_of_[here.leaf] == at;
+  const auto has_link = [&](node_number child, node_number to) {
+    auto const& [one, other] = nodes_[child].beside;
+    return one == to || other == to;
+  };
+  node_number before = no_node, child = here.first;
+  for (std::uint32_t n = 0; n < here.child_n; ++n) {
+    if (child == no_node || nodes_[child].parent != at || !has_link(child, before)) return false;
+    child = next_of(child, std::exchange(before, child));
+  }
+  return here.child_n >= 2 && child == no_node && before == here.last;
+}
+
+bool order_tree_in_place::is_consistent() const {
+  std::vector<node_number> left{top_};
+  while (!left.empty()) {
+    const node_number at = left.back();
+    left.pop_back();
+    if (!has_consistent_children(at)) return false;
+    for (node_number before = no_node, child = nodes_[at].first; child != no_node;) {
+      left.push_back(child);
+      child = next_of(child, std::exchange(before, child));
+    }
+  }
+  return nodes_[top_].parent == no_node;
+}
+
 // ---- what is around the removed leaves --------------------------------------------------------------------
 
 /// @return whether it was not touched before by this replacement.

@@ -18,6 +18,11 @@ namespace tidemark::detail::planning {
 /// The children of a node are linked in both directions, without a first direction, so that a row is turned round
 /// in O(1). Where rows are joined, the children of the shorter ones get another parent. Memory is
 /// O(leaves), and nothing recurses.
+///
+/// Invariants, of each node below the top, and of that:
+/// - a leaf has child_n == 0 and node_of_[leaf] == the node, another node child_n >= 2;
+/// - the links lead from `first` over child_n children to `last`, and back; these two have no other link;
+/// - parent == the node, of each child; the top has no parent.
 class order_tree_in_place {
  public:
   using leaf_number = std::uint32_t;
@@ -47,6 +52,9 @@ class order_tree_in_place {
 
   /// One of the orders.
   [[nodiscard]] std::vector<leaf_number> leaves();
+
+  /// Whether the invariants hold. O(nodes).
+  [[nodiscard]] bool is_consistent() const;
 
   /// How many nodes were looked at by the last call.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
@@ -97,6 +105,7 @@ class order_tree_in_place {
   [[nodiscard]] node_number new_node(kind is);
   [[nodiscard]] node_number new_leaves(std::span<leaf_number const> leaves);
   [[nodiscard]] node_number next_of(node_number at, node_number before) const;
+  [[nodiscard]] bool has_consistent_children(node_number at) const;
   void relink(node_number at, node_number was, node_number is);
   void append(node_number parent, node_number child);
   void unlink(node_number child);

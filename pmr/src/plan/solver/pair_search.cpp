@@ -37,14 +37,17 @@ pair_search::pair_search(solver_context& context)
     : context_{&context},
       instance_{&context.instance()},
       alignments_{1},
-      conflicts_{is_for(*instance_) ? instance_->buffers.size() : 0} {
+      conflicts_{is_for(*instance_) ? instance_->buffers.size() : 0},
+      below_alike_{conflicts_} {
   if (!is_for(*instance_)) return;
+  const std::vector<ranked> shapes = shapes_of(*instance_);
   sections_.resize(instance_->section_count);
   for (std::uint32_t i = 0; i < instance_->buffers.size(); ++i) {
     for (std::uint32_t s = at(i).lifespan.begin; s < at(i).lifespan.end; ++s) sections_[s].push_back(i);
     if (std::ranges::find(alignments_, at(i).align) == alignments_.end()) alignments_.push_back(at(i).align);
     for (std::uint32_t j = 0; j < instance_->buffers.size(); ++j) {
       if (i != j && at(i).lifespan.overlaps(at(j).lifespan)) conflicts_.add(i, j);
+      if (i < j && !at(i).is_fixed() && shapes[i].twin_group == shapes[j].twin_group) below_alike_.add(i, j);
     }
   }
 }
@@ -55,7 +58,11 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vec
   };
   height_ = height;
   std::vector<open_case> open;
-  if (auto first = first_case()) open.push_back({std::move(*first), {}});
+  const auto open_with = [&](known_case known, step added) {
+    known.below.add(added.first, added.second);
+    open.push_back({std::move(known), added});
+  };
+  if (auto first = first_case()) open.push_back({std::move(*first), std::nullopt});
   else note({});
   for (std::uint64_t cases = 0; !open.empty(); ++cases) {
     const bool is_full =
@@ -76,10 +83,8 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vec
       return outcome::found;
     }
     note(*split);
-    open.push_back({now, {split->second, split->first}});
-    open.push_back({std::move(now), *split});
-    for (std::size_t k = open.size() - 2; k < open.size(); ++k)
-      open[k].known.below.add(open[k].added.first, open[k].added.second);
+    open_with(now, {split->second, split->first});
+    open_with(std::move(now), *split);  // is next
   }
   return outcome::impossible;
 }
@@ -88,20 +93,12 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vec
 std::optional<pair_search::known_case> pair_search::first_case() const {
   const std::size_t n = instance_->buffers.size();
   known_case first{
-      .heads = std::vector<offset_type>(n), .tails = std::vector<offset_type>(n), .below = relation{n}};
-  const auto is_alike = [](buffer const& one, buffer const& other) {
-    return !one.is_fixed() && !other.is_fixed() && one.size == other.size && one.align == other.align &&
-           one.lifespan == other.lifespan;
-  };
+      .heads = std::vector<offset_type>(n), .tails = std::vector<offset_type>(n), .below = below_alike_};
   for (std::uint32_t i = 0; i < n; ++i) {
-    if (at(i).is_fixed()) {
-      if (at(i).fixed_bytes().end > height_) return std::nullopt;
-      first.heads[i] = at(i).fixed;
-      first.tails[i] = height_ - at(i).fixed_bytes().end;
-    }
-    for (std::uint32_t j = i + 1; j < n; ++j) {
-      if (is_alike(at(i), at(j))) first.below.add(i, j);
-    }
+    if (!at(i).is_fixed()) continue;
+    if (at(i).fixed_bytes().end > height_) return std::nullopt;
+    first.heads[i] = at(i).fixed;
+    first.tails[i] = height_ - at(i).fixed_bytes().end;
   }
   return first;
 }
@@ -110,9 +107,9 @@ void pair_search::note_change(section_range sections) {
   for (std::uint32_t s = sections.begin; s < sections.end; ++s) changed_[s] = true;
 }
 
-void pair_search::note_changes_by(step added) {
-  changed_.assign(sections_.size(), added.is_contradiction());
-  if (!added.is_contradiction()) note_change(shared_sections(at(added.first), at(added.second)));
+void pair_search::note_changes_by(std::optional<step> added) {
+  changed_.assign(sections_.size(), !added);
+  if (added) note_change(shared_sections(at(added->first), at(added->second)));
 }
 
 /// Follows what is known to its end, or until a limit is reached: the context says so from then on. @return false if
@@ -248,16 +245,15 @@ bool pair_search::follow_chains(known_case& now, section const& live) {
 std::optional<pair_search::step> pair_search::tightest(known_case const& now) const {
   std::optional<step> found;
   std::pair<offset_type, offset_type> most{0, 0};
-  for (section const& live : sections_) {
-    for (auto a = live.begin(); a != live.end(); ++a) {
-      for (auto b = std::next(a); b != live.end(); ++b) {
-        if (now.below.has(*a, *b) || now.below.has(*b, *a)) continue;
-        const offset_type first = height_with(now, *a, *b), second = height_with(now, *b, *a);
-        const std::pair both{std::min(first, second), std::max(first, second)};
-        if (found && both <= most) continue;
-        most = both;
-        found = first <= second ? step{*a, *b} : step{*b, *a};
-      }
+  const auto n = static_cast<std::uint32_t>(instance_->buffers.size());
+  for (std::uint32_t a = 0; a < n; ++a) {
+    for (std::uint32_t b = a + 1; b < n; ++b) {
+      if (!conflicts_.has(a, b) || now.below.has(a, b) || now.below.has(b, a)) continue;
+      const offset_type first = height_with(now, a, b), second = height_with(now, b, a);
+      const std::pair both{std::min(first, second), std::max(first, second)};
+      if (found && both <= most) continue;
+      most = both;
+      found = first <= second ? step{a, b} : step{b, a};
     }
   }
   return found;

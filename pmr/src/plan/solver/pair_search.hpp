@@ -92,7 +92,7 @@ class pair_search {
   };
   struct open_case {
     known_case known;
-    step added;  // the last pair, from which nothing was followed yet; a contradiction: none was
+    std::optional<step> added;  // the last pair, from which nothing was followed yet; none: of the first case
   };
   /// What some buffers that lie on each other take at least, of those at multiples of an alignment or more.
   class pile {
@@ -113,7 +113,7 @@ class pair_search {
   [[nodiscard]] buffer const& at(std::uint32_t i) const { return instance_->buffers[i]; }
   [[nodiscard]] std::optional<known_case> first_case() const;
   void note_change(section_range sections);
-  void note_changes_by(step added);
+  void note_changes_by(std::optional<step> added);
   [[nodiscard]] bool follow(known_case& now);
   [[nodiscard]] bool follow_in(known_case& now, section const& live);
   [[nodiscard]] bool exceeds(known_case const& now, ranking const& by_head, ranking const& by_tail) const;
@@ -131,6 +131,7 @@ class pair_search {
   std::vector<section> sections_;
   std::vector<offset_type> alignments_;  // each once, and 1
   relation conflicts_;
+  relation below_alike_;       // of buffers that are alike, the first is the lower one
   std::vector<bool> changed_;  // by section, since it was followed
   offset_type height_ = 0;
   std::vector<offset_type> offsets_;

@@ -21,7 +21,7 @@ namespace {
 namespace planning = detail::planning;
 
 /// Blocks without conflicts were not placed: they lie where they are fixed, or at 0. The memory holds
-/// them, too.
+/// them, too. Says whether the plan is optimal, which they may be the reason for.
 template <class Block>
 void place_the_others(memory_plan& made, std::span<Block const> blocks, std::size_t alignment) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {

@@ -424,7 +424,7 @@ class prober {
   static constexpr std::size_t unshuffled_orders = 3;
   static constexpr unsigned shuffles = 4;
   static constexpr unsigned rungs = 4;
-  // A case of pairs takes about as long.
+  // A case of pairs takes about as long as placing so many.
   static constexpr std::uint64_t buffers_of_a_case = 16;
 
   /// By pairs: half way to the target, and just below the best, which is what a proof needs.

@@ -85,7 +85,6 @@ memory_plan solver_context::finish(std::size_t blocks) {
                    .height = best_height_bytes(),
                    .lower_bound = instance_->lower_bound * instance_->unit_bytes,
                    .proven_bound = proven_bound_ * instance_->unit_bytes,
-                   .optimal = best_.height == proven_bound_,
                    .stages = std::move(stages_)};
   for (std::size_t i = 0; i < best_.offsets.size(); ++i)
     made.offsets[instance_->block_of[i]] = best_.offsets[i] * instance_->unit_bytes;

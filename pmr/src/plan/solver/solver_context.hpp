@@ -62,7 +62,8 @@ class solver_context {
   void raise_bound(offset_type height);
   /// The limits apply from now on.
   void apply_limits();
-  /// The plan that was found. @post nothing else is called
+  /// The plan that was found, of the buffers alone, so that it does not say whether it is optimal. @post nothing
+  /// else is called
   [[nodiscard]] memory_plan finish(std::size_t blocks);
 
  private:

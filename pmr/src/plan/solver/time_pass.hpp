@@ -21,7 +21,8 @@ class time_pass {
  public:
   explicit time_pass(solver_context& context);
 
-  [[nodiscard]] static bool is_for(problem const& instance);
+  [[nodiscard]] static bool is_for(
+      problem const& instance);  ///< as `skyline_layout`: offsets are sums of sizes
 
   /// Offers the layout if it came to the end. @return whether it did
   bool place(offset_type height);
