@@ -292,7 +292,7 @@ void play_as_epoch(training_loop& loop, epoch_resource& memory, std::pmr::memory
 /// The whole trace, of which the steps are nearly all. The pool keeps what it has, so that it is not the
 /// operating system whose time is seen.
 void train(benchmark::State& state, std::string const& name, bool in_epochs) {
-  training_loop loop{name};
+  training_loop loop = training_loop::recorded(name);
   size_histogram sizes;
   for (tools::trace_event const& event : loop.trace.events) {
     if (event.allocates) sizes.record(event.bytes);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic plan: programs whose steps are of several kinds (tools/recorded_trace/step_kinds.hpp), on a planned
 // arena over a pool and on a pool alone. "steps" is the first 300 on resources that have seen nothing, so that
-// recording and planning are part of it; "later" the 300 after these. An item is an operation.
+// recording and planning are part of it; "later" the 300 after these. What is allocated is written, as by a program,
+// so that the times say what such a program gains. An item is an operation.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
+#include <cstring>
 #include <memory_resource>
 #include <optional>
 #include <string>
@@ -53,7 +55,9 @@ void run_program(benchmark::State& state, std::string const& program, std::size_
     std::pmr::memory_resource* const through_vtable = bench::hidden(subject.resource());
     const auto play = [&](tools::trace_event const& event) {
       if (event.allocates) {
-        bench::use(blocks[event.block] = through_vtable->allocate(event.bytes, tools::replay_alignment));
+        blocks[event.block] = through_vtable->allocate(event.bytes, tools::replay_alignment);
+        std::memset(blocks[event.block], 1, event.bytes);
+        bench::keep(blocks[event.block]);
       } else {
         through_vtable->deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
       }

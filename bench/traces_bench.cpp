@@ -96,7 +96,7 @@ void by_steps(benchmark::State& state, bench::trace_file const& file) {
     if (!event.allocates)
       return through_vtable->deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
     void* const block = blocks[event.block] = through_vtable->allocate(event.bytes, tools::replay_alignment);
-    if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+    tools::write_pages(block, event.bytes);
   };
   replay_in_loop(state, trace.events, [&] {
     std::size_t next = 0;

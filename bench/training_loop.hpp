@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recorded training loop: a trace and its steps, to be played step by step on a resource.
+// A training loop: a trace and its steps, to be played step by step on a resource.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <memory_resource>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "recorded_trace.hpp"
+#include "step_kinds.hpp"
 
 namespace tidemark::bench {
 
 /// A trace and its steps. Of what a step allocates, it tells what outlives it.
 struct training_loop {
-  explicit training_loop(std::string const& name)
-      : trace{tools::read_trace(path_of(name) + ".csv")},
-        steps{tools::read_steps(path_of(name) + "_steps.csv", trace)},
+  explicit training_loop(tools::stepped_trace played)
+      : trace{std::move(played.trace)},
+        steps{std::move(played.steps)},
         dies_within_step(trace.events.size()),
         blocks(trace.blocks) {
     std::vector<std::size_t> freed_by(trace.blocks, std::numeric_limits<std::size_t>::max());
@@ -32,7 +33,13 @@ struct training_loop {
       }
     }
   }
-  static std::string path_of(std::string const& name) { return TIDEMARK_TRACES "/" + name; }
+  /// A recorded one. @throws std::runtime_error if it cannot be read
+  static training_loop recorded(std::string const& name) {
+    const std::string path = TIDEMARK_TRACES "/" + name;
+    tools::stepped_trace read{.trace = tools::read_trace(path + ".csv"), .steps = {}};
+    read.steps = tools::read_steps(path + "_steps.csv", read.trace);
+    return training_loop{std::move(read)};
+  }
 
   /// Events before `end`, each free executed.
   void play_all(std::pmr::memory_resource& resource, std::size_t end) {
@@ -43,19 +50,14 @@ struct training_loop {
       return resource.deallocate(blocks[event.block], event.bytes, tools::replay_alignment);
     }
     void* const block = blocks[event.block] = resource.allocate(event.bytes, tools::replay_alignment);
-    const std::size_t written = writes_all_pages ? event.bytes : std::min<std::size_t>(event.bytes, 1);
-    for (std::size_t i = 0; i < written; i += page_bytes) static_cast<char volatile*>(block)[i] = 1;
+    tools::write_pages(block, event.bytes);
   }
-
-  static constexpr std::size_t page_bytes = 4096;
 
   tools::recorded_trace trace;
   std::vector<tools::trace_step> steps;
   std::vector<char> dies_within_step;  // by event: its block is of the step and dies in it
   std::vector<void*> blocks;
   std::size_t next = 0;  // event
-  /// Writes a byte of each page of a block, as the program does that uses it; otherwise of the first.
-  bool writes_all_pages = false;
 };
 
 }  // namespace tidemark::bench

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic training step: the recorded steps of two networks on what plans them, and on what does not. Each run
-// begins with a resource that has seen nothing, and is looked at from the third step on, so that planning is
-// part of it where a step is not like one before. Until then each page of each block is written, as a program
-// does that uses its memory: else a page in the middle of a block that was there before would be new to the
-// system when it is the first of another. An item is an operation. Counters: `footprint`, the most
+// Topic training step: the steps of three networks, two of them recorded, on what plans them, and on what does not.
+// Each run begins with a resource that has seen nothing, and is looked at from the third step on, so that planning is
+// part of it where a step is not like one before. Each page of each block is written, as a program does that uses its
+// memory. An item is an operation. Counters: `footprint`, the most
 // that was taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
 // `over_bound`, the same by the least that a plan can take; `heap_calls`, how many blocks were asked of the
 // heap; `usual_ns`, an operation in the step that is the median, for which plans are made and memory is
@@ -221,7 +220,8 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
 template <class Subject>
 void replay(benchmark::State& state, std::string const& name,
             std::shared_ptr<std::pmr::memory_resource> (*make)(), bool counts_footprint = true) {
-  training_loop loop{name};
+  training_loop loop =
+      name == "unet" ? training_loop{tools::generate_steps(name, 8)} : training_loop::recorded(name);
   if (counts_footprint) count_footprint<Subject>(state, loop);
   std::size_t operations = 0;
   std::vector<double> of_steps;  // nanoseconds an operation
@@ -229,9 +229,7 @@ void replay(benchmark::State& state, std::string const& name,
     const auto heap = make();
     Subject subject{*heap};
     player<Subject> program{loop, subject};
-    loop.writes_all_pages = true;
     program.play_steps(first_step);
-    loop.writes_all_pages = false;
     std::chrono::duration<double> all{0};
     for (std::size_t step = first_step; step < loop.steps.size(); ++step) {
       const auto begin = std::chrono::steady_clock::now();
@@ -252,7 +250,7 @@ void replay(benchmark::State& state, std::string const& name,
 }
 
 const bool registered = [] {
-  for (std::string const name : {"torch_gpt", "torch_mlp"}) {
+  for (std::string const name : {"torch_gpt", "torch_mlp", "unet"}) {
     const auto add = [&](std::string const& who, auto replayed) {
       benchmark::RegisterBenchmark((who + "/replay/" + name).c_str(), replayed)->UseManualTime();
     };

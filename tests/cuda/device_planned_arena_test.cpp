@@ -26,7 +26,7 @@ using test::call_names;
 using test::calls_of;
 using test::fake_device;
 
-constexpr std::size_t unit = 64 * KiB;
+constexpr std::size_t unit = 512 * KiB;
 
 struct device_planned_arena_test : ::testing::Test {
   fake_device device{{.capacity_bytes = 256 * unit, .granularity_bytes = unit}};

@@ -144,6 +144,16 @@ TEST(planned_arena_options, so_many_misses_and_the_step_is_planned_anew) {
   EXPECT_EQ(steps.step(old), 0u) << "which fits there, too";
 }
 
+TEST(planned_arena_options, a_plan_that_is_given_up_serves_nothing_more_in_its_step) {
+  planned_arena_options options;
+  options.max_misses = 1;
+  planned_arena memory{options};
+  played_steps<planned_arena> steps{memory};
+  steps.step("a=100 b=200 c=300 -a -b -c");
+  EXPECT_EQ(steps.step("a=100 x=900 b=200 c=300 -a -x -b -c"), 3u)
+      << "x is missed; b and c fit, but come late";
+}
+
 TEST(planned_arena_options, memory_goes_back_when_a_plan_is_given_up) {
   planned_arena_options options;
   options.max_misses = 1;

@@ -114,6 +114,14 @@ TEST(step_kinds, large_steps_that_never_repeat_are_hardly_recorded_and_planned) 
   EXPECT_GE(memory.stats().fallback_allocations, 30 * 2000u);
 }
 
+TEST(step_kinds, steps_that_never_repeat_are_planned_ever_less_often) {
+  planned_arena memory;
+  for (std::size_t i = 0; i < 2000; ++i) run_large_step(memory, 20, 1000 + 256 * i);
+  EXPECT_LE(memory.stats().plans_made, 4u + 3u)
+      << "one is forgiven after 256 steps, after 512 more, and 1,024 more";
+  EXPECT_GE(memory.stats().plans_made, 4u + 2u);
+}
+
 TEST(step_kinds, of_any_300_steps_no_more_than_a_twentieth_is_recorded_or_missed) {
   for (char const* name : tools::generated_programs()) {
     played_program program{name, steps_played + 100};
@@ -171,15 +179,26 @@ TEST(planned_arena_zone, has_no_bytes_for_what_outlived_a_step_that_came_once) {
 TEST(planned_arena_fallback, has_the_memory_of_plans_in_a_step_that_is_not_recorded_too) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
-  for (char const* text : {"a=100000 -a", "b=200000 -b", "c=300000 -c", "d=400000 -d", "a=100000 -a"})
+  for (char const* text : {"a=1100000 -a", "b=1200000 -b", "c=1300000 -c", "d=1400000 -d", "a=1100000 -a"})
     steps.step(text);
   EXPECT_GT(memory.stats().committed_bytes, 0u);
   const std::uint64_t recorded = memory.stats().recorded_allocations;
   const planned_arena::step here{memory};
-  steps.play("e=500000");
+  steps.play("e=1500000");
   EXPECT_EQ(memory.stats().committed_bytes, 0u);
   EXPECT_EQ(memory.stats().recorded_allocations, recorded) << "four plans have not paid yet";
   steps.play("-e");
+}
+
+TEST(planned_arena_fallback, has_not_the_memory_of_a_plan_that_is_little) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 2; ++i) steps.step("a=1000000 -a");
+  const std::size_t held = memory.stats().committed_bytes;
+  EXPECT_GE(held, 1'000'000u);
+  steps.step("b=2000000 -b");
+  EXPECT_GT(memory.stats().fallback_allocations, 1u);
+  EXPECT_EQ(memory.stats().committed_bytes, held) << "up to 1 MiB stays";
 }
 
 TEST(planned_arena_fallback, that_is_a_pool_is_trimmed_when_a_plan_serves) {

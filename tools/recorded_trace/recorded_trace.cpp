@@ -133,7 +133,7 @@ void threaded_replay::run(std::pmr::memory_resource& resource) {
       std::atomic<void*>& place = blocks_[event.block];
       if (event.allocates) {
         void* const block = resource.allocate(event.bytes, replay_alignment);
-        if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+        write_pages(block, event.bytes);
         place.store(block, std::memory_order_release);
       } else {
         void* block = nullptr;

@@ -52,14 +52,21 @@ struct trace_step {
 /// blocks of 24 bytes, so that every other one is aligned to 8 only.
 inline constexpr std::size_t replay_alignment = 8;
 
-/// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. A
-/// byte of each block is written, as its user would at least.
+/// Writes a byte of each page of a block, as its user would at least: a resource that gives memory back to the
+/// system too soon takes it again page by page.
+inline void write_pages(void* block, std::size_t bytes) noexcept {
+  constexpr std::size_t page_bytes = 4096;
+  for (std::size_t i = 0; i < bytes; i += page_bytes) static_cast<char volatile*>(block)[i] = 1;
+}
+
+/// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. Each
+/// page of a block is written.
 template <class Resource>
 void replay(recorded_trace const& trace, Resource& resource, std::vector<void*>& blocks) {
   const auto play = [&](trace_event const& event) {
     if (event.allocates) {
       void* const block = resource.allocate(event.bytes, replay_alignment);
-      if (event.bytes > 0) *static_cast<char volatile*>(block) = 1;
+      write_pages(block, event.bytes);
       blocks[event.block] = block;
     } else {
       resource.deallocate(blocks[event.block], event.bytes, replay_alignment);

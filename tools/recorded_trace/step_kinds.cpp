@@ -144,6 +144,37 @@ void train_recurrent(trace_writer& trace, std::size_t length) {
   trace.free_newest_first(states);
 }
 
+/// A U-Net: what a level makes on the way down is kept for the level of that size on the way up, and all of it for
+/// the way back. Sides halve from level to level, and channels double.
+void train_unet(trace_writer& trace) {
+  constexpr std::size_t levels = 5;
+  const auto bytes = [](std::size_t level) { return (std::size_t{16} << 20) >> level; };
+  std::vector<std::pair<std::size_t, std::size_t>> kept;  // blocks and their bytes
+  const auto keep = [&](std::size_t size) {
+    const std::size_t columns = trace.allocate(size / 2);
+    kept.emplace_back(trace.allocate(size), size);
+    trace.free(columns);
+  };
+  for (std::size_t level = 0; level < levels; ++level) {
+    keep(bytes(level));
+    keep(bytes(level));
+  }
+  for (std::size_t level = levels; level-- > 0;) {
+    const std::size_t enlarged = trace.allocate(bytes(level));
+    keep(2 * bytes(level));
+    trace.free(enlarged);
+    keep(bytes(level));
+  }
+  std::size_t gradient = trace.allocate(bytes(0));
+  for (; !kept.empty(); kept.pop_back()) {
+    const auto [block, size] = kept.back();
+    const std::size_t below = trace.allocate(size);
+    trace.free(std::exchange(gradient, below));
+    trace.free(block);
+  }
+  trace.free(gradient);
+}
+
 /// A training of six steps: the first allocates the state of the optimizer with the gradient that needs it,
 /// and the last frees it.
 void train_restarted(trace_writer& trace, std::size_t step, std::vector<std::size_t>& state) {
@@ -216,6 +247,7 @@ std::function<void(std::size_t)> find_program(std::string const& name, trace_wri
     return [&trace, random = std::mt19937_64{2}](std::size_t) mutable {
       train_recurrent(trace, 16 + 4 * (random() % 8));
     };
+  if (name == "unet") return [&trace](std::size_t) { train_unet(trace); };
   if (name == "growing") return [&trace](std::size_t i) { train_recurrent(trace, 8 + i); };
   if (name == "restarted")
     return [&trace, state = std::vector<std::size_t>{}](std::size_t i) mutable {

@@ -47,7 +47,8 @@ struct arena_options {
   std::size_t retain = 1 * GiB;
   exhaustion_policy exhaustion = exhaustion_policy::throw_exception;  ///< what happens without memory
   char const* name = "arena";  ///< in messages and statistics; must outlive the arena and its exceptions
-  trap_options trap{};  ///< which scopes are trapped; an `arena`'s only, others warn. It keeps chunks without memory
+  /// Which scopes are trapped; an `arena`'s only, others warn. It keeps chunks without memory.
+  trap_options trap = {};
 };
 
 /// A snapshot. Of the bytes, `used <= peak` and `used <= committed + suspended <= reserved`.

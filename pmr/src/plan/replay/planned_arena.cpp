@@ -10,6 +10,7 @@
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
@@ -22,6 +23,9 @@ constexpr std::size_t max_requests_ahead = 16;
 constexpr std::uint64_t min_requests_per_miss = 8;
 // A plan that has paid for itself is not dropped for another one within so many steps of its last use.
 constexpr std::uint64_t steps_in_use = 64;
+// So much is kept when a plan is given up: to decommit it and to meet its pages again takes longer than such a
+// step.
+constexpr std::size_t max_kept_bytes = 1 * MiB;
 // The search behind the first order takes no longer than so many steps took that were recorded like this one.
 constexpr int max_steps_of_search = 32;
 constexpr std::chrono::microseconds min_search{100};
@@ -66,6 +70,13 @@ planned_core::~planned_core() {
 // ---- allocating ----------------------------------------------------------------------------------------
 
 void* planned_core::allocate_out_of_order(std::size_t bytes, std::size_t align) {
+  // A step that no plan serves, and that is not recorded, costs no more than this beside the fallback.
+  if (phase_ == phase::recording && !records_ && std::has_single_bit(align)) {
+    void* const block = options_.fallback->allocate(bytes, align);
+    ++step_fallback_;
+    count_fallback(bytes, align);
+    return block;
+  }
   if (plan_replayer::slot* const next = plan_->next_if_clear(bytes, align))
     return plan_->take(*next, bytes, now_);
   return allocate_slow(bytes, align);
@@ -83,9 +94,8 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   try {
     ++step_fallback_;
     void* const block = options_.fallback->allocate(bytes, align);
-    record_fallback(block, bytes, align);
-    ++now_;
-    ++fallback_allocations_;
+    if (records_) record_fallback(block, bytes, align);
+    count_fallback(bytes, align);
     return block;
   } catch (...) {
     misses_ = misses_before;  // counted with a block, or not at all
@@ -93,9 +103,13 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   }
 }
 
-void planned_core::record_fallback(void const* block, std::size_t bytes, std::size_t align) noexcept {
+void planned_core::count_fallback(std::size_t bytes, std::size_t align) noexcept {
   signature_.add(now_ - begin_, bytes, align);
-  if (!records_) return;
+  ++now_;
+  ++fallback_allocations_;
+}
+
+void planned_core::record_fallback(void const* block, std::size_t bytes, std::size_t align) noexcept {
   if (recorder_.size() == 0) record_begin_ = std::chrono::steady_clock::now();
   recorder_.on_allocate(block, {.born = now_, .died = 0, .bytes = bytes, .align = align});
   ++recorded_allocations_;
@@ -156,33 +170,35 @@ void planned_core::record_miss() {
   give_up(true);
 }
 
-// The rest of the step comes from the fallback, which needs the memory that the region does not.
+// The rest of the step comes from the fallback, which needs the memory that the region does not, if that is
+// much.
 void planned_core::give_up(bool plans_at_end) {
   phase_ = phase::recording;
   plans_at_end_ = plans_at_end;
-  is_trim_due_ = true;
-  (void)trim();
+  if (region_.committed_bytes() > max_kept_bytes) {
+    is_trim_due_ = true;
+    (void)trim();
+  }
+  update_fast_path();
 }
 
 // ---- deallocating --------------------------------------------------------------------------------------
 
 void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  if (region_.range().contains(address)) {
-    plan_replayer::slot const* const slot = check_level < 2 ? nullptr : plan_->live_at(address);
-    if ((slot == nullptr || slot->bytes == bytes) && plan_->deallocate(address, now_)) return;
-  }
-  deallocate_slow(block, bytes, align);
-}
-
-void planned_core::deallocate_slow(void* block, std::size_t bytes, std::size_t align) noexcept {
-  if (block == nullptr) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (!region_.range().contains(address)) {
+    if (block == nullptr) return;
     recorder_.on_deallocate(block, now_);
     options_.fallback->deallocate(block, bytes, align);
     return;
   }
+  plan_replayer::slot const* const slot = check_level < 2 ? nullptr : plan_->live_at(address);
+  if ((slot == nullptr || slot->bytes == bytes) && plan_->deallocate(address, now_)) return;
+  deallocate_foreign(block, bytes);
+}
+
+void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
   foreign_block* const found = foreign_.find(address);
   const bool has_other_size =
       found != nullptr ? check_level >= 2 && found->bytes != bytes : plan_->live_at(address) != nullptr;

@@ -6,9 +6,11 @@
 namespace tidemark::detail {
 
 void planning_budget::forgive(std::uint64_t step) noexcept {
-  const std::uint64_t due = step / steps_to_forgive - forgiven_;
-  unpaid_ -= std::min(unpaid_, due);
-  forgiven_ += due;
+  if (unpaid_ == 0) forgave_at_ = step;
+  if (step - forgave_at_ < forgives_after_) return;
+  forgave_at_ = step;
+  forgives_after_ *= 2;
+  --unpaid_;
 }
 
 bool planning_budget::may_record(std::uint64_t step) noexcept {

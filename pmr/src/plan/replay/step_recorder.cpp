@@ -144,8 +144,7 @@ void step_recorder::on_allocate(void const* block, entry const& what) noexcept {
   }
 }
 
-void step_recorder::on_deallocate(void const* block, request_time now) noexcept {
-  if (live_.empty()) return;
+void step_recorder::record_deallocation(void const* block, request_time now) noexcept {
   const auto found = live_.find(block);
   if (found == live_.end()) return;
   place const at = found->second;

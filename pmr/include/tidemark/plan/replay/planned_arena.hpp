@@ -196,12 +196,13 @@ class planned_core : public forwarding_resource<planned_core> {
   [[nodiscard]] void* take_slot(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_slot_of(std::size_t request, std::size_t bytes);
   [[nodiscard]] void* take_if_clear(std::size_t request, std::size_t bytes);
+  void count_fallback(std::size_t bytes, std::size_t align) noexcept;
   void record_fallback(void const* block, std::size_t bytes, std::size_t align) noexcept;
   void record_miss();
   void give_up(bool plans_at_end);
 
   void deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept;
-  TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align) noexcept;
+  TIDEMARK_COLD void deallocate_foreign(void* block, std::size_t bytes) noexcept;
 
   [[nodiscard]] bool choose_plan(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool switch_plan(std::size_t bytes, std::size_t align);
@@ -273,12 +274,12 @@ class planned_core : public forwarding_resource<planned_core> {
 /// A smaller request may use a larger slot. Blocks may outlive their step: they keep their bytes until
 /// they are deallocated.
 ///
-/// **It learns.** A plan that misses too often (`max_misses`) is given up, its free memory is
-/// decommitted, and that step is planned anew at its end. Several plans are kept: a step takes the one
-/// whose first request is of that size, and the one that follows the last plan if there are several, and
-/// changes to another one that has just its next request. A block that outlives its step gets bytes of
-/// its own below all plans, for as many as are live at once. Where plans turn out to be of no use, steps are
-/// recorded and planned ever less often.
+/// **It learns.** A plan that misses too often (`max_misses`) is given up, its free memory is decommitted
+/// where it is more than 1 MiB, and that step is planned anew at its end. Several plans are kept: a step
+/// takes the one whose first request is of that size, and the one that follows the last plan if there are
+/// several, and changes to another one that has just its next request. A block that outlives its step gets
+/// bytes of its own below all plans, for as many as are live at once. Where plans turn out to be of no use,
+/// steps are recorded and planned ever less often.
 ///
 /// Invariants, checked by `check_invariants()`: that of `planned_arena_stats`; blocks in use do not overlap
 /// and lie in committed memory.

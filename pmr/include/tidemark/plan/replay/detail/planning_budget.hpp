@@ -32,8 +32,8 @@ class step_signature {
 /// *unpaid*, which have not served `steps_to_pay` steps yet, each step that no plan serves is recorded and
 /// planned at once. With more of them, a step is recorded only after its like was seen `sightings_needed`
 /// times, which doubles with every second unpaid plan; meanwhile steps cost the addition of their requests to
-/// a signature. One unpaid plan is forgiven in `steps_to_forgive` steps, so that a program that changes its
-/// ways is not given up for good.
+/// a signature. One unpaid plan is forgiven after `steps_to_forgive` steps, the next one after twice as many, and
+/// so on until a plan pays, so that a program that changes its ways is not given up for good.
 ///
 /// One thread at a time.
 class planning_budget {
@@ -59,7 +59,10 @@ class planning_budget {
     ++unpaid_;
   }
   /// A plan has served its `steps_to_pay`-th step.
-  void on_paid() noexcept { unpaid_ -= unpaid_ > 0 ? 1 : 0; }
+  void on_paid() noexcept {
+    unpaid_ -= unpaid_ > 0 ? 1 : 0;
+    forgives_after_ = steps_to_forgive;
+  }
 
  private:
   static constexpr std::uint64_t unpaid_at_once = 4;   // plans made before any has paid
@@ -79,7 +82,8 @@ class planning_budget {
 
   std::uint64_t unpaid_ = 0;
   std::uint64_t record_until_ = 0;  // the number of a step
-  std::uint64_t forgiven_ = 0;      // times `steps_to_forgive`
+  std::uint64_t forgave_at_ = 0;    // the same
+  std::uint64_t forgives_after_ = steps_to_forgive;
   std::array<sighting, 32> seen_{};
 };
 

@@ -54,7 +54,9 @@ class step_recorder {
   /// A block of the fallback. Without memory to record it the record is not complete.
   void on_allocate(void const* block, entry const& what) noexcept;
   /// A block of the fallback, or an unknown one.
-  void on_deallocate(void const* block, request_time now) noexcept;
+  void on_deallocate(void const* block, request_time now) noexcept {
+    if (!live_.empty()) record_deallocation(block, now);
+  }
   /// A block that a plan served. @throws std::bad_alloc
   void add(entry const& what) { entries_.push_back(what); }
   /// Recorded so far.
@@ -75,6 +77,8 @@ class step_recorder {
                                plan_surroundings const& beside = {});
 
  private:
+  void record_deallocation(void const* block, request_time now) noexcept;
+
   struct carried_block {
     entry what;
     std::size_t successors = 0;  // of the first of a size: how many `overlaps_carried` has compared
