@@ -93,13 +93,20 @@ struct rewound_arena {
 };
 
 struct pooled {
-  explicit pooled(std::pmr::memory_resource& heap) : memory{&heap} {}
+  explicit pooled(std::pmr::memory_resource& heap) : pooled{{.upstream = &heap}} {}
+  explicit pooled(pool_options const& options) : memory{options} {}
   void begin_step() {}
   void end_step() {}
   std::pmr::memory_resource& resource(bool) { return memory; }
   [[nodiscard]] std::size_t footprint(counted_heap const&) const { return memory.stats().held_bytes; }
 
   pool memory;
+};
+
+/// All that a step frees.
+struct pooled_whole final : pooled {
+  explicit pooled_whole(std::pmr::memory_resource& heap)
+      : pooled{{.max_cached_bytes = 1 * GiB, .upstream = &heap}} {}
 };
 
 struct heap_alone {
@@ -260,6 +267,7 @@ const bool registered = [] {
     };
     add_ours("planned", std::type_identity<planned>{});
     add_ours("pool", std::type_identity<pooled>{});
+    add_ours("pool_whole", std::type_identity<pooled_whole>{});
     add_ours("arena", std::type_identity<rewound_arena>{});
     for (bench::peer const& peer : bench::peers()) {
       add(peer.name, [=, &peer](benchmark::State& state) {

@@ -18,7 +18,9 @@ struct pool_options {
   std::size_t small_block_count = 0;
   /// The same of each class above, up to 16 KiB. Larger classes start empty.
   std::size_t medium_block_count = 0;
-  /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream.
+  /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream. A program that frees
+  /// more before it asks for it again, as a step of a large network does, should raise it: otherwise that
+  /// memory is taken from the system anew each time, page by page.
   std::size_t max_cached_bytes = 64 * MiB;
   /// Whether blocks beyond the largest class are cached too, those of at most `max_cached_bytes`, or in a
   /// `synchronized_pool` half of it: memory for them comes in chunks, and free neighbours are merged.
