@@ -98,9 +98,8 @@ void scale_to_units(problem& instance) {
 }
 
 /// Numbers the sections, and finds their loads, of which the largest is a bound.
-/// @return the load of each section.
-std::vector<offset_type> find_sections(problem& instance, std::span<event const> events) {
-  std::vector<offset_type> loads;
+void find_sections(problem& instance, std::span<event const> events) {
+  std::vector<offset_type>& loads = instance.section_loads;
   offset_type live = 0;
   bool died = true;
   for (event const& e : events) {
@@ -117,11 +116,11 @@ std::vector<offset_type> find_sections(problem& instance, std::span<event const>
     died = !e.birth;
   }
   instance.section_count = static_cast<std::uint32_t>(loads.size());
-  return loads;
 }
 
 /// The largest load of each lifespan, by doubling: row k holds the largest of 2^k loads in a row.
-void find_buffer_loads(problem& instance, std::vector<offset_type> row) {
+void find_buffer_loads(problem& instance) {
+  std::vector<offset_type> row = instance.section_loads;
   const auto width = [&](std::uint32_t i) {
     return instance.buffers[i].lifespan.end - instance.buffers[i].lifespan.begin;
   };
@@ -227,7 +226,8 @@ problem problem_of(std::span<lifetime const> blocks, plan_options const& options
   if (const auto found =
           find_overlap(events, [&](std::uint32_t i) { return instance.buffers[i].fixed_bytes(); }))
     refuse_overlap(instance, found->first, found->second);
-  find_buffer_loads(instance, find_sections(instance, events));
+  find_sections(instance, events);
+  find_buffer_loads(instance);
   return instance;
 }
 

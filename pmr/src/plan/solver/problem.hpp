@@ -57,10 +57,11 @@ struct problem {
   clock::time_point begin = clock::now();  ///< of the call: the time limit counts from then
   std::size_t unit_bytes = 1;
   std::vector<buffer> buffers;
-  std::vector<std::size_t> block_of;  ///< by buffer: the number of its block
-  std::uint32_t section_count = 0;    ///< 0 in a graph
-  offset_type lower_bound = 0;        ///< no plan is lower
-  bool graph = false;                 ///< whether `neighbors` say which are in conflict
+  std::vector<std::size_t> block_of;       ///< by buffer: the number of its block
+  std::uint32_t section_count = 0;         ///< 0 in a graph
+  std::vector<offset_type> section_loads;  ///< what is live in each
+  offset_type lower_bound = 0;             ///< no plan is lower
+  bool graph = false;                      ///< whether `neighbors` say which are in conflict
   /// Of a graph: the neighbors of buffer i are `neighbors[neighbor_begin[i] .. neighbor_begin[i + 1])`.
   std::vector<std::size_t> neighbor_begin;
   std::vector<std::uint32_t> neighbors;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/planner.md, "Many buffers".
-// The stage of make_plan that places the buffers again and again that come too high, earlier each time.
-#include <array>
+// The stage of make_plan that makes layout after layout, in which what is live where one came too high is placed earlier.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "skyline_layout.hpp"
@@ -15,37 +16,80 @@
 namespace tidemark::detail::planning {
 namespace {
 
-/// After each layout the buffers that end above the target are moved ahead in the order, some more than
-/// others: the next layout places them earlier, where there is a choice. (D. Joslin and D. Clements, "Squeaky
-/// Wheel Optimization", JAIR 10, 1999.)
+/// Places the buffers by how many sections they are live in, each of which has a weight: at first a power of its load. After
+/// each layout the sections that something lies in above the target weigh more, so that the next one places earlier what is
+/// live there. (D. Joslin and D. Clements, "Squeaky Wheel Optimization", JAIR 10, 1999.)
 class promoter {
  public:
   explicit promoter(solver_context& context)
-      : context_{&context}, layout_{context}, random_{context.seed()} {}
+      : context_{&context},
+        layout_{context},
+        random_{context.seed()},
+        weights_(context.instance().section_count),
+        keys_(context.instance().buffers.size()) {}
 
-  /// Begins with another order each time.
   void promote(std::uint64_t nodes) {
-    static constexpr std::array orders{aspect::area, aspect::duration, aspect::size};
-    problem const& instance = context_->instance();
-    const auto by = static_cast<std::size_t>(orders[slice_++ % orders.size()]);
-    std::vector<double> keys;
-    for (buffer const& each : instance.buffers) keys.push_back(aspects_of(each)[by]);
+    // Of a round, which begins with other weights.
+    constexpr std::size_t layouts = 32;
     const std::uint64_t end = context_->nodes() + nodes;
     while (!context_->done() && context_->nodes() < end) {
-      const order next = numbers_by(keys.size(), [&](std::uint32_t i) { return keys[i]; }, std::greater{});
-      if (!layout_.place(next, no_offset)) return;
-      for (std::size_t i = 0; i < keys.size(); ++i) {
-        if (layout_.offsets()[i] + instance.buffers[i].size > context_->target())
-          keys[i] *= 1 + static_cast<double>(random_() % 1024) / 1024;
-      }
+      if (layouts_++ % layouts == 0) begin_round();
+      find_keys();
+      const order next = numbers_by(keys_.size(), [&](std::uint32_t i) { return keys_[i]; }, std::greater{});
+      if (!layout_.place(next, no_offset, skyline_layout::next_buffer::over_fullest)) return;
+      add_weight();
     }
   }
 
  private:
+  void begin_round() {
+    // The load to the power of 16 first, then of 4 to 64.
+    const std::uint64_t doublings = layouts_ == 1 ? 4 : 2 + random_() % 5;
+    growth_ = static_cast<double>(std::uint64_t{8} << random_() % 4);
+    problem const& instance = context_->instance();
+    for (std::size_t s = 0; s < weights_.size(); ++s) {
+      weights_[s] =
+          static_cast<double>(instance.section_loads[s]) / static_cast<double>(instance.lower_bound);
+      for (std::uint64_t k = 0; k < doublings; ++k) weights_[s] *= weights_[s];
+    }
+  }
+
+  void find_keys() {
+    std::vector<double> sums(weights_.size() + 1);
+    std::partial_sum(weights_.begin(), weights_.end(), sums.begin() + 1);
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      section_range const& sections = context_->instance().buffers[i].lifespan;
+      keys_[i] = sums[sections.end] - sums[sections.begin];
+    }
+  }
+
+  /// Each section weighs more by what lies above the target there.
+  void add_weight() {
+    problem const& instance = context_->instance();
+    std::vector<double> high(weights_.size() + 1);
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      buffer const& each = instance.buffers[i];
+      const offset_type end = layout_.offsets()[i] + each.size;
+      if (end <= context_->target()) continue;
+      const auto bytes = static_cast<double>(std::min(each.size, end - context_->target()));
+      high[each.lifespan.begin] += bytes;
+      high[each.lifespan.end] -= bytes;
+    }
+    double here = 0;
+    for (std::size_t s = 0; s < weights_.size(); ++s) {
+      here += high[s];
+      weights_[s] *=
+          std::min(2.0, 1 + growth_ * std::max(here, 0.0) / static_cast<double>(instance.lower_bound));
+    }
+  }
+
   solver_context* context_;
   skyline_layout layout_;
   std::mt19937_64 random_;
-  std::size_t slice_ = 0;
+  std::vector<double> weights_;  // by section
+  double growth_ = 0;
+  std::vector<double> keys_;  // by buffer
+  std::size_t layouts_ = 0;
 };
 
 }  // namespace

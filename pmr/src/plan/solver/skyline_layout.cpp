@@ -24,6 +24,7 @@ skyline_layout::skyline_layout(solver_context& context)
       leaf_n_{std::bit_ceil(std::max<std::size_t>(leaves_.size(), 1))},
       tree_(leaf_n_ * 2),
       plateaus_(instance_->section_count),
+      fullness_(instance_->section_count),
       offsets_(leaves_.size()) {
   std::iota(leaves_.begin(), leaves_.end(), 0U);
   split({0, static_cast<std::uint32_t>(leaf_n_)}, false);
@@ -46,8 +47,9 @@ void skyline_layout::split(section_range places, bool by_end) {
   split({middle, places.end}, !by_end);
 }
 
-bool skyline_layout::place(order const& by, offset_type max_height) {
+bool skyline_layout::place(order const& by, offset_type max_height, next_buffer next_is) {
   restart(by);
+  if (next_is == next_buffer::over_fullest) fullness_.restart(instance_->section_loads);
   offset_type height = 0;
   for (std::size_t left = by.size(); left != 0;) {
     const auto [level, begin] = lowest_.top();
@@ -56,10 +58,12 @@ bool skyline_layout::place(order const& by, offset_type max_height) {
       lowest_.pop();
       continue;
     }
-    const std::uint32_t next = first_within({begin, plateaus_[begin].end});
+    const section_range plateau{begin, plateaus_[begin].end};
+    const std::uint32_t next = next_on(plateau, next_is);
     if (next == no_number) {
       lowest_.pop();
-      raise(begin);
+      const offset_type wasted = raise(begin);
+      if (next_is == next_buffer::over_fullest) fullness_.add(plateau, static_cast<double>(wasted));
       if (!context_->count_steps(steps_)) return false;
       continue;
     }
@@ -82,7 +86,7 @@ void skyline_layout::restart(order const& by) {
   std::ranges::fill(tree_, summary{});
   for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
     section_range const& sections = instance_->buffers[by[rank]].lifespan;
-    tree_[leaf_n_ + at_[by[rank]]] = {rank, sections.end, sections.begin};
+    tree_[leaf_n_ + at_[by[rank]]] = {rank, sections, sections};
   }
   for (std::size_t node = leaf_n_ - 1; node != 0; --node) summarize(node);
   std::ranges::fill(plateaus_, plateau{});
@@ -92,8 +96,9 @@ void skyline_layout::restart(order const& by) {
 
 void skyline_layout::summarize(std::size_t node) {
   summary const &left = tree_[node * 2], &right = tree_[node * 2 + 1];
-  tree_[node] = {std::min(left.first_rank, right.first_rank), std::min(left.least_end, right.least_end),
-                 std::max(left.last_begin, right.last_begin)};
+  tree_[node] = {std::min(left.first_rank, right.first_rank),
+                 {std::min(left.least.begin, right.least.begin), std::min(left.least.end, right.least.end)},
+                 {std::max(left.last.begin, right.last.begin), std::max(left.last.end, right.last.end)}};
 }
 
 void skyline_layout::remove(std::uint32_t buffer) {
@@ -102,26 +107,38 @@ void skyline_layout::remove(std::uint32_t buffer) {
   while ((node /= 2) != 0) summarize(node);
 }
 
-/// The first of the order that has all its sections within these.
-std::uint32_t skyline_layout::first_within(section_range sections) {
+/// The next buffer on a plateau. Where none can lie over the fullest section it is wasted there, whatever comes.
+std::uint32_t skyline_layout::next_on(section_range plateau, next_buffer next) {
+  if (next == next_buffer::over_fullest) {
+    const std::uint32_t fullest = fullness_.largest_in(plateau);
+    const std::uint32_t found = first_within(plateau, {fullest, fullest + 1});
+    if (found != no_number) return found;
+  }
+  return first_within(plateau, {plateau.end, plateau.begin});
+}
+
+/// The first of the order that has all its sections within `sections`, and all of `over`.
+std::uint32_t skyline_layout::first_within(section_range sections, section_range over) {
   found_ = no_number;
-  search_within(1, sections);
+  search_within(1, sections, over);
   return found_ == no_number ? no_number : by_rank_[found_];
 }
 
 /// Goes down the tree where there may be an earlier one.
-void skyline_layout::search_within(std::size_t node, section_range sections) {
+void skyline_layout::search_within(std::size_t node, section_range sections, section_range over) {
   summary const& here = tree_[node];
   ++steps_;
-  if (here.first_rank >= found_ || here.least_end > sections.end || here.last_begin < sections.begin) return;
+  if (here.first_rank >= found_ || here.least.end > sections.end || here.last.begin < sections.begin ||
+      here.least.begin > over.begin || here.last.end < over.end)
+    return;
   if (node >= leaf_n_) {
     found_ = here.first_rank;
     return;
   }
   const std::size_t earlier =
       tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank ? node * 2 : node * 2 + 1;
-  search_within(earlier, sections);
-  search_within(earlier ^ 1U, sections);
+  search_within(earlier, sections, over);
+  search_within(earlier ^ 1U, sections, over);
 }
 
 void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {
@@ -144,15 +161,17 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
   if (begin == sections.begin && begin != 0) join_right(under.begin_before);
 }
 
-/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors.
-void skyline_layout::raise(std::uint32_t begin) {
+/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors. @return by how much
+offset_type skyline_layout::raise(std::uint32_t begin) {
   plateau& here = plateaus_[begin];
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
-  here.level = std::min(left, right);
+  const offset_type wasted = std::min(left, right) - here.level;
+  here.level += wasted;
   lowest_.emplace(here.level, begin);
   join_right(begin);
   if (begin != 0) join_right(plateaus_[begin].begin_before);
+  return wasted;
 }
 
 /// Makes one plateau of this one and the next if they have one level.

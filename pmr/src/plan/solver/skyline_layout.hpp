@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "section_maximum.hpp"
 #include "solver_context.hpp"
 
 namespace tidemark::detail::planning {
@@ -21,16 +22,25 @@ namespace tidemark::detail::planning {
 /// will ever lie there, and the plateau is raised to the lower one of its neighbors. So there are fewer
 /// than 3 n plateaus in all, however often a buffer could lie on another one.
 ///
-/// That buffer is found in O(sqrt n) at worst, mostly O(log n).
+/// The layout can go by the sections that would first become too high, too: then next is the first of the order over the
+/// fullest section of the lowest plateau, as long as one lies there.
+///
+/// The next buffer is found in O(sqrt n) at worst, mostly O(log n).
 /// For lifetimes, without fixed buffers and alignments above the unit (`is_for`). Memory is linear.
 class skyline_layout {
  public:
+  /// Which of those that can lie lowest is next.
+  enum class next_buffer : std::uint8_t {
+    first,        ///< of the order
+    over_fullest  ///< the first over the section with the most bytes that are wasted or not yet placed
+  };
+
   explicit skyline_layout(solver_context& context);
 
   [[nodiscard]] static bool is_for(problem const& instance);
 
   /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
-  bool place(order const& by, offset_type max_height);
+  bool place(order const& by, offset_type max_height, next_buffer next = next_buffer::first);
 
   /// Of the last layout, by number, if it was completed.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
@@ -39,8 +49,8 @@ class skyline_layout {
   /// Of some buffers that are not placed.
   struct summary {
     std::uint32_t first_rank = no_number;
-    std::uint32_t least_end = no_number;
-    std::uint32_t last_begin = 0;
+    section_range least{no_number, no_number};  // the first beginning and the first end
+    section_range last{0, 0};
   };
   struct plateau {
     offset_type level = no_offset;  // no_offset: there is none that begins here
@@ -55,11 +65,12 @@ class skyline_layout {
   void restart(order const& by);
   void summarize(std::size_t node);
   void remove(std::uint32_t buffer);
-  [[nodiscard]] std::uint32_t first_within(section_range sections);
-  void search_within(std::size_t node, section_range sections);
+  [[nodiscard]] std::uint32_t first_within(section_range sections, section_range over);
+  void search_within(std::size_t node, section_range sections, section_range over);
+  [[nodiscard]] std::uint32_t next_on(section_range plateau, next_buffer next);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
   void put(std::uint32_t begin, section_range sections, offset_type top);
-  void raise(std::uint32_t begin);
+  offset_type raise(std::uint32_t begin);
   void join_right(std::uint32_t begin);
 
   solver_context* context_;
@@ -73,6 +84,7 @@ class skyline_layout {
   order by_rank_;
   std::vector<plateau> plateaus_;  // by the section that they begin with
   std::priority_queue<lowest_first, std::vector<lowest_first>, std::greater<>> lowest_;
+  section_maximum fullness_;  // what was in a section at first, and what was wasted there
   std::vector<offset_type> offsets_;
   std::uint32_t found_ = no_number;  // a rank
   std::uint64_t steps_ = 0;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Many buffers".
+// Numbers of sections that grow by ranges, and which of a range is the largest.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "problem.hpp"
+
+namespace tidemark::detail::planning {
+
+/// A number for each section. To add to a range, and to find the largest of one, takes O(log n) steps.
+///
+/// Invariant: a node's `largest` is that of its children and what was `added` to it as a whole. Node k has the children
+/// 2k and 2k + 1.
+class section_maximum {
+ public:
+  explicit section_maximum(std::size_t sections)
+      : leaf_n_{std::bit_ceil(std::max<std::size_t>(sections, 1))}, nodes_(leaf_n_ * 2) {}
+
+  /// @pre as many as there are sections
+  void restart(std::span<offset_type const> numbers) {
+    std::ranges::fill(nodes_, node{});
+    for (std::size_t k = 0; k < numbers.size(); ++k)
+      nodes_[leaf_n_ + k].largest = static_cast<double>(numbers[k]);
+    for (std::size_t at = leaf_n_ - 1; at != 0; --at) summarize(at);
+  }
+
+  void add(section_range sections, double number) { add(1, all(), sections, number); }
+
+  /// The first of the largest. @pre not empty
+  [[nodiscard]] std::uint32_t largest_in(section_range sections) const {
+    return largest_in(1, all(), sections).second;
+  }
+
+ private:
+  struct node {
+    double largest = 0;
+    double added = 0;
+  };
+  using found = std::pair<double, std::uint32_t>;  // the largest, and where
+
+  [[nodiscard]] section_range all() const { return {0, static_cast<std::uint32_t>(leaf_n_)}; }
+  [[nodiscard]] static bool is_within(section_range inner, section_range outer) {
+    return outer.begin <= inner.begin && inner.end <= outer.end;
+  }
+
+  void summarize(std::size_t at) {
+    nodes_[at].largest = std::max(nodes_[at * 2].largest, nodes_[at * 2 + 1].largest) + nodes_[at].added;
+  }
+
+  void add(std::size_t at, section_range here, section_range to, double number) {
+    if (!here.overlaps(to)) return;
+    if (is_within(here, to)) {
+      nodes_[at].largest += number;
+      nodes_[at].added += number;
+      return;
+    }
+    const std::uint32_t middle = here.begin + (here.end - here.begin) / 2;
+    add(at * 2, {here.begin, middle}, to, number);
+    add(at * 2 + 1, {middle, here.end}, to, number);
+    summarize(at);
+  }
+
+  [[nodiscard]] found largest_in(std::size_t at, section_range here, section_range of) const {
+    if (!here.overlaps(of)) return {-1, 0};
+    if (is_within(here, of)) {
+      const double largest = nodes_[at].largest;
+      while (at < leaf_n_) at = at * 2 + (nodes_[at * 2].largest < nodes_[at * 2 + 1].largest ? 1 : 0);
+      return {largest, static_cast<std::uint32_t>(at - leaf_n_)};
+    }
+    const std::uint32_t middle = here.begin + (here.end - here.begin) / 2;
+    found left = largest_in(at * 2, {here.begin, middle}, of);
+    const found right = largest_in(at * 2 + 1, {middle, here.end}, of);
+    if (left.first < right.first) left = right;
+    return {left.first + nodes_[at].added, left.second};
+  }
+
+  std::size_t leaf_n_;
+  std::vector<node> nodes_;
+};
+
+}  // namespace tidemark::detail::planning
