@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/planner.md, "Many buffers".
-// The stage of make_plan that makes layout after layout, in which what is live where one came too high is placed earlier.
+// The stage of make_plan that makes layout after layout. Each places earlier what is live where the last came too
+// high.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +17,9 @@
 namespace tidemark::detail::planning {
 namespace {
 
-/// Places the buffers by how many sections they are live in, each of which has a weight: at first a power of its load. After
-/// each layout the sections that something lies in above the target weigh more, so that the next one places earlier what is
-/// live there. (D. Joslin and D. Clements, "Squeaky Wheel Optimization", JAIR 10, 1999.)
+/// Places the buffers by how many sections they are live in, each of which has a weight: at first a power of its
+/// load. After each layout the sections that something lies in above the target weigh more, so that the next one
+/// places earlier what is live there. (D. Joslin and D. Clements, "Squeaky Wheel Optimization", JAIR 10, 1999.)
 class promoter {
  public:
   explicit promoter(solver_context& context)

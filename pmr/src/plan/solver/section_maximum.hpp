@@ -17,8 +17,8 @@ namespace tidemark::detail::planning {
 
 /// A number for each section. To add to a range, and to find the largest of one, takes O(log n) steps.
 ///
-/// Invariant: a node's `largest` is that of its children and what was `added` to it as a whole. Node k has the children
-/// 2k and 2k + 1.
+/// Invariant: a node's `largest` is that of its children and what was `added` to it as a whole. Node k has the
+/// children 2k and 2k + 1.
 class section_maximum {
  public:
   explicit section_maximum(std::size_t sections)

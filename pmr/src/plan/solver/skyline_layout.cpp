@@ -107,7 +107,7 @@ void skyline_layout::remove(std::uint32_t buffer) {
   while ((node /= 2) != 0) summarize(node);
 }
 
-/// The next buffer on a plateau. Where none can lie over the fullest section it is wasted there, whatever comes.
+/// The next buffer on a plateau. Where none can lie over the fullest section, bytes are wasted there in any case.
 std::uint32_t skyline_layout::next_on(section_range plateau, next_buffer next) {
   if (next == next_buffer::over_fullest) {
     const std::uint32_t fullest = fullness_.largest_in(plateau);

@@ -22,8 +22,8 @@ namespace tidemark::detail::planning {
 /// will ever lie there, and the plateau is raised to the lower one of its neighbors. So there are fewer
 /// than 3 n plateaus in all, however often a buffer could lie on another one.
 ///
-/// The layout can go by the sections that would first become too high, too: then next is the first of the order over the
-/// fullest section of the lowest plateau, as long as one lies there.
+/// The layout can go by the sections that would first become too high, too: then next is the first of the order
+/// over the fullest section of the lowest plateau, as long as one lies there.
 ///
 /// The next buffer is found in O(sqrt n) at worst, mostly O(log n).
 /// For lifetimes, without fixed buffers and alignments above the unit (`is_for`). Memory is linear.
