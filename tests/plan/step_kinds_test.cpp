@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <tidemark/core/units.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/pool/pool.hpp>
 
@@ -114,6 +115,20 @@ TEST(step_kinds, large_steps_that_never_repeat_are_hardly_recorded_and_planned) 
   EXPECT_GE(memory.stats().fallback_allocations, 30 * 2000u);
 }
 
+TEST(step_kinds, a_step_of_a_unet_fits_into_what_is_live_at_once) {
+  const tools::stepped_trace unet = tools::generate_steps("unet", 2);
+  EXPECT_EQ(unet.steps.size(), 2u);
+  EXPECT_EQ(unet.trace.peak_live_bytes / MiB, 187u);
+  EXPECT_TRUE(unet.trace.left.empty());
+  std::vector<lifetime> blocks(unet.trace.blocks / 2);
+  for (std::size_t i = 0; i <= unet.steps[0].last_event; ++i) {
+    tools::trace_event const& event = unet.trace.events[i];
+    if (event.allocates) blocks[event.block] = {.lower = i, .upper = i, .size = event.bytes};
+    else blocks[event.block].upper = i;
+  }
+  EXPECT_EQ(make_plan(blocks).height, unet.trace.peak_live_bytes);
+}
+
 TEST(step_kinds, steps_that_never_repeat_are_planned_ever_less_often) {
   planned_arena memory;
   for (std::size_t i = 0; i < 2000; ++i) run_large_step(memory, 20, 1000 + 256 * i);
@@ -199,6 +214,33 @@ TEST(planned_arena_fallback, has_not_the_memory_of_a_plan_that_is_little) {
   steps.step("b=2000000 -b");
   EXPECT_GT(memory.stats().fallback_allocations, 1u);
   EXPECT_EQ(memory.stats().committed_bytes, held) << "up to 1 MiB stays";
+}
+
+// Twenty kinds in turn, of which eight have plans, and some need more than any of these.
+TEST(planned_arena_fallback,
+     does_not_take_memory_again_and_again_where_kinds_with_plans_and_without_take_turns) {
+  planned_arena memory;
+  std::size_t decommits = 0, committed = 0;
+  std::uint64_t recorded = 0;
+  for (std::size_t i = 0; i < 2000; ++i) {
+    if (i == 1000) {
+      decommits = 0;
+      recorded = memory.stats().recorded_allocations;
+    }
+    const std::size_t kind = i % 20;
+    const planned_arena::step here{memory};
+    std::vector<std::pair<void*, std::size_t>> blocks;
+    for (std::size_t k = 0; k < 20 + kind; ++k) {
+      const std::size_t bytes = 100 + k * 37 + kind * 10'000;
+      blocks.emplace_back(memory.allocate(bytes), bytes);
+    }
+    for (auto const& [block, bytes] : blocks) memory.deallocate(block, bytes);
+    decommits += memory.stats().committed_bytes < committed ? 1 : 0;
+    committed = memory.stats().committed_bytes;
+  }
+  EXPECT_GT(committed, 1 * MiB);
+  EXPECT_LE(decommits, 2u);
+  EXPECT_EQ(memory.stats().recorded_allocations, recorded) << "no plan can be made while all are in use";
 }
 
 TEST(planned_arena_fallback, that_is_a_pool_is_trimmed_when_a_plan_serves) {

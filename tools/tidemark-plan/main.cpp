@@ -39,12 +39,13 @@ namespace {
 constexpr int exit_fits = 0, exit_unmet = 1, exit_wrong = 2;
 
 /// Whether there was an interrupt (SIGINT): the search ends then, with the lowest plan so far.
-std::atomic<bool> is_interrupted{false};
+std::atomic<bool> is_interrupted{false}, ends_search{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 /// Ends the search, and leaves the next interrupt to end the program.
 extern "C" void on_interrupt(int signal) {
   is_interrupted.store(true, std::memory_order_relaxed);
+  ends_search.store(true, std::memory_order_relaxed);
   std::signal(signal, SIG_DFL);
 }
 
@@ -148,18 +149,20 @@ void require_different_files(command_line const& command) {
 
 memory_plan search(command_line const& command, plan_input const& input, plan_options options) {
   progress_line line;
-  if (command.shows_progress || line.is_on_terminal()) {
-    options.on_progress = [&](plan_progress const& now) { line.show(now); };
-  }
+  const bool shows = command.shows_progress || line.is_on_terminal();
+  // Where no plan fits, the search would go on for one that cannot be lower: it has a second for that, or as long as it
+  // took to find out.
+  const bool may_never_end = options.capacity != 0 && options.time_limit == no_time_limit;
+  std::optional<std::chrono::nanoseconds> fits_not_since;
+  options.on_progress = [&](plan_progress const& now) {
+    if (shows) line.show(now);
+    if (!may_never_end || now.proven_bound <= options.capacity) return;
+    if (!fits_not_since) fits_not_since = now.elapsed;
+    if (now.elapsed >
+        *fits_not_since + std::max<std::chrono::nanoseconds>(*fits_not_since, std::chrono::seconds{1}))
+      ends_search = true;
+  };
   try {
-    if (options.capacity != 0 && options.time_limit == no_time_limit) {
-      // No plan is below the bound, however long the search for it takes: it is then an ordinary one.
-      plan_options quick = options;
-      quick.time_limit = std::chrono::nanoseconds{0};
-      if (make_plan(input.file.blocks, quick).lower_bound > options.capacity) {
-        options.time_limit = std::chrono::seconds{1};
-      }
-    }
     return make_plan(input.file.blocks, options);
   } catch (std::invalid_argument const& error) {
     refuse(command, input, error.what());
@@ -220,12 +223,13 @@ int run(command_line const& command) {
   const plan_input input = read_input(command);
   end_search_at_interrupts();
   plan_options options = command.options;
-  options.stop = &is_interrupted;
+  options.stop = &ends_search;
   const auto begin = std::chrono::steady_clock::now();
   const auto elapsed_now = [&] { return std::chrono::steady_clock::now() - begin; };
   memory_plan made = search(command, input, options);
   plan_proof proof;
   if (!command.proof.empty()) {
+    ends_search = is_interrupted.load();
     // A capacity ends the search, and may be below what a proof is of.
     if (options.capacity != 0 && options.time_limit == no_time_limit) {
       options.time_limit = std::max<std::chrono::nanoseconds>(elapsed_now(), std::chrono::seconds{1});
@@ -243,6 +247,8 @@ int run(command_line const& command) {
   if (capacity == 0 || made.height <= capacity) return lacks_proof ? exit_unmet : exit_fits;
   std::string reason = "the lowest plan that was found has " + number_text(made.height);
   if (made.optimal) reason = "no plan is lower than " + number_text(made.height);
+  if (made.proven_bound > capacity && !made.optimal)
+    reason = "their bound is " + number_text(made.proven_bound);
   if (made.lower_bound > capacity) reason = "their bound is " + number_text(made.lower_bound);
   std::fprintf(stderr, "tidemark-plan: the blocks were not fitted into %s bytes: %s\n",
                number_text(capacity).c_str(), reason.c_str());

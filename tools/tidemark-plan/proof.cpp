@@ -54,7 +54,10 @@ plan_proof prove_lowest(std::span<lifetime const> blocks, memory_plan& made, pla
     proof.clear();
     const auto answer = search.probe(made.height / instance.unit_bytes - 1,
                                      std::numeric_limits<std::uint64_t>::max(), &proof);
-    if (answer == planning::outcome::unknown) return {.log = "", .cases = context.nodes()};
+    if (answer == planning::outcome::unknown) {
+      made.optimal = made.height == made.proven_bound;
+      return {.log = "", .cases = context.nodes()};
+    }
     if (answer == planning::outcome::impossible) break;
     proof.assign(1, {});
     take(made, search.offsets(), instance, blocks, options.alignment);

@@ -26,6 +26,8 @@ constexpr std::uint64_t steps_in_use = 64;
 // So much is kept when a plan is given up: to decommit it and to meet its pages again takes longer than such a
 // step.
 constexpr std::size_t max_kept_bytes = 1 * MiB;
+// More is kept for a while, at most so many steps that no plan serves, where it was soon needed again.
+constexpr std::uint64_t max_steps_kept = 64;
 // The search behind the first order takes no longer than so many steps took that were recorded like this one.
 constexpr int max_steps_of_search = 32;
 constexpr std::chrono::microseconds min_search{100};
@@ -171,12 +173,13 @@ void planned_core::record_miss() {
 }
 
 // The rest of the step comes from the fallback, which needs the memory that the region does not, if that is
-// much.
+// much. Where steps with plans and without take turns, it would come and go each time.
 void planned_core::give_up(bool plans_at_end) {
   phase_ = phase::recording;
   plans_at_end_ = plans_at_end;
-  if (region_.committed_bytes() > max_kept_bytes) {
+  if (region_.committed_bytes() > max_kept_bytes && ++steps_kept_ >= steps_to_keep_) {
     is_trim_due_ = true;
+    decommitted_at_ = steps_;
     (void)trim();
   }
   update_fast_path();
@@ -226,7 +229,7 @@ void planned_core::begin(step& opened) {
   begin_ = ++now_;  // later than what was deallocated since the last request
   plan_->begin(begin_);
   missing_slots_.clear();
-  records_ = budget_.records(steps_);
+  records_ = has_room_for_a_plan() && budget_.records(steps_);
   step_fallback_ = step_misses_ = step_switches_ = 0;
   signature_ = {};
   if (foreign_.live() != 0) foreign_.find_in_way_of(*plan_);
@@ -258,6 +261,7 @@ void planned_core::end_step() noexcept {
 
 void planned_core::end_planned_step() {
   ++planned_steps_;
+  steps_kept_ = 0;
   if (plan_->misses != 0) --plan_->misses;
   plan_->given_up = 0;
   plan_->used_last = steps_;
@@ -290,12 +294,17 @@ void planned_core::end_other_step() {
   each_served([&](plan_replayer const& plan, plan_replayer::slot const& s) {
     whole.add(s.born - begin_, s.bytes, plan.planned(plan.request_of(s.index)).align);
   });
-  kept_plan const* const oldest = cache_.oldest_if_full();
-  const bool is_full = oldest != nullptr && oldest->served >= planning_budget::steps_to_pay &&
-                       oldest->used_last + steps_in_use > steps_;
-  if (!is_full && budget_.is_worth_a_plan(steps_, whole.value(), blame, options_.max_misses, records_))
+  if (has_room_for_a_plan() &&
+      budget_.is_worth_a_plan(steps_, whole.value(), blame, options_.max_misses, records_))
     plan_step();
   else if (is_replay) add_slots();
+}
+
+// Plans that are in use stay.
+bool planned_core::has_room_for_a_plan() const noexcept {
+  kept_plan const* const oldest = cache_.oldest_if_full();
+  return oldest == nullptr || oldest->served < planning_budget::steps_to_pay ||
+         oldest->used_last + steps_in_use <= steps_;
 }
 
 // A second slot where the block of the step before was still live, and a further one where all were taken.
@@ -352,7 +361,13 @@ bool planned_core::change_to(kept_plan& plan) {
       missing_slots_.clear();
     }
     const bool is_unused = foreign_.live() == 0 && plan_->used_blocks() == 0;
+    const std::size_t committed_before = region_.committed_bytes();
     is_held = region_.hold(plan_->height(), plan_->alignment(), is_unused);
+    if (decommitted_at_ != 0 && region_.committed_bytes() > committed_before) {
+      const bool is_soon = steps_ - decommitted_at_ <= max_steps_kept;
+      steps_to_keep_ = is_soon ? std::min(steps_to_keep_ * 2, max_steps_kept) : 1;
+      decommitted_at_ = 0;
+    }
   } catch (...) {
     // The fallback may have some.
     if (&plan != plan_) return false;

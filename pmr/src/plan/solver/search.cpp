@@ -424,6 +424,7 @@ class prober {
   static constexpr std::size_t unshuffled_orders = 3;
   static constexpr unsigned shuffles = 4;
   static constexpr unsigned rungs = 4;
+  static constexpr std::uint64_t long_turn = std::uint64_t{1} << 14U;
   // A case of pairs takes about as long as placing so many.
   static constexpr std::uint64_t buffers_of_a_case = 16;
 
@@ -468,7 +469,7 @@ class prober {
 
   /// Tries each way until it has no answer. Along the skyline is mostly best by far; to try the lowest first
   /// is mostly the best of the others, and gets more nodes than they. Where all of them failed, there is mostly
-  /// memory unused at most moments, and to go along time for longer is best.
+  /// memory unused at most moments, and to go along time for longer is best: the more so in long turns.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
     const auto ask = [&](auto& search, auto probe_at) {
@@ -491,7 +492,7 @@ class prober {
       ask_rising({by, {}}, nodes, next_choice::lowest);
     for (unsigned k = 0; k < shuffles; ++k) ask_rising(shuffled(), nodes, next_choice::lowest);
     for (aspects const& by : orders_) ask_rising({by, {}}, nodes / 4, next_choice::first_in_order);
-    ask_time(nodes * 8);
+    ask_time(nodes * (nodes < long_turn ? 8 : 32));
   }
 
   /// @return whether there is a layout of the height, or is shown to be none.

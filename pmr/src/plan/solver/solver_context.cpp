@@ -76,7 +76,8 @@ void solver_context::report() {
                          .height = best_height_bytes(),
                          .lower_bound = instance_->lower_bound * instance_->unit_bytes,
                          .nodes = nodes_,
-                         .elapsed = reported_ - begin_});
+                         .elapsed = reported_ - begin_,
+                         .proven_bound = proven_bound_ * instance_->unit_bytes});
 }
 
 memory_plan solver_context::finish(std::size_t blocks) {

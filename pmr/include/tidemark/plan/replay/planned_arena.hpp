@@ -209,6 +209,7 @@ class planned_core : public forwarding_resource<planned_core> {
   [[nodiscard]] bool change_to(kept_plan& plan);
   void end_planned_step();
   void end_other_step();
+  [[nodiscard]] bool has_room_for_a_plan() const noexcept;
   void add_slots();
   void plan_step(kept_plan* replaced = nullptr);
   [[nodiscard]] plan_options planning() const;
@@ -238,12 +239,15 @@ class planned_core : public forwarding_resource<planned_core> {
   std::vector<std::size_t> missing_slots_;  // requests whose slots were all taken by blocks of earlier steps
   bool records_ = false;                    // whether the step's requests to the fallback are recorded
   bool plans_at_end_ = false;               // whether a step that is given up may be planned
-  bool is_trim_due_ = false;                // a plan was given up in this step or the one before
-  request_time begin_ = 0;                  // of the step
-  std::uint64_t step_fallback_ = 0;         // requests of this step to the fallback
-  std::uint64_t step_misses_ = 0;           // of these, those that its plan is blamed for
-  std::size_t step_switches_ = 0;           // of this step, from one plan to another
-  step_signature signature_;                // of this step's requests to the fallback
+  bool is_trim_due_ = false;                // memory was decommitted in this step or the one before
+  std::uint64_t steps_kept_ = 0;      // given up since a plan served one, while much memory was committed
+  std::uint64_t steps_to_keep_ = 1;   // so many of these, and it is decommitted
+  std::uint64_t decommitted_at_ = 0;  // in that step; 0: not since memory was last committed
+  request_time begin_ = 0;            // of the step
+  std::uint64_t step_fallback_ = 0;   // requests of this step to the fallback
+  std::uint64_t step_misses_ = 0;     // of these, those that its plan is blamed for
+  std::size_t step_switches_ = 0;     // of this step, from one plan to another
+  step_signature signature_;          // of this step's requests to the fallback
   std::chrono::steady_clock::time_point record_begin_;  // the first of these, where it was recorded
   std::uint64_t steps_ = 0, planned_steps_ = 0, fallback_allocations_ = 0, outside_allocations_ = 0;
   std::uint64_t recorded_allocations_ = 0, misses_ = 0, plans_made_ = 0;
@@ -275,11 +279,11 @@ class planned_core : public forwarding_resource<planned_core> {
 /// they are deallocated.
 ///
 /// **It learns.** A plan that misses too often (`max_misses`) is given up, its free memory is decommitted
-/// where it is more than 1 MiB, and that step is planned anew at its end. Several plans are kept: a step
-/// takes the one whose first request is of that size, and the one that follows the last plan if there are
-/// several, and changes to another one that has just its next request. A block that outlives its step gets
-/// bytes of its own below all plans, for as many as are live at once. Where plans turn out to be of no use,
-/// steps are recorded and planned ever less often.
+/// where it is more than 1 MiB and was not soon needed again, and that step is planned anew at its end.
+/// Several plans are kept: a step takes the one whose first request is of that size, and the one that follows
+/// the last plan if there are several, and changes to another one that has just its next request. A block
+/// that outlives its step gets bytes of its own below all plans, for as many as are live at once. Where plans
+/// turn out to be of no use, steps are recorded and planned ever less often.
 ///
 /// Invariants, checked by `check_invariants()`: that of `planned_arena_stats`; blocks in use do not overlap
 /// and lie in committed memory.

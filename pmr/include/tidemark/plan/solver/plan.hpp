@@ -53,6 +53,7 @@ struct plan_progress {
   std::size_t lower_bound = 0;          ///< bytes, below which no plan is
   std::uint64_t nodes = 0;              ///< blocks placed so far, in all stages
   std::chrono::nanoseconds elapsed{0};  ///< since the search began
+  std::size_t proven_bound = 0;         ///< bytes: the search has shown that no plan is lower
 };
 
 /// How a plan is searched for.
