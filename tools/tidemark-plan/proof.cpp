@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Proofs", has the rules and why they hold.
+// docs/planner.md, "By pairs", has the rules and why they hold, "Proofs" the format.
 #include "proof.hpp"
 
 #include <algorithm>

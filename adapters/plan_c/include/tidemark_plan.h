@@ -95,7 +95,8 @@ typedef struct tidemark_plan_progress {
 
 /**
  * How a plan is searched for. More time or nodes never give a worse plan, and where `node_limit` alone
- * cuts the search off, the plan is always the same. The first order is always finished.
+ * cuts the search off, which needs `time_limit_ns` without a limit, the plan is always the same. The first
+ * order is always finished. Planning takes up to 512 KiB of the thread's stack.
  */
 typedef struct tidemark_plan_options {
   uint64_t struct_size;   /**< sizeof(tidemark_plan_options) */

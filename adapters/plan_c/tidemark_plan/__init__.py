@@ -115,7 +115,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     alignment: one power of two for all offsets and the height, or one for the offset of each block.
     fixed: where blocks must lie; None for one whose offset the plan chooses.
     time_limit: seconds, after which the search ends with the best plan so far; 1 unless another limit is given. 0 leaves
-        one order, first fit by size; math.inf is no limit.
+        one order; math.inf is no limit.
     node_limit: ends it when so many blocks were placed. Without a time limit the plan is then always the same.
     capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given.
     seed: of the random choices.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "By pairs" and "Proofs"; the latter has the rules and why they hold.
+// docs/planner.md, "By pairs", which has the rules and why they hold, and "Proofs".
 #include "pair_search.hpp"
 
 #include <algorithm>

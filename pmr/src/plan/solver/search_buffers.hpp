@@ -44,7 +44,7 @@ struct stack_top {
 /// Those in that order, each with its twin.
 [[nodiscard]] std::vector<ranked> rank_shapes(std::vector<ranked> const& shapes, order const& by);
 
-/// Names what is left and where it could lie, in so many bits that no two are taken for the same.
+/// Names what is left and where it could lie. Two that differ have one key with a probability of about 2^-64.
 struct state_key {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

@@ -60,7 +60,10 @@ struct plan_progress {
 ///
 /// The search is one sequence of steps that depends on the blocks, `alignment`, `seed`, `exact` and
 /// `capacity` alone; `time_limit`, `node_limit` and `stop` only say where it is cut off. So more time or
-/// nodes never give a worse plan, and where only `node_limit` cuts, the plan is always the same.
+/// nodes never give a worse plan, and where only `node_limit` cuts, the plan is always the same. Of conflicts
+/// that are no lifetimes the bound depends on the time, too, and so may the plan.
+///
+/// Planning takes up to 512 KiB of the thread's stack: the search goes one call deeper for each block.
 struct plan_options {
   /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
   /// multiple of it.
