@@ -60,12 +60,12 @@ def read_options():
     parser.add_argument("--steps", type=pathlib.Path, action="append", default=[],
                         help="the steps of that trace (docs/traces.md), for a planned arena; with several traces one for each")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")
-    parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well")
+    parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well; with topics, these anew")
     options = parser.parse_args()
     if options.repetitions < 1 or options.seconds < 0 or not 0 <= options.plan_seconds < math.inf:
         misuse("--repetitions is 1 or more, --seconds and --plan-seconds 0 or more")
-    if options.document and (options.topics or options.filter or options.trace):
-        misuse("--document is of all rows, and of no trace that others do not have: without topics, --filter and --trace")
+    if options.document and (options.filter or options.trace):
+        misuse("--document is of whole topics, and of no trace that others do not have: without --filter and --trace")
     known = json.loads((here / "targets.json").read_text())
     for topic in options.topics:
         if topic not in known:
@@ -350,7 +350,8 @@ def main():
     path = options.build / "results.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     if options.document:
-        document.write(report, here.parent / "docs")
+        docs = here.parent / "docs"
+        document.write(document.with_topics(docs, report, wanted) if options.topics else report, docs)
     unmet = any(result["verdict"] == "not met" for result in results) or bool(errors or refused) or not results
     sys.exit(1 if options.strict and unmet else 0)
 

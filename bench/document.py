@@ -181,6 +181,9 @@ def section(topic, about, report, charts):
     """A topic: what it measures, its charts (of which it draws those there is something for), its table."""
     results = [result for result in report["results"] if result["topic"] == topic]
     lines = [f"## {topic.replace('_', ' ').capitalize()}", "", about, ""]
+    if topic in report.get("later", {}):
+        lines += ["Measured later than the others: {date}, {repetitions} repetitions of {seconds:g} s, tidemark {tidemark}.".format(
+            **report["later"][topic]), ""]
     kinds = [("", "ratios", lambda path: draw_ratios(results, path)),
              ("_sizes", "times by size", lambda path: draw_sizes(topic, report["medians_ns"], path))]
     if topic == "programs":  # each on so many memories that a bar for each ratio would fill a page
@@ -241,6 +244,17 @@ def instructions(counts):
                   f"{its['counted']:.2f} | {misses(its)} | {its['counted'] / own['counted']:.2f} |"
                   for name, its in peers.items() if its is not None]
     return "\n".join(lines) + "\n"
+
+
+def with_topics(folder, report, topics):
+    """The report of the page in `folder`, with these topics from a later one."""
+    before = json.loads((folder / "benchmarks/results.json").read_text())
+    when = {of: report["machine"][of] for of in ("date", "repetitions", "seconds")} | {"tidemark": report["versions"]["tidemark"]}
+    return before | {
+        "results": [result for result in before["results"] if result["topic"] not in topics] + report["results"],
+        "left_out": before["left_out"] + report["left_out"],
+        "medians_ns": before["medians_ns"] | report["medians_ns"],
+        "later": before.get("later", {}) | dict.fromkeys(topics, when)}
 
 
 def write(report, folder):

@@ -255,7 +255,7 @@ def rejects_wrong_options(folder):
             (("--plan-seconds", "nan"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
             (("armies",), "there is no topic 'armies'; there are "),
             (("--filter", "("), "--filter '(' is no regular expression: "),
-            (("--document", "--filter", "arena"), "--document is of all rows, ")]):
+            (("--document", "--filter", "arena"), "--document is of whole topics, ")]):
         done, report = run_compare(folder / str(number), [], {}, *options)
         expect(done.returncode == 2 and report is None, f"{options}: exit status {done.returncode}")
         expect(done.stderr.startswith(sentence) and done.stderr.count("\n") == 1, done.stderr)
@@ -327,6 +327,23 @@ def the_page_tells_intervals_and_reasons(folder):
         expect(part in older, f"the page of old results lacks {part}:\n{older}")
 
 
+def a_topic_is_written_anew_beside_the_others(folder):
+    result = {"metric": "time", "ours_ns": 5.0, "peer_ns": 10.0, "ratio": 2.0, "measured": 2.0, "pairs": 9, "target": "1 x",
+              "interval": [1.9, 2.1], "verdict": "met"}
+    report = {"machine": {"repetitions": 9, "seconds": 0.1, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
+                          "date": "2026-01-02", "load": [0.5]},
+              "versions": {"tidemark": "old"}, "left_out": [], "medians_ns": {},
+              "results": [result | {"topic": topic, "name": f"{topic} of then"} for topic in ("arena", "pool")]}
+    document.write(report, folder)
+    later = report | {"machine": report["machine"] | {"date": "2026-03-04"}, "versions": {"tidemark": "new"},
+                      "results": [result | {"topic": "pool", "name": "pool of now"}]}
+    document.write(document.with_topics(folder, later, ["pool"]), folder)
+    page = (folder / "benchmarks.md").read_text()
+    for part in ("| arena of then |", "| pool of now |", "later than the others: 2026-03-04, 9 repetitions of 0.1 s, tidemark new."):
+        expect(part in page, f"the page lacks {part}:\n{page}")
+    expect("pool of then" not in page and page.count("later than the others") == 1, page)
+
+
 def every_reason_is_that_of_a_row_with_a_target(_):
     """And a row has one reason, or none."""
     for topic, entry in json.loads((root / "bench/targets.json").read_text()).items():
@@ -345,7 +362,7 @@ CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchm
          strict_makes_an_unmet_target_an_error, a_filter_takes_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
          a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results,
-         the_page_tells_intervals_and_reasons, every_reason_is_that_of_a_row_with_a_target]
+         the_page_tells_intervals_and_reasons, a_topic_is_written_anew_beside_the_others, every_reason_is_that_of_a_row_with_a_target]
 
 case = next(case for case in CASES if case.__name__ == sys.argv[2])
 with tempfile.TemporaryDirectory() as scratch:
