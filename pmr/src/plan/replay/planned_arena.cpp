@@ -73,7 +73,7 @@ planned_core::~planned_core() {
 
 void* planned_core::allocate_out_of_order(std::size_t bytes, std::size_t align) {
   // A step that no plan serves, and that is not recorded, costs no more than this beside the fallback.
-  if (phase_ == phase::recording && !records_ && std::has_single_bit(align)) {
+  if (phase_ == phase::fallback && !records_ && std::has_single_bit(align)) {
     void* const block = options_.fallback->allocate(bytes, align);
     ++step_fallback_;
     count_fallback(bytes, align);
@@ -120,18 +120,18 @@ void planned_core::record_fallback(void const* block, std::size_t bytes, std::si
 // Null: the plan has no slot for the request.
 void* planned_core::take_slot(std::size_t bytes, std::size_t align) {
   if (phase_ == phase::choosing && !choose_plan(bytes, align)) return nullptr;
-  if (phase_ == phase::recording) return nullptr;
+  if (phase_ == phase::fallback) return nullptr;
   const std::size_t next = plan_->cursor();
   // A smaller request has the slot only if no other plan has just that one.
   const bool is_exact = next < plan_->requests() && plan_->planned(next).bytes == bytes;
   if (!is_exact) (void)switch_plan(bytes, align);
-  if (phase_ == phase::recording) return nullptr;  // there was no memory for the other plan
+  if (phase_ == phase::fallback) return nullptr;  // there was no memory for the other plan
   if (plan_->fits(next, bytes, align)) {
     if (void* const block = take_if_clear(next, bytes)) return block;
     if (is_exact && switch_plan(bytes, align)) {
       if (void* const block = take_if_clear(next, bytes)) return block;
     }
-    if (phase_ == phase::recording) return nullptr;
+    if (phase_ == phase::fallback) return nullptr;
     return take_slot_of(next, bytes);
   }
   const std::size_t end = std::min(plan_->requests(), next + max_requests_ahead);
@@ -175,7 +175,7 @@ void planned_core::record_miss() {
 // The rest of the step comes from the fallback, which needs the memory that the region does not, if that is
 // much. Where steps with plans and without take turns, it would come and go each time.
 void planned_core::give_up(bool plans_at_end) {
-  phase_ = phase::recording;
+  phase_ = phase::fallback;
   plans_at_end_ = plans_at_end;
   if (region_.committed_bytes() > max_kept_bytes && ++steps_kept_ >= steps_to_keep_) {
     is_trim_due_ = true;
@@ -239,7 +239,7 @@ void planned_core::begin(step& opened) {
 void planned_core::end_step() noexcept {
   const call_overlap::call here{calls_, planned_kind, options_.name, "a step ends"};
   const bool has_requests = now_ != begin_;
-  const bool was_given_up = phase_ == phase::recording;
+  const bool was_given_up = phase_ == phase::fallback;
   step_ = nullptr;
   ++steps_;
   try {

@@ -185,7 +185,7 @@ class planned_core : public forwarding_resource<planned_core> {
     idle,       // no step is open
     choosing,   // the slow path has not seen a request of the step
     replaying,  // the step follows a plan
-    recording,  // the rest of the step comes from the fallback
+    fallback,   // the rest of the step comes from it
   };
 
   void begin(step& opened);
