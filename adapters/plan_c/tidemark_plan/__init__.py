@@ -115,7 +115,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     alignment: one power of two for all offsets and the height, or one for the offset of each block.
     fixed: where blocks must lie; None for one whose offset the plan chooses.
     time_limit: seconds, after which the search ends with the best plan so far; 1 unless another limit is given. 0 leaves
-        one order; math.inf is no limit.
+        the first order; math.inf is no limit.
     node_limit: ends it when so many blocks were placed. Without a time limit the plan is then always the same.
     capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given.
     seed: of the random choices.
@@ -126,9 +126,11 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     Other threads run during the search. KeyboardInterrupt, or what another signal's handler raises, ends it and passes
     through.
 
-    Raises ValueError with a sentence that names the block if a value is impossible, TypeError if one is no number,
+    Raises ValueError with a sentence that names the block if a value is impossible, TypeError if one is of another type,
     MemoryError.
     """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"tidemark_plan: progress is {progress!r}, not a function")
     sizes = _numbers("size", size)
     count = len(sizes)
     blocks = _Blocks(struct_size=ctypes.sizeof(_Blocks), count=count)
@@ -220,6 +222,13 @@ def _number(name, value):
     return number
 
 
+def _enumerated(name, values, entries):
+    try:
+        return enumerate(values)
+    except TypeError:
+        raise TypeError(f"tidemark_plan: {name} is {values!r}, not a sequence of {entries}") from None
+
+
 def _numbers(name, values, none=None):
     """An array of 64-bit numbers, copied in one piece where the values are such an array."""
     try:
@@ -229,7 +238,7 @@ def _numbers(name, values, none=None):
     except (TypeError, ValueError):
         pass
     numbers = array.array("Q")
-    for i, value in enumerate(values):
+    for i, value in _enumerated(name, values, "whole numbers"):
         if value is None and none is not None:
             numbers.append(none)
         else:
@@ -242,7 +251,7 @@ def _numbers(name, values, none=None):
 
 def _pairs(conflicts):
     numbers = array.array("Q")
-    for i, pair in enumerate(conflicts):
+    for i, pair in _enumerated("conflicts", conflicts, "pairs"):
         try:
             first, second = pair
         except (TypeError, ValueError):
