@@ -65,7 +65,8 @@ enum {
  * What is to be placed: arrays with an entry for each block, and which blocks may not share bytes. Either
  * by `begin` and `end`: two blocks that are live at one moment. Or by `conflicts`, where several streams
  * run at once: `begin` and `end` are null then, `conflicts` is not, and only the blocks that it names are
- * in conflict.
+ * in conflict. There is no backtracking then, and the bound is the heaviest clique that is found: no plan
+ * above it is known to be the lowest.
  *
  * Sizes, each rounded up to its alignment, have 2^62 bytes together at most, and fixed blocks end there
  * at the latest.
@@ -94,15 +95,16 @@ typedef struct tidemark_plan_progress {
 } tidemark_plan_progress;
 
 /**
- * How a plan is searched for. More time or nodes never give a worse plan, and where `node_limit` alone
- * cuts the search off, which needs `time_limit_ns` without a limit, the plan is always the same. The first
- * order is always finished. Planning takes up to 512 KiB of the thread's stack.
+ * How a plan is searched for. The first limit that is reached ends the search, but the first order is
+ * always finished. More nodes never give a worse plan, nor does more time where `begin` and `end` are
+ * given. Where `node_limit` alone ends it, the plan is always the same: `time_limit_ns` must be
+ * TIDEMARK_PLAN_NO_LIMIT then.
  */
 typedef struct tidemark_plan_options {
   uint64_t struct_size;   /**< sizeof(tidemark_plan_options) */
   uint64_t alignment;     /**< of every offset and of the height, besides the blocks' own; a power of two */
   uint64_t time_limit_ns; /**< ends the search then, or some milliseconds later; or TIDEMARK_PLAN_NO_LIMIT */
-  uint64_t node_limit;    /**< ends it when so many blocks were placed; or TIDEMARK_PLAN_NO_LIMIT */
+  uint64_t node_limit;    /**< ends it when so many blocks were placed, too; or TIDEMARK_PLAN_NO_LIMIT */
   uint64_t capacity;      /**< a plan of at most so many bytes ends it; 0: one that cannot be lower */
   uint64_t seed;          /**< of the random choices */
   uint64_t exact;         /**< 1: searches until no plan can be lower; 0: keeps each try short */
@@ -133,7 +135,7 @@ typedef struct tidemark_plan_result {
 
 /**
  * Places blocks in as little memory as is found within the limits. tidemark's `make_plan` says how, and
- * what it costs.
+ * what it costs. It takes up to 1.5 MiB of the calling thread's stack.
  *
  * @param blocks   must not be null.
  * @param options  null: TIDEMARK_PLAN_OPTIONS_INIT.

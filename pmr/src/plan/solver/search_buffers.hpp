@@ -44,7 +44,9 @@ struct stack_top {
 /// Those in that order, each with its twin.
 [[nodiscard]] std::vector<ranked> rank_shapes(std::vector<ranked> const& shapes, order const& by);
 
-/// Names what is left and where it could lie. Two that differ have one key with a probability of about 2^-64.
+/// Names what is left and where it could lie: two sums of hashes. Two that differ have one key with a
+/// probability of at most about 2^-64, as both sums are made of the same 64 bits of each buffer. `impossible`
+/// rests on that.
 struct state_key {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

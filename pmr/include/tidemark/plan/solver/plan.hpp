@@ -59,11 +59,9 @@ struct plan_progress {
 /// How a plan is searched for.
 ///
 /// The search is one sequence of steps that depends on the blocks, `alignment`, `seed`, `exact` and
-/// `capacity` alone; `time_limit`, `node_limit` and `stop` only say where it is cut off. So more time or
-/// nodes never give a worse plan, and where only `node_limit` cuts, the plan is always the same. Of conflicts
-/// that are no lifetimes the bound depends on the time, too, and so may the plan.
-///
-/// Planning takes up to 512 KiB of the thread's stack: the search goes one call deeper for each block.
+/// `capacity` alone; `time_limit`, `node_limit` and `stop` only say where it is cut off. So more nodes
+/// never give a worse plan, nor does more time where lifetimes are given: of conflicts the bound is what is
+/// found in the time, and the steps depend on it. Where only `node_limit` cuts, the plan is always the same.
 struct plan_options {
   /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
   /// multiple of it.
@@ -143,7 +141,8 @@ struct memory_plan {
 /// with k. With fixed or further aligned blocks, and in a graph, "lowest" takes O(log n) steps for each time
 /// that a block is found to lie higher than when it was last looked at, at worst as often as there are blocks
 /// in conflict with it. The climb takes O(n) and the search O(n) for each block that is placed; where more
-/// than 2,048 blocks hang together there is no search.
+/// than 2,048 blocks hang together there is no search. It goes one call deeper for each block, and takes up
+/// to 1.5 MiB of the calling thread's stack in an optimized build.
 ///
 /// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power
 /// of two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed
