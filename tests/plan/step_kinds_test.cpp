@@ -243,6 +243,36 @@ TEST(planned_arena_fallback,
   EXPECT_EQ(memory.stats().recorded_allocations, recorded) << "no plan can be made while all are in use";
 }
 
+TEST(planned_arena_fallback, does_not_take_memory_again_and_again_where_a_plan_serves_no_step_wholly) {
+  pool blocks;
+  planned_arena memory{&blocks};
+  std::mt19937_64 random{1};
+  std::size_t decommits = 0, committed = 0;
+  for (std::size_t i = 0; i < 4000; ++i) {
+    if (i == 2000) decommits = 0;
+    const planned_arena::step here{memory};
+    std::vector<std::pair<void*, std::size_t>> live;
+    const auto take = [&](std::size_t bytes) { live.emplace_back(memory.allocate(bytes), bytes); };
+    if (i % 2 == 0) {
+      // As the step before the last, but for one request.
+      const std::size_t odd = 5 + random() % 50;
+      for (std::size_t k = 0; k < 60; ++k) {
+        take(50'000 + k * 100);
+        if (k == odd) take(200'000 + 16 * (random() % 100'000));
+      }
+    } else {
+      // Never twice the same.
+      take(600'000 + 16 * (random() % 10'000));
+      for (std::size_t k = 0; k < 20; ++k) take(1000 + 16 * (random() % 1000));
+    }
+    for (auto const& [block, bytes] : live) memory.deallocate(block, bytes);
+    decommits += memory.stats().committed_bytes < committed ? 1 : 0;
+    committed = memory.stats().committed_bytes;
+  }
+  EXPECT_GT(memory.stats().planned_allocations, 20'000u);
+  EXPECT_LE(decommits, 40u);
+}
+
 TEST(planned_arena_fallback, that_is_a_pool_is_trimmed_when_a_plan_serves) {
   pool blocks;
   planned_arena memory{&blocks};

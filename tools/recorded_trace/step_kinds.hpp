@@ -31,9 +31,10 @@ struct stepped_trace {
 /// | `transformer` | four recorded steps of a transformer, of four lengths, in turn |
 [[nodiscard]] std::span<char const* const> generated_programs() noexcept;
 
-/// The steps of a program, the same each time; besides those above of `unet`: trainings of a U-Net, whose blocks have
-/// 0.5 to 32 MiB, and 187 MiB are live at once. @throws std::invalid_argument if there is no program of that name; std::runtime_error
-/// if the recorded steps cannot be read.
+/// The steps of a program, the same each time; besides those above of `unet`: trainings of a U-Net, whose blocks
+/// have 0.5 to 32 MiB, and 187 MiB are live at once.
+/// @throws std::invalid_argument if there is no program of that name; std::runtime_error if the recorded steps
+/// cannot be read.
 [[nodiscard]] stepped_trace generate_steps(std::string const& program, std::size_t steps = 300);
 
 }  // namespace tidemark::tools

@@ -323,7 +323,7 @@ void planned_core::add_slots() {
 
 // ---- choosing plans ------------------------------------------------------------------------------------
 
-// False: the step is recorded.
+// False: the fallback serves the step.
 bool planned_core::choose_plan(std::size_t bytes, std::size_t align) {
   phase_ = phase::replaying;
   if (plan_->cursor() != 0) return true;  // the fast path has served it by the only plan
@@ -365,6 +365,8 @@ bool planned_core::change_to(kept_plan& plan) {
     is_held = region_.hold(plan_->height(), plan_->alignment(), is_unused);
     if (decommitted_at_ != 0 && region_.committed_bytes() > committed_before) {
       const bool is_soon = steps_ - decommitted_at_ <= max_steps_kept;
+      // Of steps that a plan hardly ever serves wholly the count would stay above any number of steps to keep.
+      if (is_soon && steps_to_keep_ > 1) steps_kept_ = 0;
       steps_to_keep_ = is_soon ? std::min(steps_to_keep_ * 2, max_steps_kept) : 1;
       decommitted_at_ = 0;
     }
