@@ -30,11 +30,11 @@ class promoter {
         keys_(context.instance().buffers.size()) {}
 
   void promote(std::uint64_t nodes) {
-    // Of a round, which begins with other weights.
-    constexpr std::size_t layouts = 32;
+    // A round begins with other weights.
+    constexpr std::size_t layouts_of_a_round = 32;
     const std::uint64_t end = context_->nodes() + nodes;
     while (!context_->done() && context_->nodes() < end) {
-      if (layouts_++ % layouts == 0) begin_round();
+      if (layouts_++ % layouts_of_a_round == 0) begin_round();
       find_keys();
       const order next = numbers_by(keys_.size(), [&](std::uint32_t i) { return keys_[i]; }, std::greater{});
       if (!layout_.place(next, no_offset, skyline_layout::next_buffer::over_fullest)) return;

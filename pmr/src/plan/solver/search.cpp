@@ -424,6 +424,7 @@ class prober {
   static constexpr std::size_t unshuffled_orders = 3;
   static constexpr unsigned shuffles = 4;
   static constexpr unsigned rungs = 4;
+  // What shorter turns have not found is mostly found along time, if at all.
   static constexpr std::uint64_t long_turn = std::uint64_t{1} << 14U;
   // A case of pairs takes about as long as placing so many.
   static constexpr std::uint64_t buffers_of_a_case = 16;

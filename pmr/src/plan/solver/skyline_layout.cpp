@@ -114,7 +114,8 @@ std::uint32_t skyline_layout::next_on(section_range plateau, next_buffer next) {
     const std::uint32_t found = first_within(plateau, {fullest, fullest + 1});
     if (found != no_number) return found;
   }
-  return first_within(plateau, {plateau.end, plateau.begin});
+  const section_range none{plateau.end, plateau.begin};  // reversed: each buffer on the plateau is over it
+  return first_within(plateau, none);
 }
 
 /// The first of the order that has all its sections within `sections`, and all of `over`.
