@@ -251,7 +251,8 @@ typedef struct {
 
 static int watch(void* context, tidemark_plan_progress const* now) {
   watcher* const seen = context;
-  EXPECT(now->struct_size == sizeof *now && now->lower_bound <= now->height);
+  EXPECT(now->struct_size == sizeof *now && now->lower_bound <= now->proven_bound);
+  EXPECT(now->proven_bound <= now->height);
   EXPECT(seen->calls == 0 || now->height <= seen->last_height);
   seen->last_height = now->height;
   return ++seen->calls == seen->calls_max;
@@ -426,7 +427,7 @@ static void layout_is_that_of_version_1(void) {
   EXPECT(TIDEMARK_PLAN_ABI_VERSION == 1 && tidemark_plan_abi_version() == 1);
   _Static_assert(sizeof(tidemark_plan_blocks) == 72 && offsetof(tidemark_plan_blocks, conflicts) == 64,
                  "blocks");
-  _Static_assert(sizeof(tidemark_plan_progress) == 40 && offsetof(tidemark_plan_progress, elapsed_ns) == 32,
+  _Static_assert(sizeof(tidemark_plan_progress) == 48 && offsetof(tidemark_plan_progress, elapsed_ns) == 32,
                  "progress");
   _Static_assert(sizeof(tidemark_plan_options) == 72 && offsetof(tidemark_plan_options, on_progress) == 56,
                  "options");

@@ -224,7 +224,7 @@ def test_progress_tells_of_lower_plans():
     seen = []
     made = plan(*many(), node_limit=20000, progress=seen.append)
     assert seen and seen[-1].height == made.height
-    assert all(now.bound <= now.height and now.seconds >= 0 for now in seen)
+    assert all(now.bound <= now.proven_bound <= now.height and now.seconds >= 0 for now in seen)
     assert [now.height for now in seen] == sorted((now.height for now in seen), reverse=True)
 
 
@@ -283,7 +283,8 @@ def test_threads_plan_at_once():
     (lambda: plan([0], [1], ["1"]), TypeError, "size[0] is '1', not a whole number"),
     (lambda: plan([0], [1], [None]), TypeError, "size[0] is None, not a whole number"),
     (lambda: plan([0], [1], 1), TypeError, "size is 1, not a sequence of whole numbers"),
-    (lambda: plan([0], [1], [1], alignment=None), TypeError, "alignment is None, not a sequence of whole numbers"),
+    (lambda: plan([0], [1], [1], alignment=None), TypeError, "alignment is None, neither a whole number nor a sequence of them"),
+    (lambda: plan([0], [1], [1], alignment=16.0), TypeError, "alignment is 16.0, neither a whole number nor a sequence of them"),
     (lambda: plan([0], [1], [1], fixed=7), TypeError, "fixed is 7, not a sequence of whole numbers"),
     (lambda: plan(size=[1], conflicts=7), TypeError, "conflicts is 7, not a sequence of pairs"),
     (lambda: plan([0], [1], [1], progress=5), TypeError, "progress is 5, not a function"),

@@ -38,8 +38,10 @@ namespace {
 
 constexpr int exit_fits = 0, exit_unmet = 1, exit_wrong = 2;
 
-/// Whether there was an interrupt (SIGINT): the search ends then, with the lowest plan so far.
-std::atomic<bool> is_interrupted{false}, ends_search{false};
+/// Whether there was an interrupt (SIGINT).
+std::atomic<bool> is_interrupted{false};
+/// Ends the search, with the lowest plan so far: at an interrupt, and where no plan fits.
+std::atomic<bool> ends_search{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 /// Ends the search, and leaves the next interrupt to end the program.
@@ -152,7 +154,8 @@ memory_plan search(command_line const& command, plan_input const& input, plan_op
   const bool shows = command.shows_progress || line.is_on_terminal();
   // Where no plan fits, the search would go on for one that cannot be lower: it has a second for that, or as long as it
   // took to find out.
-  const bool may_never_end = options.capacity != 0 && options.time_limit == no_time_limit;
+  const bool may_never_end = options.capacity != 0 && options.time_limit == no_time_limit &&
+                             options.node_limit == plan_options{}.node_limit;
   std::optional<std::chrono::nanoseconds> fits_not_since;
   options.on_progress = [&](plan_progress const& now) {
     if (shows) line.show(now);
@@ -229,7 +232,8 @@ int run(command_line const& command) {
   memory_plan made = search(command, input, options);
   plan_proof proof;
   if (!command.proof.empty()) {
-    ends_search = is_interrupted.load();
+    ends_search = false;
+    if (is_interrupted) ends_search = true;
     // A capacity ends the search, and may be below what a proof is of.
     if (options.capacity != 0 && options.time_limit == no_time_limit) {
       options.time_limit = std::max<std::chrono::nanoseconds>(elapsed_now(), std::chrono::seconds{1});
@@ -246,10 +250,7 @@ int run(command_line const& command) {
   const std::size_t capacity = command.options.capacity;
   if (capacity == 0 || made.height <= capacity) return lacks_proof ? exit_unmet : exit_fits;
   std::string reason = "the lowest plan that was found has " + number_text(made.height);
-  if (made.optimal) reason = "no plan is lower than " + number_text(made.height);
-  if (made.proven_bound > capacity && !made.optimal)
-    reason = "their bound is " + number_text(made.proven_bound);
-  if (made.lower_bound > capacity) reason = "their bound is " + number_text(made.lower_bound);
+  if (made.proven_bound > capacity) reason = "no plan is lower than " + number_text(made.proven_bound);
   std::fprintf(stderr, "tidemark-plan: the blocks were not fitted into %s bytes: %s\n",
                number_text(capacity).c_str(), reason.c_str());
   return exit_unmet;

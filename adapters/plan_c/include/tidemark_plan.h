@@ -87,11 +87,12 @@ typedef struct tidemark_plan_blocks {
 
 /** How far a search is. */
 typedef struct tidemark_plan_progress {
-  uint64_t struct_size; /**< as the library knows it */
-  uint64_t height;      /**< bytes, of the best plan so far; 0 before the first one */
-  uint64_t lower_bound; /**< bytes, below which no plan is */
-  uint64_t nodes;       /**< blocks placed so far, failed tries included */
-  uint64_t elapsed_ns;  /**< since the search began */
+  uint64_t struct_size;  /**< as the library knows it: whether it has the members that were added later */
+  uint64_t height;       /**< bytes, of the best plan so far; 0 before the first one */
+  uint64_t lower_bound;  /**< bytes, below which no plan is */
+  uint64_t nodes;        /**< blocks placed so far, failed tries included */
+  uint64_t elapsed_ns;   /**< since the search began */
+  uint64_t proven_bound; /**< bytes: the search has shown that no plan is lower; >= lower_bound */
 } tidemark_plan_progress;
 
 /**
@@ -105,7 +106,9 @@ typedef struct tidemark_plan_options {
   uint64_t alignment;     /**< of every offset and of the height, besides the blocks' own; a power of two */
   uint64_t time_limit_ns; /**< ends the search then, or some milliseconds later; or TIDEMARK_PLAN_NO_LIMIT */
   uint64_t node_limit;    /**< ends it when so many blocks were placed, too; or TIDEMARK_PLAN_NO_LIMIT */
-  uint64_t capacity;      /**< a plan of at most so many bytes ends it; 0: one that cannot be lower */
+  /** A plan of at most so many bytes ends it; 0: one that cannot be lower. Where none fits, it goes on to the
+   *  limits: `on_progress` can end it when `proven_bound` is above the capacity. */
+  uint64_t capacity;
   uint64_t seed;          /**< of the random choices */
   uint64_t exact;         /**< 1: searches until no plan can be lower; 0: keeps each try short */
   /** Called by the thread that plans, at each lower plan and every few milliseconds at most. Returns 0 to go

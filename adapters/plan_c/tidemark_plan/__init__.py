@@ -51,6 +51,7 @@ class Progress(typing.NamedTuple):
     bound: int  # bytes
     nodes: int  # blocks placed so far
     seconds: float  # since it began
+    proven_bound: int  # bytes: the search has shown that no plan is lower; bound <= proven_bound
 
 
 class _Blocks(ctypes.Structure):
@@ -60,7 +61,8 @@ class _Blocks(ctypes.Structure):
 
 
 class _Progress(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("struct_size", "height", "lower_bound", "nodes", "elapsed_ns")]
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "struct_size", "height", "lower_bound", "nodes", "elapsed_ns", "proven_bound")]
 
 
 _on_progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Progress))
@@ -117,7 +119,8 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     time_limit: seconds, after which the search ends with the best plan so far; 1 unless another limit is given. 0 leaves
         the first order; math.inf is no limit.
     node_limit: ends it when so many blocks were placed. Without a time limit the plan is then always the same.
-    capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given.
+    capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given. Where
+        none fits, it never ends: `progress` can raise when `proven_bound` is above the capacity.
     seed: of the random choices.
     exact: whether it searches until no plan can be lower. If not, each of its tries is kept short.
     progress: called with a `Progress` at each lower plan and every few milliseconds at most, on a thread of its own. What
@@ -126,8 +129,8 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     Other threads run during the search. KeyboardInterrupt, or what another signal's handler raises, ends it and passes
     through.
 
-    Raises ValueError with a sentence that names the block if a value is impossible, TypeError if one is of another type,
-    MemoryError.
+    Raises ValueError with a sentence that names the block if a value is impossible, TypeError if one is no number, sequence
+    or function where it has to be, MemoryError.
     """
     if progress is not None and not callable(progress):
         raise TypeError(f"tidemark_plan: progress is {progress!r}, not a function")
@@ -161,8 +164,10 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
         blocks.conflicts = place("conflicts", pairs, per_block=False)
     if hasattr(alignment, "__index__"):
         options.alignment = _number("alignment", alignment)
-    else:
+    elif isinstance(alignment, Iterable):
         blocks.alignment = place("alignment", _numbers("alignment", alignment))
+    else:
+        raise TypeError(f"tidemark_plan: alignment is {alignment!r}, neither a whole number nor a sequence of them")
     if fixed is not None:
         blocks.fixed_offset = place("fixed", _numbers("fixed", fixed, none=_NONE))
     return _search(blocks, options, count, progress)
@@ -180,7 +185,7 @@ def _search(blocks, options, count, progress):
     def report(_, now):
         if progress is not None and not cancelled.is_set():
             try:
-                progress(Progress(now[0].height, now[0].lower_bound, now[0].nodes, now[0].elapsed_ns / 1e9))
+                progress(Progress(now[0].height, now[0].lower_bound, now[0].nodes, now[0].elapsed_ns / 1e9, now[0].proven_bound))
             except BaseException as error:  # it is raised where it can be caught
                 raised.append(error)
                 cancelled.set()

@@ -124,8 +124,12 @@ plan_options options_of(tidemark_plan_options const& from) {
   options.exact = from.exact == 1;
   if (from.on_progress == nullptr) return options;
   options.on_progress = [from](plan_progress const& now) {
-    const tidemark_plan_progress seen{sizeof(tidemark_plan_progress), now.height, now.lower_bound, now.nodes,
-                                      static_cast<std::uint64_t>(now.elapsed.count())};
+    const tidemark_plan_progress seen{sizeof(tidemark_plan_progress),
+                                      now.height,
+                                      now.lower_bound,
+                                      now.nodes,
+                                      static_cast<std::uint64_t>(now.elapsed.count()),
+                                      now.proven_bound};
     if (from.on_progress(from.context, &seen) != 0) throw cancelled{};
   };
   return options;
