@@ -56,7 +56,9 @@ inline constexpr std::size_t replay_alignment = 8;
 /// system too soon takes it again page by page.
 inline void write_pages(void* block, std::size_t bytes) noexcept {
   constexpr std::size_t page_bytes = 4096;
-  for (std::size_t i = 0; i < bytes; i += page_bytes) static_cast<char volatile*>(block)[i] = 1;
+  char volatile* const begin = static_cast<char*>(block);
+  for (std::size_t i = 0; i < bytes; i += page_bytes) begin[i] = 1;
+  if (bytes != 0) begin[bytes - 1] = 1;  // a page more, where the block begins late in one
 }
 
 /// Plays a trace on one thread. `blocks` has an entry for each block of the trace; all are free at the end. Each
