@@ -247,10 +247,10 @@ def instructions(counts):
 
 
 def with_topics(folder, report, topics):
-    """The report of the page in `folder`, with these topics from a later one."""
+    """The report of the page in `folder`, with these topics and their rows from a later one."""
     before = json.loads((folder / "benchmarks/results.json").read_text())
-    rows = [row["name"] for topic in topics for row in json.loads((here / "targets.json").read_text()).get(topic, {}).get("targets", [])]
-    others = [line for line in before["left_out"] if not any(line.startswith(f"left out: {name}: ") for name in rows)]
+    measured = tuple(f"left out: {row['name']}: " for rows in topics.values() for row in rows)
+    others = [line for line in before["left_out"] if not line.startswith(measured)]
     when = {of: report["machine"][of] for of in ("date", "repetitions", "seconds")} | {"tidemark": report["versions"]["tidemark"]}
     return before | {
         "results": [result for result in before["results"] if result["topic"] not in topics] + report["results"],

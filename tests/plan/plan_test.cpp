@@ -670,14 +670,16 @@ void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const
 }
 
 TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
-  // Without promotion by sections it was at 1.046, without "over the fullest" at 1.028.
-  std::mt19937_64 random{10};
-  blocks asked;
-  for (std::size_t i = 0; i < 5000; ++i) {
-    const std::uint64_t lower = random() % 20'000;
-    asked.push_back({.lower = lower, .upper = lower + 1 + random() % 1250, .size = 1 + random() % 100'000});
+  // Without promotion by sections that of seed 10 was at 1.046, without "over the fullest" at 1.028.
+  for (std::uint64_t seed : {9u, 10u, 11u}) {
+    std::mt19937_64 random{seed};
+    blocks asked;
+    for (std::size_t i = 0; i < 5000; ++i) {
+      const std::uint64_t lower = random() % 20'000;
+      asked.push_back({.lower = lower, .upper = lower + 1 + random() % 1250, .size = 1 + random() % 100'000});
+    }
+    EXPECT_LT(planned(asked, up_to(84'000)).ratio(), 1.025) << seed;
   }
-  EXPECT_LT(planned(asked, up_to(84'000)).ratio(), 1.025);
 }
 
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {

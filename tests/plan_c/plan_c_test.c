@@ -422,13 +422,15 @@ static void cuts_a_sentence_to_its_buffer(void) {
 
 /* ---- the interface ---- */
 
-/* What programs are compiled with: a change of these is another TIDEMARK_PLAN_ABI_VERSION. */
+/* What programs are compiled with: members may be added at the end of a struct, any other change is another
+ * TIDEMARK_PLAN_ABI_VERSION. */
 static void layout_is_that_of_version_1(void) {
   EXPECT(TIDEMARK_PLAN_ABI_VERSION == 1 && tidemark_plan_abi_version() == 1);
   _Static_assert(sizeof(tidemark_plan_blocks) == 72 && offsetof(tidemark_plan_blocks, conflicts) == 64,
                  "blocks");
   _Static_assert(sizeof(tidemark_plan_progress) == 48 && offsetof(tidemark_plan_progress, elapsed_ns) == 32,
                  "progress");
+  _Static_assert(offsetof(tidemark_plan_progress, proven_bound) == 40, "what was added later");
   _Static_assert(sizeof(tidemark_plan_options) == 72 && offsetof(tidemark_plan_options, on_progress) == 56,
                  "options");
   _Static_assert(sizeof(tidemark_plan_result) == 56 && offsetof(tidemark_plan_result, proof) == 48, "result");

@@ -2,6 +2,7 @@
 """The package tidemark_plan, as pip installs it from its wheel: each test is one fact. Random problems are Hypothesis's; plans
 are looked at pair by pair, by what says nothing of how they were found."""
 import array
+import ctypes
 import concurrent.futures
 import itertools
 import math
@@ -142,8 +143,10 @@ def test_fixed_blocks_stay():
 
 def test_takes_every_kind_of_sequence():
     wanted = plan([0, 1, 2], [2, 3, 4], [10, 20, 30])
-    for kind in (tuple, iter, lambda values: array.array("Q", values), lambda values: array.array("i", values)):
-        assert plan(kind([0, 1, 2]), kind([2, 3, 4]), kind([10, 20, 30])).offsets == wanted.offsets
+    for kind in (tuple, iter, lambda values: array.array("Q", values), lambda values: array.array("i", values),
+                 lambda values: (ctypes.c_uint32 * len(values))(*values)):
+        made = plan(kind([0, 1, 2]), kind([2, 3, 4]), kind([10, 20, 30]), alignment=kind([1, 1, 2]))
+        assert made.offsets == wanted.offsets
 
 
 @pytest.mark.skipif(numpy is None, reason="there is no NumPy")

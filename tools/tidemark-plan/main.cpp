@@ -232,6 +232,7 @@ int run(command_line const& command) {
   memory_plan made = search(command, input, options);
   plan_proof proof;
   if (!command.proof.empty()) {
+    // In this order: an interrupt in between ends it too.
     ends_search = false;
     if (is_interrupted) ends_search = true;
     // A capacity ends the search, and may be below what a proof is of.

@@ -164,10 +164,9 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
         blocks.conflicts = place("conflicts", pairs, per_block=False)
     if hasattr(alignment, "__index__"):
         options.alignment = _number("alignment", alignment)
-    elif isinstance(alignment, Iterable):
-        blocks.alignment = place("alignment", _numbers("alignment", alignment))
     else:
-        raise TypeError(f"tidemark_plan: alignment is {alignment!r}, neither a whole number nor a sequence of them")
+        needed = "neither a whole number nor a sequence of them"
+        blocks.alignment = place("alignment", _numbers("alignment", alignment, needed=needed))
     if fixed is not None:
         blocks.fixed_offset = place("fixed", _numbers("fixed", fixed, none=_NONE))
     return _search(blocks, options, count, progress)
@@ -227,14 +226,14 @@ def _number(name, value):
     return number
 
 
-def _enumerated(name, values, entries):
+def _enumerated(name, values, needed):
     try:
         return enumerate(values)
     except TypeError:
-        raise TypeError(f"tidemark_plan: {name} is {values!r}, not a sequence of {entries}") from None
+        raise TypeError(f"tidemark_plan: {name} is {values!r}, {needed}") from None
 
 
-def _numbers(name, values, none=None):
+def _numbers(name, values, none=None, needed="not a sequence of whole numbers"):
     """An array of 64-bit numbers, copied in one piece where the values are such an array."""
     try:
         view = memoryview(values)
@@ -243,7 +242,7 @@ def _numbers(name, values, none=None):
     except (TypeError, ValueError):
         pass
     numbers = array.array("Q")
-    for i, value in _enumerated(name, values, "whole numbers"):
+    for i, value in _enumerated(name, values, needed):
         if value is None and none is not None:
             numbers.append(none)
         else:
@@ -256,7 +255,7 @@ def _numbers(name, values, none=None):
 
 def _pairs(conflicts):
     numbers = array.array("Q")
-    for i, pair in _enumerated("conflicts", conflicts, "pairs"):
+    for i, pair in _enumerated("conflicts", conflicts, "not a sequence of pairs"):
         try:
             first, second = pair
         except (TypeError, ValueError):
