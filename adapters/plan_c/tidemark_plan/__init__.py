@@ -164,9 +164,10 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
         blocks.conflicts = place("conflicts", pairs, per_block=False)
     if hasattr(alignment, "__index__"):
         options.alignment = _number("alignment", alignment)
+    elif hasattr(alignment, "__iter__") or hasattr(alignment, "__getitem__"):  # arrays of ctypes have no __iter__
+        blocks.alignment = place("alignment", _numbers("alignment", alignment))
     else:
-        needed = "neither a whole number nor a sequence of them"
-        blocks.alignment = place("alignment", _numbers("alignment", alignment, needed=needed))
+        raise TypeError(f"tidemark_plan: alignment is {alignment!r}, neither a whole number nor a sequence of them")
     if fixed is not None:
         blocks.fixed_offset = place("fixed", _numbers("fixed", fixed, none=_NONE))
     return _search(blocks, options, count, progress)
@@ -226,14 +227,14 @@ def _number(name, value):
     return number
 
 
-def _enumerated(name, values, needed):
+def _enumerated(name, values, entries):
     try:
         return enumerate(values)
     except TypeError:
-        raise TypeError(f"tidemark_plan: {name} is {values!r}, {needed}") from None
+        raise TypeError(f"tidemark_plan: {name} is {values!r}, not a sequence of {entries}") from None
 
 
-def _numbers(name, values, none=None, needed="not a sequence of whole numbers"):
+def _numbers(name, values, none=None):
     """An array of 64-bit numbers, copied in one piece where the values are such an array."""
     try:
         view = memoryview(values)
@@ -242,7 +243,7 @@ def _numbers(name, values, none=None, needed="not a sequence of whole numbers"):
     except (TypeError, ValueError):
         pass
     numbers = array.array("Q")
-    for i, value in _enumerated(name, values, needed):
+    for i, value in _enumerated(name, values, "whole numbers"):
         if value is None and none is not None:
             numbers.append(none)
         else:
@@ -255,7 +256,7 @@ def _numbers(name, values, none=None, needed="not a sequence of whole numbers"):
 
 def _pairs(conflicts):
     numbers = array.array("Q")
-    for i, pair in _enumerated("conflicts", conflicts, "not a sequence of pairs"):
+    for i, pair in _enumerated("conflicts", conflicts, "pairs"):
         try:
             first, second = pair
         except (TypeError, ValueError):
