@@ -16,23 +16,6 @@
 namespace tidemark::detail::planning {
 namespace {
 
-/// The lowest offset from `floor` on for a buffer, in the gap that is chosen.
-offset_type choose_gap(std::vector<range_reader>& readers, buffer const& each, gap_choice choice,
-                       offset_type floor = 0) {
-  offset_type chosen = no_offset;
-  offset_type smallest = no_offset;
-  each_gap(readers, each.size, [&](offset_type begin, offset_type end) {
-    const offset_type offset = align_up(std::max(begin, floor), each.align);
-    if (offset > end || end - offset < each.size) return false;
-    if (chosen == no_offset || end - begin < smallest) {
-      chosen = offset;
-      smallest = end - begin;
-    }
-    return choice == gap_choice::lowest || smallest == each.size;
-  });
-  return chosen;
-}
-
 /// A layout that grows by a buffer at a time. The fixed buffers lie where they must from the start.
 template <class Space>
 class growing_layout {
@@ -49,7 +32,7 @@ class growing_layout {
     for (std::uint32_t i : by) {
       if (instance_->buffers[i].is_fixed()) continue;
       space_.read(i, readers_);
-      const std::uint64_t steps = ranges_to_read();
+      const std::uint64_t steps = ranges_to_read(readers_);
       occupy(i, choose_gap(readers_, instance_->buffers[i], choice));
       if (!context_->count_node(steps)) return false;
       if (height_ >= context_->best().height) return true;
@@ -103,13 +86,6 @@ class growing_layout {
     }
   }
 
-  /// How many ranges the readers have before them.
-  [[nodiscard]] std::uint64_t ranges_to_read() const {
-    std::uint64_t ranges = 0;
-    for (range_reader each : readers_) ranges += each.size();
-    return ranges;
-  }
-
   void occupy(std::uint32_t i, offset_type offset) {
     offsets_[i] = offset;
     space_.occupy(i, offset);
@@ -122,7 +98,7 @@ class growing_layout {
     const offset_type floor = align_up(space_.floor(i), each.align);
     if (!any_fixed_) return floor;
     space_.read(i, readers_);
-    floor_steps_ = min_floor_steps + ranges_to_read();
+    floor_steps_ = min_floor_steps + ranges_to_read(readers_);
     return choose_gap(readers_, each, gap_choice::lowest, floor);
   }
 
@@ -175,9 +151,9 @@ constexpr std::array<aspects, 5> lowest_orders{{{load, duration, area},
 /// Whether all have one size, and can lie anywhere: by birth they come to what is live at once. From below each
 /// level then has one of those that are live at a moment where most are.
 [[nodiscard]] bool are_alike(problem const& instance) {
-  return std::ranges::all_of(instance.buffers, [&](buffer const& each) {
-    return each.size == instance.buffers.front().size && each.align == 1 && !each.is_fixed();
-  });
+  return can_lie_anywhere(instance) && std::ranges::all_of(instance.buffers, [&](buffer const& each) {
+           return each.size == instance.buffers.front().size;
+         });
 }
 
 }  // namespace
@@ -206,11 +182,11 @@ bool place_in_order(solver_context& context, std::size_t k) {
 
 void place_lowest_first(solver_context& context, which_orders which) {
   if (context.done()) return;
-  if (!skyline_layout::is_for(context.instance())) {
-    return run_stage(context, "lowest", lowest_orders,
-                     [](auto& layout, order const& by) { return layout.place_lowest(by); });
-  }
   context.enter_stage("lowest");
+  if (context.instance().graph) {
+    growing_layout<graph_space> layout{context};
+    return place_in_each(context, lowest_orders, [&](order const& by) { return layout.place_lowest(by); });
+  }
   skyline_layout layout{context};
   std::vector<aspects> orders(lowest_orders.begin(), lowest_orders.end());
   if (are_alike(context.instance())) orders.insert(orders.begin(), aspects{birth});

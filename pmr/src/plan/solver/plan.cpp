@@ -117,7 +117,7 @@ memory_plan plan_of(planning::problem const& instance, std::span<Block const> bl
   planning::solver_context context{instance, options};
   const std::size_t n = instance.buffers.size();
   const bool many = n > many_blocks;
-  const bool by_plateaus = many && planning::skyline_layout::is_for(instance);
+  const bool by_plateaus = many && planning::skyline_layout::pays(instance);
   const bool orders_wait = by_plateaus && n > max_blocks_ordered_first;
   if (by_plateaus) {
     planning::place_lowest_first(context, planning::which_orders::first);

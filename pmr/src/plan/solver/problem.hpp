@@ -80,6 +80,12 @@ template <class Block>
   return block.size != 0;
 }
 
+/// Whether each buffer can lie at any multiple of the unit.
+[[nodiscard]] inline bool can_lie_anywhere(problem const& instance) {
+  return std::ranges::all_of(instance.buffers,
+                             [](buffer const& each) { return each.align == 1 && !each.is_fixed(); });
+}
+
 /// @throws std::invalid_argument as `make_plan` does.
 [[nodiscard]] problem problem_of(std::span<lifetime const> blocks, plan_options const& options);
 [[nodiscard]] problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,

@@ -8,12 +8,28 @@
 #include <numeric>
 #include <utility>
 
-namespace tidemark::detail::planning {
+#include <tidemark/core/detail/align.hpp>
 
-bool skyline_layout::is_for(problem const& instance) {
-  return !instance.graph && std::ranges::all_of(instance.buffers, [](buffer const& each) {
-    return each.align == 1 && !each.is_fixed();
-  });
+namespace tidemark::detail::planning {
+namespace {
+
+/// Of the largest power of two that divides an offset; 64 for 0, a multiple of all.
+std::uint8_t bits_of(offset_type offset) { return static_cast<std::uint8_t>(std::countr_zero(offset)); }
+
+}  // namespace
+
+bool skyline_layout::pays(problem const& instance) {
+  constexpr std::size_t max_fixed_pairs = std::size_t{1} << 26U;
+  constexpr offset_type min_sizes_to_padding = 8;
+  std::size_t fixed = 0;
+  offset_type sizes = 0, padding = 0;
+  for (buffer const& each : instance.buffers) {
+    fixed += each.is_fixed() ? 1 : 0;
+    sizes += each.size;
+    padding += align_up(each.size, each.align) - each.size;
+  }
+  return !instance.graph && fixed * instance.buffers.size() <= max_fixed_pairs &&
+         padding <= sizes / min_sizes_to_padding;
 }
 
 skyline_layout::skyline_layout(solver_context& context)
@@ -29,6 +45,16 @@ skyline_layout::skyline_layout(solver_context& context)
   std::iota(leaves_.begin(), leaves_.end(), 0U);
   split({0, static_cast<std::uint32_t>(leaf_n_)}, false);
   for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
+  for (std::uint32_t i = 0; i < offsets_.size(); ++i) {
+    buffer const& each = instance_->buffers[i];
+    align_bits_ = std::max(align_bits_, bits_of(each.align));
+    if (!each.is_fixed()) continue;
+    if (!fixed_) fixed_.emplace(*instance_);
+    fixed_->occupy(i, each.fixed);
+    offsets_[i] = each.fixed;
+    fixed_top_ = std::max(fixed_top_, each.fixed_bytes().end);
+    ++fixed_n_;
+  }
 }
 
 /// Sorts places of `leaves_` into halves, and each half by itself.
@@ -48,31 +74,42 @@ void skyline_layout::split(section_range places, bool by_end) {
 }
 
 bool skyline_layout::place(order const& by, offset_type max_height, next_buffer next_is) {
+  const auto count_waste = [&](section_range sections, offset_type bytes) {
+    if (next_is == next_buffer::over_fullest && bytes != 0)
+      fullness_.add(sections, static_cast<double>(bytes));
+  };
   restart(by);
   if (next_is == next_buffer::over_fullest) fullness_.restart(instance_->section_loads);
-  offset_type height = 0;
-  for (std::size_t left = by.size(); left != 0;) {
+  offset_type height = fixed_top_;
+  for (std::size_t left = by.size() - fixed_n_; left != 0;) {
     const auto [level, begin] = lowest_.top();
     steps_ = 1;
     if (plateaus_[begin].level != level) {
       lowest_.pop();
       continue;
     }
+    wake(level);
     const section_range plateau{begin, plateaus_[begin].end};
-    const std::uint32_t next = next_on(plateau, next_is);
-    if (next == no_number) {
+    const std::uint32_t rank = next_on(plateau, level, next_is);
+    if (rank == no_number) {
       lowest_.pop();
-      const offset_type wasted = raise(begin);
-      if (next_is == next_buffer::over_fullest) fullness_.add(plateau, static_cast<double>(wasted));
+      count_waste(plateau, raise(begin));
       if (!context_->count_steps(steps_)) return false;
       continue;
     }
+    const std::uint32_t next = by_rank_[rank];
     buffer const& placed = instance_->buffers[next];
-    const offset_type top = level + placed.size;
+    const offset_type offset = lowest_offset(next, level), top = offset + placed.size;
     if (top >= max_height) return true;
-    offsets_[next] = level;
-    height = std::max(height, top);
     remove(next);
+    if (offset - level >= placed.align) {
+      waiting_.emplace(offset, rank);
+      if (!context_->count_steps(steps_)) return false;
+      continue;
+    }
+    offsets_[next] = offset;
+    height = std::max(height, top);
+    count_waste(placed.lifespan, offset - level);
     put(begin, placed.lifespan, top);
     --left;
     if (!context_->count_node(steps_)) return false;
@@ -84,9 +121,11 @@ bool skyline_layout::place(order const& by, offset_type max_height, next_buffer 
 void skyline_layout::restart(order const& by) {
   by_rank_ = by;
   std::ranges::fill(tree_, summary{});
+  waiting_ = {};
   for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
-    section_range const& sections = instance_->buffers[by[rank]].lifespan;
-    tree_[leaf_n_ + at_[by[rank]]] = {rank, sections, sections};
+    buffer const& each = instance_->buffers[by[rank]];
+    if (each.is_fixed()) waiting_.emplace(each.fixed_bytes().end, rank);
+    else tree_[leaf_n_ + at_[by[rank]]] = leaf_of(rank);
   }
   for (std::size_t node = leaf_n_ - 1; node != 0; --node) summarize(node);
   std::ranges::fill(plateaus_, plateau{});
@@ -94,43 +133,72 @@ void skyline_layout::restart(order const& by) {
   if (instance_->section_count != 0) set_plateau({0, instance_->section_count}, 0, 0);
 }
 
+skyline_layout::summary skyline_layout::leaf_of(std::uint32_t rank) const {
+  buffer const& each = instance_->buffers[by_rank_[rank]];
+  return {rank, bits_of(each.align), each.lifespan, each.lifespan};
+}
+
 void skyline_layout::summarize(std::size_t node) {
   summary const &left = tree_[node * 2], &right = tree_[node * 2 + 1];
   tree_[node] = {std::min(left.first_rank, right.first_rank),
+                 std::min(left.least_align_bits, right.least_align_bits),
                  {std::min(left.least.begin, right.least.begin), std::min(left.least.end, right.least.end)},
                  {std::max(left.last.begin, right.last.begin), std::max(left.last.end, right.last.end)}};
 }
 
-void skyline_layout::remove(std::uint32_t buffer) {
+void skyline_layout::set_leaf(std::uint32_t buffer, summary const& now) {
   std::size_t node = leaf_n_ + at_[buffer];
-  tree_[node] = {};
+  tree_[node] = now;
   while ((node /= 2) != 0) summarize(node);
 }
 
-/// The next buffer on a plateau. Where none can lie over the fullest section, bytes are wasted there in any case.
-std::uint32_t skyline_layout::next_on(section_range plateau, next_buffer next) {
+/// What waits for the level can be next. Of a fixed buffer the load was counted as waste as well, by now.
+void skyline_layout::wake(offset_type level) {
+  for (; !waiting_.empty() && waiting_.top().first <= level; waiting_.pop()) {
+    const std::uint32_t rank = waiting_.top().second, number = by_rank_[rank];
+    buffer const& woken = instance_->buffers[number];
+    if (woken.is_fixed()) fullness_.add(woken.lifespan, -static_cast<double>(woken.size));
+    else set_leaf(number, leaf_of(rank));
+  }
+}
+
+/// The lowest offset of a buffer from `level` on that the fixed ones leave.
+offset_type skyline_layout::lowest_offset(std::uint32_t number, offset_type level) {
+  buffer const& each = instance_->buffers[number];
+  if (!fixed_) return align_up(level, each.align);
+  fixed_->read(number, readers_, level);
+  steps_ += ranges_to_read(readers_);
+  return choose_gap(readers_, each, gap_choice::lowest, level);
+}
+
+/// The rank of the next buffer on a plateau. Over the fullest section padding is taken into account: were what is
+/// aligned further to wait for its level, most of it would come last. Where none can lie over that section, bytes are
+/// wasted there in any case.
+std::uint32_t skyline_layout::next_on(section_range plateau, offset_type level, next_buffer next) {
   if (next == next_buffer::over_fullest) {
     const std::uint32_t fullest = fullness_.largest_in(plateau);
-    const std::uint32_t found = first_within(plateau, {fullest, fullest + 1});
+    const std::uint32_t found = first_within(plateau, {fullest, fullest + 1}, 0);
     if (found != no_number) return found;
   }
   const section_range none{plateau.end, plateau.begin};  // reversed: each buffer on the plateau is over it
-  return first_within(plateau, none);
+  return first_within(plateau, none, level);
 }
 
-/// The first of the order that has all its sections within `sections`, and all of `over`.
-std::uint32_t skyline_layout::first_within(section_range sections, section_range over) {
+/// The first rank of those that have all their sections within `sections`, and all of `over`, and that can lie at
+/// `level`.
+std::uint32_t skyline_layout::first_within(section_range sections, section_range over, offset_type level) {
   found_ = no_number;
-  search_within(1, sections, over);
-  return found_ == no_number ? no_number : by_rank_[found_];
+  search_within(1, sections, over, bits_of(level));
+  return found_;
 }
 
 /// Goes down the tree where there may be an earlier one.
-void skyline_layout::search_within(std::size_t node, section_range sections, section_range over) {
+void skyline_layout::search_within(std::size_t node, section_range sections, section_range over,
+                                   std::uint8_t align_bits) {
   summary const& here = tree_[node];
   ++steps_;
-  if (here.first_rank >= found_ || here.least.end > sections.end || here.last.begin < sections.begin ||
-      here.least.begin > over.begin || here.last.end < over.end)
+  if (here.first_rank >= found_ || here.least_align_bits > align_bits || here.least.end > sections.end ||
+      here.last.begin < sections.begin || here.least.begin > over.begin || here.last.end < over.end)
     return;
   if (node >= leaf_n_) {
     found_ = here.first_rank;
@@ -138,8 +206,8 @@ void skyline_layout::search_within(std::size_t node, section_range sections, sec
   }
   const std::size_t earlier =
       tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank ? node * 2 : node * 2 + 1;
-  search_within(earlier, sections, over);
-  search_within(earlier ^ 1U, sections, over);
+  search_within(earlier, sections, over, align_bits);
+  search_within(earlier ^ 1U, sections, over, align_bits);
 }
 
 void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {
@@ -162,12 +230,16 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
   if (begin == sections.begin && begin != 0) join_right(under.begin_before);
 }
 
-/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors. @return by how much
+/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors, or to where more could. @return by
+/// how much
 offset_type skyline_layout::raise(std::uint32_t begin) {
   plateau& here = plateaus_[begin];
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
-  const offset_type wasted = std::min(left, right) - here.level;
+  const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
+  const std::uint8_t bits = bits_of(here.level);
+  const offset_type aligned = bits < align_bits_ ? here.level + (offset_type{1} << bits) : no_offset;
+  const offset_type wasted = std::min({left, right, woken, aligned}) - here.level;
   here.level += wasted;
   lowest_.emplace(here.level, begin);
   join_right(begin);

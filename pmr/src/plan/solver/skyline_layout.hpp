@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
 
 #include "section_maximum.hpp"
 #include "solver_context.hpp"
+#include "space.hpp"
 
 namespace tidemark::detail::planning {
 
@@ -22,11 +24,15 @@ namespace tidemark::detail::planning {
 /// will ever lie there, and the plateau is raised to the lower one of its neighbors. So there are fewer
 /// than 3 n plateaus in all, however often a buffer could lie on another one.
 ///
-/// The layout can go by the sections that would first become too high, too: then next is the first of the order
-/// over the fullest section of the lowest plateau, as long as one lies there.
+/// Where buffers are aligned further, a plateau is raised no further than to the next multiple of a larger power of
+/// two, on which more of them can lie: O(log n) times more often for alignments up to n. One that fixed buffers are in
+/// the way of waits until the lowest plateau is as high as it can lie.
 ///
-/// The next buffer is found in O(sqrt n) at worst, mostly O(log n).
-/// For lifetimes, without fixed buffers and alignments above the unit (`is_for`). Memory is linear.
+/// The layout can go by the sections that would first become too high, too: then next is the first of the order
+/// over the fullest section of the lowest plateau, as long as one lies there, with what its alignment asks for below it.
+///
+/// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that k fixed ones are beside is looked at k
+/// times at most. For lifetimes. Memory is linear, and O(log n) for a fixed buffer.
 class skyline_layout {
  public:
   /// Which of those that can lie lowest is next.
@@ -35,9 +41,12 @@ class skyline_layout {
     over_fullest  ///< the first over the section with the most bytes that are wasted or not yet placed
   };
 
+  /// @pre not a graph
   explicit skyline_layout(solver_context& context);
 
-  [[nodiscard]] static bool is_for(problem const& instance);
+  /// Whether other stages are no better for many buffers: not where many are fixed, as that takes long, nor where much
+  /// is padding, as nothing is put there later.
+  [[nodiscard]] static bool pays(problem const& instance);
 
   /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
   bool place(order const& by, offset_type max_height, next_buffer next = next_buffer::first);
@@ -49,6 +58,7 @@ class skyline_layout {
   /// Of some buffers that are not placed.
   struct summary {
     std::uint32_t first_rank = no_number;
+    std::uint8_t least_align_bits = 255;
     section_range least{no_number, no_number};  // the first beginning and the first end
     section_range last{0, 0};
   };
@@ -57,17 +67,22 @@ class skyline_layout {
     std::uint32_t end = 0;
     std::uint32_t begin_before = 0;  // of the plateau to the left
   };
-  using lowest_first = std::pair<offset_type, std::uint32_t>;  // a level, and where a plateau begins
+  using level_of = std::pair<offset_type, std::uint32_t>;
+  using lowest_first = std::priority_queue<level_of, std::vector<level_of>, std::greater<>>;
 
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
 
   void split(section_range places, bool by_end);
   void restart(order const& by);
   void summarize(std::size_t node);
-  void remove(std::uint32_t buffer);
-  [[nodiscard]] std::uint32_t first_within(section_range sections, section_range over);
-  void search_within(std::size_t node, section_range sections, section_range over);
-  [[nodiscard]] std::uint32_t next_on(section_range plateau, next_buffer next);
+  [[nodiscard]] summary leaf_of(std::uint32_t rank) const;
+  void set_leaf(std::uint32_t buffer, summary const& now);
+  void remove(std::uint32_t buffer) { set_leaf(buffer, {}); }
+  void wake(offset_type level);
+  [[nodiscard]] offset_type lowest_offset(std::uint32_t number, offset_type level);
+  [[nodiscard]] std::uint32_t first_within(section_range sections, section_range over, offset_type level);
+  void search_within(std::size_t node, section_range sections, section_range over, std::uint8_t align_bits);
+  [[nodiscard]] std::uint32_t next_on(section_range plateau, offset_type level, next_buffer next);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
   void put(std::uint32_t begin, section_range sections, offset_type top);
   offset_type raise(std::uint32_t begin);
@@ -82,8 +97,14 @@ class skyline_layout {
   std::size_t leaf_n_;
   std::vector<summary> tree_;  // of `leaves_`; node k has the children 2k and 2k + 1
   order by_rank_;
-  std::vector<plateau> plateaus_;  // by the section that they begin with
-  std::priority_queue<lowest_first, std::vector<lowest_first>, std::greater<>> lowest_;
+  std::vector<plateau> plateaus_;       // by the section that they begin with
+  lowest_first lowest_;                 // by where plateaus begin
+  lowest_first waiting_;                // by rank: buffers that can lie no lower, and fixed ones by their end
+  std::uint8_t align_bits_ = 0;         // of the largest alignment
+  std::optional<section_space> fixed_;  // where some are fixed
+  std::size_t fixed_n_ = 0;
+  offset_type fixed_top_ = 0;  // the highest end of a fixed one
+  std::vector<range_reader> readers_;
   section_maximum fullness_;  // what was in a section at first, and what was wasted there
   std::vector<offset_type> offsets_;
   std::uint32_t found_ = no_number;  // a rank

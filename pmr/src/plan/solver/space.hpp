@@ -64,6 +64,32 @@ void each_gap(std::vector<range_reader>& readers, offset_type size, Visit visit)
   }
 }
 
+enum class gap_choice : std::uint8_t { lowest, smallest };
+
+/// The lowest offset from `floor` on for a buffer, in the gap that is chosen.
+inline offset_type choose_gap(std::vector<range_reader>& readers, buffer const& each, gap_choice choice,
+                              offset_type floor = 0) {
+  offset_type chosen = no_offset;
+  offset_type smallest = no_offset;
+  each_gap(readers, each.size, [&](offset_type begin, offset_type end) {
+    const offset_type offset = align_up(std::max(begin, floor), each.align);
+    if (offset > end || end - offset < each.size) return false;
+    if (chosen == no_offset || end - begin < smallest) {
+      chosen = offset;
+      smallest = end - begin;
+    }
+    return choice == gap_choice::lowest || smallest == each.size;
+  });
+  return chosen;
+}
+
+/// How many ranges the readers have before them.
+[[nodiscard]] inline std::uint64_t ranges_to_read(std::vector<range_reader> const& readers) {
+  std::uint64_t ranges = 0;
+  for (range_reader each : readers) ranges += each.size();
+  return ranges;
+}
+
 /// What is taken where lifetimes say which buffers are in conflict.
 ///
 /// A buffer's range is kept at O(log n) nodes of a tree over the sections: that takes O(n log n) memory,
@@ -74,15 +100,13 @@ class section_space {
   explicit section_space(problem const& instance)
       : instance_{&instance},
         leaf_n_{std::bit_ceil(std::max(instance.section_count, 1U))},
-        nodes_(leaf_n_ * std::size_t{2}),
-        levels_(nodes_.size()) {}
+        nodes_(leaf_n_ * std::size_t{2}) {}
 
   void clear() {
     for (node& each : nodes_) {
       each.across.clear();
       each.within.clear();
     }
-    std::ranges::fill(levels_, level{});
   }
 
   /// Buffer i lies at `offset`.
@@ -97,48 +121,22 @@ class section_space {
         [&](std::uint32_t at) { add_range(nodes_[at].within, taken); });
   }
 
-  /// What is taken by the buffers in conflict with i.
-  void read(std::uint32_t i, std::vector<range_reader>& readers) const {
+  /// What is taken above `floor` by the buffers in conflict with i.
+  void read(std::uint32_t i, std::vector<range_reader>& readers, offset_type floor = 0) const {
     readers.clear();
     const auto add = [&](range_set const& set) {
-      if (!set.empty()) readers.emplace_back(set);
+      const auto first = floor == 0 ? set.begin() : std::ranges::upper_bound(set, floor, {}, &range::end);
+      if (first != set.end()) readers.emplace_back(first, set.end());
     };
     each_node(
         i, [&](std::uint32_t at) { add(nodes_[at].within); },
         [&](std::uint32_t at) { add(nodes_[at].across); });
   }
 
-  /// Raises the floor of the buffers in conflict with i to `top`. @return steps that it took
-  std::uint64_t raise(std::uint32_t i, offset_type top) {
-    const auto raise_part = [&](std::uint32_t at) { levels_[at].part = std::max(levels_[at].part, top); };
-    each_node(
-        i,
-        [&](std::uint32_t at) {
-          levels_[at].whole = std::max(levels_[at].whole, top);
-          raise_part(at);
-        },
-        raise_part);
-    return static_cast<std::uint64_t>(std::bit_width(leaf_n_)) * 4;
-  }
-
-  /// The highest top that the floor below i was raised to.
-  [[nodiscard]] offset_type floor(std::uint32_t i) const {
-    offset_type highest = 0;
-    each_node(
-        i, [&](std::uint32_t at) { highest = std::max(highest, levels_[at].part); },
-        [&](std::uint32_t at) { highest = std::max(highest, levels_[at].whole); });
-    return highest;
-  }
-
  private:
   struct node {
     range_set across;  // of the buffers that are live in all sections of the node, and not of its parent
     range_set within;  // of those that are live in some
-  };
-
-  struct level {
-    offset_type whole = 0;  // what all sections of the node were raised to at once
-    offset_type part = 0;   // the highest of what some were raised to; whole <= part
   };
 
   /// Calls `whole(node)` for the fewest nodes that make up the sections of buffer i, and `part(node)` for
@@ -164,7 +162,6 @@ class section_space {
   problem const* instance_;
   std::uint32_t leaf_n_;
   std::vector<node> nodes_;
-  std::vector<level> levels_;  // of the same nodes, apart: they are read often
 };
 
 /// What is taken where a graph says which buffers are in conflict. Memory is linear in its conflicts.
@@ -191,10 +188,12 @@ class graph_space {
     readers.assign(1, around_);
   }
 
+  /// Raises the floor of the neighbors of i to `top`. @return steps that it took
   std::uint64_t raise(std::uint32_t i, offset_type top) {
     for (std::uint32_t j : instance_->neighbors_of(i)) floors_[j] = std::max(floors_[j], top);
     return instance_->neighbors_of(i).size();
   }
+  /// The highest top that the floor below i was raised to.
   [[nodiscard]] offset_type floor(std::uint32_t i) const { return floors_[i]; }
 
  private:

@@ -9,14 +9,13 @@
 #include <span>
 
 #include "solver_context.hpp"
+#include "space.hpp"
 
 namespace tidemark::detail::planning {
 
 /// Places the buffers in falling size, each in the lowest gap. It always finishes: limits apply from then on.
 /// O(n log n) steps, each of which reads the ranges that are taken beside the buffer.
 void place_by_size(solver_context& context);
-
-enum class gap_choice : std::uint8_t { lowest, smallest };
 
 /// Other orders, each buffer in the lowest or in the smallest gap that is large enough.
 void place_in_orders(solver_context& context, gap_choice choice);

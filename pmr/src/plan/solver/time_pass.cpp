@@ -8,7 +8,6 @@
 #include <ranges>
 #include <utility>
 
-#include "skyline_layout.hpp"
 #include "stages.hpp"
 #include "time_search.hpp"
 
@@ -64,7 +63,7 @@ class subset_sums {
 
 }  // namespace
 
-bool time_pass::is_for(problem const& instance) { return skyline_layout::is_for(instance); }
+bool time_pass::is_for(problem const& instance) { return !instance.graph && can_lie_anywhere(instance); }
 
 time_pass::time_pass(solver_context& context) : context_{&context}, instance_{&context.instance()} {
   std::vector<buffer> const& all = instance_->buffers;

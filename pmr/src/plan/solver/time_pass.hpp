@@ -21,8 +21,7 @@ class time_pass {
  public:
   explicit time_pass(solver_context& context);
 
-  [[nodiscard]] static bool is_for(
-      problem const& instance);  ///< as `skyline_layout`: offsets are sums of sizes
+  [[nodiscard]] static bool is_for(problem const& instance);
 
   /// Offers the layout if it came to the end. @return whether it did
   bool place(offset_type height);

@@ -38,9 +38,7 @@ constexpr std::size_t max_spares = 2;
 bool time_search::is_for(problem const& instance) {
   // A tree can be as deep as there are leaves: some hundred bytes of the thread's stack a node.
   constexpr std::size_t max_buffers = 2048;
-  return !instance.graph && instance.buffers.size() <= max_buffers &&
-         std::ranges::all_of(instance.buffers,
-                             [](buffer const& each) { return each.align == 1 && !each.is_fixed(); });
+  return !instance.graph && instance.buffers.size() <= max_buffers && can_lie_anywhere(instance);
 }
 
 time_search::time_search(solver_context& context)

@@ -116,33 +116,35 @@ struct memory_plan {
 /// Places blocks whose lifetimes are known, in as little memory as is found within the limits.
 ///
 /// The stages, each of which begins only while the plan can still become lower and no limit is reached:
-///  - "size": blocks in falling size, each in the lowest gap. Left out of more than 4,096 blocks that are
-///    neither fixed nor aligned further than sizes; where it is not, no plan is higher than this one;
+///  - "size": blocks in falling size, each in the lowest gap. Left out of more than 4,096 blocks; where it is not,
+///    no plan is higher than this one;
 ///  - "lowest": next is the block that can lie lowest, with several choices among equals;
 ///  - "time": of more than 2,048 blocks that are neither fixed nor aligned further, one pass over the moments, in
 ///    which what is born takes the place of what died; for steps that are full at every moment. Of more than
 ///    4,096 it comes after the first choice of "lowest";
-///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Of more than
-///    4,096 blocks of which some are fixed or aligned further, those with the lowest gap come before
-///    "lowest". Of others more than 16,384 wait for the turns below, and more than 131,072 have none;
+///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Of more than 16,384
+///    blocks they wait for the turns below, and of more than 131,072 there are none;
 ///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
 ///    what comes to a little more is gone on from too. Of more than 4,096 blocks two others take its place,
-///    in turns: "promotion" (of blocks that are neither fixed nor aligned further), where what came too high
-///    moves ahead in the order, and "ejection", where it is taken out and put back where it is least in the
-///    way;
+///    in turns: "promotion", where what came too high moves ahead in the order, and "ejection", where it is
+///    taken out and put back where it is least in the way;
 ///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
 ///    most also by which of two is the lower one. They take turns with the climb, each time for longer.
 ///
+/// Of more than 4,096 blocks three kinds keep the stages of fewer, with "size" first and "ejection" alone in place of
+/// "climb": those whose conflicts are given as pairs, those of which many are fixed (times all, more than 2^26), and
+/// those that alignments make longer by more than an eighth together. There "lowest" comes between the orders into the
+/// lowest gaps and those into the smallest.
+///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
 /// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 100
-/// MiB for the search; it is O(n) for more than 131,072 blocks that are neither fixed nor aligned further.
-/// "size" and "orders" take O(log n) steps for each block and range that is read beside it. "lowest" and
-/// "promotion" mostly take O(log n) for each block, and "ejection" O(k log k) for one that is in conflict
-/// with k. With fixed or further aligned blocks, and in a graph, "lowest" takes O(log n) steps for each time
-/// that a block is found to lie higher than when it was last looked at, at worst as often as there are blocks
-/// in conflict with it. The climb takes O(n) and the search O(n) for each block that is placed; where more
-/// than 2,048 blocks hang together there is no search. It goes one call deeper for each block, and takes up
-/// to 1.5 MiB of the calling thread's stack in an optimized build.
+/// MiB for the search; it is O(n) where "orders" are left out. "size" and "orders" take O(log n) steps for each
+/// block and range that is read beside it. "lowest" and "promotion" mostly take O(log n) for each block, and as much
+/// again each time that a fixed one is in its way; "ejection" takes O(k log k) for one that is in conflict with k. In a
+/// graph "lowest" takes O(log n) steps for each time that a block is found to lie higher than when it was last looked
+/// at, at worst as often as there are blocks in conflict with it. The climb takes O(n) and the search O(n) for each
+/// block that is placed; where more than 2,048 blocks hang together there is no search. It goes one call deeper for
+/// each block, and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
 ///
 /// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power
 /// of two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: random lifetimes, aligned further and fixed or not, beside a layout that looks at all pairs of buffers.
+#include "../../pmr/src/plan/solver/skyline_layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/plan_checker.hpp"
+
+namespace tidemark::detail::planning {
+namespace {
+
+const plan_options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
+
+struct kind {
+  bool has_aligned = false, has_fixed = false;
+};
+
+std::vector<lifetime> random_blocks(std::mt19937_64& random, std::size_t n, kind of) {
+  std::vector<lifetime> made;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t lower = random() % (2 * n);
+    made.push_back({.lower = lower, .upper = lower + 1 + random() % n, .size = 1 + random() % 100});
+    if (of.has_aligned && random() % 3 == 0) made.back().alignment = std::size_t{1} << random() % 8;
+  }
+  if (!of.has_fixed) return made;
+  // Where they lie in a plan, or higher, but not on each other.
+  const memory_plan plan = make_plan(made, {.alignment = 1, .time_limit = {}});
+  const std::size_t higher = random() % 2 * 256;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (random() % 4 == 0) made[i].offset = plan.offsets[i] + higher;
+  }
+  return made;
+}
+
+/// Where each lies if next is the one that can lie lowest on those it is in conflict with, clear of the fixed ones, and
+/// of equals the first of an order.
+std::vector<offset_type> lowest_first(problem const& instance, order const& by) {
+  std::vector<buffer> const& all = instance.buffers;
+  std::vector<offset_type> offsets(all.size(), no_offset);
+  for (std::size_t i = 0; i < all.size(); ++i) offsets[i] = all[i].fixed;
+  const auto lowest = [&](std::uint32_t i) {
+    offset_type at = 0;
+    const auto shares_bytes_or_is_below = [&](std::uint32_t other) {
+      if (offsets[other] == no_offset || !all[other].lifespan.overlaps(all[i].lifespan)) return false;
+      const offset_type end = offsets[other] + all[other].size;
+      return at < end && (!all[other].is_fixed() || offsets[other] < at + all[i].size);
+    };
+    while (std::ranges::any_of(by, shares_bytes_or_is_below)) at += all[i].align;
+    return at;
+  };
+  while (true) {
+    std::pair<offset_type, std::uint32_t> next{no_offset, 0};
+    for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
+      if (offsets[by[rank]] == no_offset) next = std::min(next, {lowest(by[rank]), rank});
+    }
+    if (next.first == no_offset) return offsets;
+    offsets[by[next.second]] = next.first;
+  }
+}
+
+void expect_lowest_first(kind of) {
+  std::mt19937_64 random{1};
+  for (std::size_t n = 1; n < 40; ++n) {
+    const problem instance = problem_of(random_blocks(random, n, of), by_bytes);
+    solver_context context{instance, by_bytes};
+    context.enter_stage("tested");
+    skyline_layout tested{context};
+    order by(n);
+    std::iota(by.begin(), by.end(), 0U);
+    for (int k = 0; k < 5; ++k) {
+      std::ranges::shuffle(by, random);
+      EXPECT_TRUE(tested.place(by, no_offset));
+      EXPECT_EQ(tested.offsets(), lowest_first(instance, by)) << n << " buffers";
+    }
+  }
+}
+
+TEST(skyline_layout, places_next_what_can_lie_lowest) { expect_lowest_first({}); }
+TEST(skyline_layout, places_next_what_can_lie_lowest_where_some_are_aligned_further) {
+  expect_lowest_first({.has_aligned = true});
+}
+TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers) {
+  expect_lowest_first({.has_fixed = true});
+}
+TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers_where_some_are_aligned_further) {
+  expect_lowest_first({.has_aligned = true, .has_fixed = true});
+}
+
+TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
+  std::mt19937_64 random{2};
+  for (std::size_t n = 1; n < 60; ++n) {
+    const std::vector<lifetime> blocks = random_blocks(random, n, {.has_aligned = true, .has_fixed = true});
+    const problem instance = problem_of(blocks, by_bytes);
+    solver_context context{instance, by_bytes};
+    context.enter_stage("tested");
+    skyline_layout tested{context};
+    order by(n);
+    std::iota(by.begin(), by.end(), 0U);
+    EXPECT_TRUE(tested.place(by, no_offset, skyline_layout::next_buffer::over_fullest));
+    memory_plan made = context.finish(n);
+    made.optimal = made.height == made.proven_bound;
+    EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
+  }
+}
+
+TEST(skyline_layout, ends_at_a_height) {
+  const std::vector<lifetime> blocks{{.upper = 2, .size = 3}, {.upper = 1, .size = 4}};
+  const problem instance = problem_of(blocks, by_bytes);
+  solver_context context{instance, by_bytes};
+  context.enter_stage("tested");
+  skyline_layout tested{context};
+  EXPECT_TRUE(tested.place({0, 1}, 7));
+  EXPECT_EQ(context.best().height, no_offset);
+  EXPECT_TRUE(tested.place({0, 1}, 8));
+  EXPECT_EQ(context.best().height, 7u);
+}
+
+}  // namespace
+}  // namespace tidemark::detail::planning
