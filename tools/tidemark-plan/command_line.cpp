@@ -142,6 +142,13 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search, and goes on with quick ones");
   app.add_flag("--progress", command.shows_progress,
                "shows on standard error how far the search is, also where that is no terminal");
+  const auto fault_of_name = [](std::string const& file) -> std::string {
+    if (file.empty()) return "names no file";
+    return {};
+  };
+  for (char const* option :
+       {"FILE", "--from-trace", "--steps", "--lifetimes", "--out", "--picture", "--prove"})
+    app.get_option(option)->check(fault_of_name);
   try {
     app.parse(count, arguments);
     if (allocations->count() != 0) command.allocation = allocation;

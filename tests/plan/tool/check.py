@@ -298,6 +298,8 @@ def answers_a_wrong_option_with_one_sentence():
             ((blocks, "--alignment", "-8"), "--alignment is '-8', not a whole number"),
             ((blocks, "--capacity", "1MB"), "--capacity is '1MB', not a whole number"),
             ((blocks, "--capacity", 0), "--capacity is 0, which holds nothing"),
+            (("",), "FILE: names no file"),
+            ((blocks, "--out", ""), "--out: names no file"),
             ((blocks, "--seed", 2**64), f"--seed is '{2**64}', more than 2^64 - 1"),
             ((blocks, "--node-limit", "1.5"), "--node-limit is '1.5', not a whole number"),
             *(((blocks, "--time-limit", text), f"--time-limit is '{text}', no number of seconds")
