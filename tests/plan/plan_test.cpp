@@ -511,6 +511,18 @@ TEST(plan, ends_when_the_capacity_holds_it) {
   EXPECT_FALSE(made.optimal);
 }
 
+TEST(plan, a_capacity_that_holds_everything_ends_after_the_first_order) {
+  for (std::size_t count : {3u, 5000u}) {
+    blocks asked(count, {.upper = 3, .size = 7});
+    asked.front() = {.lower = 1, .upper = 4, .size = 9};
+    plan_options options = up_to(100'000);
+    options.capacity = std::numeric_limits<std::size_t>::max();
+    const memory_plan made = planned(asked, options);
+    EXPECT_EQ(made.height, 7 * count + 2);
+    EXPECT_EQ(made.stages.size(), 1u);
+  }
+}
+
 TEST(plan, a_time_limit_of_0_ends_after_the_first_order) {
   const blocks asked = recorded("../plans/minimalloc_A.csv");
   plan_options options;
@@ -603,8 +615,8 @@ TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_is_made_in_orders_firs
   blocks asked = staircase(5000);
   for (std::size_t i = 0; i < asked.size(); i += 4) asked[i].alignment = 4096;
   EXPECT_EQ(first_stages(asked), orders);
-  asked = staircase(15'000);
-  for (std::size_t i = 0; i < 5000; ++i) asked[i * 3].offset = i % 200 * 4096;
+  asked = staircase(20'000);
+  for (std::size_t i = 0; i < 6666; ++i) asked[i * 3].offset = i % 200 * 4096;
   EXPECT_EQ(first_stages(asked), orders);
 }
 
@@ -864,6 +876,21 @@ TEST(conflict_plan, need_not_be_of_intervals) {
   EXPECT_EQ(made.lower_bound, 20u);
   EXPECT_EQ(made.height, 30u);
   EXPECT_FALSE(made.optimal);
+}
+
+TEST(conflict_plan, of_many_blocks_is_made_in_orders_and_lowered_by_ejection) {
+  // Rings of five.
+  std::vector<plan_block> rings;
+  std::vector<plan_conflict> conflicts;
+  for (std::size_t i = 0; i < 5000; ++i) {
+    rings.push_back({.size = 10 + i % 3});
+    conflicts.push_back({i, i / 5 * 5 + (i + 1) % 5});
+  }
+  const memory_plan made = make_plan(rings, conflicts, up_to(200'000));
+  EXPECT_EQ(wrong(made, rings, conflicts, 1), "");
+  std::vector<std::string> names;
+  for (plan_stage const& stage : made.stages) names.emplace_back(stage.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"size", "orders", "lowest", "ejection"}));
 }
 
 TEST(conflict_plan, the_bound_is_of_a_clique) {

@@ -69,6 +69,12 @@ std::vector<offset_type> lowest_first(problem const& instance, order const& by) 
   }
 }
 
+order first_to_last(std::size_t n) {
+  order by(n);
+  std::iota(by.begin(), by.end(), 0U);
+  return by;
+}
+
 void expect_lowest_first(kind of) {
   std::mt19937_64 random{1};
   for (std::size_t n = 1; n < 40; ++n) {
@@ -76,8 +82,7 @@ void expect_lowest_first(kind of) {
     solver_context context{instance, by_bytes};
     context.enter_stage("tested");
     skyline_layout tested{context};
-    order by(n);
-    std::iota(by.begin(), by.end(), 0U);
+    order by = first_to_last(n);
     for (int k = 0; k < 5; ++k) {
       std::ranges::shuffle(by, random);
       EXPECT_TRUE(tested.place(by, no_offset));
@@ -105,13 +110,98 @@ TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
     solver_context context{instance, by_bytes};
     context.enter_stage("tested");
     skyline_layout tested{context};
-    order by(n);
-    std::iota(by.begin(), by.end(), 0U);
-    EXPECT_TRUE(tested.place(by, no_offset, skyline_layout::next_buffer::over_fullest));
+    EXPECT_TRUE(tested.place(first_to_last(n), no_offset, skyline_layout::next_buffer::over_fullest));
     memory_plan made = context.finish(n);
     made.optimal = made.height == made.proven_bound;
     EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
   }
+}
+
+/// Where each lies that is over the fullest section first, by number.
+std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
+  const problem instance = problem_of(blocks, by_bytes);
+  solver_context context{instance, by_bytes};
+  context.enter_stage("tested");
+  skyline_layout tested{context};
+  const auto place = [&] {
+    EXPECT_TRUE(
+        tested.place(first_to_last(blocks.size()), no_offset, skyline_layout::next_buffer::over_fullest));
+    return tested.offsets();
+  };
+  const std::vector<offset_type> offsets = place();
+  EXPECT_EQ(place(), offsets);
+  return offsets;
+}
+
+TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
+  // At 2, above the fixed one, moment 2 is the fuller one. Were the fixed one counted as waste too, moment 0 would be.
+  const std::vector<offset_type> offsets = over_fullest({{.lower = 1, .upper = 3, .size = 2},
+                                                         {.lower = 0, .upper = 2, .size = 2},
+                                                         {.lower = 1, .upper = 3, .size = 2},
+                                                         {.lower = 0, .upper = 1, .size = 4},
+                                                         {.lower = 2, .upper = 3, .size = 5},
+                                                         {.lower = 0, .upper = 1, .size = 2, .offset = 0}});
+  EXPECT_EQ(offsets[0], 0u);
+  EXPECT_EQ(offsets[2], 2u);
+  EXPECT_EQ(offsets[1], 6u);
+}
+
+/// How many steps a layout takes.
+std::uint64_t steps_of(std::vector<lifetime> const& blocks) {
+  const problem instance = problem_of(blocks, by_bytes);
+  solver_context context{instance, by_bytes};
+  context.enter_stage("tested");
+  skyline_layout tested{context};
+  EXPECT_TRUE(tested.place(first_to_last(blocks.size()), no_offset));
+  return context.steps();
+}
+
+TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_steps) {
+  constexpr std::size_t valleys = 1000, fixed = 100, fixed_bytes = 1 << 20;
+  std::vector<lifetime> blocks;
+  for (std::size_t i = 0; i < valleys; ++i) {
+    blocks.push_back({.lower = 2 * i, .upper = 2 * i + 1, .size = 2 * fixed * fixed_bytes + i});
+    blocks.push_back({.lower = 2 * i + 1, .upper = 2 * i + 2, .size = 1 + i % 7});
+  }
+  const std::uint64_t steps = steps_of(blocks);
+  // Elsewhere, with gaps between them in which the last one has no room.
+  for (std::size_t i = 0; i < fixed; ++i)
+    blocks.push_back({.lower = 3000, .upper = 3001, .size = fixed_bytes - 3, .offset = i * fixed_bytes});
+  blocks.push_back({.lower = 3000, .upper = 3001, .size = fixed_bytes});
+  EXPECT_LT(steps_of(blocks), 2 * steps);
+  blocks.back().alignment = fixed_bytes;
+  constexpr std::uint64_t steps_of_a_raise = 64, bits = 20;
+  EXPECT_LT(steps_of(blocks), 2 * steps + valleys * bits * steps_of_a_raise);
+}
+
+TEST(skyline_layout, comes_first_unless_much_is_padding) {
+  std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
+  const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
+  for (std::size_t i = 0; i < 44; ++i) blocks[i].alignment = 128;  // 28 bytes of padding each
+  EXPECT_TRUE(pays());
+  blocks[44].alignment = 128;
+  EXPECT_FALSE(pays());
+}
+
+TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones) {
+  std::vector<lifetime> blocks(4096, {.lower = 1, .upper = 3, .size = 1});
+  for (std::size_t i = 0; i < 1024; ++i)
+    blocks.push_back({.lower = 1, .upper = 2, .size = 1, .offset = 2 * i});
+  const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
+  EXPECT_TRUE(pays());
+  blocks.push_back({.lower = 2, .upper = 3, .size = 1, .offset = 0});
+  EXPECT_FALSE(pays());
+  for (std::size_t beside_none : {0u, 3u}) {
+    blocks.back().lower = beside_none;
+    blocks.back().upper = beside_none + 1;
+    EXPECT_TRUE(pays());
+  }
+}
+
+TEST(skyline_layout, is_not_for_graphs) {
+  const std::vector<plan_block> blocks{{.size = 1}, {.size = 1}};
+  const std::vector<plan_conflict> conflicts{{0, 1}};
+  EXPECT_FALSE(skyline_layout::pays(problem_of(blocks, conflicts, by_bytes)));
 }
 
 TEST(skyline_layout, ends_at_a_height) {

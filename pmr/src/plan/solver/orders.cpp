@@ -41,9 +41,40 @@ class growing_layout {
     return true;
   }
 
+ protected:
+  void restart() {
+    space_.clear();
+    height_ = 0;
+    for (std::uint32_t i = 0; i < instance_->buffers.size(); ++i) {
+      if (!instance_->buffers[i].is_fixed()) continue;
+      any_fixed_ = true;
+      occupy(i, instance_->buffers[i].fixed);
+    }
+  }
+
+  void occupy(std::uint32_t i, offset_type offset) {
+    offsets_[i] = offset;
+    space_.occupy(i, offset);
+    height_ = std::max(height_, offset + instance_->buffers[i].size);
+  }
+
+  solver_context* context_;
+  problem const* instance_;
+  Space space_;
+  std::vector<offset_type> offsets_;
+  offset_type height_ = 0;
+  bool any_fixed_ = false;
+  std::vector<range_reader> readers_;
+};
+
+/// What `skyline_layout` does for lifetimes.
+class lowest_in_graph : growing_layout<graph_space> {
+ public:
+  using growing_layout::growing_layout;
+
   /// Offers the layout in which the buffer of `by` is next that can lie lowest above the floor of what is
   /// placed, and of equals the first. @return false if the search was cut off.
-  bool place_lowest(order const& by) {
+  bool place(order const& by) {
     restart();
     // An offset only grows while others are placed, so that a buffer is next no earlier than it was noted.
     using candidate = std::pair<offset_type, std::uint32_t>;
@@ -76,22 +107,6 @@ class growing_layout {
  private:
   static constexpr std::uint64_t min_floor_steps = 16;
 
-  void restart() {
-    space_.clear();
-    height_ = 0;
-    for (std::uint32_t i = 0; i < instance_->buffers.size(); ++i) {
-      if (!instance_->buffers[i].is_fixed()) continue;
-      any_fixed_ = true;
-      occupy(i, instance_->buffers[i].fixed);
-    }
-  }
-
-  void occupy(std::uint32_t i, offset_type offset) {
-    offsets_[i] = offset;
-    space_.occupy(i, offset);
-    height_ = std::max(height_, offset + instance_->buffers[i].size);
-  }
-
   /// Where a buffer can lie above the floor and around the fixed ones.
   offset_type lowest_above_floor(std::uint32_t i) {
     buffer const& each = instance_->buffers[i];
@@ -102,14 +117,7 @@ class growing_layout {
     return choose_gap(readers_, each, gap_choice::lowest, floor);
   }
 
-  solver_context* context_;
-  problem const* instance_;
-  Space space_;
-  std::vector<offset_type> offsets_;
-  offset_type height_ = 0;
-  bool any_fixed_ = false;
   std::uint64_t floor_steps_ = min_floor_steps;  // of the last call of lowest_above_floor
-  std::vector<range_reader> readers_;
 };
 
 /// Begins a stage, and calls `place` with its layout.
@@ -184,8 +192,8 @@ void place_lowest_first(solver_context& context, which_orders which) {
   if (context.done()) return;
   context.enter_stage("lowest");
   if (context.instance().graph) {
-    growing_layout<graph_space> layout{context};
-    return place_in_each(context, lowest_orders, [&](order const& by) { return layout.place_lowest(by); });
+    lowest_in_graph layout{context};
+    return place_in_each(context, lowest_orders, [&](order const& by) { return layout.place(by); });
   }
   skyline_layout layout{context};
   std::vector<aspects> orders(lowest_orders.begin(), lowest_orders.end());

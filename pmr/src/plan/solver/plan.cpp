@@ -85,12 +85,14 @@ void climb_and_search(planning::solver_context& context, bool exact) {
 }
 
 /// The same for many blocks. A stage that gained nothing in its last turn has a shorter one.
+/// @param by_plateaus whether there is promotion
 /// @param orders_wait whether the orders by gaps have turns
-void promote_and_search(planning::solver_context& context, bool exact, bool orders_wait) {
+void promote_and_search(planning::solver_context& context, bool exact, bool by_plateaus, bool orders_wait) {
   // Orders begin while those of a turn took fewer steps than so many for each of its nodes: of lifetimes of any
   // length one is enough for a turn.
   constexpr std::uint64_t max_order_steps = 256;
-  const planning::endless_stage promotion = planning::promote_high_ones(context);
+  const planning::endless_stage promotion =
+      by_plateaus ? planning::promote_high_ones(context) : planning::endless_stage{};
   const planning::endless_stage ejection = planning::eject_high_ones(context);
   bool promotion_pays = true, ejection_pays = true;
   const auto run = [&](planning::endless_stage const& stage, char const* name, std::uint64_t nodes,
@@ -134,7 +136,7 @@ memory_plan plan_of(planning::problem const& instance, std::span<Block const> bl
     planning::place_in_orders(context, planning::gap_choice::smallest);
   }
   if (!context.done() && many)
-    promote_and_search(context, options.exact, orders_wait && n <= max_ordered_blocks);
+    promote_and_search(context, options.exact, by_plateaus, orders_wait && n <= max_ordered_blocks);
   else if (!context.done()) climb_and_search(context, options.exact);
   memory_plan made = context.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);

@@ -96,7 +96,6 @@ class promoter {
 }  // namespace
 
 endless_stage promote_high_ones(solver_context& context) {
-  if (!skyline_layout::pays(context.instance())) return {};
   return [stage = std::make_shared<promoter>(context)](std::uint64_t nodes) { stage->promote(nodes); };
 }
 

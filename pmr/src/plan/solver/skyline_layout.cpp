@@ -16,20 +16,36 @@ namespace {
 /// Of the largest power of two that divides an offset; 64 for 0, a multiple of all.
 std::uint8_t bits_of(offset_type offset) { return static_cast<std::uint8_t>(std::countr_zero(offset)); }
 
+/// How many pairs of a fixed buffer and another are in conflict.
+std::uint64_t fixed_conflicts(problem const& instance) {
+  // By section, how many fixed ones begin or end before it.
+  std::vector<std::uint32_t> begun(instance.section_count + std::size_t{1}), ended(begun.size());
+  for (buffer const& each : instance.buffers) {
+    if (!each.is_fixed()) continue;
+    ++begun[each.lifespan.begin + std::size_t{1}];
+    ++ended[each.lifespan.end];
+  }
+  std::partial_sum(begun.begin(), begun.end(), begun.begin());
+  std::partial_sum(ended.begin(), ended.end(), ended.begin());
+  std::uint64_t pairs = 0;
+  for (buffer const& each : instance.buffers) {
+    if (!each.is_fixed()) pairs += begun[each.lifespan.end] - ended[each.lifespan.begin];
+  }
+  return pairs;
+}
+
 }  // namespace
 
 bool skyline_layout::pays(problem const& instance) {
-  constexpr std::size_t max_fixed_pairs = std::size_t{1} << 26U;
+  constexpr std::uint64_t max_waits = std::uint64_t{1} << 22U;  // of some 0.4 us each
   constexpr offset_type min_sizes_to_padding = 8;
-  std::size_t fixed = 0;
+  if (instance.graph) return false;
   offset_type sizes = 0, padding = 0;
   for (buffer const& each : instance.buffers) {
-    fixed += each.is_fixed() ? 1 : 0;
     sizes += each.size;
     padding += align_up(each.size, each.align) - each.size;
   }
-  return !instance.graph && fixed * instance.buffers.size() <= max_fixed_pairs &&
-         padding <= sizes / min_sizes_to_padding;
+  return padding <= sizes / min_sizes_to_padding && fixed_conflicts(instance) <= max_waits;
 }
 
 skyline_layout::skyline_layout(solver_context& context)
@@ -52,9 +68,10 @@ skyline_layout::skyline_layout(solver_context& context)
     if (!fixed_) fixed_.emplace(*instance_);
     fixed_->occupy(i, each.fixed);
     offsets_[i] = each.fixed;
-    fixed_top_ = std::max(fixed_top_, each.fixed_bytes().end);
-    ++fixed_n_;
+    fixed_by_end_.push_back(i);
   }
+  std::ranges::sort(fixed_by_end_, {},
+                    [&](std::uint32_t i) { return instance_->buffers[i].fixed_bytes().end; });
 }
 
 /// Sorts places of `leaves_` into halves, and each half by itself.
@@ -80,8 +97,8 @@ bool skyline_layout::place(order const& by, offset_type max_height, next_buffer 
   };
   restart(by);
   if (next_is == next_buffer::over_fullest) fullness_.restart(instance_->section_loads);
-  offset_type height = fixed_top_;
-  for (std::size_t left = by.size() - fixed_n_; left != 0;) {
+  offset_type height = fixed_by_end_.empty() ? 0 : instance_->buffers[fixed_by_end_.back()].fixed_bytes().end;
+  for (std::size_t left = by.size() - fixed_by_end_.size(); left != 0;) {
     const auto [level, begin] = lowest_.top();
     steps_ = 1;
     if (plateaus_[begin].level != level) {
@@ -89,6 +106,7 @@ bool skyline_layout::place(order const& by, offset_type max_height, next_buffer 
       continue;
     }
     wake(level);
+    if (next_is == next_buffer::over_fullest) take_out_fixed_below(level);
     const section_range plateau{begin, plateaus_[begin].end};
     const std::uint32_t rank = next_on(plateau, level, next_is);
     if (rank == no_number) {
@@ -122,10 +140,9 @@ void skyline_layout::restart(order const& by) {
   by_rank_ = by;
   std::ranges::fill(tree_, summary{});
   waiting_ = {};
+  fixed_passed_ = 0;
   for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
-    buffer const& each = instance_->buffers[by[rank]];
-    if (each.is_fixed()) waiting_.emplace(each.fixed_bytes().end, rank);
-    else tree_[leaf_n_ + at_[by[rank]]] = leaf_of(rank);
+    if (!instance_->buffers[by[rank]].is_fixed()) tree_[leaf_n_ + at_[by[rank]]] = leaf_of(rank);
   }
   for (std::size_t node = leaf_n_ - 1; node != 0; --node) summarize(node);
   std::ranges::fill(plateaus_, plateau{});
@@ -152,13 +169,21 @@ void skyline_layout::set_leaf(std::uint32_t buffer, summary const& now) {
   while ((node /= 2) != 0) summarize(node);
 }
 
-/// What waits for the level can be next. Of a fixed buffer the load was counted as waste as well, by now.
+/// What waits for the level can be next.
 void skyline_layout::wake(offset_type level) {
   for (; !waiting_.empty() && waiting_.top().first <= level; waiting_.pop()) {
-    const std::uint32_t rank = waiting_.top().second, number = by_rank_[rank];
-    buffer const& woken = instance_->buffers[number];
-    if (woken.is_fixed()) fullness_.add(woken.lifespan, -static_cast<double>(woken.size));
-    else set_leaf(number, leaf_of(rank));
+    const std::uint32_t rank = waiting_.top().second;
+    set_leaf(by_rank_[rank], leaf_of(rank));
+    ++steps_;
+  }
+}
+
+/// Where plateaus were raised past a fixed buffer, its bytes were counted as waste, beside the load that they are part of.
+void skyline_layout::take_out_fixed_below(offset_type level) {
+  for (; fixed_passed_ < fixed_by_end_.size(); ++fixed_passed_) {
+    buffer const& passed = instance_->buffers[fixed_by_end_[fixed_passed_]];
+    if (passed.fixed_bytes().end > level) return;
+    fullness_.add(passed.lifespan, -static_cast<double>(passed.size));
   }
 }
 
@@ -230,8 +255,8 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
   if (begin == sections.begin && begin != 0) join_right(under.begin_before);
 }
 
-/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors, or to where more could. @return by
-/// how much
+/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors, or to where something may lie again.
+/// @return by how much
 offset_type skyline_layout::raise(std::uint32_t begin) {
   plateau& here = plateaus_[begin];
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;

@@ -25,13 +25,14 @@ namespace tidemark::detail::planning {
 /// than 3 n plateaus in all, however often a buffer could lie on another one.
 ///
 /// Where buffers are aligned further, a plateau is raised no further than to the next multiple of a larger power of
-/// two, on which more of them can lie: O(log n) times more often for alignments up to n. One that fixed buffers are in
-/// the way of waits until the lowest plateau is as high as it can lie.
+/// two, on which more of them can lie. One that fixed buffers are in the way of waits until the lowest plateau is as high
+/// as it can lie, and no plateau is raised past that. So a plateau is raised once more for each bit of the largest
+/// alignment, and for each offset at most that something waits for.
 ///
 /// The layout can go by the sections that would first become too high, too: then next is the first of the order
 /// over the fullest section of the lowest plateau, as long as one lies there, with what its alignment asks for below it.
 ///
-/// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that k fixed ones are beside is looked at k
+/// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that is in conflict with k fixed ones waits k
 /// times at most. For lifetimes. Memory is linear, and O(log n) for a fixed buffer.
 class skyline_layout {
  public:
@@ -44,8 +45,8 @@ class skyline_layout {
   /// @pre not a graph
   explicit skyline_layout(solver_context& context);
 
-  /// Whether other stages are no better for many buffers: not where many are fixed, as that takes long, nor where much
-  /// is padding, as nothing is put there later.
+  /// Whether it should come first of many buffers: not where they wait too often for fixed ones to give a first plan
+  /// soon, nor where much is padding, as nothing is put there later.
   [[nodiscard]] static bool pays(problem const& instance);
 
   /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
@@ -67,7 +68,7 @@ class skyline_layout {
     std::uint32_t end = 0;
     std::uint32_t begin_before = 0;  // of the plateau to the left
   };
-  using level_of = std::pair<offset_type, std::uint32_t>;
+  using level_of = std::pair<offset_type, std::uint32_t>;  // of a plateau, or of a rank
   using lowest_first = std::priority_queue<level_of, std::vector<level_of>, std::greater<>>;
 
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
@@ -79,6 +80,7 @@ class skyline_layout {
   void set_leaf(std::uint32_t buffer, summary const& now);
   void remove(std::uint32_t buffer) { set_leaf(buffer, {}); }
   void wake(offset_type level);
+  void take_out_fixed_below(offset_type level);
   [[nodiscard]] offset_type lowest_offset(std::uint32_t number, offset_type level);
   [[nodiscard]] std::uint32_t first_within(section_range sections, section_range over, offset_type level);
   void search_within(std::size_t node, section_range sections, section_range over, std::uint8_t align_bits);
@@ -99,13 +101,13 @@ class skyline_layout {
   order by_rank_;
   std::vector<plateau> plateaus_;       // by the section that they begin with
   lowest_first lowest_;                 // by where plateaus begin
-  lowest_first waiting_;                // by rank: buffers that can lie no lower, and fixed ones by their end
+  lowest_first waiting_;                // by rank, what can lie no lower
   std::uint8_t align_bits_ = 0;         // of the largest alignment
   std::optional<section_space> fixed_;  // where some are fixed
-  std::size_t fixed_n_ = 0;
-  offset_type fixed_top_ = 0;  // the highest end of a fixed one
+  order fixed_by_end_;
+  std::size_t fixed_passed_ = 0;  // how many of them ended below the lowest plateau
   std::vector<range_reader> readers_;
-  section_maximum fullness_;  // what was in a section at first, and what was wasted there
+  section_maximum fullness_;  // what is in a section, and what was wasted there
   std::vector<offset_type> offsets_;
   std::uint32_t found_ = no_number;  // a rank
   std::uint64_t steps_ = 0;

@@ -12,7 +12,9 @@ solver_context::solver_context(problem const& instance, plan_options const& opti
     : instance_{&instance},
       options_{&options},
       proven_bound_{instance.lower_bound},
-      target_{std::max<offset_type>(instance.lower_bound, options.capacity / instance.unit_bytes)},
+      // Below what stands for "no layout yet", whatever the capacity.
+      target_{std::clamp<offset_type>(options.capacity / instance.unit_bytes, instance.lower_bound,
+                                      no_offset - 1)},
       begin_{instance.begin},
       reported_{begin_},
       stage_begin_{begin_} {}

@@ -64,8 +64,6 @@ void each_gap(std::vector<range_reader>& readers, offset_type size, Visit visit)
   }
 }
 
-enum class gap_choice : std::uint8_t { lowest, smallest };
-
 /// The lowest offset from `floor` on for a buffer, in the gap that is chosen.
 inline offset_type choose_gap(std::vector<range_reader>& readers, buffer const& each, gap_choice choice,
                               offset_type floor = 0) {
@@ -125,7 +123,7 @@ class section_space {
   void read(std::uint32_t i, std::vector<range_reader>& readers, offset_type floor = 0) const {
     readers.clear();
     const auto add = [&](range_set const& set) {
-      const auto first = floor == 0 ? set.begin() : std::ranges::upper_bound(set, floor, {}, &range::end);
+      const auto first = std::ranges::upper_bound(set, floor, {}, &range::end);
       if (first != set.end()) readers.emplace_back(first, set.end());
     };
     each_node(

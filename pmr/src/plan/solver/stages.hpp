@@ -9,7 +9,6 @@
 #include <span>
 
 #include "solver_context.hpp"
-#include "space.hpp"
 
 namespace tidemark::detail::planning {
 
@@ -44,7 +43,7 @@ using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 [[nodiscard]] endless_stage hill_climb(solver_context& context, std::span<order const> orders);
 
 /// Places next what can lie lowest, by an order in which what came too high moves ahead. A layout takes about
-/// O(n log n) steps, so that it is for many buffers. Empty: where `skyline_layout` is for other problems.
+/// O(n log n) steps, so that it is for many buffers. @pre not a graph
 [[nodiscard]] endless_stage promote_high_ones(solver_context& context);
 
 /// Takes what is too high out of the best layout, and puts it back where the least has to be taken out for it.
