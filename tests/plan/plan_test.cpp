@@ -676,7 +676,7 @@ void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const
 }
 
 TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
-  // Without promotion by sections that of seed 10 was at 1.046, without "over the fullest" at 1.028.
+  // Where promotion does not go back that of seed 10 is at 1.021, and the others at 1.008 and 1.011.
   for (std::uint64_t seed : {9u, 10u, 11u}) {
     std::mt19937_64 random{seed};
     blocks asked;
@@ -684,20 +684,19 @@ TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
       const std::uint64_t lower = random() % 20'000;
       asked.push_back({.lower = lower, .upper = lower + 1 + random() % 1250, .size = 1 + random() % 100'000});
     }
-    EXPECT_LT(planned(asked, up_to(84'000)).ratio(), 1.025) << seed;
-    // Were what is aligned further to wait for its level, it would be at 1.033 to 1.049.
+    EXPECT_LT(planned(asked, up_to(150'000)).ratio(), 1.007) << seed;
     for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
     for (std::size_t i = 0; i < 50; ++i) {
       const std::size_t offset = 3'000'000 + i % 3 * 200'000 + i % 2 * 2'000'000;
       asked.push_back({.lower = i * 400, .upper = i * 400 + 400, .size = 200'000, .offset = offset});
     }
-    EXPECT_LT(planned(asked, up_to(84'000)).ratio(), 1.031) << seed;
+    EXPECT_LT(planned(asked, up_to(250'000)).ratio(), 1.03) << seed;
   }
 }
 
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
   // Of so few sizes and moments many parts change at once, which one pass along time is not enough for.
-  expect_ejection_lowers(test::hard_step({.buffers = 5000}), 81'000, "promotion");
+  expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 202'000, "promotion");
 }
 
 /// Expects that one order and one pass along time come to the bound.
@@ -732,12 +731,12 @@ TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_alo
 }
 
 TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
-  std::mt19937_64 random{9};
+  std::mt19937_64 random{10};
   blocks asked = short_blocks(random, 4100, 4000);
   for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
   for (std::size_t i = 0; i < 20; ++i)
     asked.push_back({.lower = i * 200, .upper = i * 200 + 50, .size = 100, .offset = i * 100});
-  expect_ejection_lowers(asked, 75'000, "lowest");
+  expect_ejection_lowers(asked, 75'000, "promotion");
 }
 
 /// Expects that the first plan takes so many nodes.

@@ -31,7 +31,7 @@ TEST(section_maximum, is_the_first_of_the_largest_of_a_range) {
       const auto from = static_cast<std::uint32_t>(random() % n);
       const auto to = static_cast<std::uint32_t>(from + 1 + random() % (n - from));
       const auto at = [&](std::uint32_t s) { return numbers.begin() + static_cast<std::ptrdiff_t>(s); };
-      EXPECT_EQ(tested.largest_in({from, to}), std::max_element(at(from), at(to)) - numbers.begin());
+      EXPECT_EQ(tested.largest_in({from, to}).section, std::max_element(at(from), at(to)) - numbers.begin());
     }
   }
 }

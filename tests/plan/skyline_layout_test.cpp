@@ -102,19 +102,57 @@ TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers_where_
   expect_lowest_first({.has_aligned = true, .has_fixed = true});
 }
 
+/// Checks the layout over the fullest section first, and how many buffers were placed for it. @return its height
+std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t max_tried) {
+  const std::size_t n = blocks.size();
+  const problem instance = problem_of(blocks, by_bytes);
+  solver_context context{instance, by_bytes};
+  context.enter_stage("tested");
+  skyline_layout tested{context};
+  EXPECT_TRUE(tested.place_over_fullest(first_to_last(n), max_tried));
+  EXPECT_LE(context.nodes(), n + 2 * n * max_tried + n);
+  memory_plan made = context.finish(n);
+  made.optimal = made.height == made.proven_bound;
+  EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
+  return made.height;
+}
+
 TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
   std::mt19937_64 random{2};
   for (std::size_t n = 1; n < 60; ++n) {
     const std::vector<lifetime> blocks = random_blocks(random, n, {.has_aligned = true, .has_fixed = true});
-    const problem instance = problem_of(blocks, by_bytes);
-    solver_context context{instance, by_bytes};
-    context.enter_stage("tested");
-    skyline_layout tested{context};
-    EXPECT_TRUE(tested.place(first_to_last(n), no_offset, skyline_layout::next_buffer::over_fullest));
-    memory_plan made = context.finish(n);
-    made.optimal = made.height == made.proven_bound;
-    EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
+    height_over_fullest(blocks, n % 9);
   }
+}
+
+TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted) {
+  std::mt19937_64 random{3};
+  for (const kind of : {kind{}, kind{.has_aligned = true}}) {
+    std::size_t without = 0, with = 0;
+    for (int k = 0; k < 4; ++k) {
+      const std::vector<lifetime> blocks = random_blocks(random, 1000, of);
+      without += height_over_fullest(blocks, 0);
+      with += height_over_fullest(blocks, 16);
+    }
+    EXPECT_LT(with, without);
+  }
+}
+
+TEST(skyline_layout, goes_back_and_leaves_no_trace) {
+  std::mt19937_64 random{4};
+  const std::vector<lifetime> blocks = random_blocks(random, 300, {.has_aligned = true, .has_fixed = true});
+  const problem instance = problem_of(blocks, by_bytes);
+  solver_context context{instance, by_bytes};
+  context.enter_stage("tested");
+  skyline_layout tested{context};
+  const order by = first_to_last(300);
+  EXPECT_TRUE(tested.place_over_fullest(by, 8));
+  const std::vector<offset_type> offsets = tested.offsets();
+  EXPECT_GT(context.nodes(), blocks.size()) << "it did not go back";
+  EXPECT_TRUE(tested.place(by, no_offset));
+  EXPECT_EQ(tested.offsets(), lowest_first(instance, by));
+  EXPECT_TRUE(tested.place_over_fullest(by, 8));
+  EXPECT_EQ(tested.offsets(), offsets);
 }
 
 /// Where each lies that is over the fullest section first, by number.
@@ -124,8 +162,7 @@ std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
   context.enter_stage("tested");
   skyline_layout tested{context};
   const auto place = [&] {
-    EXPECT_TRUE(
-        tested.place(first_to_last(blocks.size()), no_offset, skyline_layout::next_buffer::over_fullest));
+    EXPECT_TRUE(tested.place_over_fullest(first_to_last(blocks.size()), 8));
     return tested.offsets();
   };
   const std::vector<offset_type> offsets = place();

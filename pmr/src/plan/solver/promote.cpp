@@ -31,21 +31,22 @@ class promoter {
 
   void promote(std::uint64_t nodes) {
     // A round begins with other weights.
-    constexpr std::size_t layouts_of_a_round = 32;
+    constexpr std::size_t layouts_of_a_round = 8;
+    constexpr std::size_t max_tried = 16;  // in the place of one: docs/decisions/0059-promotion-goes-back.md
     const std::uint64_t end = context_->nodes() + nodes;
     while (!context_->done() && context_->nodes() < end) {
       if (layouts_++ % layouts_of_a_round == 0) begin_round();
       find_keys();
       const order next = numbers_by(keys_.size(), [&](std::uint32_t i) { return keys_[i]; }, std::greater{});
-      if (!layout_.place(next, no_offset, skyline_layout::next_buffer::over_fullest)) return;
+      if (!layout_.place_over_fullest(next, max_tried)) return;
       add_weight();
     }
   }
 
  private:
   void begin_round() {
-    // The load to the power of 16 first, then of 4 to 64.
-    const std::uint64_t doublings = layouts_ == 1 ? 4 : 2 + random_() % 5;
+    // The load to the power of 32 first, then of 4 to 64.
+    const std::uint64_t doublings = layouts_ == 1 ? 5 : 2 + random_() % 5;
     growth_ = static_cast<double>(std::uint64_t{8} << random_() % 4);
     problem const& instance = context_->instance();
     for (std::size_t s = 0; s < weights_.size(); ++s) {

@@ -34,17 +34,18 @@ class section_maximum {
 
   void add(section_range sections, double number) { add(1, all(), sections, number); }
 
+  struct found {
+    double number;
+    std::uint32_t section;
+  };
   /// The first of the largest. @pre not empty
-  [[nodiscard]] std::uint32_t largest_in(section_range sections) const {
-    return largest_in(1, all(), sections).second;
-  }
+  [[nodiscard]] found largest_in(section_range sections) const { return largest_in(1, all(), sections); }
 
  private:
   struct node {
     double largest = 0;
     double added = 0;
   };
-  using found = std::pair<double, std::uint32_t>;  // the largest, and where
 
   [[nodiscard]] section_range all() const { return {0, static_cast<std::uint32_t>(leaf_n_)}; }
   [[nodiscard]] static bool is_within(section_range inner, section_range outer) {
@@ -78,8 +79,8 @@ class section_maximum {
     const std::uint32_t middle = here.begin + (here.end - here.begin) / 2;
     found left = largest_in(at * 2, {here.begin, middle}, of);
     const found right = largest_in(at * 2 + 1, {middle, here.end}, of);
-    if (left.first < right.first) left = right;
-    return {left.first + nodes_[at].added, left.second};
+    if (left.number < right.number) left = right;
+    return {left.number + nodes_[at].added, left.section};
   }
 
   std::size_t leaf_n_;

@@ -56,6 +56,7 @@ skyline_layout::skyline_layout(solver_context& context)
       leaf_n_{std::bit_ceil(std::max<std::size_t>(leaves_.size(), 1))},
       tree_(leaf_n_ * 2),
       plateaus_(instance_->section_count),
+      wakes_at_(leaves_.size()),
       fullness_(instance_->section_count),
       offsets_(leaves_.size()) {
   std::iota(leaves_.begin(), leaves_.end(), 0U);
@@ -63,15 +64,14 @@ skyline_layout::skyline_layout(solver_context& context)
   for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
   for (std::uint32_t i = 0; i < offsets_.size(); ++i) {
     buffer const& each = instance_->buffers[i];
-    align_bits_ = std::max(align_bits_, bits_of(each.align));
+    any_aligned_ = any_aligned_ || each.align != 1;
     if (!each.is_fixed()) continue;
     if (!fixed_) fixed_.emplace(*instance_);
     fixed_->occupy(i, each.fixed);
     offsets_[i] = each.fixed;
-    fixed_by_end_.push_back(i);
+    fixed_by_offset_.push_back(i);
   }
-  std::ranges::sort(fixed_by_end_, {},
-                    [&](std::uint32_t i) { return instance_->buffers[i].fixed_bytes().end; });
+  std::ranges::sort(fixed_by_offset_, {}, [&](std::uint32_t i) { return instance_->buffers[i].fixed; });
 }
 
 /// Sorts places of `leaves_` into halves, and each half by itself.
@@ -90,28 +90,32 @@ void skyline_layout::split(section_range places, bool by_end) {
   split({middle, places.end}, !by_end);
 }
 
-bool skyline_layout::place(order const& by, offset_type max_height, next_buffer next_is) {
-  const auto count_waste = [&](section_range sections, offset_type bytes) {
-    if (next_is == next_buffer::over_fullest && bytes != 0)
-      fullness_.add(sections, static_cast<double>(bytes));
-  };
+bool skyline_layout::place(order const& by, offset_type max_height) {
+  over_fullest_ = false;
+  past_ = {};
+  return place_all(by, max_height);
+}
+
+bool skyline_layout::place_all(order const& by, offset_type max_height) {
   restart(by);
-  if (next_is == next_buffer::over_fullest) fullness_.restart(instance_->section_loads);
-  offset_type height = fixed_by_end_.empty() ? 0 : instance_->buffers[fixed_by_end_.back()].fixed_bytes().end;
-  for (std::size_t left = by.size() - fixed_by_end_.size(); left != 0;) {
+  while (left_ != 0) {
     const auto [level, begin] = lowest_.top();
     steps_ = 1;
     if (plateaus_[begin].level != level) {
-      lowest_.pop();
+      pop_lowest();
       continue;
     }
     wake(level);
-    if (next_is == next_buffer::over_fullest) take_out_fixed_below(level);
-    const section_range plateau{begin, plateaus_[begin].end};
-    const std::uint32_t rank = next_on(plateau, level, next_is);
+    const plateau lowest = plateaus_[begin];
+    const std::uint32_t rank = next_on({begin, lowest.end}, level);
     if (rank == no_number) {
-      lowest_.pop();
-      count_waste(plateau, raise(begin));
+      pop_lowest();
+      const offset_type raised_by = raise(begin);
+      past_.tried.clear();
+      if (over_fullest_) {
+        take_out_fixed_below(level + raised_by);
+        hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, raised_by));
+      }
       if (!context_->count_steps(steps_)) return false;
       continue;
     }
@@ -119,27 +123,34 @@ bool skyline_layout::place(order const& by, offset_type max_height, next_buffer 
     buffer const& placed = instance_->buffers[next];
     const offset_type offset = lowest_offset(next, level), top = offset + placed.size;
     if (top >= max_height) return true;
-    remove(next);
     if (offset - level >= placed.align) {
-      waiting_.emplace(offset, rank);
+      remove(rank, offset);
       if (!context_->count_steps(steps_)) return false;
       continue;
     }
+    decide(rank, begin);
+    remove(rank);
     offsets_[next] = offset;
-    height = std::max(height, top);
-    count_waste(placed.lifespan, offset - level);
     put(begin, placed.lifespan, top);
-    --left;
+    --left_;
+    // Padding is taken as it comes: there is some below most of what is aligned further.
+    if (over_fullest_ && offset != level)
+      past_.limit = std::max(past_.limit, count_waste(placed.lifespan, offset - level));
     if (!context_->count_node(steps_)) return false;
   }
+  offset_type height = 0;
+  for (std::size_t i = 0; i < offsets_.size(); ++i)
+    height = std::max(height, offsets_[i] + instance_->buffers[i].size);
   context_->offer(offsets_, height);
   return true;
 }
 
 void skyline_layout::restart(order const& by) {
   by_rank_ = by;
+  left_ = by.size() - fixed_by_offset_.size();
   std::ranges::fill(tree_, summary{});
   waiting_ = {};
+  std::ranges::fill(wakes_at_, no_offset);
   fixed_passed_ = 0;
   for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
     if (!instance_->buffers[by[rank]].is_fixed()) tree_[leaf_n_ + at_[by[rank]]] = leaf_of(rank);
@@ -169,21 +180,34 @@ void skyline_layout::set_leaf(std::uint32_t buffer, summary const& now) {
   while ((node /= 2) != 0) summarize(node);
 }
 
+/// Takes a buffer out of those that can be next, for good or until a level.
+void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
+  note(leaf_change{rank, no_offset});
+  set_leaf(by_rank_[rank], {});
+  wakes_at_[rank] = wakes_at;
+  if (wakes_at != no_offset) waiting_.emplace(wakes_at, rank);
+}
+
 /// What waits for the level can be next.
 void skyline_layout::wake(offset_type level) {
-  for (; !waiting_.empty() && waiting_.top().first <= level; waiting_.pop()) {
-    const std::uint32_t rank = waiting_.top().second;
-    set_leaf(by_rank_[rank], leaf_of(rank));
+  for (; !waiting_.empty(); waiting_.pop()) {
+    const auto [wakes_at, rank] = waiting_.top();
     ++steps_;
+    if (wakes_at != wakes_at_[rank]) continue;  // taken back
+    if (wakes_at > level) return;
+    note(leaf_change{rank, wakes_at});
+    wakes_at_[rank] = no_offset;
+    set_leaf(by_rank_[rank], leaf_of(rank));
   }
 }
 
-/// Where plateaus were raised past a fixed buffer, its bytes were counted as waste, beside the load that they are part of.
+/// Where a plateau is raised over a fixed buffer, bytes are counted as waste that are part of the load. All of
+/// them are taken out at once, so that it never seems too much.
 void skyline_layout::take_out_fixed_below(offset_type level) {
-  for (; fixed_passed_ < fixed_by_end_.size(); ++fixed_passed_) {
-    buffer const& passed = instance_->buffers[fixed_by_end_[fixed_passed_]];
-    if (passed.fixed_bytes().end > level) return;
-    fullness_.add(passed.lifespan, -static_cast<double>(passed.size));
+  for (; fixed_passed_ < fixed_by_offset_.size(); ++fixed_passed_) {
+    buffer const& passed = instance_->buffers[fixed_by_offset_[fixed_passed_]];
+    if (passed.fixed >= level) return;
+    add_to_fullness(passed.lifespan, -static_cast<double>(passed.size));
   }
 }
 
@@ -199,14 +223,14 @@ offset_type skyline_layout::lowest_offset(std::uint32_t number, offset_type leve
 /// The rank of the next buffer on a plateau. Over the fullest section padding is taken into account: were what is
 /// aligned further to wait for its level, most of it would come last. Where none can lie over that section, bytes are
 /// wasted there in any case.
-std::uint32_t skyline_layout::next_on(section_range plateau, offset_type level, next_buffer next) {
-  if (next == next_buffer::over_fullest) {
-    const std::uint32_t fullest = fullness_.largest_in(plateau);
-    const std::uint32_t found = first_within(plateau, {fullest, fullest + 1}, 0);
+std::uint32_t skyline_layout::next_on(section_range sections, offset_type level) {
+  if (over_fullest_) {
+    const std::uint32_t fullest = fullness_.largest_in(sections).section;
+    const std::uint32_t found = first_within(sections, {fullest, fullest + 1}, 0);
     if (found != no_number) return found;
   }
-  const section_range none{plateau.end, plateau.begin};  // reversed: each buffer on the plateau is over it
-  return first_within(plateau, none, level);
+  const section_range none{sections.end, sections.begin};  // reversed: each buffer on the plateau is over it
+  return first_within(sections, none, level);
 }
 
 /// The first rank of those that have all their sections within `sections`, and all of `over`, and that can lie at
@@ -226,7 +250,7 @@ void skyline_layout::search_within(std::size_t node, section_range sections, sec
       here.last.begin < sections.begin || here.least.begin > over.begin || here.last.end < over.end)
     return;
   if (node >= leaf_n_) {
-    found_ = here.first_rank;
+    if (!was_tried(here.first_rank)) found_ = here.first_rank;
     return;
   }
   const std::size_t earlier =
@@ -235,10 +259,30 @@ void skyline_layout::search_within(std::size_t node, section_range sections, sec
   search_within(earlier ^ 1U, sections, over, align_bits);
 }
 
+/// Sets `found_bits_` to the least alignment of those that have all their sections within `sections`.
+void skyline_layout::search_least_aligned(std::size_t node, section_range sections) {
+  summary const& here = tree_[node];
+  ++steps_;
+  if (here.least_align_bits >= found_bits_ || here.least.end > sections.end ||
+      here.last.begin < sections.begin)
+    return;
+  if (node >= leaf_n_) {
+    if (!was_tried(here.first_rank)) found_bits_ = here.least_align_bits;
+    return;
+  }
+  search_least_aligned(node * 2, sections);
+  search_least_aligned(node * 2 + 1, sections);
+}
+
 void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {
-  plateaus_[sections.begin] = {level, sections.end, begin_before};
-  if (sections.end != plateaus_.size()) plateaus_[sections.end].begin_before = sections.begin;
+  change_plateau(sections.begin) = {level, sections.end, begin_before, last_decision()};
+  if (sections.end != plateaus_.size()) change_plateau(sections.end).begin_before = sections.begin;
   lowest_.emplace(level, sections.begin);
+}
+
+skyline_layout::plateau& skyline_layout::change_plateau(std::uint32_t begin) {
+  note(plateau_change{begin, plateaus_[begin]});
+  return plateaus_[begin];
 }
 
 /// Puts a buffer onto the plateau that begins there.
@@ -258,28 +302,37 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
 /// Raises a plateau, on which nothing can lie, to the lower one of its neighbors, or to where something may lie again.
 /// @return by how much
 offset_type skyline_layout::raise(std::uint32_t begin) {
-  plateau& here = plateaus_[begin];
+  plateau& here = change_plateau(begin);
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
   const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
-  const std::uint8_t bits = bits_of(here.level);
-  const offset_type aligned = bits < align_bits_ ? here.level + (offset_type{1} << bits) : no_offset;
-  const offset_type wasted = std::min({left, right, woken, aligned}) - here.level;
-  here.level += wasted;
+  found_bits_ = 64;
+  if (any_aligned_) search_least_aligned(1, {begin, here.end});
+  const offset_type aligned =
+      found_bits_ < 64 ? align_up(here.level + 1, offset_type{1} << found_bits_) : no_offset;
+  const offset_type bytes = std::min({left, right, woken, aligned}) - here.level;
+  here.level += bytes;
   lowest_.emplace(here.level, begin);
   join_right(begin);
   if (begin != 0) join_right(plateaus_[begin].begin_before);
-  return wasted;
+  return bytes;
 }
 
 /// Makes one plateau of this one and the next if they have one level.
 void skyline_layout::join_right(std::uint32_t begin) {
-  plateau& here = plateaus_[begin];
-  if (here.end == plateaus_.size() || plateaus_[here.end].level != here.level) return;
-  const std::uint32_t joined = here.end;
-  here.end = plateaus_[joined].end;
-  plateaus_[joined].level = no_offset;
-  if (here.end != plateaus_.size()) plateaus_[here.end].begin_before = begin;
+  const std::uint32_t joined = plateaus_[begin].end;
+  if (joined == plateaus_.size() || plateaus_[joined].level != plateaus_[begin].level) return;
+  plateau& here = change_plateau(begin);
+  plateau& right = change_plateau(joined);
+  here.end = right.end;
+  here.shaped_by = std::max(here.shaped_by, right.shaped_by);
+  right.level = no_offset;
+  if (here.end != plateaus_.size()) change_plateau(here.end).begin_before = begin;
+}
+
+void skyline_layout::pop_lowest() {
+  past_.highest_popped = std::max(past_.highest_popped, lowest_.top().first);
+  lowest_.pop();
 }
 
 }  // namespace tidemark::detail::planning

@@ -3,12 +3,16 @@
 // A layout that is made from below, in O(n log n) for most problems and O(n sqrt n) for all.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <queue>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "section_maximum.hpp"
@@ -24,24 +28,22 @@ namespace tidemark::detail::planning {
 /// will ever lie there, and the plateau is raised to the lower one of its neighbors. So there are fewer
 /// than 3 n plateaus in all, however often a buffer could lie on another one.
 ///
-/// Where buffers are aligned further, a plateau is raised no further than to the next multiple of a larger power of
-/// two, on which more of them can lie. One that fixed buffers are in the way of waits until the lowest plateau is as high
-/// as it can lie, and no plateau is raised past that. So a plateau is raised once more for each bit of the largest
-/// alignment, and for each offset at most that something waits for.
+/// Where buffers are aligned further, a plateau is raised no further than to the next multiple of the least alignment
+/// of those that could lie on it. One that fixed buffers are in the way of waits until the lowest plateau is as high
+/// as it can lie, and no plateau is raised past that. So a plateau is raised once more for each alignment,
+/// and for each offset at most that something waits for.
 ///
 /// The layout can go by the sections that would first become too high, too: then next is the first of the order
 /// over the fullest section of the lowest plateau, as long as one lies there, with what its alignment asks for below it.
+/// The fullest has the most bytes that are in it or were wasted there: so high will the layout be. Where a plateau is
+/// raised and a section gets fuller than a limit, the decision that shaped the plateau is taken back, and
+/// the next of the order is tried there (backjumping: J. Gaschnig, 1979). The limit begins at the target. Where no try
+/// holds it, it is raised to the least that one came to.
 ///
 /// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that is in conflict with k fixed ones waits k
 /// times at most. For lifetimes. Memory is linear, and O(log n) for a fixed buffer.
 class skyline_layout {
  public:
-  /// Which of those that can lie lowest is next.
-  enum class next_buffer : std::uint8_t {
-    first,        ///< of the order
-    over_fullest  ///< the first over the section with the most bytes that are wasted or not yet placed
-  };
-
   /// @pre not a graph
   explicit skyline_layout(solver_context& context);
 
@@ -50,7 +52,11 @@ class skyline_layout {
   [[nodiscard]] static bool pays(problem const& instance);
 
   /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
-  bool place(order const& by, offset_type max_height, next_buffer next = next_buffer::first);
+  bool place(order const& by, offset_type max_height);
+
+  /// The same by the fullest sections, of any height. Where a decision is taken back, `max_tried` others are tried in
+  /// its place; it places 2 n `max_tried` buffers at most, and then takes what comes.
+  bool place_over_fullest(order const& by, std::size_t max_tried);
 
   /// Of the last layout, by number, if it was completed.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
@@ -67,6 +73,44 @@ class skyline_layout {
     offset_type level = no_offset;  // no_offset: there is none that begins here
     std::uint32_t end = 0;
     std::uint32_t begin_before = 0;  // of the plateau to the left
+    std::uint32_t shaped_by = 0;     // the number of the last decision that did, if any
+  };
+  /// What can be taken back.
+  struct plateau_change {
+    std::uint32_t begin;
+    plateau before;
+  };
+  struct leaf_change {
+    std::uint32_t rank;
+    offset_type wakes_at_before;  // no_offset: it was in the tree
+  };
+  struct wasted {
+    section_range sections;
+    double bytes;
+  };
+  using change = std::variant<plateau_change, leaf_change, wasted>;
+  /// To place a buffer. They are numbered from 1.
+  struct decision {
+    std::uint64_t first_change;
+    std::uint32_t rank;
+    std::uint32_t plateau_shaped_by;
+    std::size_t fixed_passed;
+    order tried_before;  // ranks
+  };
+  /// What a layout over the fullest sections goes back by.
+  struct history {
+    double limit = 0;                    // of the fullness
+    std::size_t max_tried = 0;           // in the place of one
+    std::uint64_t decisions_left = 0;    // until whatever comes is taken
+    std::deque<change> changes;          // since the first of `decisions`
+    std::uint64_t changes_before = 0;    // that are forgotten
+    std::deque<decision> decisions;      // the last ones
+    std::uint32_t decisions_before = 0;  // that are forgotten
+    std::uint32_t farthest = 0;          // the decision from which on `times_back` was counted anew
+    std::size_t times_back = 0;
+    double least = std::numeric_limits<double>::infinity();  // fullness that one of these times came to
+    order tried;                     // ranks that led to too much waste where the next one is placed
+    offset_type highest_popped = 0;  // level; a plateau above it is in `lowest_` still
   };
   using level_of = std::pair<offset_type, std::uint32_t>;  // of a plateau, or of a rank
   using lowest_first = std::priority_queue<level_of, std::vector<level_of>, std::greater<>>;
@@ -74,21 +118,48 @@ class skyline_layout {
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
 
   void split(section_range places, bool by_end);
+  bool place_all(order const& by, offset_type max_height);
   void restart(order const& by);
   void summarize(std::size_t node);
   [[nodiscard]] summary leaf_of(std::uint32_t rank) const;
   void set_leaf(std::uint32_t buffer, summary const& now);
-  void remove(std::uint32_t buffer) { set_leaf(buffer, {}); }
+  void remove(std::uint32_t rank, offset_type wakes_at = no_offset);
   void wake(offset_type level);
   void take_out_fixed_below(offset_type level);
   [[nodiscard]] offset_type lowest_offset(std::uint32_t number, offset_type level);
   [[nodiscard]] std::uint32_t first_within(section_range sections, section_range over, offset_type level);
   void search_within(std::size_t node, section_range sections, section_range over, std::uint8_t align_bits);
-  [[nodiscard]] std::uint32_t next_on(section_range plateau, offset_type level, next_buffer next);
+  void search_least_aligned(std::size_t node, section_range sections);
+  [[nodiscard]] std::uint32_t next_on(section_range sections, offset_type level);
+  plateau& change_plateau(std::uint32_t begin);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
   void put(std::uint32_t begin, section_range sections, offset_type top);
   offset_type raise(std::uint32_t begin);
   void join_right(std::uint32_t begin);
+  void pop_lowest();
+
+  // Where it goes by the fullest section: skyline_backjumping.cpp.
+  void note(change const& noted) {
+    if (over_fullest_) past_.changes.push_back(noted);
+  }
+  void decide(std::uint32_t rank, std::uint32_t plateau_begin);
+  void add_to_fullness(section_range sections, double bytes);
+  double count_waste(section_range sections, offset_type bytes);
+  void hold_limit(std::uint32_t number, double fullest);
+  [[nodiscard]] bool was_tried(std::uint32_t rank) const {
+    return std::ranges::find(past_.tried, rank) != past_.tried.end();
+  }
+  [[nodiscard]] bool is_kept(std::uint32_t number) const { return number > past_.decisions_before; }
+  [[nodiscard]] decision& decision_of(std::uint32_t number) {
+    return past_.decisions[number - past_.decisions_before - 1];
+  }
+  [[nodiscard]] std::uint32_t last_decision() const {
+    return past_.decisions_before + static_cast<std::uint32_t>(past_.decisions.size());
+  }
+  void take_back(std::uint32_t number);
+  void take_back(plateau_change const& changed);
+  void take_back(leaf_change const& changed);
+  void take_back(wasted const& bytes);
 
   solver_context* context_;
   problem const* instance_;
@@ -101,15 +172,20 @@ class skyline_layout {
   order by_rank_;
   std::vector<plateau> plateaus_;       // by the section that they begin with
   lowest_first lowest_;                 // by where plateaus begin
-  lowest_first waiting_;                // by rank, what can lie no lower
-  std::uint8_t align_bits_ = 0;         // of the largest alignment
+  lowest_first waiting_;                // by rank, what can lie no lower; may have some that do not wait
+  std::vector<offset_type> wakes_at_;   // by rank; no_offset: does not wait
+  bool any_aligned_ = false;            // further than to 1
   std::optional<section_space> fixed_;  // where some are fixed
-  order fixed_by_end_;
-  std::size_t fixed_passed_ = 0;  // how many of them ended below the lowest plateau
+  order fixed_by_offset_;
+  std::size_t fixed_passed_ = 0;  // how many of them began below a raised plateau
   std::vector<range_reader> readers_;
+  bool over_fullest_ = false;
   section_maximum fullness_;  // what is in a section, and what was wasted there
+  history past_;
+  std::size_t left_ = 0;  // to be placed
   std::vector<offset_type> offsets_;
   std::uint32_t found_ = no_number;  // a rank
+  std::uint8_t found_bits_ = 0;
   std::uint64_t steps_ = 0;
 };
 

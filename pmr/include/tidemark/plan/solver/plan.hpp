@@ -126,8 +126,9 @@ struct memory_plan {
 ///    blocks they wait for the turns below, and of more than 131,072 there are none;
 ///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
 ///    what comes to a little more is gone on from too. Of more than 4,096 blocks two others take its place,
-///    in turns: "promotion", where what came too high moves ahead in the order, and "ejection", where it is
-///    taken out and put back where it is least in the way;
+///    in turns: "promotion", layouts over the fullest moments first, which go back where these get too full and in
+///    which what came too high moves ahead, and "ejection", where that is taken out and put back where it is least in
+///    the way;
 ///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
 ///    most also by which of two is the lower one. They take turns with the climb, each time for longer.
 ///

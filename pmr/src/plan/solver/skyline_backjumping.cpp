@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/planner.md, "Many buffers".
+// How a layout that goes by the fullest section goes back where too much is wasted.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "skyline_layout.hpp"
+
+namespace tidemark::detail::planning {
+namespace {
+
+// Both as measured: docs/decisions/0059-promotion-goes-back.md.
+constexpr std::size_t times_back_by_tried =
+    64;  // until the limit is raised, for each buffer tried in a place
+constexpr std::uint64_t decisions_by_tried = 2;  // of a layout, for each buffer
+
+// A decision that was taken back was no more than 102 before the last one, in the steps that were measured.
+constexpr std::size_t max_decisions = 1024;
+// Once it got so much farther, the limit was held.
+constexpr std::uint32_t farther = 50;
+
+}  // namespace
+
+bool skyline_layout::place_over_fullest(order const& by, std::size_t max_tried) {
+  over_fullest_ = true;
+  past_ = {};
+  past_.limit = static_cast<double>(context_->target());
+  past_.max_tried = max_tried;
+  past_.decisions_left = decisions_by_tried * max_tried * by.size();
+  fullness_.restart(instance_->section_loads);
+  return place_all(by, no_offset);
+}
+
+/// Notes that a buffer is placed on a plateau, so that this can be taken back.
+void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
+  if (!over_fullest_) return;
+  if (past_.decisions.size() == max_decisions) {
+    past_.decisions.pop_front();
+    ++past_.decisions_before;
+    for (; past_.changes_before != past_.decisions.front().first_change; ++past_.changes_before)
+      past_.changes.pop_front();
+  }
+  past_.decisions.push_back({.first_change = past_.changes_before + past_.changes.size(),
+                             .rank = rank,
+                             .plateau_shaped_by = plateaus_[plateau_begin].shaped_by,
+                             .fixed_passed = fixed_passed_,
+                             .tried_before = std::exchange(past_.tried, {})});
+  if (last_decision() > past_.farthest + farther) {
+    past_.farthest = last_decision();
+    past_.times_back = 0;
+    past_.least = std::numeric_limits<double>::infinity();
+  }
+  if (past_.decisions_left == 0) past_.limit = std::numeric_limits<double>::infinity();
+  else --past_.decisions_left;
+}
+
+void skyline_layout::add_to_fullness(section_range sections, double bytes) {
+  fullness_.add(sections, bytes);
+  note(wasted{sections, bytes});
+}
+
+/// @return how full the fullest of the sections is now
+double skyline_layout::count_waste(section_range sections, offset_type bytes) {
+  add_to_fullness(sections, static_cast<double>(bytes));
+  return fullness_.largest_in(sections).number;
+}
+
+/// Where sections are fuller than the limit, takes the decision back that led to it, or the one that shaped the plateau
+/// below it where enough was tried in its place, so that another one is made. Where this was done often enough, raises
+/// the limit.
+void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
+  while (fullest > past_.limit) {
+    past_.least = std::min(past_.least, fullest);
+    std::uint32_t last = number;
+    while (is_kept(last) && decision_of(last).tried_before.size() == past_.max_tried)
+      last = decision_of(last).plateau_shaped_by;
+    if (is_kept(last) && past_.times_back < times_back_by_tried * past_.max_tried) {
+      ++past_.times_back;
+      return take_back(last);
+    }
+    past_.limit = std::exchange(past_.least, std::numeric_limits<double>::infinity());
+    past_.times_back = 0;
+    for (auto& each : past_.decisions) each.tried_before.clear();
+  }
+}
+
+/// Takes back all that was done since the decision was made.
+void skyline_layout::take_back(std::uint32_t number) {
+  decision& taken = decision_of(number);
+  for (; past_.changes_before + past_.changes.size() != taken.first_change; past_.changes.pop_back()) {
+    std::visit([&](auto const& each) { take_back(each); }, past_.changes.back());
+    ++steps_;
+  }
+  left_ += last_decision() - number + std::size_t{1};
+  fixed_passed_ = taken.fixed_passed;
+  past_.tried = std::move(taken.tried_before);
+  past_.tried.push_back(taken.rank);
+  past_.decisions.erase(past_.decisions.begin() + (number - past_.decisions_before - 1),
+                        past_.decisions.end());
+}
+
+void skyline_layout::take_back(plateau_change const& changed) {
+  plateaus_[changed.begin] = changed.before;
+  // One above is there still.
+  if (changed.before.level <= past_.highest_popped) lowest_.emplace(changed.before.level, changed.begin);
+}
+
+void skyline_layout::take_back(leaf_change const& changed) {
+  const bool waits = changed.wakes_at_before != no_offset;
+  set_leaf(by_rank_[changed.rank], waits ? summary{} : leaf_of(changed.rank));
+  wakes_at_[changed.rank] = changed.wakes_at_before;
+  if (waits) waiting_.emplace(changed.wakes_at_before, changed.rank);
+}
+
+void skyline_layout::take_back(wasted const& bytes) { fullness_.add(bytes.sections, -bytes.bytes); }
+
+}  // namespace tidemark::detail::planning
