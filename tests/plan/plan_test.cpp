@@ -511,6 +511,16 @@ TEST(plan, ends_when_the_capacity_holds_it) {
   EXPECT_FALSE(made.optimal);
 }
 
+TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
+  // All that is free is tried in each place before a layout goes on.
+  blocks asked{{.lower = 2, .upper = 5, .size = 4},
+               {.lower = 0, .upper = 6, .size = 6},
+               {.lower = 2, .upper = 4, .size = 1, .offset = 9}};
+  for (std::size_t i = 0; i < 4096; ++i)
+    asked.push_back({.lower = 6 + i, .upper = 7 + i, .size = 1, .offset = 0});
+  EXPECT_EQ(planned(asked, up_to(10'000)).height, 14u);
+}
+
 TEST(plan, a_capacity_that_holds_everything_ends_after_the_first_order) {
   for (std::size_t count : {3u, 5000u}) {
     blocks asked(count, {.upper = 3, .size = 7});

@@ -125,6 +125,18 @@ TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
   }
 }
 
+TEST(skyline_layout, over_the_fullest_section_takes_what_comes_where_all_that_is_left_was_tried) {
+  EXPECT_EQ(height_over_fullest({{.lower = 2, .upper = 5, .size = 4},
+                                 {.lower = 0, .upper = 6, .size = 6},
+                                 {.lower = 2, .upper = 4, .size = 1, .offset = 9}},
+                                16),
+            14u);
+  std::mt19937_64 random{5};
+  for (std::size_t k = 0; k < 3000; ++k)
+    height_over_fullest(random_blocks(random, 2 + k % 14, {.has_aligned = k % 2 == 1, .has_fixed = true}),
+                        16);
+}
+
 TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted) {
   std::mt19937_64 random{3};
   for (const kind of : {kind{}, kind{.has_aligned = true}}) {
@@ -136,6 +148,42 @@ TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted
     }
     EXPECT_LT(with, without);
   }
+}
+
+TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
+  std::mt19937_64 random{6};
+  const std::vector<lifetime> blocks = random_blocks(random, 500, {});
+  plan_options options = by_bytes;
+  const auto nodes = [&] {
+    const problem instance = problem_of(blocks, options);
+    solver_context context{instance, options};
+    context.enter_stage("tested");
+    EXPECT_TRUE(skyline_layout{context}.place_over_fullest(first_to_last(blocks.size()), 8));
+    return context.nodes();
+  };
+  EXPECT_GT(nodes(), blocks.size());
+  options.capacity = problem_of(blocks, options).lower_bound * 3;
+  EXPECT_EQ(nodes(), blocks.size());
+}
+
+TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
+  // One-byte fixed ones with odd gaps between them, and even sizes, so that most wait for each.
+  std::mt19937_64 random{7};
+  std::vector<lifetime> blocks;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    const std::uint64_t lower = random() % 100;
+    blocks.push_back({.lower = lower, .upper = lower + 1 + random() % 100, .size = 2 + random() % 500 * 2});
+  }
+  for (std::size_t i = 0; i < 100; ++i)
+    blocks.push_back({.lower = 0, .upper = 200, .size = 1, .offset = (i + 1) * 3001});
+  const problem instance = problem_of(blocks, by_bytes);
+  solver_context context{instance, by_bytes};
+  context.enter_stage("tested");
+  skyline_layout tested{context};
+  EXPECT_TRUE(tested.place_over_fullest(first_to_last(blocks.size()), 0));
+  const std::uint64_t steps = context.steps();
+  EXPECT_TRUE(tested.place_over_fullest(first_to_last(blocks.size()), 8));
+  EXPECT_LT(context.steps() - steps, 64 * steps);
 }
 
 TEST(skyline_layout, goes_back_and_leaves_no_trace) {

@@ -14,13 +14,12 @@ namespace tidemark::detail::planning {
 namespace {
 
 // Both as measured: docs/decisions/0059-promotion-goes-back.md.
-constexpr std::size_t times_back_by_tried =
-    64;  // until the limit is raised, for each buffer tried in a place
-constexpr std::uint64_t decisions_by_tried = 2;  // of a layout, for each buffer
+constexpr std::size_t max_times_back_per_try = 64;  // until the limit is raised
+constexpr std::uint64_t steps_per_try = 2;          // of a layout, for each buffer
 
 // A decision that was taken back was no more than 102 before the last one, in the steps that were measured.
 constexpr std::size_t max_decisions = 1024;
-// Once it got so much farther, the limit was held.
+// Once it got so many decisions farther, the limit was held.
 constexpr std::uint32_t farther = 50;
 
 }  // namespace
@@ -30,7 +29,7 @@ bool skyline_layout::place_over_fullest(order const& by, std::size_t max_tried) 
   past_ = {};
   past_.limit = static_cast<double>(context_->target());
   past_.max_tried = max_tried;
-  past_.decisions_left = decisions_by_tried * max_tried * by.size();
+  past_.steps_left = steps_per_try * max_tried * by.size();
   fullness_.restart(instance_->section_loads);
   return place_all(by, no_offset);
 }
@@ -54,8 +53,12 @@ void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
     past_.times_back = 0;
     past_.least = std::numeric_limits<double>::infinity();
   }
-  if (past_.decisions_left == 0) past_.limit = std::numeric_limits<double>::infinity();
-  else --past_.decisions_left;
+}
+
+/// Waiting counts as much as to be placed, as it is taken back and done again as often.
+void skyline_layout::use_up_a_step() {
+  if (past_.steps_left == 0) past_.limit = std::numeric_limits<double>::infinity();
+  else --past_.steps_left;
 }
 
 void skyline_layout::add_to_fullness(section_range sections, double bytes) {
@@ -78,14 +81,19 @@ void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
     std::uint32_t last = number;
     while (is_kept(last) && decision_of(last).tried_before.size() == past_.max_tried)
       last = decision_of(last).plateau_shaped_by;
-    if (is_kept(last) && past_.times_back < times_back_by_tried * past_.max_tried) {
+    if (is_kept(last) && past_.times_back < max_times_back_per_try * past_.max_tried) {
       ++past_.times_back;
       return take_back(last);
     }
-    past_.limit = std::exchange(past_.least, std::numeric_limits<double>::infinity());
-    past_.times_back = 0;
-    for (auto& each : past_.decisions) each.tried_before.clear();
+    raise_limit();
   }
+}
+
+/// To the least that a try came to since, and all can be tried again.
+void skyline_layout::raise_limit() {
+  past_.limit = std::max(past_.limit, std::exchange(past_.least, std::numeric_limits<double>::infinity()));
+  past_.times_back = 0;
+  for (auto& each : past_.decisions) each.tried_before.clear();
 }
 
 /// Takes back all that was done since the decision was made.

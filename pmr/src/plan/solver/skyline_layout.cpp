@@ -109,12 +109,17 @@ bool skyline_layout::place_all(order const& by, offset_type max_height) {
     const plateau lowest = plateaus_[begin];
     const std::uint32_t rank = next_on({begin, lowest.end}, level);
     if (rank == no_number) {
-      pop_lowest();
-      const offset_type raised_by = raise(begin);
+      const offset_type next_level = level_above(begin);
       past_.tried.clear();
+      if (next_level == no_offset) {
+        raise_limit();  // all that is left was tried
+        continue;
+      }
+      pop_lowest();
+      raise(begin, next_level);
       if (over_fullest_) {
-        take_out_fixed_below(level + raised_by);
-        hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, raised_by));
+        take_out_fixed_below(next_level);
+        hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, next_level - level));
       }
       if (!context_->count_steps(steps_)) return false;
       continue;
@@ -186,6 +191,7 @@ void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
   set_leaf(by_rank_[rank], {});
   wakes_at_[rank] = wakes_at;
   if (wakes_at != no_offset) waiting_.emplace(wakes_at, rank);
+  if (over_fullest_) use_up_a_step();
 }
 
 /// What waits for the level can be next.
@@ -299,10 +305,10 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
   if (begin == sections.begin && begin != 0) join_right(under.begin_before);
 }
 
-/// Raises a plateau, on which nothing can lie, to the lower one of its neighbors, or to where something may lie again.
-/// @return by how much
-offset_type skyline_layout::raise(std::uint32_t begin) {
-  plateau& here = change_plateau(begin);
+/// The lower one of a plateau's neighbors, or where something may lie again, if there is one. @pre nothing can lie on the
+/// plateau but what was tried
+offset_type skyline_layout::level_above(std::uint32_t begin) {
+  plateau const& here = plateaus_[begin];
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
   const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
@@ -310,12 +316,14 @@ offset_type skyline_layout::raise(std::uint32_t begin) {
   if (any_aligned_) search_least_aligned(1, {begin, here.end});
   const offset_type aligned =
       found_bits_ < 64 ? align_up(here.level + 1, offset_type{1} << found_bits_) : no_offset;
-  const offset_type bytes = std::min({left, right, woken, aligned}) - here.level;
-  here.level += bytes;
-  lowest_.emplace(here.level, begin);
+  return std::min({left, right, woken, aligned});
+}
+
+void skyline_layout::raise(std::uint32_t begin, offset_type level) {
+  change_plateau(begin).level = level;
+  lowest_.emplace(level, begin);
   join_right(begin);
   if (begin != 0) join_right(plateaus_[begin].begin_before);
-  return bytes;
 }
 
 /// Makes one plateau of this one and the next if they have one level.
