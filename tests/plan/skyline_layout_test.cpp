@@ -23,6 +23,16 @@ namespace {
 
 const plan_options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
 
+struct layout_of {
+  explicit layout_of(std::vector<lifetime> const& blocks, plan_options const& options = by_bytes)
+      : instance{problem_of(blocks, options)}, context{instance, options}, layout{context} {
+    context.enter_stage("tested");
+  }
+  problem instance;
+  solver_context context;
+  skyline_layout layout;
+};
+
 struct kind {
   bool has_aligned = false, has_fixed = false;
 };
@@ -79,15 +89,12 @@ order first_to_last(std::size_t n) {
 void expect_lowest_first(kind of) {
   std::mt19937_64 random{1};
   for (std::size_t n = 1; n < 40; ++n) {
-    const problem instance = problem_of(random_blocks(random, n, of), by_bytes);
-    solver_context context{instance, by_bytes};
-    context.enter_stage("tested");
-    skyline_layout tested{context};
+    layout_of tested{random_blocks(random, n, of)};
     order by = first_to_last(n);
     for (int k = 0; k < 5; ++k) {
       std::ranges::shuffle(by, random);
-      EXPECT_TRUE(tested.place(by, no_offset));
-      EXPECT_EQ(tested.offsets(), lowest_first(instance, by)) << n << " buffers";
+      EXPECT_TRUE(tested.layout.place(by, no_offset));
+      EXPECT_EQ(tested.layout.offsets(), lowest_first(tested.instance, by)) << n << " buffers";
     }
   }
 }
@@ -106,13 +113,10 @@ TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers_where_
 /// Checks the layout over the fullest section first, and how many buffers were placed for it. @return its height
 std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t max_tried) {
   const std::size_t n = blocks.size();
-  const problem instance = problem_of(blocks, by_bytes);
-  solver_context context{instance, by_bytes};
-  context.enter_stage("tested");
-  skyline_layout tested{context};
-  EXPECT_TRUE(tested.place_over_fullest(first_to_last(n), max_tried));
-  EXPECT_LE(context.nodes(), n + 2 * n * max_tried + n);
-  memory_plan made = context.finish(n);
+  layout_of tested{blocks};
+  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(n), max_tried));
+  EXPECT_LE(tested.context.nodes(), n + 2 * n * max_tried + n);
+  memory_plan made = tested.context.finish(n);
   made.optimal = made.height == made.proven_bound;
   EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
   return made.height;
@@ -156,11 +160,9 @@ TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
   const std::vector<lifetime> blocks = random_blocks(random, 500, {});
   plan_options options = by_bytes;
   const auto nodes = [&] {
-    const problem instance = problem_of(blocks, options);
-    solver_context context{instance, options};
-    context.enter_stage("tested");
-    EXPECT_TRUE(skyline_layout{context}.place_over_fullest(first_to_last(blocks.size()), 8));
-    return context.nodes();
+    layout_of tested{blocks, options};
+    EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 8));
+    return tested.context.nodes();
   };
   EXPECT_GT(nodes(), blocks.size());
   options.capacity = problem_of(blocks, options).lower_bound * 3;
@@ -177,14 +179,11 @@ TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
   }
   for (std::size_t i = 0; i < 100; ++i)
     blocks.push_back({.lower = 0, .upper = 200, .size = 1, .offset = (i + 1) * 3001});
-  const problem instance = problem_of(blocks, by_bytes);
-  solver_context context{instance, by_bytes};
-  context.enter_stage("tested");
-  skyline_layout tested{context};
-  EXPECT_TRUE(tested.place_over_fullest(first_to_last(blocks.size()), 0));
-  const std::uint64_t steps = context.steps();
-  EXPECT_TRUE(tested.place_over_fullest(first_to_last(blocks.size()), 8));
-  EXPECT_LT(context.steps() - steps, 64 * steps);
+  layout_of tested{blocks};
+  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
+  const std::uint64_t steps = tested.context.steps();
+  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 8));
+  EXPECT_LT(tested.context.steps() - steps, 64 * steps);
 }
 
 /// The layout over the fullest sections, by section and with a copy of all at each decision. Of buffers that are neither
@@ -327,12 +326,9 @@ TEST(skyline_layout, over_the_fullest_section_takes_back_all_that_it_did) {
   for (std::size_t n : {10u, 20u, 40u, 80u, 160u}) {
     for (std::size_t max_tried : {0u, 1u, 2u, 8u}) {
       const std::vector<lifetime> blocks = random_blocks(random, n, {});
-      const problem instance = problem_of(blocks, by_bytes);
-      solver_context context{instance, by_bytes};
-      context.enter_stage("tested");
-      skyline_layout tested{context};
-      EXPECT_TRUE(tested.place_over_fullest(first_to_last(n), max_tried));
-      EXPECT_EQ(tested.offsets(), copying_layout(instance, first_to_last(n), max_tried).place())
+      layout_of tested{blocks};
+      EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(n), max_tried));
+      EXPECT_EQ(tested.layout.offsets(), copying_layout(tested.instance, first_to_last(n), max_tried).place())
           << n << " buffers, " << max_tried << " tried";
     }
   }
@@ -341,29 +337,23 @@ TEST(skyline_layout, over_the_fullest_section_takes_back_all_that_it_did) {
 TEST(skyline_layout, goes_back_and_leaves_no_trace) {
   std::mt19937_64 random{4};
   const std::vector<lifetime> blocks = random_blocks(random, 80, {.has_aligned = true, .has_fixed = true});
-  const problem instance = problem_of(blocks, by_bytes);
-  solver_context context{instance, by_bytes};
-  context.enter_stage("tested");
-  skyline_layout tested{context};
+  layout_of tested{blocks};
   const order by = first_to_last(80);
-  EXPECT_TRUE(tested.place_over_fullest(by, 8));
-  const std::vector<offset_type> offsets = tested.offsets();
-  EXPECT_GT(context.nodes(), blocks.size()) << "it did not go back";
-  EXPECT_TRUE(tested.place(by, no_offset));
-  EXPECT_EQ(tested.offsets(), lowest_first(instance, by));
-  EXPECT_TRUE(tested.place_over_fullest(by, 8));
-  EXPECT_EQ(tested.offsets(), offsets);
+  EXPECT_TRUE(tested.layout.place_over_fullest(by, 8));
+  const std::vector<offset_type> offsets = tested.layout.offsets();
+  EXPECT_GT(tested.context.nodes(), blocks.size()) << "it did not go back";
+  EXPECT_TRUE(tested.layout.place(by, no_offset));
+  EXPECT_EQ(tested.layout.offsets(), lowest_first(tested.instance, by));
+  EXPECT_TRUE(tested.layout.place_over_fullest(by, 8));
+  EXPECT_EQ(tested.layout.offsets(), offsets);
 }
 
 /// Where each lies that is over the fullest section first, by number.
 std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
-  const problem instance = problem_of(blocks, by_bytes);
-  solver_context context{instance, by_bytes};
-  context.enter_stage("tested");
-  skyline_layout tested{context};
+  layout_of tested{blocks};
   const auto place = [&] {
-    EXPECT_TRUE(tested.place_over_fullest(first_to_last(blocks.size()), 8));
-    return tested.offsets();
+    EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 8));
+    return tested.layout.offsets();
   };
   const std::vector<offset_type> offsets = place();
   EXPECT_EQ(place(), offsets);
@@ -385,12 +375,9 @@ TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
 
 /// How many steps a layout takes.
 std::uint64_t steps_of(std::vector<lifetime> const& blocks) {
-  const problem instance = problem_of(blocks, by_bytes);
-  solver_context context{instance, by_bytes};
-  context.enter_stage("tested");
-  skyline_layout tested{context};
-  EXPECT_TRUE(tested.place(first_to_last(blocks.size()), no_offset));
-  return context.steps();
+  layout_of tested{blocks};
+  EXPECT_TRUE(tested.layout.place(first_to_last(blocks.size()), no_offset));
+  return tested.context.steps();
 }
 
 TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_steps) {
@@ -443,14 +430,11 @@ TEST(skyline_layout, is_not_for_graphs) {
 
 TEST(skyline_layout, ends_at_a_height) {
   const std::vector<lifetime> blocks{{.upper = 2, .size = 3}, {.upper = 1, .size = 4}};
-  const problem instance = problem_of(blocks, by_bytes);
-  solver_context context{instance, by_bytes};
-  context.enter_stage("tested");
-  skyline_layout tested{context};
-  EXPECT_TRUE(tested.place({0, 1}, 7));
-  EXPECT_EQ(context.best().height, no_offset);
-  EXPECT_TRUE(tested.place({0, 1}, 8));
-  EXPECT_EQ(context.best().height, 7u);
+  layout_of tested{blocks};
+  EXPECT_TRUE(tested.layout.place({0, 1}, 7));
+  EXPECT_EQ(tested.context.best().height, no_offset);
+  EXPECT_TRUE(tested.layout.place({0, 1}, 8));
+  EXPECT_EQ(tested.context.best().height, 7u);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <variant>
 
@@ -51,13 +50,13 @@ void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
   if (last_decision() > past_.farthest + farther) {
     past_.farthest = last_decision();
     past_.times_back = 0;
-    past_.least = std::numeric_limits<double>::infinity();
+    past_.least = history::none;
   }
 }
 
 /// Waiting counts as much as to be placed, as it is taken back and done again as often.
 void skyline_layout::use_up_a_step() {
-  if (past_.steps_left == 0) past_.limit = std::numeric_limits<double>::infinity();
+  if (past_.steps_left == 0) past_.limit = history::none;
   else --past_.steps_left;
 }
 
@@ -91,14 +90,14 @@ void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
 
 /// To the least that a try came to since, and all can be tried again.
 void skyline_layout::raise_limit() {
-  past_.limit = std::max(past_.limit, std::exchange(past_.least, std::numeric_limits<double>::infinity()));
+  past_.limit = std::max(past_.limit, std::exchange(past_.least, history::none));
   past_.times_back = 0;
   for (auto& each : past_.decisions) each.tried_before.clear();
 }
 
 /// Takes back all that was done since the decision was made.
 void skyline_layout::take_back(std::uint32_t number) {
-  decision& taken = decision_of(number);
+  decision taken = std::move(decision_of(number));
   for (; past_.changes_before + past_.changes.size() != taken.first_change; past_.changes.pop_back()) {
     std::visit([&](auto const& each) { take_back(each); }, past_.changes.back());
     ++steps_;

@@ -38,8 +38,9 @@ namespace tidemark::detail::planning {
 /// over the fullest section of the lowest plateau, as long as one lies there, with what its alignment asks for below it.
 /// The fullest has the most bytes that are in it or were wasted there: so high will the layout be. Where a plateau is
 /// raised and a section gets fuller than a limit, the decision that shaped the plateau is taken back, and
-/// the next of the order is tried there (backjumping: J. Gaschnig, 1979). The limit begins at the target. Where no try
-/// holds it, it is raised to the least that one came to.
+/// the next of the order is tried there (backjumping: J. Gaschnig, 1979). Where all that could lie on a plateau was
+/// tried, it is raised as if there were none. The limit begins at the target. Where no try holds it, it is raised to the
+/// least that one came to.
 ///
 /// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that is in conflict with k fixed ones waits k
 /// times at most where it does not go back. For lifetimes. Memory is linear, and O(log n) for a fixed buffer.
@@ -100,7 +101,8 @@ class skyline_layout {
   };
   /// What a layout over the fullest sections goes back by.
   struct history {
-    double limit = 0;                    // of the fullness
+    static constexpr double none = std::numeric_limits<double>::infinity();
+    double limit = none;                 // of the fullness; where there is none, nothing is taken back
     std::size_t max_tried = 0;           // in the place of one
     std::uint64_t steps_left = 0;        // buffers to place or to let wait, until whatever comes is taken
     std::deque<change> changes;          // since the first of `decisions`
@@ -109,7 +111,7 @@ class skyline_layout {
     std::uint32_t decisions_before = 0;  // that are forgotten
     std::uint32_t farthest = 0;          // the decision from which on `times_back` was counted anew
     std::size_t times_back = 0;
-    double least = std::numeric_limits<double>::infinity();  // fullness that one of these times came to
+    double least = none;             // fullness that one of these times came to
     order tried;                     // ranks that led to too much waste where the next one is placed
     offset_type highest_popped = 0;  // level; a plateau above it is in `lowest_` still
   };
@@ -142,7 +144,7 @@ class skyline_layout {
 
   // Where it goes by the fullest section: skyline_backjumping.cpp.
   void note(change const& noted) {
-    if (over_fullest_) past_.changes.push_back(noted);
+    if (past_.limit != history::none) past_.changes.push_back(noted);
   }
   void decide(std::uint32_t rank, std::uint32_t plateau_begin);
   void add_to_fullness(section_range sections, double bytes);
