@@ -43,13 +43,14 @@ std::vector<lifetime> random_blocks(std::mt19937_64& random, std::size_t n, kind
     const std::uint64_t lower = random() % (2 * n);
     made.push_back({.lower = lower, .upper = lower + 1 + random() % n, .size = 1 + random() % 100});
     if (of.has_aligned && random() % 3 == 0) made.back().alignment = std::size_t{1} << random() % 8;
+    if (of.has_fixed && random() % 8 == 0) made.back().lower = 0, made.back().upper = 3 * n;  // throughout
   }
   if (!of.has_fixed) return made;
-  // Where they lie in a plan, or higher, but not on each other.
+  // Where they lie in a plan, or higher, but not on each other. Those that live throughout too: nothing waits for them.
   const memory_plan plan = make_plan(made, {.alignment = 1, .time_limit = {}});
   const std::size_t higher = random() % 2 * 256;
   for (std::size_t i = 0; i < n; ++i) {
-    if (random() % 4 == 0) made[i].offset = plan.offsets[i] + higher;
+    if (random() % 4 == 0 || made[i].upper == 3 * n) made[i].offset = plan.offsets[i] + higher;
   }
   return made;
 }
@@ -178,7 +179,7 @@ TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
     blocks.push_back({.lower = lower, .upper = lower + 1 + random() % 100, .size = 2 + random() % 500 * 2});
   }
   for (std::size_t i = 0; i < 100; ++i)
-    blocks.push_back({.lower = 0, .upper = 200, .size = 1, .offset = (i + 1) * 3001});
+    blocks.push_back({.lower = 50, .upper = 150, .size = 1, .offset = (i + 1) * 3001});
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
   const std::uint64_t steps = tested.context.steps();
@@ -398,6 +399,17 @@ TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_ste
   EXPECT_LT(steps_of(blocks), 2 * steps + valleys * bits * steps_of_a_raise);
 }
 
+TEST(skyline_layout, lets_nothing_wait_for_fixed_buffers_that_live_throughout) {
+  std::mt19937_64 random{9};
+  std::vector<lifetime> blocks = random_blocks(random, 1000, {});
+  const std::uint64_t steps = steps_of(blocks);
+  for (std::size_t i = 0; i < 100; ++i)
+    blocks.push_back({.lower = 0, .upper = 3000, .size = 1, .offset = (i + 1) * 127});
+  EXPECT_LT(steps_of(blocks), 3 * steps);
+  blocks.push_back({.lower = 3000, .upper = 3001, .size = 1});  // they are not live in its section
+  EXPECT_GT(steps_of(blocks), 8 * steps);
+}
+
 TEST(skyline_layout, comes_first_unless_much_is_padding) {
   std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
   const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
@@ -409,6 +421,7 @@ TEST(skyline_layout, comes_first_unless_much_is_padding) {
 
 TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones) {
   std::vector<lifetime> blocks(4096, {.lower = 1, .upper = 3, .size = 1});
+  blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // a section of its own
   for (std::size_t i = 0; i < 1024; ++i)
     blocks.push_back({.lower = 1, .upper = 2, .size = 1, .offset = 2 * i});
   const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
@@ -420,6 +433,9 @@ TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones)
     blocks.back().upper = beside_none + 1;
     EXPECT_TRUE(pays());
   }
+  // For what lives throughout nothing waits.
+  blocks.back() = {.lower = 0, .upper = 4, .size = 1, .offset = 2048};
+  EXPECT_TRUE(pays());
 }
 
 TEST(skyline_layout, is_not_for_graphs) {

@@ -13,15 +13,25 @@
 namespace tidemark::detail::planning {
 namespace {
 
-/// Of the largest power of two that divides an offset; 64 for 0, a multiple of all.
+/// Of the offset that is a multiple of all alignments, 0.
+constexpr std::uint8_t max_align_bits = 64;
+
+/// Of the largest power of two that divides an offset.
 std::uint8_t bits_of(offset_type offset) { return static_cast<std::uint8_t>(std::countr_zero(offset)); }
 
-/// How many pairs of a fixed buffer and another are in conflict.
+/// Each buffer within the sections is over all of these: there are none.
+section_range reversed(section_range sections) { return {sections.end, sections.begin}; }
+
+[[nodiscard]] bool lives_throughout(buffer const& each, problem const& instance) {
+  return each.lifespan == section_range{0, instance.section_count};
+}
+
+/// How many pairs of a fixed buffer that does not live throughout, and of another, are in conflict.
 std::uint64_t fixed_conflicts(problem const& instance) {
   // By section, how many fixed ones begin or end before it.
   std::vector<std::uint32_t> begun(instance.section_count + std::size_t{1}), ended(begun.size());
   for (buffer const& each : instance.buffers) {
-    if (!each.is_fixed()) continue;
+    if (!each.is_fixed() || lives_throughout(each, instance)) continue;
     ++begun[each.lifespan.begin + std::size_t{1}];
     ++ended[each.lifespan.end];
   }
@@ -68,6 +78,7 @@ skyline_layout::skyline_layout(solver_context& context)
     if (!each.is_fixed()) continue;
     if (!fixed_) fixed_.emplace(*instance_);
     fixed_->occupy(i, each.fixed);
+    if (lives_throughout(each, *instance_)) add_range(fixed_throughout_, each.fixed_bytes());
     offsets_[i] = each.fixed;
     fixed_by_offset_.push_back(i);
   }
@@ -168,7 +179,7 @@ void skyline_layout::restart(order const& by) {
 
 skyline_layout::summary skyline_layout::leaf_of(std::uint32_t rank) const {
   buffer const& each = instance_->buffers[by_rank_[rank]];
-  return {rank, bits_of(each.align), each.lifespan, each.lifespan};
+  return {rank, bits_of(each.align), each.lifespan, each.lifespan, each.size};
 }
 
 void skyline_layout::summarize(std::size_t node) {
@@ -176,7 +187,8 @@ void skyline_layout::summarize(std::size_t node) {
   tree_[node] = {std::min(left.first_rank, right.first_rank),
                  std::min(left.least_align_bits, right.least_align_bits),
                  {std::min(left.least.begin, right.least.begin), std::min(left.least.end, right.least.end)},
-                 {std::max(left.last.begin, right.last.begin), std::max(left.last.end, right.last.end)}};
+                 {std::max(left.last.begin, right.last.begin), std::max(left.last.end, right.last.end)},
+                 std::min(left.least_size, right.least_size)};
 }
 
 void skyline_layout::set_leaf(std::uint32_t buffer, summary const& now) {
@@ -226,34 +238,39 @@ offset_type skyline_layout::lowest_offset(std::uint32_t number, offset_type leve
   return choose_gap(readers_, each, gap_choice::lowest, level);
 }
 
+/// The first bytes above a level that are fixed in all sections; where there are none, at `no_offset`.
+range skyline_layout::next_fixed_throughout(offset_type level) const {
+  const auto next = std::ranges::upper_bound(fixed_throughout_, level, {}, &range::end);
+  return next == fixed_throughout_.end() ? range{no_offset, no_offset} : *next;
+}
+
 /// The rank of the next buffer on a plateau. Over the fullest section padding is taken into account: were what is
 /// aligned further to wait for its level, most of it would come last. Where none can lie over that section, bytes are
 /// wasted there in any case.
 std::uint32_t skyline_layout::next_on(section_range sections, offset_type level) {
+  const offset_type room = std::max(next_fixed_throughout(level).begin, level) - level;
   if (over_fullest_) {
     const std::uint32_t fullest = fullness_.largest_in(sections).section;
-    const std::uint32_t found = first_within(sections, {fullest, fullest + 1}, 0);
+    const std::uint32_t found = first_of({sections, {fullest, fullest + 1}, max_align_bits, room});
     if (found != no_number) return found;
   }
-  const section_range none{sections.end, sections.begin};  // reversed: each buffer on the plateau is over it
-  return first_within(sections, none, level);
+  return first_of({sections, reversed(sections), bits_of(level), room});
 }
 
-/// The first rank of those that have all their sections within `sections`, and all of `over`, and that can lie at
-/// `level`.
-std::uint32_t skyline_layout::first_within(section_range sections, section_range over, offset_type level) {
+/// The first rank of those.
+std::uint32_t skyline_layout::first_of(query const& asked) {
   found_ = no_number;
-  search_within(1, sections, over, bits_of(level));
+  search(1, asked);
   return found_;
 }
 
 /// Goes down the tree where there may be an earlier one.
-void skyline_layout::search_within(std::size_t node, section_range sections, section_range over,
-                                   std::uint8_t align_bits) {
+void skyline_layout::search(std::size_t node, query const& asked) {
   summary const& here = tree_[node];
   ++steps_;
-  if (here.first_rank >= found_ || here.least_align_bits > align_bits || here.least.end > sections.end ||
-      here.last.begin < sections.begin || here.least.begin > over.begin || here.last.end < over.end)
+  if (here.first_rank >= found_ || here.least_align_bits > asked.align_bits || here.least_size > asked.room ||
+      here.least.end > asked.within.end || here.last.begin < asked.within.begin ||
+      here.least.begin > asked.over.begin || here.last.end < asked.over.end)
     return;
   if (node >= leaf_n_) {
     if (!was_tried(here.first_rank)) found_ = here.first_rank;
@@ -261,8 +278,8 @@ void skyline_layout::search_within(std::size_t node, section_range sections, sec
   }
   const std::size_t earlier =
       tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank ? node * 2 : node * 2 + 1;
-  search_within(earlier, sections, over, align_bits);
-  search_within(earlier ^ 1U, sections, over, align_bits);
+  search(earlier, asked);
+  search(earlier ^ 1U, asked);
 }
 
 /// Sets `found_bits_` to the least alignment of those that have all their sections within `sections`.
@@ -309,14 +326,19 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
 /// plateau but what was tried
 offset_type skyline_layout::level_above(std::uint32_t begin) {
   plateau const& here = plateaus_[begin];
+  const section_range sections{begin, here.end};
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
   const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
-  found_bits_ = 64;
-  if (any_aligned_) search_least_aligned(1, {begin, here.end});
+  found_bits_ = max_align_bits;
+  if (any_aligned_) search_least_aligned(1, sections);
   const offset_type aligned =
-      found_bits_ < 64 ? align_up(here.level + 1, offset_type{1} << found_bits_) : no_offset;
-  return std::min({left, right, woken, aligned});
+      found_bits_ < max_align_bits ? align_up(here.level + 1, offset_type{1} << found_bits_) : no_offset;
+  const bool any_needs_room =
+      !fixed_throughout_.empty() &&
+      first_of({sections, reversed(sections), max_align_bits, no_offset}) != no_number;
+  const offset_type roomier = any_needs_room ? next_fixed_throughout(here.level).end : no_offset;
+  return std::min({left, right, woken, aligned, roomier});
 }
 
 void skyline_layout::raise(std::uint32_t begin, offset_type level) {

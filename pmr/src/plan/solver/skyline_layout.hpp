@@ -32,7 +32,8 @@ namespace tidemark::detail::planning {
 /// Where buffers are aligned further, a plateau is raised no further than to the next multiple of the least alignment
 /// of those that could lie on it. One that fixed buffers are in the way of waits until the lowest plateau is as high
 /// as it can lie, and no plateau is raised past that. So a plateau is raised once more for each alignment,
-/// and for each offset at most that something waits for.
+/// and for each offset at most that something waits for. For fixed ones that live in all sections nothing waits: what is
+/// larger than the room below the next of them is passed over, and no plateau that it lies on is raised past its end.
 ///
 /// The layout can go by the sections that would first become too high, too: then next is the first of the order
 /// over the fullest section of the lowest plateau, as long as one lies there, with what its alignment asks for below it.
@@ -42,8 +43,9 @@ namespace tidemark::detail::planning {
 /// tried, it is raised as if there were none. The limit begins at the target. Where no try holds it, it is raised to the
 /// least that one came to.
 ///
-/// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that is in conflict with k fixed ones waits k
-/// times at most where it does not go back. For lifetimes. Memory is linear, and O(log n) for a fixed buffer.
+/// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that is in conflict with k fixed ones that do
+/// not live in all sections waits k times at most where it does not go back. For lifetimes. Memory is linear, and O(log n)
+/// for a fixed buffer.
 class skyline_layout {
  public:
   /// @pre not a graph
@@ -70,6 +72,14 @@ class skyline_layout {
     std::uint8_t least_align_bits = 255;
     section_range least{no_number, no_number};  // the first beginning and the first end
     section_range last{0, 0};
+    offset_type least_size = no_offset;
+  };
+  /// Which of them could be next.
+  struct query {
+    section_range within;     // has all its sections there
+    section_range over;       // and all of these
+    std::uint8_t align_bits;  // at most
+    offset_type room;         // at least its size
   };
   struct plateau {
     offset_type level = no_offset;  // no_offset: there is none that begins here
@@ -130,8 +140,9 @@ class skyline_layout {
   void wake(offset_type level);
   void take_out_fixed_below(offset_type level);
   [[nodiscard]] offset_type lowest_offset(std::uint32_t number, offset_type level);
-  [[nodiscard]] std::uint32_t first_within(section_range sections, section_range over, offset_type level);
-  void search_within(std::size_t node, section_range sections, section_range over, std::uint8_t align_bits);
+  [[nodiscard]] range next_fixed_throughout(offset_type level) const;
+  [[nodiscard]] std::uint32_t first_of(query const& asked);
+  void search(std::size_t node, query const& asked);
   void search_least_aligned(std::size_t node, section_range sections);
   [[nodiscard]] std::uint32_t next_on(section_range sections, offset_type level);
   plateau& change_plateau(std::uint32_t begin);
@@ -182,6 +193,7 @@ class skyline_layout {
   std::vector<offset_type> wakes_at_;   // by rank; no_offset: does not wait
   bool any_aligned_ = false;            // further than to 1
   std::optional<section_space> fixed_;  // where some are fixed
+  range_set fixed_throughout_;          // bytes of those that live in all sections
   order fixed_by_offset_;
   std::size_t fixed_passed_ = 0;  // how many of them began below a raised plateau
   std::vector<range_reader> readers_;

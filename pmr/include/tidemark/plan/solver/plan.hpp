@@ -133,19 +133,20 @@ struct memory_plan {
 ///    most also by which of two is the lower one. They take turns with the climb, each time for longer.
 ///
 /// Of more than 4,096 blocks three kinds keep the stages of fewer, with "size" first and "ejection" alone in place of
-/// "climb": those whose conflicts are given as pairs, those with more than 2^22 conflicts between a fixed block and
-/// another, and those that alignments make longer by more than an eighth together. There "lowest" comes between the
-/// orders into the lowest gaps and those into the smallest.
+/// "climb": those whose conflicts are given as pairs, those with more than 2^22 conflicts between another block and
+/// one that is fixed and not always live, and those that alignments make longer by more than an eighth together. There
+/// "lowest" comes between the orders into the lowest gaps and those into the smallest.
 ///
 /// Blocks that are never live together, all live at once, or all of one size and not aligned further or
 /// fixed, are at the bound after the first. Memory is O(n log n), whatever the number of conflicts, and 100
 /// MiB for the search; it is O(n) where "orders" are left out. "size" and "orders" take O(log n) steps for each
 /// block and range that is read beside it. "lowest" mostly takes O(log n) for each block, and as much
-/// again each time that it waits for a fixed one in its way; a layout of "promotion" takes up to 33 times that.
-/// "ejection" takes O(k log k) for one that is in conflict with k. In a graph "lowest" takes O(log n) steps for each time that a block is found to lie higher than when it was last looked
-/// at, at worst as often as there are blocks in conflict with it. The climb takes O(n) and the search O(n) for each
-/// block that is placed; where more than 2,048 blocks hang together there is no search. It goes one call deeper for
-/// each block, and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
+/// again each time that it waits for a fixed one in its way, but not for one that is always live; a layout of
+/// "promotion" takes up to 33 times that. "ejection" takes O(k log k) for one that is in conflict with k. In a graph
+/// "lowest" takes O(log n) steps for each time that a block is found to lie higher than when it was last looked at, at
+/// worst as often as there are blocks in conflict with it. The climb takes O(n) and the search O(n) for each block that
+/// is placed; where more than 2,048 blocks hang together there is no search. It goes one call deeper for each block,
+/// and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
 ///
 /// @throws std::invalid_argument, whose text names the block by its number, if an alignment is no power
 /// of two, an `upper` is below its `lower`, a fixed offset is no multiple of the alignments, or two fixed
