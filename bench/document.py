@@ -260,6 +260,7 @@ def with_topics(folder, report, topics):
 
 
 def write(report, folder):
+    pyplot()  # where there is none, nothing is deleted
     charts = folder / "benchmarks"
     charts.mkdir(exist_ok=True)
     for old in charts.glob("*.svg"):
