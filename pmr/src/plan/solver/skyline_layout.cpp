@@ -69,9 +69,6 @@ skyline_layout::skyline_layout(solver_context& context)
       wakes_at_(leaves_.size()),
       fullness_(instance_->section_count),
       offsets_(leaves_.size()) {
-  std::iota(leaves_.begin(), leaves_.end(), 0U);
-  split({0, static_cast<std::uint32_t>(leaf_n_)}, false);
-  for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
   for (std::uint32_t i = 0; i < offsets_.size(); ++i) {
     buffer const& each = instance_->buffers[i];
     any_aligned_ = any_aligned_ || each.align != 1;
@@ -83,22 +80,29 @@ skyline_layout::skyline_layout(solver_context& context)
     fixed_by_offset_.push_back(i);
   }
   std::ranges::sort(fixed_by_offset_, {}, [&](std::uint32_t i) { return instance_->buffers[i].fixed; });
+  std::iota(leaves_.begin(), leaves_.end(), 0U);
+  split({0, static_cast<std::uint32_t>(leaf_n_)}, axis::begin);
+  for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
 }
 
 /// Sorts places of `leaves_` into halves, and each half by itself.
-void skyline_layout::split(section_range places, bool by_end) {
+void skyline_layout::split(section_range places, axis by) {
   const std::uint32_t end = std::min(places.end, static_cast<std::uint32_t>(leaves_.size()));
   const std::uint32_t middle = places.begin + (places.end - places.begin) / 2;
   if (places.end - places.begin < 2 || places.begin >= end) return;
   const auto at = [&](std::uint32_t place) { return leaves_.begin() + static_cast<std::ptrdiff_t>(place); };
-  if (middle < end) {
-    std::ranges::nth_element(at(places.begin), at(middle), at(end), {}, [&](std::uint32_t i) {
-      section_range const& sections = instance_->buffers[i].lifespan;
-      return std::pair{by_end ? sections.end : sections.begin, i};
-    });
-  }
-  split({places.begin, middle}, !by_end);
-  split({middle, places.end}, !by_end);
+  const auto key_of = [&](std::uint32_t i) {
+    buffer const& each = instance_->buffers[i];
+    return std::pair{by == axis::begin ? each.lifespan.begin
+                     : by == axis::end ? each.lifespan.end
+                                       : each.size,
+                     i};
+  };
+  if (middle < end) std::ranges::nth_element(at(places.begin), at(middle), at(end), {}, key_of);
+  const bool sizes_count = !fixed_throughout_.empty();
+  const axis next = by == axis::begin ? axis::end : by == axis::end && sizes_count ? axis::size : axis::begin;
+  split({places.begin, middle}, next);
+  split({middle, places.end}, next);
 }
 
 bool skyline_layout::place(order const& by, offset_type max_height) {
@@ -244,11 +248,16 @@ range skyline_layout::next_fixed_throughout(offset_type level) const {
   return next == fixed_throughout_.end() ? range{no_offset, no_offset} : *next;
 }
 
+/// The bytes from a level on to the next that are fixed in all sections; none where the level is among these.
+offset_type skyline_layout::room_at(offset_type level) const {
+  return std::max(next_fixed_throughout(level).begin, level) - level;
+}
+
 /// The rank of the next buffer on a plateau. Over the fullest section padding is taken into account: were what is
 /// aligned further to wait for its level, most of it would come last. Where none can lie over that section, bytes are
 /// wasted there in any case.
 std::uint32_t skyline_layout::next_on(section_range sections, offset_type level) {
-  const offset_type room = std::max(next_fixed_throughout(level).begin, level) - level;
+  const offset_type room = room_at(level);
   if (over_fullest_) {
     const std::uint32_t fullest = fullness_.largest_in(sections).section;
     const std::uint32_t found = first_of({sections, {fullest, fullest + 1}, max_align_bits, room});
@@ -282,19 +291,20 @@ void skyline_layout::search(std::size_t node, query const& asked) {
   search(earlier ^ 1U, asked);
 }
 
-/// Sets `found_bits_` to the least alignment of those that have all their sections within `sections`.
-void skyline_layout::search_least_aligned(std::size_t node, section_range sections) {
+/// Sets `found_bits_` to the least alignment of those that have all their sections within `sections`, and are no larger
+/// than the room.
+void skyline_layout::search_least_aligned(std::size_t node, section_range sections, offset_type room) {
   summary const& here = tree_[node];
   ++steps_;
-  if (here.least_align_bits >= found_bits_ || here.least.end > sections.end ||
+  if (here.least_align_bits >= found_bits_ || here.least_size > room || here.least.end > sections.end ||
       here.last.begin < sections.begin)
     return;
   if (node >= leaf_n_) {
     if (!was_tried(here.first_rank)) found_bits_ = here.least_align_bits;
     return;
   }
-  search_least_aligned(node * 2, sections);
-  search_least_aligned(node * 2 + 1, sections);
+  search_least_aligned(node * 2, sections, room);
+  search_least_aligned(node * 2 + 1, sections, room);
 }
 
 void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {
@@ -331,7 +341,7 @@ offset_type skyline_layout::level_above(std::uint32_t begin) {
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
   const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
   found_bits_ = max_align_bits;
-  if (any_aligned_) search_least_aligned(1, sections);
+  if (any_aligned_) search_least_aligned(1, sections, room_at(here.level));
   const offset_type aligned =
       found_bits_ < max_align_bits ? align_up(here.level + 1, offset_type{1} << found_bits_) : no_offset;
   const bool any_needs_room =

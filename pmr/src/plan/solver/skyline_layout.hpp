@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/planner.md, "Many buffers".
-// A layout that is made from below, in O(n log n) for most problems and O(n sqrt n) for all.
+// A layout that is made from below, in O(n log n) for most problems.
 // By the fullest sections it takes up to 33 times that.
 #pragma once
 
@@ -32,7 +32,7 @@ namespace tidemark::detail::planning {
 /// Where buffers are aligned further, a plateau is raised no further than to the next multiple of the least alignment
 /// of those that could lie on it. One that fixed buffers are in the way of waits until the lowest plateau is as high
 /// as it can lie, and no plateau is raised past that. So a plateau is raised once more for each alignment,
-/// and for each offset at most that something waits for. For fixed ones that live in all sections nothing waits: what is
+/// and for each offset at most that something waits for. For fixed ones that live in all sections hardly anything waits: what is
 /// larger than the room below the next of them is passed over, and no plateau that it lies on is raised past its end.
 ///
 /// The layout can go by the sections that would first become too high, too: then next is the first of the order
@@ -43,7 +43,7 @@ namespace tidemark::detail::planning {
 /// tried, it is raised as if there were none. The limit begins at the target. Where no try holds it, it is raised to the
 /// least that one came to.
 ///
-/// The next buffer is found in O(sqrt n) at worst, mostly O(log n). One that is in conflict with k fixed ones that do
+/// The next buffer is found in O(sqrt n) at worst, mostly O(log n); where some are fixed in all sections in O(n^(2/3)). One that is in conflict with k fixed ones that do
 /// not live in all sections waits k times at most where it does not go back. For lifetimes. Memory is linear, and O(log n)
 /// for a fixed buffer.
 class skyline_layout {
@@ -74,6 +74,8 @@ class skyline_layout {
     section_range last{0, 0};
     offset_type least_size = no_offset;
   };
+  /// What the tree is split by, in turns; by sizes only where some are fixed throughout, as they leave rooms.
+  enum class axis : std::uint8_t { begin, end, size };
   /// Which of them could be next.
   struct query {
     section_range within;     // has all its sections there
@@ -130,7 +132,7 @@ class skyline_layout {
 
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
 
-  void split(section_range places, bool by_end);
+  void split(section_range places, axis by);
   bool place_all(order const& by, offset_type max_height);
   void restart(order const& by);
   void summarize(std::size_t node);
@@ -141,9 +143,10 @@ class skyline_layout {
   void take_out_fixed_below(offset_type level);
   [[nodiscard]] offset_type lowest_offset(std::uint32_t number, offset_type level);
   [[nodiscard]] range next_fixed_throughout(offset_type level) const;
+  [[nodiscard]] offset_type room_at(offset_type level) const;
   [[nodiscard]] std::uint32_t first_of(query const& asked);
   void search(std::size_t node, query const& asked);
-  void search_least_aligned(std::size_t node, section_range sections);
+  void search_least_aligned(std::size_t node, section_range sections, offset_type room);
   [[nodiscard]] std::uint32_t next_on(section_range sections, offset_type level);
   plateau& change_plateau(std::uint32_t begin);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
