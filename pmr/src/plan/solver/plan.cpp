@@ -35,8 +35,7 @@ void place_the_others(memory_plan& made, std::span<Block const> blocks, std::siz
   made.optimal = made.height == made.proven_bound;
 }
 
-// The climb takes O(n^2) for a layout, and "lowest" may where blocks are aligned further or fixed: of more
-// than so many blocks, no other stage would begin soon.
+// The climb takes O(n^2) for a layout: of more than so many blocks, no other stage would begin soon.
 constexpr std::size_t many_blocks = 4096;
 
 // An order by gaps takes O(n log n) memory, and of lifetimes of any length far more time than promotion. So
