@@ -260,7 +260,7 @@ def with_topics(folder, report, topics):
 
 
 def write(report, folder):
-    pyplot()  # where there is none, nothing is deleted
+    pyplot()  # fails before anything is deleted, where matplotlib is not installed
     charts = folder / "benchmarks"
     charts.mkdir(exist_ok=True)
     for old in charts.glob("*.svg"):

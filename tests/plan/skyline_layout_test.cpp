@@ -416,6 +416,25 @@ TEST(skyline_layout, ends_a_room_in_few_steps_where_some_are_aligned_further) {
             1000u);
 }
 
+TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_room) {
+  constexpr std::size_t n = 4000;
+  const auto steps_with = [](std::size_t room) {
+    std::mt19937_64 random{10};
+    std::vector<lifetime> blocks;
+    for (std::size_t i = 0; i < n / 2; ++i) {
+      const std::uint64_t lower = random() % n, upper = n + random() % n;
+      blocks.push_back({.lower = lower, .upper = upper, .size = 100 * n + random() % 100});
+      blocks.push_back({.lower = lower, .upper = upper, .size = 1 + random() % 100});
+    }
+    blocks.push_back({.lower = 0, .upper = 2 * n, .size = 1, .offset = room});
+    layout_of tested{blocks};
+    const order by = order_by(tested.instance, {aspect::load, aspect::duration, aspect::area});
+    EXPECT_TRUE(tested.layout.place(by, no_offset));
+    return tested.context.steps();
+  };
+  EXPECT_LT(steps_with(70 * n), 4 * steps_with(std::size_t{1} << 60U));
+}
+
 TEST(skyline_layout, comes_first_unless_much_is_padding) {
   std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
   const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
