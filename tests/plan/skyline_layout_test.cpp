@@ -416,6 +416,18 @@ TEST(skyline_layout, ends_a_room_in_few_steps_where_some_are_aligned_further) {
             1000u);
 }
 
+TEST(skyline_layout, lets_nothing_wait_where_a_multiple_of_its_alignment_lies_in_fixed_bytes) {
+  const auto steps_with = [](std::size_t rooms) {
+    std::vector<lifetime> blocks;
+    for (std::size_t i = 0; i < rooms; ++i) {
+      blocks.push_back({.upper = 1, .size = 1, .alignment = 64});
+      blocks.push_back({.upper = 1, .size = 126, .offset = i * 128 + 2});
+    }
+    return steps_of(blocks);
+  };
+  EXPECT_LT(steps_with(400), 3 * steps_with(200));
+}
+
 TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_room) {
   constexpr std::size_t n = 4000;
   const auto steps_with = [](std::size_t room) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Many buffers".
+// docs/planner.md, "Ejection".
 // The stage of make_plan that lowers the best plan in places, and leaves the rest of it as it is.
 #include <algorithm>
 #include <bit>

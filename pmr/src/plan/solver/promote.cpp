@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Many buffers".
+// docs/planner.md, "Promotion".
 // The stage of make_plan that makes layout after layout. Each places earlier what is live where the last came too
 // high.
 #include <algorithm>

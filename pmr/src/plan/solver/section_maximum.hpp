@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Many buffers".
+// docs/planner.md, "Promotion".
 // Numbers of sections that grow by ranges, and which of a range is the largest.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Many buffers".
+// docs/planner.md, "Promotion".
 // How a layout that goes by the fullest section goes back where too much is wasted.
 #include <algorithm>
 #include <cstddef>

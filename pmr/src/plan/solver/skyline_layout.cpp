@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Many buffers".
+// docs/planner.md, "Plateaus".
 #include "skyline_layout.hpp"
 
 #include <algorithm>
@@ -291,8 +291,14 @@ void skyline_layout::search(std::size_t node, query const& asked) {
   search(earlier ^ 1U, asked);
 }
 
-/// Sets `found_bits_` to the least alignment of those that have all their sections within `sections`, and are no larger
-/// than the room.
+/// Of those that have all their sections within `sections`, are no larger than the room, and were not tried: the least
+/// alignment. None: that of 0.
+std::uint8_t skyline_layout::least_align_bits(section_range sections, offset_type room) {
+  found_bits_ = max_align_bits;
+  search_least_aligned(1, sections, room);
+  return found_bits_;
+}
+
 void skyline_layout::search_least_aligned(std::size_t node, section_range sections, offset_type room) {
   summary const& here = tree_[node];
   ++steps_;
@@ -340,13 +346,11 @@ offset_type skyline_layout::level_above(std::uint32_t begin) {
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
   const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
-  found_bits_ = max_align_bits;
-  if (any_aligned_) search_least_aligned(1, sections, room_at(here.level));
+  const std::uint8_t bits = any_aligned_ ? least_align_bits(sections, room_at(here.level)) : max_align_bits;
   const offset_type aligned =
-      found_bits_ < max_align_bits ? align_up(here.level + 1, offset_type{1} << found_bits_) : no_offset;
+      bits < max_align_bits ? align_up(here.level + 1, offset_type{1} << bits) : no_offset;
   const bool any_needs_room =
-      !fixed_throughout_.empty() &&
-      first_of({sections, reversed(sections), max_align_bits, no_offset}) != no_number;
+      !fixed_throughout_.empty() && least_align_bits(sections, no_offset) < max_align_bits;
   const offset_type roomier = any_needs_room ? next_fixed_throughout(here.level).end : no_offset;
   return std::min({left, right, woken, aligned, roomier});
 }

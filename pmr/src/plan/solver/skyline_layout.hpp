@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Many buffers".
+// docs/planner.md, "Plateaus".
 // A layout that is made from below, in O(n log n) for most problems.
 // By the fullest sections it takes up to 33 times that.
 #pragma once
@@ -146,6 +146,7 @@ class skyline_layout {
   [[nodiscard]] offset_type room_at(offset_type level) const;
   [[nodiscard]] std::uint32_t first_of(query const& asked);
   void search(std::size_t node, query const& asked);
+  [[nodiscard]] std::uint8_t least_align_bits(section_range sections, offset_type room);
   void search_least_aligned(std::size_t node, section_range sections, offset_type room);
   [[nodiscard]] std::uint32_t next_on(section_range sections, offset_type level);
   plateau& change_plateau(std::uint32_t begin);
