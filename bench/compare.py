@@ -37,8 +37,8 @@ RECORDED = {"clang_syntax": Trace(1), "lld_link": Trace(5), "torch_gpt": Trace(1
 # Topics that run in programs of their own, which take Google Benchmark's options: on ranks, or a process each.
 PROGRAMS = {"mpi": "run_mpi_bench", "numpy": "run_numpy_bench", "programs": "programs/run_programs_bench"}
 
-# Benchmarks that take minutes, and in how many repetitions they run: in each with another seed and order of rows.
-LONG = {"planner/hard": 2}
+# Benchmarks that take minutes, and in how many repetitions they run: in each with another seed, and order of rows or step.
+LONG = {"planner/hard": 2, "planner/limit/any_lifetime/60000": 5, "planner/first_order/any_lifetime/1000000": 3}
 
 
 def misuse(sentence):
@@ -56,7 +56,7 @@ def read_options():
     parser.add_argument("--trace", type=pathlib.Path, action="append", default=[],
                         help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
     parser.add_argument("--plan-seconds", type=float, default=60, metavar="SECONDS",
-                        help="how long topic plan searches at most for a plan of each hard step (default 60)")
+                        help="how long topic plan searches at most for a plan of each hard step, and of 60,000 blocks (default 60)")
     parser.add_argument("--steps", type=pathlib.Path, action="append", default=[],
                         help="the steps of that trace (docs/traces.md), for a planned arena; with several traces one for each")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")

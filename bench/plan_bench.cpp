@@ -9,6 +9,9 @@
 // steps, the limit where there was no plan; and the share of steps that did not fit. TIDEMARK_BENCH_ORDER, a
 // number, is the seed, and shuffles the rows. greedy/hard: the first order alone, in falling size into the
 // lowest gap.
+//
+// planner/limit/any_lifetime/60000: as long, and another step by each TIDEMARK_BENCH_ORDER. Counter `percent_above`: by
+// how much the height is above the bound.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -63,10 +66,41 @@ blocks training_step(std::size_t n) {
   return made;
 }
 
+/// Each lives for up to a sixteenth of the step, and has up to 1 MiB, all equally likely. Few moments are as full as the
+/// fullest, and which blocks lie over these matters throughout: of 60,000, what a search comes to differs by the seed.
+blocks any_lifetimes(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 random{seed};
+  blocks made;
+  made.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t lower = random() % (4 * n), upper = lower + 1 + random() % (n / 4);
+    made.push_back({.lower = lower, .upper = upper, .size = 1 + random() % MiB});
+  }
+  return made;
+}
+
+/// Around 60 that are fixed throughout the step, with gaps between them; one is aligned further.
+blocks around_fixed(blocks some) {
+  const std::uint64_t end = std::ranges::max(some, {}, &lifetime::upper).upper;
+  for (std::size_t i = 0; i < 60; ++i)
+    some.push_back({.lower = 0, .upper = end, .size = 64 * KiB, .offset = (i + 1) * 8 * MiB});
+  some.front().alignment = 4 * KiB;
+  return some;
+}
+
 void plan_again(benchmark::State& state, blocks const& some, plan_options const& options) {
   memory_plan made;
   for (auto _ : state) made = make_plan(some, options);
   state.counters["ratio"] = made.ratio();
+  state.counters["percent_above"] = 100 * (made.ratio() - 1);
+}
+
+/// The first plan, of the steps that it makes.
+template <class Made>
+void plan_first(std::string const& name, Made steps) {
+  benchmark::RegisterBenchmark(("planner/first_order/" + name).c_str(), [=](benchmark::State& state) {
+    plan_again(state, steps(), {.time_limit = 0s});
+  });
 }
 
 void plan_for(std::string const& name, blocks const& some, plan_options const& options) {
@@ -140,8 +174,14 @@ class hard_results {
   double log_ratios_ = 0;
 };
 
+std::uint64_t order_of_rows() { return static_cast<std::uint64_t>(setting("TIDEMARK_BENCH_ORDER", 0)); }
+std::chrono::nanoseconds plan_limit() {
+  const std::chrono::duration<double> limit{setting("TIDEMARK_BENCH_PLAN_SECONDS", 60)};
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
+}
+
 void plan_hard_steps(benchmark::State& state, std::chrono::nanoseconds limit) {
-  const auto order = static_cast<std::uint64_t>(setting("TIDEMARK_BENCH_ORDER", 0));
+  const std::uint64_t order = order_of_rows();
   for (auto _ : state) {
     hard_results results;
     std::size_t unsolved = 0;
@@ -185,12 +225,18 @@ const bool registered = [] {
     plan_for("first_order/" + std::to_string(n), some, {.time_limit = 0s});
     plan_for("1s/generated/" + std::to_string(n), some, {.time_limit = 1s});
   }
-  benchmark::RegisterBenchmark(
-      "planner/hard",
-      [](benchmark::State& state) {
-        const std::chrono::duration<double> limit{setting("TIDEMARK_BENCH_PLAN_SECONDS", 60)};
-        plan_hard_steps(state, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
-      })
+  plan_first("any_lifetime/60000", [] { return any_lifetimes(60'000, 0); });
+  plan_first("any_lifetime/1000000", [] { return any_lifetimes(1'000'000, 0); });
+  plan_first("around_fixed/60000", [] { return around_fixed(any_lifetimes(60'000, 0)); });
+  benchmark::RegisterBenchmark("planner/limit/any_lifetime/60000",
+                               [](benchmark::State& state) {
+                                 plan_again(state, any_lifetimes(60'000, order_of_rows()),
+                                            {.alignment = 1, .time_limit = plan_limit()});
+                               })
+      ->Iterations(1)
+      ->Unit(benchmark::kSecond);
+  benchmark::RegisterBenchmark("planner/hard",
+                               [](benchmark::State& state) { plan_hard_steps(state, plan_limit()); })
       ->Iterations(1)
       ->Unit(benchmark::kSecond);
   benchmark::RegisterBenchmark("greedy/hard", [](benchmark::State& state) { plan_hard_steps(state, 0s); })
