@@ -14,7 +14,7 @@ namespace {
 
 // Both as measured: docs/decisions/0059-promotion-goes-back.md.
 constexpr std::size_t max_times_back_per_try = 64;  // until the limit is raised
-constexpr std::uint64_t steps_per_try = 2;          // of a layout, for each buffer
+constexpr std::uint64_t steps_per_try = 4;          // of a layout, for each buffer
 
 // A decision that was taken back was no more than 102 before the last one, in the steps that were measured.
 constexpr std::size_t max_decisions = 1024;
@@ -54,7 +54,8 @@ void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
   }
 }
 
-/// Waiting counts as much as to be placed, as it is taken back and done again as often.
+/// To place a buffer, to let it wait, or to raise a plateau: all of these are taken back and done again as often, and
+/// a decision may have thousands of them after it.
 void skyline_layout::use_up_a_step() {
   if (past_.steps_left == 0) past_.limit = history::none;
   else --past_.steps_left;

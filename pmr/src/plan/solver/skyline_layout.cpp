@@ -133,6 +133,7 @@ bool skyline_layout::place_all(order const& by, offset_type max_height) {
       pop_lowest();
       raise(begin, next_level);
       if (over_fullest_) {
+        use_up_a_step();
         take_out_fixed_below(next_level);
         hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, next_level - level));
       }

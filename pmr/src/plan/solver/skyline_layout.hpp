@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/planner.md, "Plateaus".
 // A layout that is made from below, in O(n log n) for most problems.
-// By the fullest sections it takes up to 33 times that.
+// By the fullest sections it takes up to some 50 times that.
 #pragma once
 
 #include <algorithm>
@@ -29,23 +29,24 @@ namespace tidemark::detail::planning {
 /// will ever lie there, and the plateau is raised to the lower one of its neighbors. So there are fewer
 /// than 3 n plateaus in a layout that does not go back, however often a buffer could lie on another one.
 ///
-/// Where buffers are aligned further, a plateau is raised no further than to the next multiple of the least alignment
-/// of those that could lie on it. One that fixed buffers are in the way of waits until the lowest plateau is as high
-/// as it can lie, and no plateau is raised past that. So a plateau is raised once more for each alignment,
-/// and for each offset at most that something waits for. For fixed ones that live in all sections hardly anything waits: what is
-/// larger than the room below the next of them is passed over, and no plateau that it lies on is raised past its end.
+/// Where buffers are aligned further, a plateau is raised no further than to the next multiple of the least
+/// alignment of those that could lie on it. One that fixed buffers are in the way of waits until the lowest
+/// plateau is as high as it can lie, and no plateau is raised past that. So a plateau is raised once more for
+/// each alignment, and for each offset at most that something waits for. For fixed ones that live in all
+/// sections hardly anything waits: what is larger than the room below the next of them is passed over, and no
+/// plateau that it lies on is raised past its end.
 ///
-/// The layout can go by the sections that would first become too high, too: then next is the first of the order
-/// over the fullest section of the lowest plateau, as long as one lies there, with what its alignment asks for below it.
-/// The fullest has the most bytes that are in it or were wasted there: so high will the layout be. Where a plateau is
-/// raised and a section gets fuller than a limit, the decision that shaped the plateau is taken back, and
-/// the next of the order is tried there (backjumping: J. Gaschnig, 1979). Where all that could lie on a plateau was
-/// tried, it is raised as if there were none. The limit begins at the target. Where no try holds it, it is raised to the
-/// least that one came to.
+/// The layout can go by the sections that would first become too high, too: then next is the first of the
+/// order over the fullest section of the lowest plateau, as long as one lies there, with what its alignment
+/// asks for below it. The fullest has the most bytes that are in it or were wasted there: so high will the
+/// layout be. Where a plateau is raised and a section gets fuller than a limit, the decision that shaped the
+/// plateau is taken back, and the next of the order is tried there (backjumping: J. Gaschnig, 1979). Where
+/// all that could lie on a plateau was tried, it is raised as if there were none. The limit begins at the
+/// target. Where no try holds it, it is raised to the least that one came to.
 ///
-/// The next buffer is found in O(sqrt n) at worst, mostly O(log n); where some are fixed in all sections in O(n^(2/3)). One that is in conflict with k fixed ones that do
-/// not live in all sections waits k times at most where it does not go back. For lifetimes. Memory is linear, and O(log n)
-/// for a fixed buffer.
+/// The next buffer is found in O(sqrt n) at worst, mostly O(log n); where some are fixed in all sections in
+/// O(n^(2/3)). One that is in conflict with k fixed ones that do not live in all sections waits k times at
+/// most where it does not go back. For lifetimes. Memory is linear, and O(log n) for a fixed buffer.
 class skyline_layout {
  public:
   /// @pre not a graph
@@ -58,8 +59,9 @@ class skyline_layout {
   /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
   bool place(order const& by, offset_type max_height);
 
-  /// The same by the fullest sections, of any height. Where a decision is taken back, `max_tried` others are tried in
-  /// its place. It goes back until buffers were placed or had to wait 2 n `max_tried` times.
+  /// The same by the fullest sections, of any height. Where a decision is taken back, `max_tried` others are
+  /// tried in its place. It goes back until it has placed buffers, let them wait and raised plateaus 4 n
+  /// `max_tried` times.
   bool place_over_fullest(order const& by, std::size_t max_tried);
 
   /// Of the last layout, by number, if it was completed.
@@ -116,7 +118,7 @@ class skyline_layout {
     static constexpr double none = std::numeric_limits<double>::infinity();
     double limit = none;                 // of the fullness; where there is none, nothing is taken back
     std::size_t max_tried = 0;           // in the place of one
-    std::uint64_t steps_left = 0;        // buffers to place or to let wait, until whatever comes is taken
+    std::uint64_t steps_left = 0;        // until whatever comes is taken
     std::deque<change> changes;          // since the first of `decisions`
     std::uint64_t changes_before = 0;    // that are forgotten
     std::deque<decision> decisions;      // the last ones
@@ -185,7 +187,8 @@ class skyline_layout {
   solver_context* context_;
   problem const* instance_;
   // All buffers: the first half begin no later than the second, the first quarter end no later than the
-  // second, and so on in turns (a k-d tree). So a node has buffers that are near each other.
+  // second, and so on in turns, by size too where some are fixed throughout (a k-d tree). So a node has
+  // buffers that are near each other.
   order leaves_;
   std::vector<std::uint32_t> at_;  // by number, where it is in `leaves_`
   std::size_t leaf_n_;

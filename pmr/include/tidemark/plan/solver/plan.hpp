@@ -142,7 +142,7 @@ struct memory_plan {
 /// MiB for the search; it is O(n) where "orders" are left out. "size" and "orders" take O(log n) steps for each
 /// block and range that is read beside it. "lowest" mostly takes O(log n) for each block, and as much
 /// again each time that it waits for a fixed one in its way, but not for one that is always live; a layout of
-/// "promotion" takes up to 33 times that. "ejection" takes O(k log k) for one that is in conflict with k. In a graph
+/// "promotion" takes up to some 50 times that. "ejection" takes O(k log k) for one that is in conflict with k. In a graph
 /// "lowest" takes O(log n) steps for each time that a block is found to lie higher than when it was last looked at, at
 /// worst as often as there are blocks in conflict with it. The climb takes O(n) and the search O(n) for each block that
 /// is placed; where more than 2,048 blocks hang together there is no search. It goes one call deeper for each block,
