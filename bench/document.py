@@ -192,9 +192,11 @@ def section(topic, about, report, charts):
         if draws(charts / f"{topic}{suffix}.svg"):
             lines += [f"![{topic}: {what}](benchmarks/{topic}{suffix}.svg)", ""]
     lines += ["| work | metric | ours | peer | ratio | 95 % interval | target | |", "|---|---|---:|---:|---:|---:|---:|---|"]
-    lines += [f"| {result['name']} | {result['metric'].replace('_', ' ')} | {number(ours(result))} | {number(peer(result))} | "
+    usual = max((result["pairs"] or 0 for result in results), default=0)
+    runs = [f" ({result['pairs']} runs)" if 1 < (result["pairs"] or 0) < usual else "" for result in results]
+    lines += [f"| {result['name']}{of_runs} | {result['metric'].replace('_', ' ')} | {number(ours(result))} | {number(peer(result))} | "
               f"{number(result['ratio'])} | {interval(result)} | {result['target'] or ''} | {verdict(result)} |"
-              for result in results]
+              for result, of_runs in zip(results, runs)]
     return "\n".join(lines) + "\n"
 
 

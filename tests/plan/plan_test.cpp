@@ -795,6 +795,20 @@ TEST(plan, has_a_proven_bound_above_what_is_live_where_alignments_leave_gaps) {
   EXPECT_EQ(made.height, made.proven_bound);
 }
 
+TEST(plan, has_a_proven_bound_with_the_padding_of_one_moment_however_many_blocks_there_are) {
+  blocks asked;
+  for (std::size_t i = 0; i < 300; ++i)
+    asked.push_back({.lower = 10, .upper = 19, .size = 2 + i % 7, .alignment = 64});
+  asked.push_back({.lower = 0, .upper = 10, .size = 1, .alignment = 64});  // with more padding, elsewhere
+  const memory_plan made = planned(asked, up_to(0));
+  EXPECT_EQ(made.height, 299U * 64 + 2);
+  EXPECT_EQ(made.proven_bound, made.height);
+  EXPECT_TRUE(made.optimal);
+  for (std::size_t i = 0; i < 6; ++i)
+    asked.push_back({.lower = 19, .upper = 30, .size = 10, .alignment = 4096});
+  EXPECT_EQ(planned(asked, up_to(0)).proven_bound, 5U * 4096 + 10);
+}
+
 TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
   // The searches by offset show it for 12 of them.
   std::size_t optimal = 0;

@@ -172,7 +172,7 @@ memory_plan search(command_line const& command, plan_input const& input, plan_op
   }
 }
 
-void print(plan_input const& input, memory_plan const& made, plan_proof const& proof,
+void print(plan_input const& input, memory_plan const& made, std::optional<plan_proof> const& proof,
            std::chrono::nanoseconds elapsed) {
   std::printf("blocks  %s\n", number_text(input.file.blocks.size()).c_str());
   if (!input.left_out.empty()) std::printf("        left out: %s\n", input.left_out.c_str());
@@ -187,9 +187,9 @@ void print(plan_input const& input, memory_plan const& made, plan_proof const& p
   std::printf("height  %s\n", bytes_text(made.height).c_str());
   std::printf("ratio   %.4f, %s\n", made.ratio(),
               made.optimal ? "and no plan is lower" : "and there may be a lower plan");
-  if (proof.cases != 0) {
-    std::printf("proof   %s, %s cases\n", proof.log.empty() ? "none" : "found",
-                number_text(proof.cases).c_str());
+  if (proof) {
+    std::printf("proof   %s, %s case%s\n", proof->log.empty() ? "none" : "found",
+                number_text(proof->cases).c_str(), proof->cases == 1 ? "" : "s");
   }
   std::printf("time    %s%s\n", duration_text(elapsed).c_str(), is_interrupted ? ", interrupted" : "");
   for (plan_stage const& stage : made.stages) {
@@ -205,12 +205,12 @@ void print(plan_input const& input, memory_plan const& made, plan_proof const& p
 
 /// Writes the files and prints the result. A file gets its name when everything else has worked.
 void write_results(command_line const& command, plan_input const& input, memory_plan const& made,
-                   plan_proof const& proof, std::chrono::nanoseconds elapsed) {
+                   std::optional<plan_proof> const& proof, std::chrono::nanoseconds elapsed) {
   std::optional<pending_file> lifetimes, out, picture, proof_log;
   if (!command.lifetimes.empty()) lifetimes.emplace(command.lifetimes, input.file.text());
   if (!command.out.empty()) out.emplace(command.out, input.file.text(made.offsets));
   if (!command.picture.empty()) picture.emplace(command.picture, picture_of(input.file, made, input.title));
-  if (!proof.log.empty()) proof_log.emplace(command.proof, proof.log);
+  if (proof && !proof->log.empty()) proof_log.emplace(command.proof, proof->log);
   const std::array files{&lifetimes, &out, &picture, &proof_log};
   for (std::optional<pending_file>* file : files) {
     if (*file && (*file)->is_special()) (*file)->appear();
@@ -230,7 +230,7 @@ int run(command_line const& command) {
   const auto begin = std::chrono::steady_clock::now();
   const auto elapsed_now = [&] { return std::chrono::steady_clock::now() - begin; };
   memory_plan made = search(command, input, options);
-  plan_proof proof;
+  std::optional<plan_proof> proof;
   if (!command.proof.empty()) {
     // In this order: an interrupt in between ends it too.
     ends_search = false;
@@ -243,10 +243,12 @@ int run(command_line const& command) {
   }
   const auto elapsed = elapsed_now();
   write_results(command, input, made, proof, elapsed);
-  const bool lacks_proof = !command.proof.empty() && proof.log.empty();
+  const bool lacks_proof = proof && proof->log.empty();
   if (lacks_proof) {
-    std::fprintf(stderr, "tidemark-plan: %s was not written: there is no proof within the limits\n",
-                 command.proof.c_str());
+    std::fprintf(stderr, "tidemark-plan: %s was not written: %s\n", command.proof.c_str(),
+                 proof->too_large
+                     ? "of more than 256 blocks there is a proof only where the plan is at the bound"
+                     : "there is no proof within the limits");
   }
   const std::size_t capacity = command.options.capacity;
   if (capacity == 0 || made.height <= capacity) return lacks_proof ? exit_unmet : exit_fits;

@@ -49,8 +49,8 @@ plan_proof prove_lowest(std::span<lifetime const> blocks, memory_plan& made, pla
   context.apply_limits();
   planning::pair_search search{context};
   steps proof(1);  // at the bound: a contradiction at once
-  while (made.height > made.lower_bound) {
-    if (!planning::pair_search::is_for(instance)) return {};
+  while (made.height > std::max(made.lower_bound, instance.padded_bound * instance.unit_bytes)) {
+    if (!planning::pair_search::is_for(instance)) return {.log = "", .too_large = true};
     proof.clear();
     const auto answer = search.probe(made.height / instance.unit_bytes - 1,
                                      std::numeric_limits<std::uint64_t>::max(), &proof);
@@ -64,7 +64,8 @@ plan_proof prove_lowest(std::span<lifetime const> blocks, memory_plan& made, pla
   }
   made.proven_bound = made.height;
   made.optimal = true;
-  return {text_of(proof, made, instance, options.alignment), std::max<std::uint64_t>(context.nodes(), 1)};
+  return {.log = text_of(proof, made, instance, options.alignment),
+          .cases = std::max<std::uint64_t>(context.nodes(), 1)};
 }
 
 }  // namespace tidemark::tools

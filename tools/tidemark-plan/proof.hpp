@@ -13,13 +13,14 @@ namespace tidemark::tools {
 
 /// Why no plan is lower.
 struct plan_proof {
-  std::string log;          ///< as docs/planner.md describes it, "Proofs"; empty: a limit came first
+  std::string log;          ///< as docs/planner.md describes it, "Proofs"; empty: there is none
   std::uint64_t cases = 0;  ///< that were looked at
+  bool too_large = false;   ///< more blocks than it is for; else a limit came first where there is no proof
 };
 
 /// Shows that no plan is lower than `made`, by cases: which of two blocks is the lower one. Where a case turns
 /// out to be a lower plan, `made` becomes that one. It is a search of `make_plan` that keeps what it did, and as that
-/// one it is for 256 blocks: of more it says only whether `made` is at its bound.
+/// one it is for 256 blocks: of more it says only whether `made` is at the bound of one moment, padding included.
 ///
 /// Memory is 100 MiB at most.
 /// @param options its alignment; `node_limit`, of cases; `time_limit`, from this call on; and `stop`

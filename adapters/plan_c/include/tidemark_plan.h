@@ -106,8 +106,9 @@ typedef struct tidemark_plan_options {
   uint64_t alignment;     /**< of every offset and of the height, besides the blocks' own; a power of two */
   uint64_t time_limit_ns; /**< ends the search then, or some milliseconds later; or TIDEMARK_PLAN_NO_LIMIT */
   uint64_t node_limit;    /**< ends it when so many blocks were placed, too; or TIDEMARK_PLAN_NO_LIMIT */
-  /** A plan of at most so many bytes ends it; 0: one that cannot be lower. Where none fits, it goes on to the
-   *  limits: `on_progress` can end it when `proven_bound` is above the capacity. */
+  /** A plan of at most so many bytes ends it; 0: one that cannot be lower. Where none fits, it goes on until
+   *  the plan is known to be the lowest, or to the limits: `on_progress` can end it when `proven_bound` is above the
+   *  capacity. */
   uint64_t capacity;
   uint64_t seed;          /**< of the random choices */
   uint64_t exact;         /**< 1: searches until no plan can be lower; 0: keeps each try short */

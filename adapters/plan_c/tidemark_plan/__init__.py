@@ -120,7 +120,8 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
         the first order; math.inf is no limit.
     node_limit: ends it when so many blocks were placed. Without a time limit the plan is then always the same.
     capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given. Where
-        none fits, it never ends: `progress` can raise when `proven_bound` is above the capacity.
+        none fits, it goes on until the plan is known to be the lowest, which may be never: `progress` can raise when
+        `proven_bound` is above the capacity.
     seed: of the random choices.
     exact: whether it searches until no plan can be lower. If not, each of its tries is kept short.
     progress: called with a `Progress` at each lower plan and every few milliseconds at most, on a thread of its own. What

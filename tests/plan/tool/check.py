@@ -672,6 +672,22 @@ def a_proof_that_a_limit_cuts_off_is_not_written():
     expect("the files there", os.listdir(folder), ["blocks.csv"])
 
 
+def of_more_than_256_blocks_there_is_a_proof_at_the_bound_alone():
+    """Aligned ones that are live at once are, with their padding; of others it says so, and in time."""
+    text = ALL_COLUMNS + "".join(f"{i},0,9,{1 + i % 7},64,\n" for i in range(300))
+    said, _, log = prove(text)
+    expect("height", said["height"], 299 * 64 + 1)
+    expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"]), "")
+    status, output, errors = run(write(text), "--capacity", 299 * 64)
+    expect("status", status, 1)
+    expect("whether it says that none fits", "no plan is lower than 19,137" in errors, True)
+    blocks, proof = write(random_blocks(random.Random(8), 300, (1, 64))), folder / "proof.txt"
+    status, output, errors = run(blocks, "--prove", proof, "--time-limit", 0)
+    expect("status and errors", (status, errors),
+           (1, f"tidemark-plan: {proof} was not written: of more than 256 blocks there is a proof only where the plan is at the bound\n"))
+    expect("what is said of it", "proof   none, 0 cases" in output.splitlines(), True)
+
+
 # ---- traces --------------------------------------------------------------------------------------------------------
 
 

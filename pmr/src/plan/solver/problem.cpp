@@ -118,6 +118,37 @@ void find_sections(problem& instance, std::span<event const> events) {
   instance.section_count = static_cast<std::uint32_t>(loads.size());
 }
 
+/// How much the buffers that are aligned to so much or more take at the moment when it is most: all of them but the
+/// highest up to the next multiple of it.
+offset_type padded_load(problem const& instance, offset_type align) {
+  const auto padded = [&](buffer const& each) { return align_up(each.size, align); };
+  std::vector<offset_type> loads(instance.section_count + std::size_t{1});
+  for (buffer const& each : instance.buffers) {
+    if (each.align < align) continue;
+    loads[each.lifespan.begin] += padded(each);
+    loads[each.lifespan.end] -= padded(each);  // may wrap around until they are summed
+  }
+  std::partial_sum(loads.begin(), loads.end(), loads.begin());
+  const auto most = std::ranges::max_element(loads);
+  const auto section = static_cast<std::uint32_t>(most - loads.begin());
+  offset_type largest_slack = 0;
+  for (buffer const& each : instance.buffers) {
+    if (each.align >= align && each.lifespan.overlaps({section, section + 1}))
+      largest_slack = std::max(largest_slack, padded(each) - each.size);
+  }
+  return *most - largest_slack;
+}
+
+void find_padded_bound(problem& instance) {
+  offset_type alignments = 0;  // a bit each
+  for (buffer const& each : instance.buffers) alignments |= each.align;
+  instance.padded_bound = instance.lower_bound;
+  for (alignments &= ~offset_type{1}; alignments != 0; alignments &= alignments - 1) {
+    instance.padded_bound =
+        std::max(instance.padded_bound, padded_load(instance, alignments & (~alignments + 1)));
+  }
+}
+
 /// The largest load of each lifespan, by doubling: row k holds the largest of 2^k loads in a row.
 void find_buffer_loads(problem& instance) {
   std::vector<offset_type> row = instance.section_loads;
@@ -227,6 +258,7 @@ problem problem_of(std::span<lifetime const> blocks, plan_options const& options
           find_overlap(events, [&](std::uint32_t i) { return instance.buffers[i].fixed_bytes(); }))
     refuse_overlap(instance, found->first, found->second);
   find_sections(instance, events);
+  find_padded_bound(instance);
   find_buffer_loads(instance);
   return instance;
 }
@@ -246,6 +278,7 @@ problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict c
   find_neighbors(instance, conflicts, blocks.size());
   describe_graph_buffers(instance);
   find_clique(instance, options.time_limit);
+  instance.padded_bound = instance.lower_bound;
   return instance;
 }
 

@@ -61,6 +61,7 @@ struct problem {
   std::uint32_t section_count = 0;         ///< 0 in a graph
   std::vector<offset_type> section_loads;  ///< what is live in each
   offset_type lower_bound = 0;             ///< no plan is lower
+  offset_type padded_bound = 0;            ///< the same, with the padding of what is live at one moment
   bool graph = false;                      ///< whether `neighbors` say which are in conflict
   /// Of a graph: the neighbors of buffer i are `neighbors[neighbor_begin[i] .. neighbor_begin[i + 1])`.
   std::vector<std::size_t> neighbor_begin;

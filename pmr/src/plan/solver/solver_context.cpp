@@ -11,9 +11,9 @@ namespace tidemark::detail::planning {
 solver_context::solver_context(problem const& instance, plan_options const& options)
     : instance_{&instance},
       options_{&options},
-      proven_bound_{instance.lower_bound},
+      proven_bound_{instance.padded_bound},
       // Below what stands for "no layout yet", whatever the capacity.
-      target_{std::clamp<offset_type>(options.capacity / instance.unit_bytes, instance.lower_bound,
+      target_{std::clamp<offset_type>(options.capacity / instance.unit_bytes, instance.padded_bound,
                                       no_offset - 1)},
       begin_{instance.begin},
       reported_{begin_},

@@ -24,7 +24,7 @@ struct layout {
 
 /// The best layout so far, the bounds, and the limits.
 ///
-/// `instance().lower_bound <= proven_bound() <= best().height`. What the stages do depends on the problem
+/// `instance().padded_bound <= proven_bound() <= best().height`. What the stages do depends on the problem
 /// and on `best()` alone, never on the limits, so that the limits only cut one sequence of steps.
 class solver_context {
  public:
