@@ -313,14 +313,15 @@ def the_page_tells_intervals_and_reasons(folder):
                           "date": "2026-01-02", "load": [0.5]},
               "versions": {"tidemark": "0"}, "left_out": [], "medians_ns": {},
               "results": [explained, result | {"name": "new", "interval": [1.9, 3.1], "verdict": "undecided"},
-                          result | {"name": "fast", "interval": [3.0, 3.1], "verdict": "met"}]}
+                          result | {"name": "fast", "interval": [3.0, 3.1], "verdict": "met", "pairs": 2}]}
     old = result | {"name": "old", "interval": None, "pairs": None, "verdict": "not met"}
     for name, results in (("with", []), ("without", [old])):
         (folder / name).mkdir()
         document.write(report | {"results": report["results"] + results}, folder / name)
     page, older = ((folder / name / "benchmarks.md").read_text() for name in ("with", "without"))
     listed = f"| {topic} | {explained['name']} | 2.00 x | 1.90 to 2.10 | 3 x | {why} |"
-    for part in ("1 of 3 targets are met, 1 are undecided, 1 are not met", listed, "| 1.90 to 3.10 | 3 x | undecided |"):
+    for part in ("1 of 3 targets are met, 1 are undecided, 1 are not met", listed, "| 1.90 to 3.10 | 3 x | undecided |", "| fast (2 runs) | time |",
+                 "| new | time |"):
         expect(part in page, f"the page lacks {part}:\n{page}")
     expect("were recorded before" not in page, page)
     for part in ("1 of these verdicts were recorded before", f"| {topic} | old | 2.00 x |  | 3 x | no reason known yet |"):

@@ -116,7 +116,7 @@ std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t
   const std::size_t n = blocks.size();
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(n), max_tried));
-  EXPECT_LE(tested.context.nodes(), n + 4 * n * max_tried + n);
+  EXPECT_LE(tested.context.nodes(), n + 2 * n * max_tried + n);
   memory_plan made = tested.context.finish(n);
   made.optimal = made.height == made.proven_bound;
   EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
@@ -170,6 +170,16 @@ TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
   EXPECT_EQ(nodes(), blocks.size());
 }
 
+/// Expects that it goes back, and takes so many times the steps that it takes without at most.
+void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max_tried, std::uint64_t most) {
+  layout_of tested{blocks};
+  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
+  const std::uint64_t steps = tested.context.steps(), nodes = tested.context.nodes();
+  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), max_tried));
+  EXPECT_GT(tested.context.nodes() - nodes, nodes) << "it did not go back";
+  EXPECT_LT(tested.context.steps() - steps, most * steps);
+}
+
 TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
   // One-byte fixed ones with odd gaps between them, and even sizes, so that most wait for each.
   std::mt19937_64 random{7};
@@ -180,12 +190,7 @@ TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
   }
   for (std::size_t i = 0; i < 100; ++i)
     blocks.push_back({.lower = 50, .upper = 150, .size = 1, .offset = (i + 1) * 501});
-  layout_of tested{blocks};
-  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
-  const std::uint64_t steps = tested.context.steps(), nodes = tested.context.nodes();
-  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 8));
-  EXPECT_GT(tested.context.nodes() - nodes, nodes) << "it did not go back";
-  EXPECT_LT(tested.context.steps() - steps, 4 * steps);
+  expect_going_back_ends(blocks, 8, 4);
 }
 
 TEST(skyline_layout, going_back_where_many_rooms_end_ends) {
@@ -194,12 +199,7 @@ TEST(skyline_layout, going_back_where_many_rooms_end_ends) {
   std::vector<lifetime> blocks = random_blocks(random, 1000, {});
   for (std::size_t i = 0; i < 500; ++i)
     blocks.push_back({.lower = 0, .upper = 3000, .size = 1, .offset = (i + 1) * 51});
-  layout_of tested{blocks};
-  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
-  const std::uint64_t steps = tested.context.steps(), nodes = tested.context.nodes();
-  EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 16));
-  EXPECT_GT(tested.context.nodes() - nodes, nodes) << "it did not go back";
-  EXPECT_LT(tested.context.steps() - steps, 50 * steps);
+  expect_going_back_ends(blocks, 16, 50);
 }
 
 /// The layout over the fullest sections, by section and with a copy of all at each decision. Of buffers that are neither
@@ -211,7 +211,8 @@ class copying_layout {
         by_{std::move(by)},
         max_tried_{max_tried},
         limit_{static_cast<double>(instance.lower_bound)},
-        steps_left_{4 * max_tried * by_.size()},
+        steps_left_{2 * max_tried * by_.size()},
+        raises_left_{2 * steps_left_},
         now_{.level = std::vector<offset_type>(instance.section_count),
              .shaped_by = std::vector<std::size_t>(instance.section_count),
              .fullness = {instance.section_loads.begin(), instance.section_loads.end()},
@@ -275,7 +276,7 @@ class copying_layout {
       times_back_ = 0;
       least_ = infinity;
     }
-    use_up_a_step();
+    use_up_one(steps_left_);
     buffer const& next = instance_.buffers[by_[rank]];
     now_.offsets[by_[rank]] = now_.level[plateau.begin];
     for (std::uint32_t s = plateau.begin; s < plateau.end; ++s) now_.shaped_by[s] = decisions_.size();
@@ -283,9 +284,9 @@ class copying_layout {
     join(next.lifespan.begin);
   }
 
-  void use_up_a_step() {
-    if (steps_left_ == 0) limit_ = infinity;
-    else --steps_left_;
+  void use_up_one(std::size_t& left) {
+    if (left == 0) limit_ = infinity;
+    else --left;
   }
 
   void raise(section_range plateau) {
@@ -300,7 +301,7 @@ class copying_layout {
       now_.level[s] = to;
     }
     join(plateau.begin);
-    use_up_a_step();
+    use_up_one(raises_left_);
     for (const double fullest = fullest_in(plateau); fullest > limit_; raise_limit()) {
       least_ = std::min(least_, fullest);
       std::size_t last = shaped_by;
@@ -336,7 +337,7 @@ class copying_layout {
   order by_;
   std::size_t max_tried_;
   double limit_, least_ = infinity;
-  std::size_t steps_left_, farthest_ = 0, times_back_ = 0;
+  std::size_t steps_left_, raises_left_, farthest_ = 0, times_back_ = 0;
   std::vector<std::size_t> tried_;
   std::vector<decision> decisions_;
   state now_;

@@ -14,7 +14,8 @@ namespace {
 
 // Both as measured: docs/decisions/0059-promotion-goes-back.md.
 constexpr std::size_t max_times_back_per_try = 64;  // until the limit is raised
-constexpr std::uint64_t steps_per_try = 4;          // of a layout, for each buffer
+constexpr std::uint64_t steps_per_try = 2;          // of a layout, for each buffer
+constexpr std::uint64_t raises_per_step = 2;        // mostly it is fewer
 
 // A decision that was taken back was no more than 102 before the last one, in the steps that were measured.
 constexpr std::size_t max_decisions = 1024;
@@ -29,6 +30,7 @@ bool skyline_layout::place_over_fullest(order const& by, std::size_t max_tried) 
   past_.limit = static_cast<double>(context_->target());
   past_.max_tried = max_tried;
   past_.steps_left = steps_per_try * max_tried * by.size();
+  past_.raises_left = raises_per_step * past_.steps_left;
   fullness_.restart(instance_->section_loads);
   return place_all(by, no_offset);
 }
@@ -54,11 +56,11 @@ void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
   }
 }
 
-/// To place a buffer, to let it wait, or to raise a plateau: all of these are taken back and done again as often, and
-/// a decision may have thousands of them after it.
-void skyline_layout::use_up_a_step() {
-  if (past_.steps_left == 0) past_.limit = history::none;
-  else --past_.steps_left;
+/// Waiting counts as much as to be placed, as it is taken back and done again as often. So are raises, of which there
+/// may be thousands after one decision.
+void skyline_layout::use_up_one(std::uint64_t& left) {
+  if (left == 0) past_.limit = history::none;
+  else --left;
 }
 
 void skyline_layout::add_to_fullness(section_range sections, double bytes) {

@@ -133,7 +133,7 @@ bool skyline_layout::place_all(order const& by, offset_type max_height) {
       pop_lowest();
       raise(begin, next_level);
       if (over_fullest_) {
-        use_up_a_step();
+        use_up_one(past_.raises_left);
         take_out_fixed_below(next_level);
         hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, next_level - level));
       }
@@ -208,7 +208,7 @@ void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
   set_leaf(by_rank_[rank], {});
   wakes_at_[rank] = wakes_at;
   if (wakes_at != no_offset) waiting_.emplace(wakes_at, rank);
-  if (over_fullest_) use_up_a_step();
+  if (over_fullest_) use_up_one(past_.steps_left);
 }
 
 /// What waits for the level can be next.

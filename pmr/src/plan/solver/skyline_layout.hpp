@@ -60,8 +60,8 @@ class skyline_layout {
   bool place(order const& by, offset_type max_height);
 
   /// The same by the fullest sections, of any height. Where a decision is taken back, `max_tried` others are
-  /// tried in its place. It goes back until it has placed buffers, let them wait and raised plateaus 4 n
-  /// `max_tried` times.
+  /// tried in its place. It goes back until it has placed buffers or let them wait 2 n `max_tried` times,
+  /// or raised plateaus twice as often.
   bool place_over_fullest(order const& by, std::size_t max_tried);
 
   /// Of the last layout, by number, if it was completed.
@@ -118,7 +118,8 @@ class skyline_layout {
     static constexpr double none = std::numeric_limits<double>::infinity();
     double limit = none;                 // of the fullness; where there is none, nothing is taken back
     std::size_t max_tried = 0;           // in the place of one
-    std::uint64_t steps_left = 0;        // until whatever comes is taken
+    std::uint64_t steps_left = 0;        // buffers to place or to let wait, until whatever comes is taken
+    std::uint64_t raises_left = 0;       // likewise
     std::deque<change> changes;          // since the first of `decisions`
     std::uint64_t changes_before = 0;    // that are forgotten
     std::deque<decision> decisions;      // the last ones
@@ -168,7 +169,7 @@ class skyline_layout {
   double count_waste(section_range sections, offset_type bytes);
   void hold_limit(std::uint32_t number, double fullest);
   void raise_limit();
-  void use_up_a_step();
+  void use_up_one(std::uint64_t& left);
   [[nodiscard]] bool was_tried(std::uint32_t rank) const {
     return std::ranges::find(past_.tried, rank) != past_.tried.end();
   }
