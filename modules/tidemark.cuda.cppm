@@ -30,84 +30,84 @@ using tidemark::nccl_error;
 using tidemark::capture;
 using tidemark::stream_capture_options;
 
-namespace cuda {
+namespace gpu {
 
 // The driver
-using tidemark::cuda::capture_mode;
-using tidemark::cuda::context_handle;
-using tidemark::cuda::default_driver;
-using tidemark::cuda::device_budget;
-using tidemark::cuda::device_number;
-using tidemark::cuda::device_set;
-using tidemark::cuda::driver;
-using tidemark::cuda::event_handle;
-using tidemark::cuda::executable_handle;
-using tidemark::cuda::graph_handle;
-using tidemark::cuda::memory_info;
-using tidemark::cuda::memory_properties;
-using tidemark::cuda::physical_handle;
-using tidemark::cuda::pool_handle;
-using tidemark::cuda::require;
-using tidemark::cuda::shareable_handle;
-using tidemark::cuda::set_default_driver;
-using tidemark::cuda::status;
-using tidemark::cuda::stream_handle;
-using tidemark::cuda::system_driver;
+using tidemark::gpu::capture_mode;
+using tidemark::gpu::context_handle;
+using tidemark::gpu::default_driver;
+using tidemark::gpu::device_budget;
+using tidemark::gpu::device_number;
+using tidemark::gpu::device_set;
+using tidemark::gpu::driver;
+using tidemark::gpu::event_handle;
+using tidemark::gpu::executable_handle;
+using tidemark::gpu::graph_handle;
+using tidemark::gpu::memory_info;
+using tidemark::gpu::memory_properties;
+using tidemark::gpu::physical_handle;
+using tidemark::gpu::pool_handle;
+using tidemark::gpu::require;
+using tidemark::gpu::shareable_handle;
+using tidemark::gpu::set_default_driver;
+using tidemark::gpu::status;
+using tidemark::gpu::stream_handle;
+using tidemark::gpu::system_driver;
 
 // Captures
-using tidemark::cuda::capture_backend;
+using tidemark::gpu::capture_backend;
 
 // Where memory comes from
-using tidemark::cuda::async_resource;
-using tidemark::cuda::async_resource_options;
-using tidemark::cuda::basic_block_memory;
-using tidemark::cuda::block_kind;
-using tidemark::cuda::block_resource;
-using tidemark::cuda::block_resource_options;
-using tidemark::cuda::device_memory;
-using tidemark::cuda::device_resource;
-using tidemark::cuda::driver_block_alignment;
-using tidemark::cuda::exported_handle;
-using tidemark::cuda::exported_memory;
-using tidemark::cuda::imported_memory;
-using tidemark::cuda::imported_memory_options;
-using tidemark::cuda::managed_memory;
-using tidemark::cuda::managed_resource;
-using tidemark::cuda::memory_access;
-using tidemark::cuda::memory_access_of;
-using tidemark::cuda::memory_pool;
-using tidemark::cuda::memory_pool_options;
-using tidemark::cuda::pinned_memory;
-using tidemark::cuda::pinned_resource;
-using tidemark::cuda::virtual_memory;
-using tidemark::cuda::virtual_memory_options;
+using tidemark::gpu::async_resource;
+using tidemark::gpu::async_resource_options;
+using tidemark::gpu::basic_block_memory;
+using tidemark::gpu::block_kind;
+using tidemark::gpu::block_resource;
+using tidemark::gpu::block_resource_options;
+using tidemark::gpu::device_memory;
+using tidemark::gpu::device_resource;
+using tidemark::gpu::driver_block_alignment;
+using tidemark::gpu::exported_handle;
+using tidemark::gpu::exported_memory;
+using tidemark::gpu::imported_memory;
+using tidemark::gpu::imported_memory_options;
+using tidemark::gpu::managed_memory;
+using tidemark::gpu::managed_resource;
+using tidemark::gpu::memory_access;
+using tidemark::gpu::memory_access_of;
+using tidemark::gpu::memory_pool;
+using tidemark::gpu::memory_pool_options;
+using tidemark::gpu::pinned_memory;
+using tidemark::gpu::pinned_resource;
+using tidemark::gpu::virtual_memory;
+using tidemark::gpu::virtual_memory_options;
 
 // NCCL
-using tidemark::cuda::basic_nccl_registrar;
-using tidemark::cuda::nccl;
-using tidemark::cuda::nccl_communicator;
-using tidemark::cuda::nccl_library;
-using tidemark::cuda::nccl_memory;
-using tidemark::cuda::nccl_memory_options;
-using tidemark::cuda::nccl_registrar;
-using tidemark::cuda::nccl_registration;
-using tidemark::cuda::nccl_status;
-using tidemark::cuda::nccl_window;
-using tidemark::cuda::nccl_window_flags;
-using tidemark::cuda::nccl_window_position;
-using tidemark::cuda::nccl_window_registrar;
-using tidemark::cuda::system_nccl;
+using tidemark::gpu::basic_nccl_registrar;
+using tidemark::gpu::nccl;
+using tidemark::gpu::nccl_communicator;
+using tidemark::gpu::nccl_library;
+using tidemark::gpu::nccl_memory;
+using tidemark::gpu::nccl_memory_options;
+using tidemark::gpu::nccl_registrar;
+using tidemark::gpu::nccl_registration;
+using tidemark::gpu::nccl_status;
+using tidemark::gpu::nccl_window;
+using tidemark::gpu::nccl_window_flags;
+using tidemark::gpu::nccl_window_position;
+using tidemark::gpu::nccl_window_registrar;
+using tidemark::gpu::system_nccl;
 
 // Streams and events
-using tidemark::cuda::event;
-using tidemark::cuda::handle_type;
-using tidemark::cuda::is_same_stream;
-using tidemark::cuda::legacy_stream;
-using tidemark::cuda::per_thread_stream;
-using tidemark::cuda::put_behind;
-using tidemark::cuda::stream;
-using tidemark::cuda::stream_bound;
-using tidemark::cuda::stream_of;
+using tidemark::gpu::event;
+using tidemark::gpu::handle_type;
+using tidemark::gpu::is_same_stream;
+using tidemark::gpu::legacy_stream;
+using tidemark::gpu::per_thread_stream;
+using tidemark::gpu::put_behind;
+using tidemark::gpu::stream;
+using tidemark::gpu::stream_bound;
+using tidemark::gpu::stream_of;
 
-}  // namespace cuda
+}  // namespace gpu
 }  // namespace tidemark

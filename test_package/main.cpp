@@ -9,7 +9,7 @@ int main() {
   tidemark::arena step{{.reserve = 64 * tidemark::MiB, .name = "step"}};
   tidemark::arena::scope scope{step};
   (void)scope.push_array<double>(100);
-  tidemark::cuda::driver& driver = tidemark::cuda::system_driver();
+  tidemark::gpu::driver& driver = tidemark::gpu::system_driver();
   int devices = 0;
   std::printf("%zu bytes, %s\n", step.position(), driver.error_name(driver.device_count(devices)));
 }

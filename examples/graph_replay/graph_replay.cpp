@@ -84,9 +84,9 @@ class host_machine final : public machine {
 
 struct place {
   machine& on;
-  std::pmr::memory_resource& memory;               // the machine's
-  std::pmr::memory_resource& staging;              // the host's, for copies to the machine and back
-  tidemark::cuda::stream_handle stream = nullptr;  // null: of the host
+  std::pmr::memory_resource& memory;              // the machine's
+  std::pmr::memory_resource& staging;             // the host's, for copies to the machine and back
+  tidemark::gpu::stream_handle stream = nullptr;  // null: of the host
 };
 
 // One of the two ways through all batches, and what it took.
@@ -209,10 +209,10 @@ void replay_on(place const& where, std::size_t rows, dataset const& data, traini
 // Why there is no device to use; empty if there is one.
 std::string why_no_device() {
   if (!GRAPH_REPLAY_KERNELS) return "this was built without nvcc";
-  tidemark::cuda::driver& driver = tidemark::cuda::default_driver();
+  tidemark::gpu::driver& driver = tidemark::gpu::default_driver();
   int devices = 0;
-  const tidemark::cuda::status found = driver.device_count(devices);
-  if (found != tidemark::cuda::status::success) {
+  const tidemark::gpu::status found = driver.device_count(devices);
+  if (found != tidemark::gpu::status::success) {
     return driver.error_name(found) + std::string{": "} + driver.error_string(found);
   }
   return devices == 0 ? "the driver counts none" : "";
@@ -249,9 +249,9 @@ int run(int argc, char** argv) {
     replay_on({on, heap, heap}, chosen.batch, data, trained);
   } else if constexpr (GRAPH_REPLAY_KERNELS) {
     std::puts("The step is captured into a CUDA graph, and replayed on the device.");
-    tidemark::cuda::device_resource memory;
-    tidemark::cuda::pinned_resource staging;
-    const tidemark::cuda::stream stream;
+    tidemark::gpu::device_resource memory;
+    tidemark::gpu::pinned_resource staging;
+    const tidemark::gpu::stream stream;
     replay_on({*cuda_machine(stream), memory, staging, stream}, chosen.batch, data, trained);
   }
   return 0;

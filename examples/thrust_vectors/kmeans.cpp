@@ -73,7 +73,7 @@ class tidemark_memory {
  private:
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
   // All are of one stream, so freed memory can be reused at once.
-  tidemark::cuda::stream stream_;
+  tidemark::gpu::stream stream_;
   tidemark::device_arena step_{{.reserve = 1 * tidemark::GiB, .name = "step"}, stream_.get()};
   tidemark::device_pool kept_{{.stream = stream_, .name = "kept"}};
 #else

@@ -51,11 +51,11 @@ void print(char const* name, kmeans_result const& one, double percent) {
 }
 
 void require_device() {
-  tidemark::cuda::driver& driver = tidemark::cuda::default_driver();
+  tidemark::gpu::driver& driver = tidemark::gpu::default_driver();
   int devices = 0;
-  const tidemark::cuda::status found = driver.device_count(devices);
-  if (found == tidemark::cuda::status::success && devices > 0) return;
-  const std::string reason = found == tidemark::cuda::status::success
+  const tidemark::gpu::status found = driver.device_count(devices);
+  if (found == tidemark::gpu::status::success && devices > 0) return;
+  const std::string reason = found == tidemark::gpu::status::success
                                  ? "the driver counts none"
                                  : driver.error_name(found) + std::string{": "} + driver.error_string(found);
   throw std::runtime_error{"there is no CUDA device to use (" + reason + "), and nvcc built this for one."};

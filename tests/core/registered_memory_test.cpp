@@ -38,7 +38,7 @@ using test::registrations;
 
 using registered_virtual_memory = registered_memory<virtual_memory, recording_registrar<>>;
 using registered_arena = basic_arena<registered_virtual_memory>;
-using registered_device_memory = registered_memory<cuda::virtual_memory, recording_registrar<false>>;
+using registered_device_memory = registered_memory<gpu::virtual_memory, recording_registrar<false>>;
 using registered_device_arena = basic_arena<registered_device_memory>;
 
 static_assert(address_space<registered_virtual_memory>);
@@ -46,7 +46,7 @@ static_assert(address_space<registered_memory<borrowed_memory, recording_registr
 static_assert(address_space<registered_memory<upstream_memory, recording_registrar<>>>);
 static_assert(address_space<registered_device_memory>);
 static_assert(registered_virtual_memory::host_accessible && !registered_virtual_memory::device_accessible);
-static_assert(registered_memory<cuda::pinned_memory, recording_registrar<>>::device_accessible);
+static_assert(registered_memory<gpu::pinned_memory, recording_registrar<>>::device_accessible);
 static_assert(!registered_device_memory::host_accessible && !registered_device_memory::device_accessible);
 static_assert(registered_memory<upstream_memory, recording_registrar<>>::block_granule == 1);
 static_assert(registered_memory<shared_memory, recording_registrar<>>::seen_by_others);
@@ -375,11 +375,11 @@ TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
 
 TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
   test::fake_device device;
-  cuda::stream stream{device};
+  gpu::stream stream{device};
   registrations known;
   {
     registered_device_arena step{
-        registered_device_memory{cuda::virtual_memory{stream, device}, recording_registrar<false>{known}},
+        registered_device_memory{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}},
         arena_options{.reserve = 4 * MiB, .name = "step"}};
     EXPECT_EQ(step.stream(), stream.get());
     for (int i = 0; i < 3; ++i) {
@@ -395,23 +395,23 @@ TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
 
 TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
   test::fake_device device;
-  cuda::stream stream{device};
+  gpu::stream stream{device};
   registrations known;
   const test::warning_recorder warnings;
   byte_range block;
   {
-    registered_memory<cuda::device_memory, recording_registrar<false>> space{
-        cuda::device_memory{1 * MiB, device}, recording_registrar<false>{known}};
+    registered_memory<gpu::device_memory, recording_registrar<false>> space{
+        gpu::device_memory{1 * MiB, device}, recording_registrar<false>{known}};
     block = space.reserve(1, 1 * MiB);
     known.fail_from = known.calls;
     space.release(block);
   }
   EXPECT_TRUE(device.accessible(block.data(), block.size));
-  EXPECT_EQ(device.free(block.begin), cuda::status::success);
+  EXPECT_EQ(device.free(block.begin), gpu::status::success);
   known.forget_all();
   byte_range range;
   {
-    registered_device_memory space{cuda::virtual_memory{stream, device}, recording_registrar<false>{known}};
+    registered_device_memory space{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}};
     range = space.reserve(1, 2 * MiB);
     known.fail_from = known.calls;
     space.release(range);
@@ -419,17 +419,17 @@ TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
   EXPECT_TRUE(device.accessible(range.data(), range.size));
   EXPECT_EQ(warnings.count(warning_kind::refused_return), 2u);
   known.forget_all();
-  EXPECT_EQ(device.unmap(range), cuda::status::success);
-  EXPECT_EQ(device.free_reservation(range), cuda::status::success);
-  EXPECT_EQ(device.release(1), cuda::status::success);  // the first handle of the device
+  EXPECT_EQ(device.unmap(range), gpu::status::success);
+  EXPECT_EQ(device.free_reservation(range), gpu::status::success);
+  EXPECT_EQ(device.release(1), gpu::status::success);  // the first handle of the device
 }
 
 TEST(registered_memory, says_why_a_device_refuses) {
   test::fake_device device;
-  cuda::stream stream{device};
+  gpu::stream stream{device};
   registrations known;
   registered_device_arena step{
-      registered_device_memory{cuda::virtual_memory{stream, device}, recording_registrar<false>{known}},
+      registered_device_memory{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}},
       arena_options{.reserve = 4 * MiB, .name = "step"}};
   (void)step.allocate(1 * MiB);
   known.fail_from = known.calls;

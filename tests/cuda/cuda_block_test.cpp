@@ -32,8 +32,8 @@
 namespace tidemark {
 namespace {
 
-using cuda::block_kind;
-using cuda::status;
+using gpu::block_kind;
+using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
@@ -51,7 +51,7 @@ template <class Kind>
 class cuda_block_resource : public ::testing::Test {
  protected:
   static constexpr block_kind kind = Kind::value;
-  using resource = cuda::block_resource<kind>;
+  using resource = gpu::block_resource<kind>;
 
   fake_device device_;
   resource memory_{device_};
@@ -61,7 +61,7 @@ template <class Kind>
 class cuda_block_memory : public ::testing::Test {
  protected:
   static constexpr block_kind kind = Kind::value;
-  using memory = cuda::basic_block_memory<kind>;
+  using memory = gpu::basic_block_memory<kind>;
 
   fake_device device_;
 };
@@ -229,7 +229,7 @@ TYPED_TEST(cuda_block_resource, live_blocks_are_reported_at_level_2) {
 
 TEST(cuda_device_resource, out_of_memory_says_what_is_free_on_the_device) {
   fake_device device{{.capacity_bytes = 1 * MiB}};
-  cuda::device_resource memory{device};
+  gpu::device_resource memory{device};
   void* const block = memory.allocate(1000 * KiB);
   try {
     (void)memory.allocate(100 * KiB);
@@ -245,9 +245,9 @@ TEST(cuda_device_resource, out_of_memory_says_what_is_free_on_the_device) {
 
 TEST(cuda_device_resource, blocks_are_its_own_devices_whichever_is_current) {
   fake_device device{{.devices = 2}};
-  cuda::device_resource memory{{.device = 1}, device};
+  gpu::device_resource memory{{.device = 1}, device};
   void* const block = memory.allocate(1000);
-  cuda::memory_info first, second;
+  gpu::memory_info first, second;
   ASSERT_EQ(device.memory(first), status::success);
   ASSERT_EQ(device.make_current(1), status::success);
   ASSERT_EQ(device.memory(second), status::success);
@@ -258,18 +258,18 @@ TEST(cuda_device_resource, blocks_are_its_own_devices_whichever_is_current) {
 
 TEST(cuda_device_resource, without_a_device_passes_on_the_error_of_the_driver) {
   fake_device none{{.devices = 0}};
-  EXPECT_THROW(cuda::device_resource{none}, cuda_error);
+  EXPECT_THROW(gpu::device_resource{none}, cuda_error);
 }
 
 TEST(cuda_device_resource, a_context_that_finds_no_memory_is_out_of_memory) {
   fake_device device;
   device.fail_next("cuCtxGetDevice");
-  EXPECT_THROW(cuda::device_resource{device}, out_of_memory);
+  EXPECT_THROW(gpu::device_resource{device}, out_of_memory);
 }
 
 TEST(cuda_pinned_resource, blocks_are_the_hosts_aligned_to_64_and_uninitialised) {
   fake_device device;
-  cuda::pinned_resource memory{device};
+  gpu::pinned_resource memory{device};
   {
     std::pmr::vector<float> staged(1000, 1.5f, &memory);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(staged.data()) % 64, 0u);
@@ -346,10 +346,10 @@ TYPED_TEST(cuda_block_memory, takes_its_block_from_one_device) {
 }
 
 TYPED_TEST(cuda_block_memory, waits_for_an_event_in_the_calling_thread) {
-  const cuda::stream copies{this->device_};
+  const gpu::stream copies{this->device_};
   typename TestFixture::memory space{1 * MiB, this->device_};
   const test::noting_work copy{this->device_, copies};
-  const cuda::event copied{copies, this->device_};
+  const gpu::event copied{copies, this->device_};
   space.wait_before_reuse(copied);
   EXPECT_TRUE(copy.has_run);
 }

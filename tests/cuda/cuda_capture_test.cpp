@@ -74,7 +74,7 @@ class cuda_capture : public ::testing::Test {
     };
   }
   void put_on_stream(void (*function)(void*), addition& work) {
-    cuda::require(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
+    gpu::require(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
   }
 
   std::unique_ptr<graph_arena> an_arena(std::size_t of_bytes = 4 * KiB) {
@@ -100,7 +100,7 @@ class cuda_capture : public ::testing::Test {
   /// The stream does not capture, and a capture succeeds; all memory is back.
   void expect_as_before() {
     bool capturing = true;
-    EXPECT_EQ(device_.is_capturing(stream_, capturing), cuda::status::success);
+    EXPECT_EQ(device_.is_capturing(stream_, capturing), gpu::status::success);
     EXPECT_FALSE(capturing);
     EXPECT_EQ(host_.outstanding, 0u);
     auto graph = a_graph();
@@ -110,7 +110,7 @@ class cuda_capture : public ::testing::Test {
   fake_device device_;
   recording_resource host_;
   std::vector<std::unique_ptr<addition>> works_;
-  cuda::stream stream_{device_};
+  gpu::stream stream_{device_};
 };
 
 TEST_F(cuda_capture, what_is_captured_does_not_run_before_it_is_launched) {
@@ -208,30 +208,30 @@ TEST_F(cuda_capture, a_call_that_ends_the_capture_is_reported_when_it_is_over) {
     (void)capture_of(an_arena(), a_block(), a_block(),
                      [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
                        step()(arena, in, out);
-                       EXPECT_EQ(device_.synchronize(stream_.get()), cuda::status::capture_unsupported);
+                       EXPECT_EQ(device_.synchronize(stream_.get()), gpu::status::capture_unsupported);
                      });
     ADD_FAILURE() << "nothing can be made of such a capture";
   } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), cuda::status::capture_invalidated);
+    EXPECT_EQ(error.status(), gpu::status::capture_invalidated);
     EXPECT_STREQ(error.call(), "cuStreamEndCapture");
   }
   expect_as_before();
 }
 
 TEST_F(cuda_capture, a_stream_that_was_forked_and_not_joined_is_reported) {
-  cuda::stream other{device_};
-  cuda::event fork{device_};
+  gpu::stream other{device_};
+  gpu::event fork{device_};
   try {
     (void)capture_of(an_arena(), a_block(), a_block(),
                      [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
                        step()(arena, in, out);
                        fork.record(stream_);
                        other.wait(fork);
-                       EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), cuda::status::success);
+                       EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), gpu::status::success);
                      });
     ADD_FAILURE() << "the other stream's work would be lost";
   } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), cuda::status::capture_unjoined);
+    EXPECT_EQ(error.status(), gpu::status::capture_unjoined);
   }
   expect_as_before();
 }
@@ -246,7 +246,7 @@ TEST_F(cuda_capture, a_capture_inside_a_capture_of_the_same_stream_is_rejected) 
 }
 
 TEST_F(cuda_capture, the_default_stream_cannot_be_captured) {
-  EXPECT_THROW((void)capture(cuda::stream_handle{nullptr}, an_arena(), a_block(), a_block(), step(),
+  EXPECT_THROW((void)capture(gpu::stream_handle{nullptr}, an_arena(), a_block(), a_block(), step(),
                              {.driver = &device_}),
                cuda_error);
   expect_as_before();
@@ -291,11 +291,11 @@ TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
   for (std::size_t i = 0; i < calls; ++i) {
     SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
     device_.fail_from = device_.calls + i;
-    device_.failure = cuda::status::unknown;
+    device_.failure = gpu::status::unknown;
     try {
       capture_and_launch();
     } catch (cuda_error const& error) {
-      EXPECT_EQ(error.status(), cuda::status::unknown) << error.what();
+      EXPECT_EQ(error.status(), gpu::status::unknown) << error.what();
       ++thrown;
     }
     device_.fail_from = supply::never;
@@ -308,7 +308,7 @@ TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
 
 TEST_F(cuda_capture, a_launch_that_fails_is_not_counted_and_can_be_tried_again) {
   auto graph = a_graph();
-  device_.fail_next("cuGraphLaunch", cuda::status::unknown);
+  device_.fail_next("cuGraphLaunch", gpu::status::unknown);
   EXPECT_THROW(graph.launch(), cuda_error);
   EXPECT_EQ(graph.launch_count(), 0u);
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
@@ -327,15 +327,15 @@ TEST_F(cuda_capture, the_end_of_a_graph_waits_for_its_last_launch) {
 
 TEST_F(cuda_capture, a_launch_behind_which_no_event_can_be_recorded_is_waited_for) {
   auto graph = a_graph();
-  device_.fail_next("cuEventRecord", cuda::status::unknown);
+  device_.fail_next("cuEventRecord", gpu::status::unknown);
   graph.launch();
   EXPECT_EQ(device_.pending(stream_), 0u);
 }
 
 TEST_F(cuda_capture, the_end_of_a_graph_waits_for_the_device_where_nothing_else_can_be_waited_for) {
   auto graph = std::make_unique<decltype(a_graph())>(a_graph());
-  device_.fail_next("cuEventRecord", cuda::status::unknown);
-  device_.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  device_.fail_next("cuEventRecord", gpu::status::unknown);
+  device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   graph->launch();
   const std::size_t before = device_.count("cuCtxSynchronize");
   graph.reset();
@@ -345,7 +345,7 @@ TEST_F(cuda_capture, the_end_of_a_graph_waits_for_the_device_where_nothing_else_
 
 TEST_F(cuda_capture, a_graph_can_be_launched_on_any_stream_and_from_any_thread) {
   auto graph = a_graph();
-  cuda::stream other{device_};
+  gpu::stream other{device_};
   std::thread{[&] {
     auto moved = std::move(graph);
     moved.launch(other);
@@ -371,7 +371,7 @@ TEST_F(cuda_capture, memory_of_a_graph_that_has_ended_is_used_again) {
 }
 
 TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
-  const auto refused_elsewhere = [&](cuda::capture_mode mode) {
+  const auto refused_elsewhere = [&](gpu::capture_mode mode) {
     bool refused = false;
     try {
       (void)capture(stream_, an_arena(), a_block(), a_block(),
@@ -379,8 +379,8 @@ TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
                       step()(arena, in, out);
                       std::thread{[&] {
                         std::uintptr_t block = 0;
-                        refused = device_.allocate(256, block) != cuda::status::success;
-                        if (!refused) EXPECT_EQ(device_.free(block), cuda::status::success);
+                        refused = device_.allocate(256, block) != gpu::status::success;
+                        if (!refused) EXPECT_EQ(device_.free(block), gpu::status::success);
                       }}.join();
                     },
                     {.mode = mode, .driver = &device_});
@@ -389,9 +389,9 @@ TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
     }
     return refused;
   };
-  EXPECT_TRUE(refused_elsewhere(cuda::capture_mode::global));
-  EXPECT_FALSE(refused_elsewhere(cuda::capture_mode::thread_local_));
-  EXPECT_FALSE(refused_elsewhere(cuda::capture_mode::relaxed));
+  EXPECT_TRUE(refused_elsewhere(gpu::capture_mode::global));
+  EXPECT_FALSE(refused_elsewhere(gpu::capture_mode::thread_local_));
+  EXPECT_FALSE(refused_elsewhere(gpu::capture_mode::relaxed));
 }
 
 // ---- updates ----------------------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ TEST_F(cuda_capture, an_update_to_a_graph_of_other_nodes_makes_a_new_executable_
 }
 
 TEST_F(cuda_capture, an_update_where_the_driver_has_no_such_call_makes_a_new_executable) {
-  for (const cuda::status missing : {cuda::status::not_found, cuda::status::not_supported}) {
+  for (const gpu::status missing : {gpu::status::not_found, gpu::status::not_supported}) {
     auto graph = a_graph();
     device_.fail_next("cuGraphExecUpdate", missing);
     EXPECT_FALSE(graph.update(step(100)));
@@ -454,7 +454,7 @@ TEST_F(cuda_capture, a_launch_from_before_an_update_does_what_was_captured_then)
 
 TEST_F(cuda_capture, a_launch_on_another_stream_behind_an_update_comes_behind_the_last_one) {
   auto graph = a_graph();
-  cuda::stream other{device_};
+  gpu::stream other{device_};
   std::ranges::fill(graph.inputs().as<int>(), 1);
   graph.launch();
   EXPECT_FALSE(graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
@@ -469,8 +469,8 @@ TEST_F(cuda_capture, a_launch_on_another_stream_behind_an_update_comes_behind_th
 
 TEST_F(cuda_capture, an_update_behind_a_launch_without_an_event_waits_where_the_executable_is_replaced) {
   auto graph = a_graph();
-  device_.fail_next("cuEventRecord", cuda::status::unknown);
-  device_.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  device_.fail_next("cuEventRecord", gpu::status::unknown);
+  device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   graph.launch();
   EXPECT_TRUE(graph.update(step(100)));
   EXPECT_NE(device_.pending(stream_), 0u) << "launches of one executable are ordered";
@@ -516,14 +516,14 @@ TEST_F(cuda_capture, every_call_to_the_driver_that_fails_in_an_update_leaves_the
       auto graph = a_graph();
       const std::size_t first = device_.calls;
       device_.fail_from = first + i;
-      device_.failure = cuda::status::unknown;
+      device_.failure = gpu::status::unknown;
       try {
         (void)graph.update(body);
         is_over = device_.calls <= first + i;
         device_.fail_from = supply::never;
         EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
       } catch (cuda_error const& error) {
-        EXPECT_EQ(error.status(), cuda::status::unknown) << error.what();
+        EXPECT_EQ(error.status(), gpu::status::unknown) << error.what();
         ++thrown;
         device_.fail_from = supply::never;
         EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
@@ -538,12 +538,12 @@ TEST_F(cuda_capture, a_graph_of_another_device_is_replaced_by_an_update) {
   auto graph = a_graph();
   fake_device another;
   {
-    cuda::stream elsewhere{another};
-    cuda::capture_backend backend{elsewhere, {.driver = &another}};
+    gpu::stream elsewhere{another};
+    gpu::capture_backend backend{elsewhere, {.driver = &another}};
     auto of_another = a_graph();
     graph.launch();
     EXPECT_FALSE(of_another.update(backend, [&](std::pmr::memory_resource&, unique_block&, unique_block&) {
-      EXPECT_EQ(another.launch_on_host(elsewhere, [](void*) {}, nullptr), cuda::status::success);
+      EXPECT_EQ(another.launch_on_host(elsewhere, [](void*) {}, nullptr), gpu::status::success);
     }));
     EXPECT_EQ(another.count("cuGraphInstantiate"), 1u);
     of_another.launch(elsewhere);
@@ -553,17 +553,17 @@ TEST_F(cuda_capture, a_graph_of_another_device_is_replaced_by_an_update) {
 // ---- graphs that end, and other captures ------------------------------------------------------------------
 
 TEST_F(cuda_capture, a_graph_that_ends_while_another_stream_captures_waits_and_does_not_disturb_it) {
-  for (const cuda::capture_mode mode : {cuda::capture_mode::thread_local_, cuda::capture_mode::global}) {
+  for (const gpu::capture_mode mode : {gpu::capture_mode::thread_local_, gpu::capture_mode::global}) {
     auto running = std::make_unique<decltype(a_graph())>(a_graph());
     running->launch();
     EXPECT_NE(device_.pending(stream_), 0u);
-    cuda::stream other{device_};
+    gpu::stream other{device_};
     auto captured =
         capture(other, an_arena(), a_block(), a_block(),
                 [&](std::pmr::memory_resource&, unique_block&, unique_block&) {
                   running.reset();
                   EXPECT_EQ(device_.pending(stream_), 0u) << "its memory goes, so that it must have run";
-                  EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), cuda::status::success);
+                  EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), gpu::status::success);
                 },
                 {.mode = mode, .driver = &device_});
     EXPECT_TRUE(captured);
@@ -573,14 +573,14 @@ TEST_F(cuda_capture, a_graph_that_ends_while_another_stream_captures_waits_and_d
 TEST_F(cuda_capture, a_graph_that_ends_in_another_thread_during_a_global_capture_does_not_disturb_it) {
   auto running = std::make_unique<decltype(a_graph())>(a_graph());
   running->launch();
-  cuda::stream other{device_};
+  gpu::stream other{device_};
   auto captured =
       capture(other, an_arena(), a_block(), a_block(),
               [&](std::pmr::memory_resource&, unique_block&, unique_block&) {
                 std::thread{[&] { running.reset(); }}.join();
-                EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), cuda::status::success);
+                EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), gpu::status::success);
               },
-              {.mode = cuda::capture_mode::global, .driver = &device_});
+              {.mode = gpu::capture_mode::global, .driver = &device_});
   EXPECT_TRUE(captured);
   EXPECT_EQ(device_.pending(stream_), 0u);
 }
@@ -597,15 +597,15 @@ TEST_F(cuda_capture, a_graph_whose_last_launch_cannot_be_waited_for_is_reported)
   auto graph = std::make_unique<decltype(a_graph())>(a_graph());
   graph->launch();
   device_.run_all();
-  device_.fail_next("cuEventSynchronize", cuda::status::invalid_handle);
-  device_.fail_next("cuCtxSynchronize", cuda::status::invalid_context);
+  device_.fail_next("cuEventSynchronize", gpu::status::invalid_handle);
+  device_.fail_next("cuCtxSynchronize", gpu::status::invalid_context);
   const violation_recorder violations;
   graph.reset();
   EXPECT_EQ(violation_recorder::count(violation_kind::open_capture), 1u);
 }
 
 TEST_F(cuda_capture, memory_of_a_device_that_is_freed_in_a_capture_does_not_disturb_it) {
-  cuda::device_resource memory{{}, device_};
+  gpu::device_resource memory{{}, device_};
   auto before = std::make_unique<unique_block>(&memory, 4 * KiB, 256);
   auto arena = std::make_unique<graph_arena>(4 * KiB, &memory);
   auto captured =
@@ -621,9 +621,9 @@ TEST_F(cuda_capture, memory_of_a_device_that_is_freed_in_a_capture_does_not_dist
 
 TEST(cuda_capture_devices, a_graph_of_another_device_than_the_current_one_is_waited_for) {
   fake_device devices{{.devices = 2}};
-  ASSERT_EQ(devices.make_current(1), cuda::status::success);
+  ASSERT_EQ(devices.make_current(1), gpu::status::success);
   {
-    cuda::stream of_1{devices};
+    gpu::stream of_1{devices};
     bool ran = false;
     recording_resource host;
     {
@@ -631,23 +631,23 @@ TEST(cuda_capture_devices, a_graph_of_another_device_than_the_current_one_is_wai
                            [&](std::pmr::memory_resource&, int&, int&) {
                              EXPECT_EQ(devices.launch_on_host(
                                            of_1, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
-                                       cuda::status::success);
+                                       gpu::status::success);
                            },
                            {.device = 1, .driver = &devices});
-      ASSERT_EQ(devices.make_current(0), cuda::status::success);
+      ASSERT_EQ(devices.make_current(0), gpu::status::success);
       graph.launch();
       EXPECT_FALSE(ran);
     }
     EXPECT_TRUE(ran) << "before the arena's memory went";
-    cuda::device_number now = 1;
-    EXPECT_EQ(devices.current_device(now), cuda::status::success);
+    gpu::device_number now = 1;
+    EXPECT_EQ(devices.current_device(now), gpu::status::success);
     EXPECT_EQ(now, 0) << "the current device is as it was";
   }
 }
 
 TEST_F(cuda_capture, a_scope_that_ends_behind_an_event_in_a_capture_waits_and_does_not_disturb_it) {
-  cuda::stream other{device_};
-  device_arena memory{cuda::virtual_memory{cuda::virtual_memory_options{.stream = stream_}, device_},
+  gpu::stream other{device_};
+  device_arena memory{gpu::virtual_memory{gpu::virtual_memory_options{.stream = stream_}, device_},
                       arena_options{.reserve = 16 * MiB, .name = "step"}};
   (void)memory.allocate(256);  // so that memory is there
   bool ran = false;
@@ -658,8 +658,8 @@ TEST_F(cuda_capture, a_scope_that_ends_behind_an_event_in_a_capture_waits_and_do
                    (void)memory.allocate(256);
                    EXPECT_EQ(device_.launch_on_host(
                                  other, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
-                             cuda::status::success);
-                   const cuda::event used{other, device_};
+                             gpu::status::success);
+                   const gpu::event used{other, device_};
                    scope.end_after(used);
                    EXPECT_TRUE(ran);
                    step()(temporaries, in, out);
@@ -668,13 +668,13 @@ TEST_F(cuda_capture, a_scope_that_ends_behind_an_event_in_a_capture_waits_and_do
 }
 
 TEST_F(cuda_capture, a_fence_of_an_event_is_waited_for_in_a_capture_too) {
-  cuda::stream other{device_};
+  gpu::stream other{device_};
   bool ran = false;
   ASSERT_EQ(device_.launch_on_host(
                 other, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
-            cuda::status::success);
+            gpu::status::success);
   reuse_cache cache{{.upstream = &host_}};
-  cache.deallocate_after(cache.allocate(256, 256), 256, 256, cuda::event{other, device_}.as_fence());
+  cache.deallocate_after(cache.allocate(256, 256), 256, 256, gpu::event{other, device_}.as_fence());
   auto captured =
       capture_of(an_arena(), a_block(), a_block(),
                  [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {

@@ -26,7 +26,7 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 using test::fake_device;
 
 void count_up(void* number) { ++*static_cast<int*>(number); }
@@ -49,24 +49,24 @@ class cuda_system_driver : public ::testing::Test {
     int count = 0;
     if (device.device_count(count) == status::success && count > 0) GTEST_SKIP() << "there is a device here";
   }
-  cuda::driver& device = cuda::system_driver();
+  gpu::driver& device = gpu::system_driver();
 };
 
 TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
   int count = 7;
-  cuda::device_number current = 7;
-  cuda::memory_info info{.free_bytes = 7, .total_bytes = 7};
+  gpu::device_number current = 7;
+  gpu::memory_info info{.free_bytes = 7, .total_bytes = 7};
   std::size_t bytes = 7;
   byte_range range{.begin = 7, .size = 7};
-  cuda::physical_handle physical = 7;
+  gpu::physical_handle physical = 7;
   std::uintptr_t block = 7;
-  cuda::pool_handle pool = nullptr;
-  cuda::stream_handle stream = nullptr;
-  cuda::event_handle event = nullptr;
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
-  cuda::context_handle context = nullptr;
-  cuda::shareable_handle shared;
+  gpu::pool_handle pool = nullptr;
+  gpu::stream_handle stream = nullptr;
+  gpu::event_handle event = nullptr;
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
+  gpu::context_handle context = nullptr;
+  gpu::shareable_handle shared;
   bool capturing = false, can = false;
   const std::vector<status> results{
       device.device_count(count),
@@ -82,8 +82,8 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.unmap({.begin = 1 << 21, .size = 1 << 21}),
       device.allow_access({.begin = 1 << 21, .size = 1 << 21}, 0),
       device.can_access_peer(1, 0, can),
-      device.export_handle(1, cuda::handle_type::file_descriptor, shared),
-      device.import_handle({.type = cuda::handle_type::file_descriptor, .file_descriptor = 7}, physical),
+      device.export_handle(1, gpu::handle_type::file_descriptor, shared),
+      device.import_handle({.type = gpu::handle_type::file_descriptor, .file_descriptor = 7}, physical),
       device.allocate(1, block),
       device.free(256),
       device.allocate_managed(1, block),
@@ -99,15 +99,15 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.create_stream(stream),
       device.destroy_stream(nullptr),
       device.context_of(nullptr, context),
-      device.synchronize(cuda::stream_handle{}),
+      device.synchronize(gpu::stream_handle{}),
       device.wait(nullptr, nullptr),
       device.create_event(event),
       device.destroy_event(nullptr),
       device.record(nullptr, nullptr),
       device.query(nullptr),
-      device.synchronize(cuda::event_handle{}),
+      device.synchronize(gpu::event_handle{}),
       device.launch_on_host(nullptr, &count_up, &count),
-      device.begin_capture(nullptr, cuda::capture_mode::global),
+      device.begin_capture(nullptr, gpu::capture_mode::global),
       device.end_capture(nullptr, graph),
       device.is_capturing(nullptr, capturing),
       device.node_count(nullptr, bytes),
@@ -136,7 +136,7 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(executable, nullptr);
   EXPECT_EQ(context, nullptr);
-  EXPECT_EQ(shared, cuda::shareable_handle{});
+  EXPECT_EQ(shared, gpu::shareable_handle{});
   EXPECT_FALSE(capturing);
   EXPECT_FALSE(can);
 }
@@ -184,11 +184,11 @@ TEST_F(cuda_system_driver, it_names_every_status) {
 }
 
 TEST_F(cuda_system_driver, handles_over_it_cannot_be_made_and_say_why) {
-  EXPECT_THROW(cuda::stream{device}, cuda_error);
-  EXPECT_THROW(cuda::event{device}, cuda_error);
-  EXPECT_THROW((cuda::event{nullptr, device}), cuda_error);
+  EXPECT_THROW(gpu::stream{device}, cuda_error);
+  EXPECT_THROW(gpu::event{device}, cuda_error);
+  EXPECT_THROW((gpu::event{nullptr, device}), cuda_error);
   try {
-    const cuda::stream none{device};
+    const gpu::stream none{device};
   } catch (cuda_error const& error) {
     EXPECT_NE(error.status(), status::success);
     EXPECT_EQ(std::string{error.what()}.find("cuStreamCreate: CUDA_ERROR_"), 0u) << error.what();
@@ -198,22 +198,22 @@ TEST_F(cuda_system_driver, handles_over_it_cannot_be_made_and_say_why) {
 // ---- the default table ----
 
 TEST(cuda_default_driver, it_is_the_systems_until_it_is_replaced_and_again_with_null) {
-  EXPECT_EQ(&cuda::default_driver(), &cuda::system_driver());
+  EXPECT_EQ(&gpu::default_driver(), &gpu::system_driver());
   fake_device device, another;
-  EXPECT_EQ(cuda::set_default_driver(&device), &cuda::system_driver());
-  EXPECT_EQ(&cuda::default_driver(), &device);
-  EXPECT_EQ(cuda::set_default_driver(&another), &device);
-  EXPECT_EQ(cuda::set_default_driver(nullptr), &another);
-  EXPECT_EQ(&cuda::default_driver(), &cuda::system_driver());
+  EXPECT_EQ(gpu::set_default_driver(&device), &gpu::system_driver());
+  EXPECT_EQ(&gpu::default_driver(), &device);
+  EXPECT_EQ(gpu::set_default_driver(&another), &device);
+  EXPECT_EQ(gpu::set_default_driver(nullptr), &another);
+  EXPECT_EQ(&gpu::default_driver(), &gpu::system_driver());
 }
 
 TEST(cuda_default_driver, existing_objects_keep_theirs) {
   fake_device device;
-  cuda::driver* const before = cuda::set_default_driver(&device);
+  gpu::driver* const before = gpu::set_default_driver(&device);
   {
-    const cuda::stream queue;
-    cuda::event point{queue.get()};
-    cuda::set_default_driver(before);
+    const gpu::stream queue;
+    gpu::event point{queue.get()};
+    gpu::set_default_driver(before);
     queue.wait(point);
     queue.synchronize();
     point.record(queue);
@@ -248,21 +248,21 @@ TEST_F(cuda_error_text, a_call_is_cut_at_127_characters) {
 TEST_F(cuda_error_text, it_is_caught_as_an_exception_and_copied_without_memory) {
   static_assert(std::is_nothrow_copy_constructible_v<cuda_error>);
   try {
-    cuda::require(device, "cuEventRecord", status::illegal_address);
+    gpu::require(device, "cuEventRecord", status::illegal_address);
     FAIL() << "nothing was thrown";
   } catch (std::exception const& error) {
     EXPECT_STREQ(error.what(), "cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
   }
-  cuda::require(device, "cuEventRecord", status::success);
+  gpu::require(device, "cuEventRecord", status::success);
 }
 
 // ---- stream ----
 
 TEST_F(cuda_stream, it_owns_the_drivers_stream) {
   {
-    const cuda::stream queue{device};
+    const gpu::stream queue{device};
     EXPECT_NE(queue.get(), nullptr);
-    const cuda::stream_handle handle = queue;
+    const gpu::stream_handle handle = queue;
     EXPECT_EQ(handle, queue.get());
     EXPECT_EQ(device.count("cuStreamDestroy"), 0u);
   }
@@ -271,21 +271,21 @@ TEST_F(cuda_stream, it_owns_the_drivers_stream) {
 }
 
 TEST_F(cuda_stream, moving_transfers_the_stream) {
-  static_assert(!std::is_copy_constructible_v<cuda::stream> && !std::is_copy_assignable_v<cuda::stream>);
-  static_assert(std::is_nothrow_move_constructible_v<cuda::stream> &&
-                std::is_nothrow_move_assignable_v<cuda::stream>);
-  cuda::stream first{device};
-  const cuda::stream_handle handle = first.get();
-  cuda::stream second{std::move(first)};
+  static_assert(!std::is_copy_constructible_v<gpu::stream> && !std::is_copy_assignable_v<gpu::stream>);
+  static_assert(std::is_nothrow_move_constructible_v<gpu::stream> &&
+                std::is_nothrow_move_assignable_v<gpu::stream>);
+  gpu::stream first{device};
+  const gpu::stream_handle handle = first.get();
+  gpu::stream second{std::move(first)};
   EXPECT_EQ(second.get(), handle);
   EXPECT_EQ(first.get(), nullptr);  // NOLINT(bugprone-use-after-move): documented
 
-  first = cuda::stream{device};
+  first = gpu::stream{device};
   EXPECT_NE(first.get(), nullptr);
   first = std::move(second);  // destroys its own
   EXPECT_EQ(first.get(), handle);
   EXPECT_EQ(device.count("cuStreamDestroy"), 1u);
-  cuda::stream& same = first;
+  gpu::stream& same = first;
   first = std::move(same);
   EXPECT_EQ(first.get(), handle);
   EXPECT_EQ(device.count("cuStreamDestroy"), 1u);
@@ -293,7 +293,7 @@ TEST_F(cuda_stream, moving_transfers_the_stream) {
 
 TEST_F(cuda_stream, synchronize_runs_its_work) {
   int runs = 0;
-  const cuda::stream queue{device}, other{device};
+  const gpu::stream queue{device}, other{device};
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
   EXPECT_EQ(device.launch_on_host(other, &count_up, &runs), status::success);
   queue.synchronize();
@@ -303,17 +303,17 @@ TEST_F(cuda_stream, synchronize_runs_its_work) {
 
 TEST_F(cuda_stream, wait_orders_it_behind_an_event) {
   int runs = 0;
-  const cuda::stream queue{device}, other{device};
+  const gpu::stream queue{device}, other{device};
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  const cuda::event point{queue, device};
+  const gpu::event point{queue, device};
   other.wait(point);
   other.synchronize();
   EXPECT_EQ(runs, 1);
 }
 
 TEST_F(cuda_stream, failed_calls_are_named) {
-  const cuda::stream queue{device};
-  const cuda::event point{device};
+  const gpu::stream queue{device};
+  const gpu::event point{device};
   const auto text_of = [&](char const* name, auto call) {
     device.fail_next(name, status::illegal_address);
     try {
@@ -324,7 +324,7 @@ TEST_F(cuda_stream, failed_calls_are_named) {
     }
     return std::string{"nothing was thrown"};
   };
-  EXPECT_EQ(text_of("cuStreamCreate", [&] { const cuda::stream none{device}; }), "cuStreamCreate");
+  EXPECT_EQ(text_of("cuStreamCreate", [&] { const gpu::stream none{device}; }), "cuStreamCreate");
   EXPECT_EQ(text_of("cuStreamSynchronize", [&] { queue.synchronize(); }), "cuStreamSynchronize");
   EXPECT_EQ(text_of("cuStreamWaitEvent", [&] { queue.wait(point); }), "cuStreamWaitEvent");
 }
@@ -332,16 +332,16 @@ TEST_F(cuda_stream, failed_calls_are_named) {
 // ---- event ----
 
 TEST_F(cuda_event, one_that_was_not_recorded_is_done) {
-  const cuda::event point{device};
+  const gpu::event point{device};
   EXPECT_TRUE(point.done());
   point.wait();
 }
 
 TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  cuda::event point{queue, device};
+  gpu::event point{queue, device};
   EXPECT_FALSE(point.done());
   device.run(queue);
   EXPECT_TRUE(point.done());
@@ -355,8 +355,8 @@ TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
 }
 
 TEST_F(cuda_event, it_is_done_when_its_device_is_lost) {
-  const cuda::stream queue{device};
-  const cuda::event point{queue, device};
+  const gpu::stream queue{device};
+  const gpu::event point{queue, device};
   device.fail_next("cuEventQuery", status::illegal_address);
   EXPECT_TRUE(point.done());
   EXPECT_FALSE(point.done());
@@ -364,8 +364,8 @@ TEST_F(cuda_event, it_is_done_when_its_device_is_lost) {
 }
 
 TEST_F(cuda_event, it_is_not_done_if_the_driver_returns_an_error) {
-  const cuda::stream queue{device};
-  const cuda::event point{queue, device};
+  const gpu::stream queue{device};
+  const gpu::event point{queue, device};
   for (const status refusal : {status::capture_unsupported, status::captured_event, status::not_permitted}) {
     device.fail_next("cuEventQuery", refusal);
     EXPECT_FALSE(point.done());
@@ -374,20 +374,20 @@ TEST_F(cuda_event, it_is_not_done_if_the_driver_returns_an_error) {
 }
 
 TEST_F(cuda_event, moving_transfers_the_event) {
-  static_assert(!std::is_copy_constructible_v<cuda::event> && !std::is_copy_assignable_v<cuda::event>);
-  static_assert(std::is_nothrow_move_constructible_v<cuda::event> &&
-                std::is_nothrow_move_assignable_v<cuda::event>);
+  static_assert(!std::is_copy_constructible_v<gpu::event> && !std::is_copy_assignable_v<gpu::event>);
+  static_assert(std::is_nothrow_move_constructible_v<gpu::event> &&
+                std::is_nothrow_move_assignable_v<gpu::event>);
   {
-    cuda::event first{device};
-    const cuda::event_handle handle = first.get();
-    cuda::event second{std::move(first)};
+    gpu::event first{device};
+    const gpu::event_handle handle = first.get();
+    gpu::event second{std::move(first)};
     EXPECT_EQ(second.get(), handle);
     EXPECT_EQ(first.get(), nullptr);  // NOLINT(bugprone-use-after-move): documented
-    first = cuda::event{device};
+    first = gpu::event{device};
     first = std::move(second);  // destroys its own
     EXPECT_EQ(first.get(), handle);
     EXPECT_EQ(device.count("cuEventDestroy"), 1u);
-    cuda::event& same = first;
+    gpu::event& same = first;
     first = std::move(same);
     EXPECT_EQ(first.get(), handle);
   }
@@ -396,14 +396,14 @@ TEST_F(cuda_event, moving_transfers_the_event) {
 }
 
 TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   device.fail_next("cuEventCreate");
-  EXPECT_THROW(cuda::event{device}, cuda_error);
+  EXPECT_THROW(gpu::event{device}, cuda_error);
   device.fail_next("cuEventRecord");
-  EXPECT_THROW((cuda::event{queue, device}), cuda_error);  // the event itself was there
+  EXPECT_THROW((gpu::event{queue, device}), cuda_error);  // the event itself was there
   EXPECT_EQ(device.count("cuEventDestroy"), 1u);
 
-  cuda::event point{device};
+  gpu::event point{device};
   device.fail_next("cuEventRecord", status::illegal_address);
   try {
     point.record(queue);
@@ -421,9 +421,9 @@ TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
 
 TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  cuda::event point{queue, device};
+  gpu::event point{queue, device};
   reuse_fence fence = std::move(point).as_fence();
   EXPECT_EQ(point.get(), nullptr);  // NOLINT(bugprone-use-after-move): the fence has it
   EXPECT_FALSE(fence.empty());
@@ -437,8 +437,8 @@ TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
 }
 
 TEST_F(cuda_fence, a_wait_that_the_driver_refuses_ends) {
-  const cuda::stream queue{device};
-  const reuse_fence fence = cuda::event{queue, device}.as_fence();
+  const gpu::stream queue{device};
+  const reuse_fence fence = gpu::event{queue, device}.as_fence();
   device.fail_next("cuEventSynchronize", status::illegal_address);
   fence.wait();
   EXPECT_EQ(device.count("cuEventSynchronize"), 1u);
@@ -450,10 +450,10 @@ TEST_F(cuda_fence, a_cache_reuses_no_block_before_the_work_on_it_has_ended) {
   int runs = 0;
   {
     reuse_cache cache{&upstream};
-    const cuda::stream queue{device};
+    const gpu::stream queue{device};
     void* const block = cache.allocate(4096, 256);
     EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-    cache.deallocate_after(block, 4096, 256, cuda::event{queue, device}.as_fence());
+    cache.deallocate_after(block, 4096, 256, gpu::event{queue, device}.as_fence());
 
     void* const other = cache.allocate(4096, 256);
     EXPECT_NE(other, block);
@@ -468,11 +468,11 @@ TEST_F(cuda_fence, a_cache_reuses_no_block_before_the_work_on_it_has_ended) {
 TEST_F(cuda_fence, a_cache_that_ends_waits_for_the_work) {
   test::recording_resource upstream;
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   std::optional<reuse_cache> cache{std::in_place, &upstream};
   void* const block = cache->allocate(4096, 256);
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  cache->deallocate_after(block, 4096, 256, cuda::event{queue, device}.as_fence());
+  cache->deallocate_after(block, 4096, 256, gpu::event{queue, device}.as_fence());
   EXPECT_EQ(runs, 0);
   cache.reset();
   EXPECT_EQ(runs, 1);

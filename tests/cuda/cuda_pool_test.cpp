@@ -35,17 +35,17 @@ std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uint
 
 TEST(memory_pool, keeps_all_by_default) {
   fake_device device;
-  const cuda::memory_pool by_default{{}, device};
-  const cuda::memory_pool small{{.release_threshold_bytes = 3 * MiB}, device};
+  const gpu::memory_pool by_default{{}, device};
+  const gpu::memory_pool small{{.release_threshold_bytes = 3 * MiB}, device};
   EXPECT_EQ(device.release_threshold(by_default), std::numeric_limits<std::size_t>::max());
   EXPECT_EQ(device.release_threshold(small), 3 * MiB);
 }
 
 TEST(memory_pool, is_of_the_current_device_by_default) {
   fake_device device{{.devices = 3}};
-  ASSERT_EQ(device.make_current(2), cuda::status::success);
-  const cuda::memory_pool current{{}, device};
-  const cuda::memory_pool other{{.device = 1}, device};
+  ASSERT_EQ(device.make_current(2), gpu::status::success);
+  const gpu::memory_pool current{{}, device};
+  const gpu::memory_pool other{{.device = 1}, device};
   EXPECT_EQ(current.device(), 2);
   EXPECT_EQ(other.device(), 1);
 }
@@ -53,10 +53,10 @@ TEST(memory_pool, is_of_the_current_device_by_default) {
 TEST(memory_pool, is_destroyed_once_however_it_was_moved) {
   fake_device device;
   {
-    cuda::memory_pool first{{}, device};
-    cuda::memory_pool second{{}, device};
-    cuda::pool_handle const handle = first.get();
-    cuda::memory_pool moved{std::move(first)};
+    gpu::memory_pool first{{}, device};
+    gpu::memory_pool second{{}, device};
+    gpu::pool_handle const handle = first.get();
+    gpu::memory_pool moved{std::move(first)};
     EXPECT_EQ(moved.get(), handle);
     second = std::move(moved);
     EXPECT_EQ(second.get(), handle);
@@ -67,8 +67,8 @@ TEST(memory_pool, is_destroyed_once_however_it_was_moved) {
 
 TEST(memory_pool, trim_frees_unused_memory) {
   fake_device device;
-  cuda::memory_pool pool{{}, device};
-  cuda::async_resource memory{pool, nullptr, device};
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource memory{pool, nullptr, device};
   void* const live = memory.allocate(1 * MiB);
   void* const dead = memory.allocate(2 * MiB);
   memory.deallocate(dead, 2 * MiB);
@@ -83,27 +83,27 @@ TEST(memory_pool, trim_frees_unused_memory) {
 
 TEST(memory_pool, frees_memory_beyond_the_threshold_at_each_wait) {
   fake_device device;
-  cuda::memory_pool pool{{.release_threshold_bytes = 1 * MiB}, device};
-  cuda::async_resource memory{pool, nullptr, device};
+  gpu::memory_pool pool{{.release_threshold_bytes = 1 * MiB}, device};
+  gpu::async_resource memory{pool, nullptr, device};
   for (int i = 0; i < 3; ++i) {
     std::array<void*, 4> blocks{};
     for (void*& block : blocks) block = memory.allocate(1 * MiB);
     for (void* block : blocks) memory.deallocate(block, 1 * MiB);
     EXPECT_EQ(device.pool_reserved_bytes(pool), 4 * MiB);
-    ASSERT_EQ(device.synchronize(), cuda::status::success);
+    ASSERT_EQ(device.synchronize(), gpu::status::success);
     EXPECT_EQ(device.pool_reserved_bytes(pool), 1 * MiB);
   }
 }
 
 TEST(memory_pool, the_threshold_counts_bytes_in_use_as_well) {
   fake_device device;
-  cuda::memory_pool small{{.release_threshold_bytes = 4 * MiB}, device};
-  cuda::memory_pool by_default{{}, device};
-  for (cuda::memory_pool* pool : {&small, &by_default}) {
-    cuda::async_resource memory{*pool, nullptr, device};
+  gpu::memory_pool small{{.release_threshold_bytes = 4 * MiB}, device};
+  gpu::memory_pool by_default{{}, device};
+  for (gpu::memory_pool* pool : {&small, &by_default}) {
+    gpu::async_resource memory{*pool, nullptr, device};
     void* const live = memory.allocate(5 * MiB);
     memory.deallocate(memory.allocate(3 * MiB), 3 * MiB);
-    ASSERT_EQ(device.synchronize(), cuda::status::success);
+    ASSERT_EQ(device.synchronize(), gpu::status::success);
     EXPECT_EQ(device.pool_reserved_bytes(*pool), pool == &small ? 5 * MiB : 8 * MiB);
     memory.deallocate(live, 5 * MiB);
   }
@@ -113,22 +113,22 @@ TEST(memory_pool, a_refusal_of_any_call_is_reported_and_leaves_no_pool) {
   for (char const* call : {"cuCtxGetDevice", "cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
     SCOPED_TRACE(call);
     fake_device device;
-    device.fail_next(call, cuda::status::not_supported);
+    device.fail_next(call, gpu::status::not_supported);
     try {
-      const cuda::memory_pool pool{{}, device};
+      const gpu::memory_pool pool{{}, device};
       ADD_FAILURE();
     } catch (cuda_error const& error) {
       EXPECT_STREQ(error.call(), call);
     }
     device.fail_next(call);
-    EXPECT_THROW((cuda::memory_pool{{}, device}), out_of_memory);
+    EXPECT_THROW((gpu::memory_pool{{}, device}), out_of_memory);
   }
 }
 
 TEST(memory_pool, a_trim_that_is_rejected_throws_and_changes_nothing) {
   fake_device device;
-  cuda::memory_pool pool{{}, device};
-  device.fail_next("cuMemPoolTrimTo", cuda::status::not_supported);
+  gpu::memory_pool pool{{}, device};
+  device.fail_next("cuMemPoolTrimTo", gpu::status::not_supported);
   EXPECT_THROW(pool.trim(), cuda_error);
   pool.trim();
 }
@@ -136,24 +136,24 @@ TEST(memory_pool, a_trim_that_is_rejected_throws_and_changes_nothing) {
 TEST(memory_pool, a_driver_that_does_not_destroy_it_is_a_warning) {
   fake_device device;
   const test::warning_recorder recorder;
-  cuda::pool_handle left = nullptr;
+  gpu::pool_handle left = nullptr;
   {
-    const cuda::memory_pool pool{{}, device};
+    const gpu::memory_pool pool{{}, device};
     left = pool.get();
-    device.fail_next("cuMemPoolDestroy", cuda::status::unknown);
+    device.fail_next("cuMemPoolDestroy", gpu::status::unknown);
   }
   ASSERT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_NE(recorder.reports()[0].message.find("cuMemPoolDestroy"), std::string::npos);
-  EXPECT_EQ(device.destroy_pool(left), cuda::status::success);
+  EXPECT_EQ(device.destroy_pool(left), gpu::status::success);
 }
 
 // ---- the resource -----------------------------------------------------------------------------------------
 
 struct async : ::testing::Test {
   fake_device device;  // faults when touched
-  cuda::stream stream{device};
-  cuda::memory_pool pool{{}, device};
-  cuda::async_resource memory{pool, stream, device};
+  gpu::stream stream{device};
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource memory{pool, stream, device};
 };
 
 TEST_F(async, makes_one_call_for_each_allocation_and_deallocation) {
@@ -167,8 +167,8 @@ TEST_F(async, makes_one_call_for_each_allocation_and_deallocation) {
 }
 
 TEST_F(async, what_it_frees_is_free_for_its_own_stream_at_once_and_for_others_later) {
-  cuda::stream other{device};
-  cuda::async_resource of_other{pool, other, device};
+  gpu::stream other{device};
+  gpu::async_resource of_other{pool, other, device};
   void* const block = memory.allocate(4096);
   memory.deallocate(block, 4096);
   void* const elsewhere = of_other.allocate(4096);
@@ -180,9 +180,9 @@ TEST_F(async, what_it_frees_is_free_for_its_own_stream_at_once_and_for_others_la
 }
 
 TEST_F(async, deallocate_after_makes_its_own_stream_wait_and_no_other) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   void* const block = memory.allocate(4096);
-  cuda::event done{other, device};
+  gpu::event done{other, device};
   memory.deallocate_after(block, 4096, 256, done);
   EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
   EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
@@ -193,9 +193,9 @@ TEST_F(async, deallocate_after_makes_its_own_stream_wait_and_no_other) {
 }
 
 TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   void* const block = memory.allocate(4096);
-  const cuda::event done{other, device};
+  const gpu::event done{other, device};
   memory.deallocate_after(block, 4096, 256, other);
   EXPECT_EQ(device.count("cuStreamSynchronize"), 0u);
   EXPECT_EQ(device.pending(stream), 2u) << "a wait, and behind it the free";
@@ -205,25 +205,25 @@ TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
 }
 
 TEST_F(async, a_block_that_another_streams_capture_uses_is_not_freed_and_warned_of) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   void* const block = memory.allocate(4096);
   const test::warning_recorder recorder;
-  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::global), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::global), gpu::status::success);
   memory.deallocate_after(block, 4096, 256, other);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is as it was";
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(other, graph), gpu::status::success) << "the capture is as it was";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
-  EXPECT_EQ(device.free_async(address_of(block), stream), cuda::status::success);
+  EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
 }
 
 TEST_F(async, where_the_stream_cannot_wait_the_thread_does) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   void* const block = memory.allocate(4096);
-  cuda::event done{other, device};
-  device.fail_next("cuStreamWaitEvent", cuda::status::unknown);
+  gpu::event done{other, device};
+  device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
   memory.deallocate_after(block, 4096, 256, done);
   EXPECT_TRUE(done.done());
   EXPECT_EQ(memory.stats().used_blocks, 0u);
@@ -231,22 +231,22 @@ TEST_F(async, where_the_stream_cannot_wait_the_thread_does) {
 }
 
 TEST_F(async, a_block_that_nothing_can_wait_for_is_not_freed_and_warned_of) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   void* const block = memory.allocate(4096);
-  cuda::event done{other, device};
+  gpu::event done{other, device};
   const test::warning_recorder recorder;
-  device.fail_next("cuStreamWaitEvent", cuda::status::unknown);
-  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
+  device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
   memory.deallocate_after(block, 4096, 256, done);
   EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
-  EXPECT_EQ(device.free_async(address_of(block), stream), cuda::status::success);
+  EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
 }
 
 TEST_F(async, deallocating_null_does_nothing) {
   memory.deallocate(nullptr, 0);
-  memory.deallocate_after(nullptr, 0, 256, cuda::event_handle{});
-  memory.deallocate_after(nullptr, 0, 256, cuda::stream_handle{});
+  memory.deallocate_after(nullptr, 0, 256, gpu::event_handle{});
+  memory.deallocate_after(nullptr, 0, 256, gpu::stream_handle{});
   EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
   EXPECT_EQ(memory.stats().deallocations, 0u);
 }
@@ -297,7 +297,7 @@ TEST_F(async, running_out_is_out_of_memory_with_the_numbers) {
 }
 
 TEST_F(async, another_failure_is_a_cuda_error) {
-  device.fail_next("cuMemAllocFromPoolAsync", cuda::status::not_supported);
+  device.fail_next("cuMemAllocFromPoolAsync", gpu::status::not_supported);
   try {
     (void)memory.allocate(1000);
     FAIL();
@@ -317,46 +317,46 @@ TEST_F(async, a_size_that_nothing_can_have_is_rejected_without_a_call) {
 TEST_F(async, a_free_that_the_driver_refuses_is_a_warning) {
   void* const block = memory.allocate(4096);
   const test::warning_recorder recorder;
-  device.fail_next("cuMemFreeAsync", cuda::status::unknown);
+  device.fail_next("cuMemFreeAsync", gpu::status::unknown);
   memory.deallocate(block, 4096);
   ASSERT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_NE(recorder.reports()[0].message.find("4096 bytes"), std::string::npos);
-  EXPECT_EQ(device.free_async(address_of(block), stream), cuda::status::success);
+  EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
 }
 
 TEST(async_resource, without_a_pool_it_is_rejected) {
   fake_device device;
-  EXPECT_THROW((cuda::async_resource{{.pool = nullptr}, device}), std::invalid_argument);
+  EXPECT_THROW((gpu::async_resource{{.pool = nullptr}, device}), std::invalid_argument);
 }
 
 TEST(async_resource, without_a_name_it_has_the_one_of_the_options) {
   fake_device device;
-  const cuda::memory_pool pool{{}, device};
-  const cuda::async_resource memory{{.pool = pool, .name = nullptr}, device};
+  const gpu::memory_pool pool{{}, device};
+  const gpu::async_resource memory{{.pool = pool, .name = nullptr}, device};
   EXPECT_STREQ(memory.name(), "async_resource");
-  EXPECT_THROW((cuda::async_resource{{.pool = nullptr, .name = nullptr}, device}), std::invalid_argument);
+  EXPECT_THROW((gpu::async_resource{{.pool = nullptr, .name = nullptr}, device}), std::invalid_argument);
 }
 
 TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   fake_device device{{.devices = 2}};
-  cuda::memory_pool pool{{.device = 1}, device};
-  cuda::async_resource memory{{.pool = pool, .device = 1}, device};  // the default stream of device 1
+  gpu::memory_pool pool{{.device = 1}, device};
+  gpu::async_resource memory{{.pool = pool, .device = 1}, device};  // the default stream of device 1
   void* const block = memory.allocate(1 * MiB);
   EXPECT_TRUE(device.accessible(block, 1 * MiB, 1));
   memory.deallocate(block, 1 * MiB);
-  cuda::device_number current = -1;
-  ASSERT_EQ(device.current_device(current), cuda::status::success);
+  gpu::device_number current = -1;
+  ASSERT_EQ(device.current_device(current), gpu::status::success);
   EXPECT_EQ(current, 0);
   EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
-  ASSERT_EQ(device.make_current(1), cuda::status::success);
+  ASSERT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
 }
 
 TEST(async_resource, any_thread_may_use_it) {
   fake_device device;
-  cuda::stream stream{device};
-  cuda::memory_pool pool{{}, device};
-  cuda::async_resource memory{pool, stream, device};
+  gpu::stream stream{device};
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource memory{pool, stream, device};
   std::vector<std::thread> threads;
   for (std::size_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
@@ -372,15 +372,15 @@ TEST(async_resource, any_thread_may_use_it) {
 }
 
 TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph) {
-  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::relaxed), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::relaxed), gpu::status::success);
   void* const block = memory.allocate(4096);
   memory.deallocate(block, 4096);
-  cuda::graph_handle graph = nullptr;
-  ASSERT_EQ(device.end_capture(stream, graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
   std::size_t nodes = 0;
-  ASSERT_EQ(device.node_count(graph, nodes), cuda::status::success);
+  ASSERT_EQ(device.node_count(graph, nodes), gpu::status::success);
   EXPECT_EQ(nodes, 2u);
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 }  // namespace

@@ -33,8 +33,8 @@
 namespace tidemark {
 namespace {
 
-using cuda::capture_mode;
-using cuda::status;
+using gpu::capture_mode;
+using gpu::status;
 using test::fake_device;
 using test::failures_of;
 
@@ -50,39 +50,39 @@ struct cuda_rules : ::testing::Test {
     }}.join();
     body();
     std::thread{[&] {
-      cuda::graph_handle graph = nullptr;
+      gpu::graph_handle graph = nullptr;
       EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "it was invalidated";
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
     }}.join();
   }
   /// What `body` does while a stream captures on this thread: the capture must come to its end.
-  void in_capture_of(cuda::stream_handle captured, std::function<void()> const& body) {
-    cuda::graph_handle graph = nullptr;
+  void in_capture_of(gpu::stream_handle captured, std::function<void()> const& body) {
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(captured, capture_mode::thread_local_), status::success);
     body();
     EXPECT_EQ(device.end_capture(captured, graph), status::success) << "it was invalidated";
     if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
   }
-  void use(cuda::stream_handle on, void* block, std::size_t bytes, char const* name = "user") {
+  void use(gpu::stream_handle on, void* block, std::size_t bytes, char const* name = "user") {
     const byte_range range{reinterpret_cast<std::uintptr_t>(block), bytes};
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range}}), status::success);
   }
   /// A graph of one kernel on `stream`.
   [[nodiscard]] std::unique_ptr<graph_instance> captured() {
-    cuda::capture_backend backend{stream, {.driver = &device}};
+    gpu::capture_backend backend{stream, {.driver = &device}};
     backend.begin();
     EXPECT_EQ(device.launch_kernel(stream, {.name = "captured", .reads = {}, .writes = {}}), status::success);
     return backend.end();
   }
 
   fake_device device{{.granularity_bytes = grain, .touchable = true, .devices = 2}};
-  cuda::stream stream{device}, other{device}, foreign{device};
+  gpu::stream stream{device}, other{device}, foreign{device};
 };
 
 // 1
 TEST_F(cuda_rules, a_graph_that_ends_during_a_foreign_capture_is_destroyed_later_and_not_lost) {
   std::unique_ptr<graph_instance> graph = captured();
-  cuda::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
+  gpu::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
   own.begin();
   graph.reset();
   EXPECT_EQ(device.count("cuGraphExecDestroy"), 0u) << "it would have invalidated the capture";
@@ -95,7 +95,7 @@ TEST_F(cuda_rules, a_graph_that_ends_during_a_foreign_capture_is_destroyed_later
 
 TEST_F(cuda_rules, an_executable_that_a_foreign_capture_keeps_from_its_end_is_tried_again) {
   std::unique_ptr<graph_instance> first = captured(), second = captured();
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
   first.reset();
   EXPECT_EQ(device.end_capture(foreign, graph), status::capture_invalidated)
@@ -106,8 +106,8 @@ TEST_F(cuda_rules, an_executable_that_a_foreign_capture_keeps_from_its_end_is_tr
 }
 
 TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_gone) {
-  struct slow_driver final : cuda::driver {
-    status destroy_executable(cuda::executable_handle) noexcept override {
+  struct slow_driver final : gpu::driver {
+    status destroy_executable(gpu::executable_handle) noexcept override {
       begun.count_down();
       std::this_thread::sleep_for(std::chrono::milliseconds{20});
       is_done = true;
@@ -118,7 +118,7 @@ TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_
   } driver;
   driver.retired().reserve_one();
   const std::jthread ending{
-      [&] { driver.retired().retire(driver, reinterpret_cast<cuda::executable_handle>(&driver)); }};
+      [&] { driver.retired().retire(driver, reinterpret_cast<gpu::executable_handle>(&driver)); }};
   driver.begun.wait();
   driver.retired().capture_begins();
   EXPECT_TRUE(driver.is_done);
@@ -128,7 +128,7 @@ TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_
 // 2
 TEST_F(cuda_rules, a_launch_on_a_capturing_stream_is_refused_before_the_driver_ends_that_capture) {
   const std::unique_ptr<graph_instance> graph = captured();
-  cuda::graph_handle outer = nullptr;
+  gpu::graph_handle outer = nullptr;
   EXPECT_EQ(device.begin_capture(other, capture_mode::relaxed), status::success);
   try {
     graph->launch(other);
@@ -152,31 +152,31 @@ TEST_F(cuda_rules, captures_of_other_threads_go_on_whatever_the_resources_do) {
   });
   beside_a_global_capture([&] {
     device_pool pool{{.stream = stream}, device};
-    const cuda::event point{other, device};
+    const gpu::event point{other, device};
     pool.deallocate_after(pool.allocate(grain), grain, 256, point);
     EXPECT_GT(pool.trim(), 0u);
   });
   beside_a_global_capture([&] {
-    cuda::virtual_memory space{{.stream = stream}, device};
+    gpu::virtual_memory space{{.stream = stream}, device};
     const byte_range range = space.reserve(1, 4 * grain);
     EXPECT_TRUE(space.commit(range));
-    const cuda::event point{other, device};
+    const gpu::event point{other, device};
     space.wait_before_reuse(point);
     EXPECT_TRUE(space.decommit(range));
     space.release(range);
   });
   beside_a_global_capture([&] {
-    cuda::memory_pool pool{{}, device};
-    cuda::async_resource blocks{{.pool = pool, .stream = stream}, device};
+    gpu::memory_pool pool{{}, device};
+    gpu::async_resource blocks{{.pool = pool, .stream = stream}, device};
     blocks.deallocate(blocks.allocate(1000), 1000);
     stream.synchronize();
     pool.trim(0);
-    cuda::device_resource plain{{}, device};
+    gpu::device_resource plain{{}, device};
     plain.deallocate(plain.allocate(1000), 1000);
-    cuda::pinned_resource pinned{{}, device};
+    gpu::pinned_resource pinned{{}, device};
     pinned.deallocate(pinned.allocate(1000), 1000);
-    const cuda::stream made{device};
-    EXPECT_EQ(cuda::put_behind(device, made, stream), status::success);
+    const gpu::stream made{device};
+    EXPECT_EQ(gpu::put_behind(device, made, stream), status::success);
   });
   beside_a_global_capture([&] {
     pinned_arena staging{{.reserve = grain}, 64 * KiB, device};
@@ -189,8 +189,8 @@ TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_uses_as_long_as_the_
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(grain);
   stream.synchronize();
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
   EXPECT_EQ(device.begin_capture(other, capture_mode::global), status::success);
   use(other, block, grain, "captured");
   cache.deallocate(block, grain, 256, other);
@@ -225,7 +225,7 @@ TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_of_its_own_stream_us
 }
 
 TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_at_it) {
-  cuda::stream_handle const blocking = device.create_blocking_stream();
+  gpu::stream_handle const blocking = device.create_blocking_stream();
   {
     device_cache cache{{.stream = stream}, device};
     void* const block = cache.allocate(grain);
@@ -248,7 +248,7 @@ TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_a
 TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_long_as_the_graph) {
   device_cache cache{{.stream = stream}, device};
   capture_switch memory{&cache};
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   void* const block = memory.allocate(grain, 256);
   {
     auto graph = capture(stream, memory, std::make_unique<graph_arena>(grain, &plain), 0, 0,
@@ -268,7 +268,7 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
 
 // 7
 /// A body of so many kernels that write all of the arena's memory.
-auto kernels_on(fake_device& device, cuda::stream_handle stream, int kernels, std::size_t bytes = grain) {
+auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std::size_t bytes = grain) {
   return [&device, stream, kernels, bytes](std::pmr::memory_resource& memory, int, int) {
     const unique_block temporary{&memory, bytes, 256};
     const byte_range range{reinterpret_cast<std::uintptr_t>(temporary.data()), bytes};
@@ -279,7 +279,7 @@ auto kernels_on(fake_device& device, cuda::stream_handle stream, int kernels, st
 }
 
 TEST_F(cuda_rules, an_update_while_a_launch_runs_is_ordered_before_the_next_one_on_any_stream) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
   for (int kernels : {1, 2, 2, 1}) {
@@ -291,7 +291,7 @@ TEST_F(cuda_rules, an_update_while_a_launch_runs_is_ordered_before_the_next_one_
 }
 
 TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launches) {
-  cuda::device_resource plain{{}, device};  // frees at once
+  gpu::device_resource plain{{}, device};  // frees at once
   capture_switch memory{&plain};
   for (int kernels : {1, 2}) {
     void* const block = memory.allocate(grain, 256);
@@ -309,10 +309,10 @@ TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launc
 }
 
 TEST_F(cuda_rules, an_executable_that_an_update_replaces_is_destroyed_when_nothing_captures) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
-  cuda::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
+  gpu::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
   own.begin();
   EXPECT_FALSE(graph.update(kernels_on(device, stream, 2)));
   EXPECT_TRUE(graph.update(kernels_on(device, stream, 2)));
@@ -324,7 +324,7 @@ TEST_F(cuda_rules, an_executable_that_an_update_replaces_is_destroyed_when_nothi
 }
 
 TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_place) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
   // The body's own work is a matter of the capture: in relaxed mode, as the library's calls are.
@@ -332,9 +332,9 @@ TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_pla
 }
 
 TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_other) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   auto shared = std::make_shared<unique_block>(&plain, grain, 256);
-  const auto graph_on = [&](cuda::stream_handle on) {
+  const auto graph_on = [&](gpu::stream_handle on) {
     return capture(on, std::make_unique<graph_arena>(shared), 0, 0, kernels_on(device, on, 1),
                    {.driver = &device});
   };
@@ -343,7 +343,7 @@ TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_othe
   shared.reset();
   first.launch();
   second.launch(stream);  // one stream
-  EXPECT_EQ(cuda::put_behind(device, other, stream), status::success);
+  EXPECT_EQ(gpu::put_behind(device, other, stream), status::success);
   first.launch(other);
   second.launch();
   const std::string race = failures_of([&] { first.launch(); });
@@ -352,13 +352,13 @@ TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_othe
 }
 
 TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_threads) {
-  cuda::memory_pool const pool{{}, device};
-  cuda::stream_handle const own = cuda::per_thread_stream;
+  gpu::memory_pool const pool{{}, device};
+  gpu::stream_handle const own = gpu::per_thread_stream;
   const std::function<void()> makers[] = {
       [&] { device_cache{{.stream = own}, device}; },
       [&] { device_pool{{.stream = own}, device}; },
-      [&] { cuda::virtual_memory{{.stream = own}, device}; },
-      [&] { cuda::async_resource{{.pool = pool, .stream = own}, device}; },
+      [&] { gpu::virtual_memory{{.stream = own}, device}; },
+      [&] { gpu::async_resource{{.pool = pool, .stream = own}, device}; },
   };
   for (auto const& make : makers) {
     try {
@@ -372,20 +372,20 @@ TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_thread
 
 TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own_is_of_another_stream) {
   device_cache cache{{.stream = nullptr}, device};
-  cache.deallocate(cache.allocate(grain), grain, 256, cuda::legacy_stream);
+  cache.deallocate(cache.allocate(grain), grain, 256, gpu::legacy_stream);
   EXPECT_EQ(cache.stats().pending_bytes, 0u);
-  EXPECT_EQ(cuda::put_behind(device, nullptr, cuda::legacy_stream), status::success);
+  EXPECT_EQ(gpu::put_behind(device, nullptr, gpu::legacy_stream), status::success);
   EXPECT_EQ(device.count("cuEventCreate"), 0u);
   void* const block = cache.allocate(grain);
-  use(cuda::per_thread_stream, block, grain);
-  cache.deallocate(block, grain, 256, cuda::per_thread_stream);
+  use(gpu::per_thread_stream, block, grain);
+  cache.deallocate(block, grain, 256, gpu::per_thread_stream);
   EXPECT_EQ(cache.stats().pending_bytes, grain);
 }
 
 // 8
 TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_uses_them) {
-  cuda::device_resource plain{{}, device};
-  cuda::managed_resource managed{{}, device};
+  gpu::device_resource plain{{}, device};
+  gpu::managed_resource managed{{}, device};
   statistics_resource adaptor{&plain};
   std::pmr::memory_resource* const upstreams[] = {nullptr, &plain, &managed, &adaptor};
   for (std::pmr::memory_resource* upstream : upstreams) {
@@ -409,7 +409,7 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
 }
 
 TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in_it) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = &plain}, device};
   void* const small = pool.allocate(1000);
   void* const large = pool.allocate(4 * grain);
@@ -425,7 +425,7 @@ TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in
 
 TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost) {
   const test::violation_recorder violations;
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   auto pool =
       std::make_unique<device_pool>(device_pool_options{.stream = stream, .upstream = &plain}, device);
   void* const block = pool->allocate(1000);
@@ -460,40 +460,40 @@ TEST(cuda_contexts, a_thread_that_never_chose_a_device_gets_no_context_of_device
   fake_device device{{.granularity_bytes = grain, .devices = 2}};
   EXPECT_EQ(device.make_current(1), status::success);
   {
-    const cuda::stream stream{device};
+    const gpu::stream stream{device};
     device_cache cache{{.stream = stream, .device = 1}, device};
     device_pool pool{{.stream = stream, .device = 1}, device};
     device_arena arena{
-        {.reserve = 4 * grain}, cuda::virtual_memory_options{.device = 1, .stream = stream}, device};
+        {.reserve = 4 * grain}, gpu::virtual_memory_options{.device = 1, .stream = stream}, device};
     std::thread{[&] {
       cache.deallocate(cache.allocate(1000), 1000);
       pool.deallocate(pool.allocate(1000), 1000);
       (void)arena.allocate(1000);
       pool.release_thread_ownership();
       arena.release_thread_ownership();
-      cuda::context_handle context = nullptr;
+      gpu::context_handle context = nullptr;
       EXPECT_EQ(device.current_context(context), status::success);
       EXPECT_EQ(context, nullptr) << "as it was";
     }}.join();
   }
-  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{1}));
+  EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{1}));
 }
 
 // 10
 TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_stream_alone) {
   const test::warning_recorder warnings;
-  cuda::stream_handle const blocking = device.create_blocking_stream();
+  gpu::stream_handle const blocking = device.create_blocking_stream();
   {
     device_cache cache{{.stream = nullptr}, device};
     void* const block = cache.allocate(grain);
     device_cache of_other{{.stream = other}, device};
     void* const used_there = of_other.allocate(grain);
-    device_arena arena{{.reserve = 4 * grain}, cuda::virtual_memory_options{}, device};
+    device_arena arena{{.reserve = 4 * grain}, gpu::virtual_memory_options{}, device};
     (void)arena.allocate(100);
-    cuda::memory_pool pool{{}, device};
-    cuda::async_resource async{{.pool = pool, .stream = nullptr}, device};
+    gpu::memory_pool pool{{}, device};
+    gpu::async_resource async{{.pool = pool, .stream = nullptr}, device};
     void* const of_driver = async.allocate(1000);
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
     cache.deallocate(block, grain);
     EXPECT_EQ(cache.collect(true), 0u);
@@ -501,7 +501,7 @@ TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_
     arena.reset();
     arena.trim(0);
     EXPECT_THROW(arena.suspend(), cuda_error);
-    EXPECT_NE(cuda::put_behind(device, other, nullptr), status::success);
+    EXPECT_NE(gpu::put_behind(device, other, nullptr), status::success);
     async.deallocate(of_driver, 1000);
     EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u) << "that free cannot wait";
     EXPECT_EQ(device.end_capture(blocking, graph), status::success);
@@ -514,7 +514,7 @@ TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_
 // 14
 TEST_F(cuda_rules, errors_that_end_all_work_end_waits_and_a_forked_child_is_silent) {
   for (status error : {status::contained, status::client_terminated}) {
-    EXPECT_TRUE(cuda::detail::shows_end_of_work(error)) << device.error_name(error);
+    EXPECT_TRUE(gpu::detail::shows_end_of_work(error)) << device.error_name(error);
   }
   EXPECT_STREQ(device.error_name(status::contained), "CUDA_ERROR_CONTAINED");
   EXPECT_STREQ(device.error_name(status::client_terminated), "CUDA_ERROR_MPS_CLIENT_TERMINATED");
@@ -538,7 +538,7 @@ TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
   {
     device_pool pool{{.stream = stream}, device};
     device_cache cache{{.stream = stream}, device};
-    device_arena arena{{.reserve = 4 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+    device_arena arena{{.reserve = 4 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
     void* const of_pool = pool.allocate(1000);
     void* const of_cache = cache.allocate(1000);
     stream.synchronize();
@@ -559,14 +559,14 @@ TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
 }
 
 TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
-  cuda::virtual_memory space{
-      {.stream = stream, .exported_as = cuda::handle_type::fabric, .gpu_direct_rdma = true}, device};
+  gpu::virtual_memory space{
+      {.stream = stream, .exported_as = gpu::handle_type::fabric, .gpu_direct_rdma = true}, device};
   EXPECT_TRUE(space.commit(space.reserve(1, 4 * grain)));
-  EXPECT_EQ(device.last_wanted(), cuda::memory_properties(0, cuda::handle_type::fabric, true));
-  const cuda::memory_pool pool{{.device = 1, .exported_as = cuda::handle_type::file_descriptor}, device};
-  EXPECT_EQ(device.last_wanted(), cuda::memory_properties(1, cuda::handle_type::file_descriptor));
-  const cuda::memory_pool plain{{}, device};
-  EXPECT_EQ(device.last_wanted(), cuda::memory_properties(0));
+  EXPECT_EQ(device.last_wanted(), gpu::memory_properties(0, gpu::handle_type::fabric, true));
+  const gpu::memory_pool pool{{.device = 1, .exported_as = gpu::handle_type::file_descriptor}, device};
+  EXPECT_EQ(device.last_wanted(), gpu::memory_properties(1, gpu::handle_type::file_descriptor));
+  const gpu::memory_pool plain{{}, device};
+  EXPECT_EQ(device.last_wanted(), gpu::memory_properties(0));
 }
 
 // ---- random programs --------------------------------------------------------------------------------------
@@ -586,7 +586,7 @@ class random_program {
     while (!live_.empty()) free_one(0);
     arena_.reset();
     EXPECT_EQ(device_.synchronize(), status::success);
-    for (cuda::stream_handle each : blocking_) EXPECT_EQ(device_.destroy_stream(each), status::success);
+    for (gpu::stream_handle each : blocking_) EXPECT_EQ(device_.destroy_stream(each), status::success);
   }
 
   [[nodiscard]] std::size_t refusals() const { return refusals_; }
@@ -640,12 +640,12 @@ class random_program {
     source from;
     void* first;
     std::size_t bytes;
-    std::set<cuda::stream_handle> used_on;  // other than the resources' stream
+    std::set<gpu::stream_handle> used_on;  // other than the resources' stream
   };
 
   std::size_t below(std::size_t n) { return random_() % n; }
   // Not the legacy stream beside a capture of a blocking one, which any work on it would end.
-  [[nodiscard]] cuda::stream_handle others() { return others_[below(capturing_ == blocking_[1] ? 4 : 5)]; }
+  [[nodiscard]] gpu::stream_handle others() { return others_[below(capturing_ == blocking_[1] ? 4 : 5)]; }
   [[nodiscard]] bool is_capturing() const { return capturing_ != nullptr; }
 
   void allocate() {
@@ -659,9 +659,9 @@ class random_program {
     } catch (out_of_memory const&) {
       ++refusals_;
     }
-    device_.budget(0).set_limit(cuda::device_budget::unlimited);
+    device_.budget(0).set_limit(gpu::device_budget::unlimited);
   }
-  void use(cuda::stream_handle on, block const& what, bool writes) {
+  void use(gpu::stream_handle on, block const& what, bool writes) {
     const byte_range range{reinterpret_cast<std::uintptr_t>(what.first), what.bytes};
     test::fake_kernel kernel{.name = "program", .reads = {}, .writes = {}};
     (writes ? kernel.writes : kernel.reads).push_back(range);
@@ -676,9 +676,9 @@ class random_program {
   void use_on_another() {
     if (live_.empty()) return;
     block& what = live_[below(live_.size())];
-    cuda::stream_handle const on = others();
+    gpu::stream_handle const on = others();
     if (!what.used_on.empty() && !what.used_on.contains(on)) return;
-    EXPECT_EQ(cuda::put_behind(device_, on, stream_), status::success);
+    EXPECT_EQ(gpu::put_behind(device_, on, stream_), status::success);
     use(on, what, true);
     what.used_on.insert(on);
   }
@@ -686,7 +686,7 @@ class random_program {
     const block gone = live_[index];
     live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
     if (gone.used_on.empty()) return resource(gone.from).deallocate(gone.first, gone.bytes, 256);
-    cuda::stream_handle const on = *gone.used_on.begin();
+    gpu::stream_handle const on = *gone.used_on.begin();
     if (gone.from == source::cache) return cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::plain_cache) return plain_cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::stacked) return stacked_.deallocate(gone.first, gone.bytes, 256, on);
@@ -694,7 +694,7 @@ class random_program {
     if (on == nullptr && capturing_ == blocking_[1]) return live_.push_back(gone);
     const auto deallocate = [&](auto& from) {
       if (below(2) == 0) return from.deallocate_after(gone.first, gone.bytes, 256, on);
-      const cuda::event point{on, device_};
+      const gpu::event point{on, device_};
       from.deallocate_after(gone.first, gone.bytes, 256, point);
     };
     if (gone.from == source::async) return deallocate(async_);
@@ -706,11 +706,11 @@ class random_program {
     const block part{source::count, arena_.allocate(bytes), bytes, {}};
     use(stream_, part, true);
     if (below(2) == 0) return;
-    cuda::stream_handle const on = others();
-    EXPECT_EQ(cuda::put_behind(device_, on, stream_), status::success);
+    gpu::stream_handle const on = others();
+    EXPECT_EQ(gpu::put_behind(device_, on, stream_), status::success);
     use(on, part, true);
     if (below(2) == 0) return scope.end_after(on);
-    const cuda::event point{on, device_};
+    const gpu::event point{on, device_};
     scope.end_after(point);
   }
   // Steps of two kinds, so that plans are made and given up.
@@ -738,7 +738,7 @@ class random_program {
     if (graph_ == nullptr) return capture_graph();
     if (below(4) == 0) return end_graph();
     if (below(4) == 0) return update_graph();
-    EXPECT_EQ(cuda::put_behind(device_, graph_stream_, stream_), status::success);
+    EXPECT_EQ(gpu::put_behind(device_, graph_stream_, stream_), status::success);
     graph_->launch();
   }
   // Its work uses memory of an arena of its own, and a block from before, which it may free.
@@ -784,7 +784,7 @@ class random_program {
     EXPECT_EQ(device_.launch(graph_of_own_, stream_), status::success);
   }
   void capture_own() {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device_.begin_capture(stream_, capture_mode::thread_local_), status::success);
     for (std::size_t i = below(4) + 1; i > 0; --i) {
       device_cache& from = below(2) == 0 ? cache_ : plain_cache_;
@@ -817,9 +817,9 @@ class random_program {
         const std::size_t bytes = std::size_t{256} << below(9);
         const block part{source::count, from->allocate(bytes), bytes, {}};
         use(stream_, part, true);
-        EXPECT_EQ(cuda::put_behind(device_, cuda::per_thread_stream, stream_), status::success);
-        use(cuda::per_thread_stream, part, true);
-        from->deallocate(part.first, bytes, 256, cuda::per_thread_stream);
+        EXPECT_EQ(gpu::put_behind(device_, gpu::per_thread_stream, stream_), status::success);
+        use(gpu::per_thread_stream, part, true);
+        from->deallocate(part.first, bytes, 256, gpu::per_thread_stream);
       }
     }}.join();
     device_.threads_meet();
@@ -857,7 +857,7 @@ class random_program {
   }
   void end_capture() {
     std::thread{[&] {
-      cuda::graph_handle graph = nullptr;
+      gpu::graph_handle graph = nullptr;
       EXPECT_EQ(device_.end_capture(capturing_, graph), status::success) << "the program has invalidated it";
       if (graph != nullptr) EXPECT_EQ(device_.destroy_graph(graph), status::success);
     }}.join();
@@ -873,31 +873,31 @@ class random_program {
 
   std::mt19937_64 random_;
   fake_device device_{{.capacity_bytes = 1 * GiB, .granularity_bytes = grain, .touchable = true}};
-  cuda::stream stream_{device_}, foreign_{device_};
-  cuda::stream other_streams_[2]{cuda::stream{device_}, cuda::stream{device_}};
-  cuda::stream_handle blocking_[2] = {device_.create_blocking_stream(), device_.create_blocking_stream()};
-  cuda::stream_handle others_[5] = {other_streams_[0], other_streams_[1], blocking_[0],
-                                    cuda::per_thread_stream, nullptr};
-  cuda::memory_pool driver_pool_{{}, device_};
-  cuda::device_resource plain_{{}, device_};
-  cuda::async_resource async_{{.pool = driver_pool_, .stream = stream_}, device_};
+  gpu::stream stream_{device_}, foreign_{device_};
+  gpu::stream other_streams_[2]{gpu::stream{device_}, gpu::stream{device_}};
+  gpu::stream_handle blocking_[2] = {device_.create_blocking_stream(), device_.create_blocking_stream()};
+  gpu::stream_handle others_[5] = {other_streams_[0], other_streams_[1], blocking_[0], gpu::per_thread_stream,
+                                   nullptr};
+  gpu::memory_pool driver_pool_{{}, device_};
+  gpu::device_resource plain_{{}, device_};
+  gpu::async_resource async_{{.pool = driver_pool_, .stream = stream_}, device_};
   device_cache cache_{{.stream = stream_, .max_cached_bytes = 16 * grain}, device_};
   device_cache plain_cache_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
   device_pool pool_{{.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain}, device_};
   device_pool plain_pool_{
       {.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
-  device_arena arena_{{.reserve = 64 * grain}, cuda::virtual_memory_options{.stream = stream_}, device_};
+  device_arena arena_{{.reserve = 64 * grain}, gpu::virtual_memory_options{.stream = stream_}, device_};
   device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_pool_},
                         device_};
   device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};
   epoch_resource epochs_{&pool_};
   capture_switch switch_{&cache_};
-  cuda::stream graph_stream_{device_};
+  gpu::stream graph_stream_{device_};
   std::unique_ptr<captured_graph<int, int>> graph_;
   block used_by_graph_{source::count, nullptr, 0, {}};  // and not freed by it
   std::vector<block> live_;
-  cuda::executable_handle graph_of_own_ = nullptr;
-  cuda::stream_handle capturing_ = nullptr;  // by another thread
+  gpu::executable_handle graph_of_own_ = nullptr;
+  gpu::stream_handle capturing_ = nullptr;  // by another thread
   std::size_t refusals_ = 0;
 };
 

@@ -41,9 +41,9 @@
 namespace tidemark {
 namespace {
 
-using cuda::device_set;
-using cuda::handle_type;
-using cuda::status;
+using gpu::device_set;
+using gpu::handle_type;
+using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
@@ -54,7 +54,7 @@ using test::times;
 
 constexpr std::size_t unit = 64 * KiB;
 
-test::fake_device_options devices(cuda::device_number n, bool touchable = false) {
+test::fake_device_options devices(gpu::device_number n, bool touchable = false) {
   return {.capacity_bytes = 64 * unit, .granularity_bytes = unit, .touchable = touchable, .devices = n};
 }
 
@@ -76,7 +76,7 @@ std::string message_of(Body&& body) {
 /// Makes a device current meanwhile.
 class as_current {
  public:
-  as_current(fake_device& machine, cuda::device_number device) : machine_{machine} {
+  as_current(fake_device& machine, gpu::device_number device) : machine_{machine} {
     EXPECT_EQ(machine_.current_device(before_), status::success);
     EXPECT_EQ(machine_.make_current(device), status::success);
   }
@@ -86,16 +86,16 @@ class as_current {
 
  private:
   fake_device& machine_;
-  cuda::device_number before_ = 0;
+  gpu::device_number before_ = 0;
 };
 
-cuda::stream stream_of(fake_device& machine, cuda::device_number device) {
+gpu::stream stream_of(fake_device& machine, gpu::device_number device) {
   const as_current there{machine, device};
-  return cuda::stream{machine};
+  return gpu::stream{machine};
 }
 
 /// Puts a kernel that writes on a stream of a device.
-void write(fake_device& machine, cuda::device_number device, cuda::stream_handle stream, byte_range range) {
+void write(fake_device& machine, gpu::device_number device, gpu::stream_handle stream, byte_range range) {
   const as_current there{machine, device};
   EXPECT_EQ(machine.launch_kernel(stream, {.name = "writer", .reads = {}, .writes = {range}}),
             status::success);
@@ -111,7 +111,7 @@ static_assert(std::is_trivially_copyable_v<device_set>);
 TEST(device_set, rejects_what_is_not_a_devices_number) {
   device_set some{1};
   EXPECT_EQ(message_of<std::invalid_argument>([&] { some.insert(64); }),
-            "cuda::device_set: 64 is not the number of a device, which is 0 to 63");
+            "gpu::device_set: 64 is not the number of a device, which is 0 to 63");
   EXPECT_THROW((device_set{0, -1}), std::invalid_argument);
   EXPECT_EQ(some, device_set{1});
 }
@@ -120,7 +120,7 @@ TEST(device_set, rejects_what_is_not_a_devices_number) {
 
 TEST(cuda_peers, a_commit_grants_access_to_all_devices_by_one_call) {
   fake_device machine{devices(3)};
-  cuda::virtual_memory space{{.device = 0, .accessible_from = {2, 0}}, machine};
+  gpu::virtual_memory space{{.device = 0, .accessible_from = {2, 0}}, machine};
   EXPECT_EQ(space.accessible_from(), (device_set{0, 2}));
   const byte_range range = space.reserve(1, 10 * unit);
   EXPECT_EQ(calls_of(machine, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 3))); }),
@@ -135,8 +135,8 @@ TEST(cuda_peers, a_commit_grants_access_to_all_devices_by_one_call) {
 TEST(cuda_peers, a_kernel_of_a_device_without_access_is_found_and_loses_the_context) {
   for (const bool granted : {true, false}) {
     fake_device machine{devices(2, true)};
-    const cuda::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-    cuda::virtual_memory space{
+    const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
+    gpu::virtual_memory space{
         {.device = 0, .stream = own, .accessible_from = granted ? device_set{1} : device_set{}}, machine};
     const byte_range range = space.reserve(1, 2 * unit);
     ASSERT_TRUE(space.commit(range));
@@ -150,7 +150,7 @@ TEST(cuda_peers, a_kernel_of_a_device_without_access_is_found_and_loses_the_cont
 
 TEST(cuda_peers, have_access_again_after_a_resume_and_after_a_suspend_that_failed) {
   fake_device machine{devices(2)};
-  cuda::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
+  gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
   const byte_range first = space.reserve(1, 4 * unit), second = space.reserve(1, 4 * unit);
   ASSERT_TRUE(space.commit(first) && space.commit(second));
   space.suspend();
@@ -162,13 +162,13 @@ TEST(cuda_peers, have_access_again_after_a_resume_and_after_a_suspend_that_faile
   EXPECT_THROW(space.suspend(), cuda_error);
   EXPECT_FALSE(space.is_suspended());
   for (const byte_range each : {first, second})
-    for (const cuda::device_number device : {0, 1})
+    for (const gpu::device_number device : {0, 1})
       EXPECT_TRUE(machine.accessible(each.data(), each.size, device)) << device;
 }
 
 TEST(cuda_peers, what_is_committed_again_or_in_part_is_accessible_to_them) {
   fake_device machine{{.capacity_bytes = 10 * unit, .granularity_bytes = unit, .devices = 2}};
-  cuda::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
+  gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
   ASSERT_TRUE(space.decommit(units_of(range, 2, 2)));
@@ -181,20 +181,20 @@ TEST(cuda_peers, what_is_committed_again_or_in_part_is_accessible_to_them) {
 TEST(cuda_peers, a_device_that_cannot_be_one_is_rejected_with_a_sentence) {
   fake_device machine{{.granularity_bytes = unit, .devices = 3, .without_peers = {1}}};
   EXPECT_EQ(message_of<std::invalid_argument>(
-                [&] { const cuda::virtual_memory space{{.device = 0, .accessible_from = {2, 1}}, machine}; }),
-            "cuda::virtual_memory: device 1 cannot access the memory of device 0");
+                [&] { const gpu::virtual_memory space{{.device = 0, .accessible_from = {2, 1}}, machine}; }),
+            "gpu::virtual_memory: device 1 cannot access the memory of device 0");
   EXPECT_EQ(message_of<std::invalid_argument>(
-                [&] { const cuda::memory_pool pool{{.device = 1, .accessible_from = {2}}, machine}; }),
-            "cuda::memory_pool: device 2 cannot access the memory of device 1");
-  EXPECT_NO_THROW((cuda::virtual_memory{{.device = 1, .accessible_from = {1}}, machine}));
-  EXPECT_THROW((cuda::virtual_memory{{.accessible_from = {7}}, machine}), cuda_error)
+                [&] { const gpu::memory_pool pool{{.device = 1, .accessible_from = {2}}, machine}; }),
+            "gpu::memory_pool: device 2 cannot access the memory of device 1");
+  EXPECT_NO_THROW((gpu::virtual_memory{{.device = 1, .accessible_from = {1}}, machine}));
+  EXPECT_THROW((gpu::virtual_memory{{.accessible_from = {7}}, machine}), cuda_error)
       << "there is no such device";
   EXPECT_FALSE(machine.contexts().contains(2)) << "no context of a peer is made";
 }
 
 TEST(cuda_peers, one_that_fails_to_get_access_leaves_nothing_committed) {
   fake_device machine{devices(2)};
-  cuda::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
+  gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
   const byte_range range = space.reserve(1, 2 * unit);
   machine.fail_next("cuMemSetAccess", status::invalid_device);
   EXPECT_FALSE(space.commit(range));
@@ -206,8 +206,8 @@ TEST(cuda_peers, one_that_fails_to_get_access_leaves_nothing_committed) {
 TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapped) {
   for (const bool ordered : {true, false}) {
     fake_device machine{devices(2)};
-    const cuda::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-    cuda::virtual_memory space{{.device = 0, .stream = own, .accessible_from = {1}}, machine};
+    const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
+    gpu::virtual_memory space{{.device = 0, .stream = own, .accessible_from = {1}}, machine};
     const byte_range range = space.reserve(1, 2 * unit);
     ASSERT_TRUE(space.commit(range));
     write(machine, 1, peer, range);
@@ -218,7 +218,7 @@ TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapp
     EXPECT_EQ(unmapped.empty(), ordered) << unmapped;
     (void)failures_of([&] { machine.run_all(); });
     machine.recover();
-    cuda::device_number now = -1;
+    gpu::device_number now = -1;
     EXPECT_EQ(machine.current_device(now), status::success);
     EXPECT_EQ(now, 0);
   }
@@ -226,14 +226,14 @@ TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapp
 
 TEST(cuda_peers, an_event_of_the_peers_stream_orders_as_well) {
   fake_device machine{devices(2)};
-  const cuda::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-  cuda::virtual_memory space{{.device = 0, .stream = own, .accessible_from = {1}}, machine};
+  const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
+  gpu::virtual_memory space{{.device = 0, .stream = own, .accessible_from = {1}}, machine};
   const byte_range range = space.reserve(1, 2 * unit);
   ASSERT_TRUE(space.commit(range));
   write(machine, 1, peer, range);
   {
     const as_current there{machine, 1};
-    const cuda::event written{peer, machine};
+    const gpu::event written{peer, machine};
     space.wait_before_reuse(written.get());
   }
   write(machine, 0, own, range);
@@ -242,16 +242,16 @@ TEST(cuda_peers, an_event_of_the_peers_stream_orders_as_well) {
 
 TEST(cuda_peers, a_scope_of_an_arena_ends_behind_a_stream_of_a_peer) {
   fake_device machine{devices(2)};
-  const cuda::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
+  const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
   device_arena step{{.reserve = 8 * unit, .name = "step"},
-                    cuda::virtual_memory_options{.device = 0, .stream = own, .accessible_from = {1}},
+                    gpu::virtual_memory_options{.device = 0, .stream = own, .accessible_from = {1}},
                     machine};
   for (int i = 0; i < 3; ++i) {
     device_arena::scope scope{step};
     void* const block = step.allocate(2 * unit, 256);
     const byte_range used{reinterpret_cast<std::uintptr_t>(block), 2 * unit};
     write(machine, 0, own, used);
-    ASSERT_EQ(cuda::put_behind(machine, peer, own), status::success);
+    ASSERT_EQ(gpu::put_behind(machine, peer, own), status::success);
     write(machine, 1, peer, used);
     scope.end_after(peer.get());
   }
@@ -262,19 +262,19 @@ TEST(cuda_peers, a_scope_of_an_arena_ends_behind_a_stream_of_a_peer) {
 
 TEST(cuda_peers, streams_of_two_devices_are_put_behind_each_other_whichever_device_is_current) {
   fake_device machine{devices(3)};
-  const cuda::stream first = stream_of(machine, 0), second = stream_of(machine, 1);
-  for (const cuda::device_number current : {0, 1, 2}) {
+  const gpu::stream first = stream_of(machine, 0), second = stream_of(machine, 1);
+  for (const gpu::device_number current : {0, 1, 2}) {
     const as_current here{machine, current};
     for (auto const& [later, earlier] :
          {std::pair{first.get(), second.get()}, std::pair{second.get(), first.get()}}) {
       const test::noting_work before{machine, earlier};
-      ASSERT_EQ(cuda::put_behind(machine, later, earlier), status::success) << current;
+      ASSERT_EQ(gpu::put_behind(machine, later, earlier), status::success) << current;
       const test::noting_work after{machine, later};
       machine.run(later);
       EXPECT_TRUE(before.has_run && after.has_run);
       EXPECT_LT(before.turn, after.turn);
     }
-    cuda::device_number now = -1;
+    gpu::device_number now = -1;
     EXPECT_EQ(machine.current_device(now), status::success);
     EXPECT_EQ(now, current);
   }
@@ -286,12 +286,12 @@ TEST(cuda_peers, an_order_of_two_devices_that_fails_anywhere_restores_the_contex
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 20u);
     fake_device machine{devices(2)};
-    const cuda::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
+    const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
     machine.fail_from = machine.calls + n;
     machine.failure = status::unknown;
-    const status result = cuda::put_behind(machine, own, peer);
+    const status result = gpu::put_behind(machine, own, peer);
     machine.fail_from = fake_device::never;
-    cuda::device_number now = -1;
+    gpu::device_number now = -1;
     EXPECT_EQ(machine.current_device(now), status::success);
     EXPECT_EQ(now, 0);
     if (result == status::success) break;
@@ -301,10 +301,10 @@ TEST(cuda_peers, an_order_of_two_devices_that_fails_anywhere_restores_the_contex
 
 TEST(cuda_peers, a_table_that_cannot_tell_a_streams_context_orders_streams_of_one_device) {
   fake_device machine{devices(2)};
-  const cuda::stream own = stream_of(machine, 0), other = stream_of(machine, 0), peer = stream_of(machine, 1);
+  const gpu::stream own = stream_of(machine, 0), other = stream_of(machine, 0), peer = stream_of(machine, 1);
   machine.fail_in("cuStreamGetCtx", 0, status::not_supported, 2);
-  EXPECT_EQ(cuda::put_behind(machine, own, other), status::success);
-  EXPECT_EQ(cuda::put_behind(machine, own, peer), status::invalid_handle);
+  EXPECT_EQ(gpu::put_behind(machine, own, other), status::success);
+  EXPECT_EQ(gpu::put_behind(machine, own, peer), status::invalid_handle);
   EXPECT_EQ(machine.count("cuEventCreate"), machine.count("cuEventDestroy"));
 }
 
@@ -312,20 +312,20 @@ TEST(cuda_peers, a_table_that_cannot_tell_a_streams_context_orders_streams_of_on
 
 TEST(cuda_peers, of_a_pool_may_use_its_blocks_and_no_other_device_may) {
   fake_device machine{devices(3)};
-  cuda::memory_pool pool{{.device = 0, .accessible_from = {1}}, machine};
-  const cuda::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-  const cuda::stream foreign = stream_of(machine, 2);
-  cuda::async_resource memory{pool, own, machine};
+  gpu::memory_pool pool{{.device = 0, .accessible_from = {1}}, machine};
+  const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
+  const gpu::stream foreign = stream_of(machine, 2);
+  gpu::async_resource memory{pool, own, machine};
   void* const block = memory.allocate(unit);
   const byte_range used{reinterpret_cast<std::uintptr_t>(block), unit};
-  for (const cuda::device_number device : {1, 2}) {
-    cuda::stream const& on = device == 1 ? peer : foreign;
-    ASSERT_EQ(cuda::put_behind(machine, on, own), status::success);
+  for (const gpu::device_number device : {1, 2}) {
+    gpu::stream const& on = device == 1 ? peer : foreign;
+    ASSERT_EQ(gpu::put_behind(machine, on, own), status::success);
     write(machine, device, on, used);
     const std::string found = failures_of([&] { machine.run(on); });
     EXPECT_EQ(found.find("its memory is not there") == std::string::npos, device == 1) << found;
     machine.recover();
-    ASSERT_EQ(cuda::put_behind(machine, own, on), status::success);
+    ASSERT_EQ(gpu::put_behind(machine, own, on), status::success);
   }
   memory.deallocate_after(block, unit, alignof(std::max_align_t), peer.get());
   machine.run_all();
@@ -338,7 +338,7 @@ TEST(cuda_peers, a_pool_that_fails_anywhere_leaves_none) {
     fake_device machine{devices(2)};
     machine.fail_from = n;
     try {
-      const cuda::memory_pool pool{{.accessible_from = {1}}, machine};
+      const gpu::memory_pool pool{{.accessible_from = {1}}, machine};
       EXPECT_EQ(machine.count("cuMemPoolSetAccess"), 1u);
       break;
     } catch (std::exception const&) {
@@ -354,15 +354,15 @@ TEST(cuda_peers, a_pool_that_fails_anywhere_leaves_none) {
 struct exporting {
   explicit exporting(handle_type as = handle_type::file_descriptor, bool touchable = false)
       : machine{devices(2, touchable)}, own{stream_of(machine, 0)} {
-    space = std::make_unique<cuda::virtual_memory>(
-        cuda::virtual_memory_options{.device = 0, .stream = own, .exported_as = as}, machine);
+    space = std::make_unique<gpu::virtual_memory>(
+        gpu::virtual_memory_options{.device = 0, .stream = own, .exported_as = as}, machine);
     range = space->reserve(1, 64 * unit);
     EXPECT_TRUE(space->commit(units_of(range, 0, 40)));
   }
 
   fake_device machine;
-  cuda::stream own;
-  std::unique_ptr<cuda::virtual_memory> space;
+  gpu::stream own;
+  std::unique_ptr<gpu::virtual_memory> space;
   byte_range range;
 };
 
@@ -370,7 +370,7 @@ TEST(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
   exporting from;
   // From inside unit 33 to the first byte of unit 36, in handles of 8 units: 32 to 39.
   const byte_range part{from.range.begin + 33 * unit + 512, 3 * unit - 511};
-  const cuda::exported_memory exported = from.space->export_memory(part);
+  const gpu::exported_memory exported = from.space->export_memory(part);
   EXPECT_EQ(exported.exported_as, handle_type::file_descriptor);
   EXPECT_EQ(exported.offset, unit + 512);
   EXPECT_EQ(exported.size, part.size);
@@ -379,11 +379,11 @@ TEST(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
   EXPECT_EQ(exported.handles[0].size, 8 * unit);
   EXPECT_GE(exported.handles[0].descriptor.get(), 0);
 
-  const cuda::exported_memory all = from.space->export_memory(units_of(from.range, 0, 40));
+  const gpu::exported_memory all = from.space->export_memory(units_of(from.range, 0, 40));
   EXPECT_EQ(all.offset, 0u);
   ASSERT_EQ(all.handles.size(), 17u);
   std::size_t next = 0;
-  for (cuda::exported_handle const& each : all.handles) {
+  for (gpu::exported_handle const& each : all.handles) {
     EXPECT_EQ(each.offset, next);
     next += each.size;
   }
@@ -394,7 +394,7 @@ TEST(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
 TEST(cuda_export, of_fabric_opens_no_file) {
   exporting from{handle_type::fabric};
   const int before = open_files();
-  const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
+  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
   EXPECT_EQ(open_files(), before);
   EXPECT_EQ(exported.handles.at(0).descriptor.get(), -1);
   EXPECT_NE(exported.handles.at(0).fabric, (std::array<std::byte, 64>{}));
@@ -406,7 +406,7 @@ TEST(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without_a
                      [&] {
                        EXPECT_EQ(message_of<std::logic_error>(
                                      [&] { (void)from.space->export_memory(units_of(from.range, 0, 1)); }),
-                                 "cuda::virtual_memory: export_memory of memory whose options did not say "
+                                 "gpu::virtual_memory: export_memory of memory whose options did not say "
                                  "exported_as, which the driver wants to know when it makes the memory");
                      }),
             call_names{});
@@ -420,7 +420,7 @@ TEST(cuda_export, of_what_is_not_all_committed_is_rejected) {
        {units_of(from.range, 33, 2), units_of(from.range, 39, 2), units_of(from.range, 63, 2),
         byte_range{inside.begin, 0}, byte_range{16, 16}, byte_range{inside.begin, SIZE_MAX}}) {
     EXPECT_EQ(message_of<std::invalid_argument>([&] { (void)from.space->export_memory(part); }),
-              "cuda::virtual_memory: export_memory of " + std::to_string(part.size) +
+              "gpu::virtual_memory: export_memory of " + std::to_string(part.size) +
                   " bytes that are not all committed");
   }
   EXPECT_EQ(from.space->export_memory(inside).offset, 10u);
@@ -428,7 +428,7 @@ TEST(cuda_export, of_what_is_not_all_committed_is_rejected) {
 
   from.space->suspend();
   EXPECT_EQ(message_of<std::logic_error>([&] { (void)from.space->export_memory(inside); }),
-            "cuda::virtual_memory: export_memory while it is suspended");
+            "gpu::virtual_memory: export_memory while it is suspended");
 }
 
 TEST(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
@@ -440,7 +440,7 @@ TEST(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
     from.machine.fail_from = from.machine.calls + n;
     from.machine.failure = status::not_permitted;
     try {
-      const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 40));
+      const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 40));
       EXPECT_EQ(open_files(), before + static_cast<int>(exported.handles.size()));
       break;
     } catch (cuda_error const& error) {
@@ -454,10 +454,10 @@ TEST(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
 
 TEST(cuda_export, disturbs_no_capture) {
   exporting from;
-  const cuda::stream elsewhere = stream_of(from.machine, 0);
-  cuda::graph_handle graph = nullptr;
-  for (const cuda::stream_handle capturing : {from.own.get(), elsewhere.get()}) {
-    ASSERT_EQ(from.machine.begin_capture(capturing, cuda::capture_mode::global), status::success);
+  const gpu::stream elsewhere = stream_of(from.machine, 0);
+  gpu::graph_handle graph = nullptr;
+  for (const gpu::stream_handle capturing : {from.own.get(), elsewhere.get()}) {
+    ASSERT_EQ(from.machine.begin_capture(capturing, gpu::capture_mode::global), status::success);
     EXPECT_EQ(from.space->export_memory(units_of(from.range, 0, 2)).handles.size(), 2u);
     ASSERT_EQ(from.machine.end_capture(capturing, graph), status::success);
     EXPECT_EQ(from.machine.destroy_graph(graph), status::success);
@@ -467,27 +467,27 @@ TEST(cuda_export, disturbs_no_capture) {
 TEST(cuda_export, a_block_of_an_arena_is_exported_through_its_space) {
   fake_device machine{devices(1)};
   device_arena weights{{.reserve = 8 * unit, .name = "weights"},
-                       cuda::virtual_memory_options{.exported_as = handle_type::file_descriptor},
+                       gpu::virtual_memory_options{.exported_as = handle_type::file_descriptor},
                        machine};
   void* const block = weights.allocate(1000, 256);
-  const cuda::exported_memory exported =
+  const gpu::exported_memory exported =
       weights.space().export_memory({reinterpret_cast<std::uintptr_t>(block), 1000});
   EXPECT_EQ(exported.size, 1000u);
-  const cuda::imported_memory shared{exported, {}, machine};
+  const gpu::imported_memory shared{exported, {}, machine};
   EXPECT_EQ(shared.range().size, 1000u);
 }
 
 // ---- import -----------------------------------------------------------------------------------------------
 
-static_assert(std::is_nothrow_move_constructible_v<cuda::imported_memory> &&
-              std::is_nothrow_move_assignable_v<cuda::imported_memory> &&
-              !std::is_copy_constructible_v<cuda::imported_memory>);
+static_assert(std::is_nothrow_move_constructible_v<gpu::imported_memory> &&
+              std::is_nothrow_move_assignable_v<gpu::imported_memory> &&
+              !std::is_copy_constructible_v<gpu::imported_memory>);
 
 TEST(cuda_import, maps_the_same_memory_at_other_addresses) {
   for (const handle_type as : {handle_type::file_descriptor, handle_type::fabric}) {
     exporting from{as, true};
     const byte_range part{from.range.begin + 33 * unit + 512, 3 * unit};
-    const cuda::imported_memory shared{from.space->export_memory(part), {}, from.machine};
+    const gpu::imported_memory shared{from.space->export_memory(part), {}, from.machine};
     ASSERT_EQ(shared.range().size, part.size);
     ASSERT_NE(shared.range().begin, part.begin);
     EXPECT_EQ(shared.mapped_bytes(), 8 * unit);
@@ -506,14 +506,14 @@ TEST(cuda_import, maps_the_same_memory_at_other_addresses) {
 TEST(cuda_import, work_of_both_sides_on_the_same_memory_needs_an_order) {
   for (const bool ordered : {true, false}) {
     exporting from;
-    const cuda::stream importers = stream_of(from.machine, 0);
+    const gpu::stream importers = stream_of(from.machine, 0);
     const byte_range part = units_of(from.range, 33, 3);
-    const cuda::imported_memory shared{
+    const gpu::imported_memory shared{
         from.space->export_memory(part), {.device = 0, .stream = importers}, from.machine};
     write(from.machine, 0, from.own, units_of(part, 0, 2));
     write(from.machine, 0, importers, units_of(shared.range(), 2, 1));  // other bytes
     if (ordered) {
-      ASSERT_EQ(cuda::put_behind(from.machine, importers, from.own), status::success);
+      ASSERT_EQ(gpu::put_behind(from.machine, importers, from.own), status::success);
     }
     const std::string found =
         failures_of([&] { write(from.machine, 0, importers, units_of(shared.range(), 1, 1)); });
@@ -523,10 +523,10 @@ TEST(cuda_import, work_of_both_sides_on_the_same_memory_needs_an_order) {
 
 TEST(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
   exporting from;
-  const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 3));
+  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 3));
   const call_names begun{"cuCtxGetDevice", "cuStreamIsCapturing"};
   EXPECT_EQ(calls_of(from.machine,
-                     [&] { const cuda::imported_memory shared(exported, {.device = 0}, from.machine); }),
+                     [&] { const gpu::imported_memory shared(exported, {.device = 0}, from.machine); }),
             joined({begun,
                     {"cuMemAddressReserve"},
                     times(3, {"cuMemImportFromShareableHandle", "cuMemMap", "cuMemRelease"}),
@@ -538,7 +538,7 @@ TEST(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
 TEST(cuda_import, keeps_the_memory_whatever_the_exporter_does) {
   exporting from{handle_type::file_descriptor, true};
   const byte_range part = units_of(from.range, 32, 8);
-  const cuda::imported_memory shared{from.space->export_memory(part), {}, from.machine};
+  const gpu::imported_memory shared{from.space->export_memory(part), {}, from.machine};
   auto* const there = static_cast<unsigned char volatile*>(shared.range().data());
   there[5] = 55;
   ASSERT_TRUE(from.space->decommit(part));
@@ -557,11 +557,11 @@ TEST(cuda_import, an_open_descriptor_keeps_the_memory_for_a_later_import) {
   exporting from{handle_type::file_descriptor, true};
   const byte_range part = units_of(from.range, 32, 8);
   static_cast<unsigned char volatile*>(part.data())[5] = 55;
-  cuda::exported_memory exported = from.space->export_memory(part);
+  gpu::exported_memory exported = from.space->export_memory(part);
   from.space.reset();
   EXPECT_EQ(from.machine.physical_bytes(), 8 * unit);
   {
-    const cuda::imported_memory shared{exported, {}, from.machine};
+    const gpu::imported_memory shared{exported, {}, from.machine};
     EXPECT_EQ(static_cast<unsigned char volatile*>(shared.range().data())[5], 55);
     exported.handles.clear();
     EXPECT_EQ(from.machine.physical_bytes(), 8 * unit) << "mapped";
@@ -571,10 +571,10 @@ TEST(cuda_import, an_open_descriptor_keeps_the_memory_for_a_later_import) {
 
 TEST(cuda_import, work_on_its_stream_has_ended_when_memory_is_unmapped) {
   exporting from;
-  const cuda::stream importers = stream_of(from.machine, 0);
-  auto shared = std::make_unique<cuda::imported_memory>(
+  const gpu::stream importers = stream_of(from.machine, 0);
+  auto shared = std::make_unique<gpu::imported_memory>(
       from.space->export_memory(units_of(from.range, 0, 2)),
-      cuda::imported_memory_options{.device = 0, .stream = importers}, from.machine);
+      gpu::imported_memory_options{.device = 0, .stream = importers}, from.machine);
   EXPECT_EQ(shared->stream(), importers.get());
   EXPECT_EQ(shared->device(), 0);
   const test::noting_work user{from.machine, importers, shared->range()};
@@ -584,11 +584,11 @@ TEST(cuda_import, work_on_its_stream_has_ended_when_memory_is_unmapped) {
 
 TEST(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) {
   exporting from;
-  const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 2));
-  const cuda::imported_memory by_own{exported, {.device = 0}, from.machine},
+  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 2));
+  const gpu::imported_memory by_own{exported, {.device = 0}, from.machine},
       by_peer{exported, {.device = 1}, from.machine},
       by_both{exported, {.device = 1, .accessible_from = {0}}, from.machine};
-  const auto can = [&](cuda::imported_memory const& memory, cuda::device_number device) {
+  const auto can = [&](gpu::imported_memory const& memory, gpu::device_number device) {
     return from.machine.accessible(memory.range().data(), memory.range().size, device);
   };
   EXPECT_TRUE(can(by_own, 0) && !can(by_own, 1));
@@ -598,7 +598,7 @@ TEST(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) {
 
 TEST(cuda_import, that_fails_anywhere_leaves_nothing) {
   exporting from;
-  const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 6));
+  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 6));
   const std::size_t reserved = from.machine.reserved_bytes(), mapped = from.machine.mapped_bytes();
   const int files = open_files();
   for (std::size_t n = 0;; ++n) {
@@ -607,7 +607,7 @@ TEST(cuda_import, that_fails_anywhere_leaves_nothing) {
     from.machine.fail_from = from.machine.calls + n;
     bool made = false;
     try {
-      const cuda::imported_memory shared{exported, {}, from.machine};
+      const gpu::imported_memory shared{exported, {}, from.machine};
       from.machine.fail_from = fake_device::never;
       made = true;
     } catch (out_of_memory const&) {
@@ -625,10 +625,10 @@ TEST(cuda_import, that_fails_anywhere_leaves_nothing) {
 
 TEST(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
   exporting from;
-  const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 3));
+  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 3));
   from.machine.fail_next("cuMemUnmap", status::invalid_value);
   {
-    const cuda::imported_memory shared{exported, {}, from.machine};
+    const gpu::imported_memory shared{exported, {}, from.machine};
   }
   EXPECT_EQ(from.machine.count("cuMemUnmap"), 1u + 3u);
   EXPECT_EQ(from.machine.mapped_bytes(), 40 * unit);
@@ -636,8 +636,8 @@ TEST(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_o
 
 TEST(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
   exporting from;
-  const cuda::exported_memory good = from.space->export_memory(units_of(from.range, 0, 2));
-  using change = std::function<void(cuda::exported_memory&)>;
+  const gpu::exported_memory good = from.space->export_memory(units_of(from.range, 0, 2));
+  using change = std::function<void(gpu::exported_memory&)>;
   for (auto const& [message, spoil] : std::vector<std::pair<std::string, change>>{
            {"the memory was exported neither as file descriptors nor as fabric",
             [](auto& of) { of.exported_as = handle_type::none; }},
@@ -648,39 +648,39 @@ TEST(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
            {"the exported range does not lie in its handles", [](auto& of) { of.size = 0; }},
            {"the exported range does not lie in its handles", [](auto& of) { of.offset = SIZE_MAX; }},
            {"the exported range does not lie in its handles", [](auto& of) { of.size += 1; }}}) {
-    cuda::exported_memory received = from.space->export_memory(units_of(from.range, 0, 2));
+    gpu::exported_memory received = from.space->export_memory(units_of(from.range, 0, 2));
     spoil(received);
     EXPECT_EQ(calls_of(from.machine,
                        [&] {
                          EXPECT_EQ(message_of<std::invalid_argument>([&] {
-                                     const cuda::imported_memory shared(received, {}, from.machine);
+                                     const gpu::imported_memory shared(received, {}, from.machine);
                                    }),
-                                   "cuda::imported_memory: " + message);
+                                   "gpu::imported_memory: " + message);
                        }),
               call_names{});
   }
-  EXPECT_THROW((cuda::imported_memory{good, {.stream = cuda::per_thread_stream}, from.machine}),
+  EXPECT_THROW((gpu::imported_memory{good, {.stream = gpu::per_thread_stream}, from.machine}),
                std::invalid_argument);
 }
 
 TEST(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver) {
   exporting from;
-  cuda::exported_memory received = from.space->export_memory(units_of(from.range, 0, 1));
+  gpu::exported_memory received = from.space->export_memory(units_of(from.range, 0, 1));
   received.handles[0].descriptor = file_descriptor{::open("/dev/null", O_RDWR)};
-  EXPECT_THROW((cuda::imported_memory{received, {}, from.machine}), cuda_error);
+  EXPECT_THROW((gpu::imported_memory{received, {}, from.machine}), cuda_error);
   received.handles[0].descriptor = file_descriptor{};
-  EXPECT_THROW((cuda::imported_memory{received, {}, from.machine}), cuda_error);
+  EXPECT_THROW((gpu::imported_memory{received, {}, from.machine}), cuda_error);
 }
 
 TEST(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_capture_goes_on) {
   exporting from;
-  const cuda::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
-  cuda::graph_handle graph = nullptr;
-  ASSERT_EQ(from.machine.begin_capture(from.own, cuda::capture_mode::global), status::success);
+  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(from.machine.begin_capture(from.own, gpu::capture_mode::global), status::success);
   EXPECT_EQ(message_of<std::logic_error>(
-                [&] { const cuda::imported_memory shared(exported, {.stream = from.own}, from.machine); }),
-            "cuda::imported_memory: import while its stream is capturing");
-  EXPECT_NO_THROW((cuda::imported_memory{exported, {}, from.machine})) << "for another stream";
+                [&] { const gpu::imported_memory shared(exported, {.stream = from.own}, from.machine); }),
+            "gpu::imported_memory: import while its stream is capturing");
+  EXPECT_NO_THROW((gpu::imported_memory{exported, {}, from.machine})) << "for another stream";
   ASSERT_EQ(from.machine.end_capture(from.own, graph), status::success);
   EXPECT_EQ(from.machine.destroy_graph(graph), status::success);
 }
@@ -689,12 +689,12 @@ TEST(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_vi
   test::violation_recorder violations;
   exporting from;
   byte_range mapped;
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   {
-    const cuda::imported_memory shared{
+    const gpu::imported_memory shared{
         from.space->export_memory(units_of(from.range, 0, 1)), {.stream = from.own}, from.machine};
     mapped = shared.range();
-    ASSERT_EQ(from.machine.begin_capture(from.own, cuda::capture_mode::global), status::success);
+    ASSERT_EQ(from.machine.begin_capture(from.own, gpu::capture_mode::global), status::success);
   }
   EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
   EXPECT_TRUE(from.machine.accessible(mapped.data(), mapped.size));
@@ -709,7 +709,7 @@ TEST(cuda_import, that_the_driver_does_not_unmap_is_lost_with_a_warning) {
   exporting from;
   byte_range mapped;
   {
-    const cuda::imported_memory shared{
+    const gpu::imported_memory shared{
         from.space->export_memory(units_of(from.range, 0, 1)), {}, from.machine};
     mapped = shared.range();
     from.machine.fail_in("cuMemUnmap", 0, status::unknown, 2);
@@ -721,11 +721,11 @@ TEST(cuda_import, that_the_driver_does_not_unmap_is_lost_with_a_warning) {
 
 TEST(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) {
   exporting from;
-  cuda::imported_memory first{from.space->export_memory(units_of(from.range, 0, 1)), {}, from.machine};
+  gpu::imported_memory first{from.space->export_memory(units_of(from.range, 0, 1)), {}, from.machine};
   const byte_range range = first.range();
-  cuda::imported_memory second{std::move(first)};
+  gpu::imported_memory second{std::move(first)};
   EXPECT_TRUE(first.range().empty());  // NOLINT(bugprone-use-after-move)
-  cuda::imported_memory third{from.space->export_memory(units_of(from.range, 1, 2)), {}, from.machine};
+  gpu::imported_memory third{from.space->export_memory(units_of(from.range, 1, 2)), {}, from.machine};
   third = std::move(second);
   EXPECT_EQ(third.range(), range);
   EXPECT_EQ(from.machine.mapped_bytes(), 41 * unit);
@@ -735,8 +735,8 @@ TEST(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) {
 
 /// One unit of memory that can be exported, or not.
 struct fake_sharing : ::testing::Test {
-  cuda::physical_handle created(handle_type as) {
-    cuda::physical_handle handle = 0;
+  gpu::physical_handle created(handle_type as) {
+    gpu::physical_handle handle = 0;
     EXPECT_EQ(machine.create({0, as}, unit, handle), status::success);
     return handle;
   }
@@ -747,13 +747,13 @@ struct fake_sharing : ::testing::Test {
   }
 
   fake_device machine{devices(2)};
-  cuda::shareable_handle shared;
-  cuda::physical_handle imported = 0;
+  gpu::shareable_handle shared;
+  gpu::physical_handle imported = 0;
 };
 
 TEST_F(fake_sharing, memory_is_exported_only_in_the_way_that_it_was_asked_for) {
   for (const handle_type as : {handle_type::none, handle_type::file_descriptor, handle_type::fabric}) {
-    const cuda::physical_handle memory = created(as);
+    const gpu::physical_handle memory = created(as);
     for (const handle_type wanted : {handle_type::none, handle_type::file_descriptor, handle_type::fabric}) {
       const bool can = as == wanted && as != handle_type::none;
       EXPECT_EQ(machine.export_handle(memory, wanted, shared), can ? status::success : status::invalid_value);
@@ -768,7 +768,7 @@ TEST_F(fake_sharing, memory_is_exported_only_in_the_way_that_it_was_asked_for) {
 
 TEST_F(fake_sharing, an_imported_handle_has_to_be_released_and_keeps_the_memory) {
   for (const handle_type as : {handle_type::file_descriptor, handle_type::fabric}) {
-    const cuda::physical_handle memory = created(as);
+    const gpu::physical_handle memory = created(as);
     ASSERT_EQ(machine.export_handle(memory, as, shared), status::success);
     ASSERT_EQ(machine.import_handle(shared, imported), status::success);
     EXPECT_NE(imported, memory);
@@ -785,7 +785,7 @@ TEST_F(fake_sharing, a_file_descriptor_that_is_left_open_is_found) {
   int left = -1;
   const std::string found = failures_of([&] {
     fake_device other{devices(1)};
-    cuda::physical_handle memory = 0;
+    gpu::physical_handle memory = 0;
     EXPECT_EQ(other.create({0, handle_type::file_descriptor}, unit, memory), status::success);
     EXPECT_EQ(other.export_handle(memory, handle_type::file_descriptor, shared), status::success);
     EXPECT_EQ(other.release(memory), status::success);
@@ -804,7 +804,7 @@ TEST_F(fake_sharing, access_is_granted_to_all_devices_or_none) {
   EXPECT_FALSE(can);
   EXPECT_EQ(other.can_access_peer(3, 0, can), status::invalid_device);
   byte_range range;
-  cuda::physical_handle memory = 0;
+  gpu::physical_handle memory = 0;
   EXPECT_EQ(other.reserve(unit, 0, range), status::success);
   EXPECT_EQ(other.create(0, unit, memory), status::success);
   EXPECT_EQ(other.map(range, memory), status::success);
@@ -820,10 +820,10 @@ TEST_F(fake_sharing, access_is_granted_to_all_devices_or_none) {
 }
 
 TEST_F(fake_sharing, a_kernel_is_launched_on_a_stream_of_the_current_device_only) {
-  const cuda::stream peer = stream_of(machine, 1);
+  const gpu::stream peer = stream_of(machine, 1);
   EXPECT_EQ(machine.launch_kernel(peer, {.name = "misplaced", .reads = {}, .writes = {}}),
             status::invalid_handle);
-  cuda::context_handle here = nullptr, there = nullptr;
+  gpu::context_handle here = nullptr, there = nullptr;
   EXPECT_EQ(machine.context_of(nullptr, here), status::success);
   EXPECT_EQ(machine.context_of(peer, there), status::success);
   EXPECT_NE(here, there);

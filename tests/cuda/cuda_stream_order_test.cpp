@@ -36,21 +36,21 @@
 namespace tidemark::test {
 namespace {
 
-using cuda::memory_access;
-using cuda::memory_access_of;
-using cuda::put_behind;
-using cuda::status;
-using cuda::stream_bound;
+using gpu::memory_access;
+using gpu::memory_access_of;
+using gpu::put_behind;
+using gpu::status;
+using gpu::stream_bound;
 
 // ---- what types tell --------------------------------------------------------------------------------------
 
 static_assert(stream_bound<device_arena> && stream_bound<device_pool> && stream_bound<device_cache> &&
-                  stream_bound<cuda::async_resource>,
+                  stream_bound<gpu::async_resource>,
               "these hand out at once what was deallocated, to work of their one stream");
 static_assert(!stream_bound<arena> && !stream_bound<pool> && !stream_bound<graph_arena>,
               "memory of the host, and of a graph, is of no stream");
 static_assert(!stream_bound<pinned_arena> && !stream_bound<managed_arena> &&
-                  !stream_bound<basic_arena<cuda::device_memory>> && !stream_bound<cuda::device_resource>,
+                  !stream_bound<basic_arena<gpu::device_memory>> && !stream_bound<gpu::device_resource>,
               "the driver's blocks are for the work of any stream");
 static_assert(!stream_bound<std::pmr::memory_resource> && !stream_bound<statistics_resource>,
               "a resource behind an interface, or below an adaptor, may have a stream, and does not tell");
@@ -61,16 +61,16 @@ static_assert(memory_access_of<arena> == memory_access::host &&
 static_assert(memory_access_of<borrowed_device_arena> == memory_access::device &&
               memory_access_of<upstream_device_arena> == memory_access::device &&
               memory_access_of<device_arena> == memory_access::device &&
-              memory_access_of<basic_arena<cuda::device_memory>> == memory_access::device);
+              memory_access_of<basic_arena<gpu::device_memory>> == memory_access::device);
 static_assert(memory_access_of<pinned_arena> == memory_access::host_and_device &&
                   memory_access_of<managed_arena> == memory_access::host_and_device,
               "their address spaces say so");
-static_assert(memory_access_of<cuda::device_resource> == memory_access::device &&
-              memory_access_of<cuda::pinned_resource> == memory_access::host_and_device &&
-              memory_access_of<cuda::managed_resource> == memory_access::host_and_device);
+static_assert(memory_access_of<gpu::device_resource> == memory_access::device &&
+              memory_access_of<gpu::pinned_resource> == memory_access::host_and_device &&
+              memory_access_of<gpu::managed_resource> == memory_access::host_and_device);
 static_assert(memory_access_of<device_pool> == memory_access::device &&
                   memory_access_of<device_cache> == memory_access::device &&
-                  memory_access_of<cuda::async_resource> == memory_access::device,
+                  memory_access_of<gpu::async_resource> == memory_access::device,
               "whatever these are put on, they are made for memory that the host leaves alone");
 static_assert(memory_access_of<pool> == memory_access::host &&
                   memory_access_of<synchronized_pool> == memory_access::host &&
@@ -88,14 +88,14 @@ static_assert(memory_access_of<graph_arena> == memory_access::unknown &&
 
 TEST(stream_of, is_the_stream_of_a_resource_with_one) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   const device_arena step{{.reserve = 2 * MiB}, stream.get(), device};
-  EXPECT_EQ(cuda::stream_of(step), stream.get());
+  EXPECT_EQ(gpu::stream_of(step), stream.get());
 }
 
 TEST(stream_of, is_the_default_stream_of_a_resource_without_one) {
   const arena step;
-  EXPECT_EQ(cuda::stream_of(step), nullptr);
+  EXPECT_EQ(gpu::stream_of(step), nullptr);
 }
 
 // ---- order ------------------------------------------------------------------------------------------------
@@ -103,17 +103,17 @@ TEST(stream_of, is_the_default_stream_of_a_resource_without_one) {
 /// Two streams of a fake device, and their work.
 class stream_order : public ::testing::Test {
  protected:
-  [[nodiscard]] bool is_captured(cuda::stream_handle stream) {
+  [[nodiscard]] bool is_captured(gpu::stream_handle stream) {
     bool captured = false;
     EXPECT_EQ(device_.is_capturing(stream, captured), status::success);
     return captured;
   }
-  void begin_capture(cuda::stream_handle stream) {
-    ASSERT_EQ(device_.begin_capture(stream, cuda::capture_mode::global), status::success);
+  void begin_capture(gpu::stream_handle stream) {
+    ASSERT_EQ(device_.begin_capture(stream, gpu::capture_mode::global), status::success);
   }
   /// The capture goes on as if nothing had been: it ends with a graph of the work that was put in it.
-  void expect_lives_on(cuda::stream_handle stream, std::size_t nodes) {
-    cuda::graph_handle graph = nullptr;
+  void expect_lives_on(gpu::stream_handle stream, std::size_t nodes) {
+    gpu::graph_handle graph = nullptr;
     ASSERT_EQ(device_.end_capture(stream, graph), status::success);
     std::size_t made = 0;
     EXPECT_EQ(device_.node_count(graph, made), status::success);
@@ -124,8 +124,8 @@ class stream_order : public ::testing::Test {
 
   fake_device device_;
   stream_turns turns_{device_};
-  cuda::stream earlier_{device_};
-  cuda::stream later_{device_};
+  gpu::stream earlier_{device_};
+  gpu::stream later_{device_};
 };
 
 TEST_F(stream_order, without_it_streams_run_as_they_come) {
@@ -205,9 +205,9 @@ TEST_F(stream_order, each_call_that_fails_is_reported_and_leaves_nothing) {
 }
 
 TEST_F(stream_order, a_destroyed_stream_is_reported) {
-  cuda::stream_handle gone = nullptr;
+  gpu::stream_handle gone = nullptr;
   {
-    const cuda::stream short_lived{device_};
+    const gpu::stream short_lived{device_};
     gone = short_lived;
   }
   EXPECT_EQ(put_behind(device_, later_, gone), status::invalid_handle);
@@ -250,7 +250,7 @@ TEST_F(stream_order, if_the_driver_returns_no_capture_state_nothing_is_done) {
 
 TEST_F(stream_order, in_one_capture_the_order_is_captured) {
   begin_capture(earlier_);
-  cuda::event_handle fork = nullptr;
+  gpu::event_handle fork = nullptr;
   ASSERT_EQ(device_.create_event(fork), status::success);
   ASSERT_EQ(device_.record(fork, earlier_), status::success);
   ASSERT_EQ(device_.wait(later_, fork), status::success);
@@ -264,11 +264,11 @@ TEST_F(stream_order, in_one_capture_the_order_is_captured) {
 
 TEST_F(stream_order, in_one_capture_nothing_is_joined_unless_it_is_put_in_order) {
   begin_capture(earlier_);
-  cuda::event_handle fork = nullptr;
+  gpu::event_handle fork = nullptr;
   ASSERT_EQ(device_.create_event(fork), status::success);
   ASSERT_EQ(device_.record(fork, earlier_), status::success);
   ASSERT_EQ(device_.wait(later_, fork), status::success);
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device_.end_capture(earlier_, graph), status::capture_unjoined) << "what the last test stands on";
   EXPECT_EQ(device_.destroy_event(fork), status::success);
 }
@@ -278,7 +278,7 @@ TEST_F(stream_order, two_captures_cannot_be_put_in_order) {
   begin_capture(later_);
   EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_merge);
   expect_no_event_left();
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device_.end_capture(earlier_, graph), status::capture_invalidated);
   EXPECT_EQ(device_.end_capture(later_, graph), status::capture_invalidated);
 }

@@ -33,7 +33,7 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
@@ -42,7 +42,7 @@ using test::times;
 
 constexpr std::size_t unit = 64 * KiB;
 
-test::fake_device_options in_units(std::size_t capacity = 64, cuda::device_number devices = 1) {
+test::fake_device_options in_units(std::size_t capacity = 64, gpu::device_number devices = 1) {
   return {.capacity_bytes = capacity * unit, .granularity_bytes = unit, .devices = devices};
 }
 
@@ -64,15 +64,15 @@ void give_back_what_was_lost(fake_device& device, byte_range range, std::size_t 
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
-static_assert(std::is_nothrow_move_constructible_v<cuda::virtual_memory> &&
-              std::is_nothrow_move_assignable_v<cuda::virtual_memory> &&
-              !std::is_copy_constructible_v<cuda::virtual_memory>);
+static_assert(std::is_nothrow_move_constructible_v<gpu::virtual_memory> &&
+              std::is_nothrow_move_assignable_v<gpu::virtual_memory> &&
+              !std::is_copy_constructible_v<gpu::virtual_memory>);
 
 // ---- construction ----
 
 TEST(cuda_virtual_memory, the_devices_granularity_is_its_own_and_a_chunk_is_as_large_as_the_device) {
   fake_device device{{.capacity_bytes = 10 * unit + 1, .granularity_bytes = unit}};
-  const cuda::virtual_memory space{{}, device};
+  const gpu::virtual_memory space{{}, device};
   EXPECT_EQ(space.granularity(), unit);
   EXPECT_EQ(space.chunk_bytes(), 11 * unit);
   EXPECT_EQ(space.device(), 0);
@@ -82,30 +82,30 @@ TEST(cuda_virtual_memory, the_devices_granularity_is_its_own_and_a_chunk_is_as_l
 TEST(cuda_virtual_memory, a_unit_is_the_devices_granularity_whatever_the_largest_handle) {
   fake_device device{in_units()};
   for (const std::size_t handle_bytes : {std::size_t{1}, unit, 4 * unit}) {
-    EXPECT_EQ((cuda::virtual_memory{{.handle_bytes = handle_bytes}, device}.granularity()), unit);
+    EXPECT_EQ((gpu::virtual_memory{{.handle_bytes = handle_bytes}, device}.granularity()), unit);
   }
 }
 
 TEST(cuda_virtual_memory, a_largest_handle_that_is_not_a_power_of_two_is_rejected_with_a_sentence) {
   fake_device device{in_units()};
   try {
-    const cuda::virtual_memory space{{.handle_bytes = 3 * unit}, device};
+    const gpu::virtual_memory space{{.handle_bytes = 3 * unit}, device};
     FAIL() << "made";
   } catch (std::invalid_argument const& error) {
-    EXPECT_STREQ(error.what(), "cuda::virtual_memory: handle_bytes is 196608, which is not a power of two");
+    EXPECT_STREQ(error.what(), "gpu::virtual_memory: handle_bytes is 196608, which is not a power of two");
   }
 }
 
 TEST(cuda_virtual_memory, without_a_device_passes_on_the_error_of_the_driver) {
   fake_device device{{.devices = 0}};
   try {
-    const cuda::virtual_memory space{{}, device};
+    const gpu::virtual_memory space{{}, device};
     FAIL() << "made";
   } catch (cuda_error const& error) {
     EXPECT_EQ(error.status(), status::no_device);
     EXPECT_STREQ(error.call(), "cuCtxGetDevice");
   }
-  EXPECT_THROW((cuda::virtual_memory{{.device = 0}, device}), cuda_error);
+  EXPECT_THROW((gpu::virtual_memory{{.device = 0}, device}), cuda_error);
 }
 
 TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
@@ -113,7 +113,7 @@ TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
     fake_device device{in_units()};
     device.fail_from = n;
     try {
-      const cuda::virtual_memory space{{}, device};
+      const gpu::virtual_memory space{{}, device};
       EXPECT_EQ(n, 4u) << "which device, twice, its granularity and its memory";
       break;
     } catch (out_of_memory const& error) {
@@ -126,7 +126,7 @@ TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
 
 TEST(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   byte_range range;
   EXPECT_EQ(calls_of(device, [&] { range = space.reserve(1, 3 * unit + 1); }),
             joined({asked, {"cuMemAddressReserve"}}));
@@ -139,7 +139,7 @@ TEST(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) 
 
 TEST(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
   EXPECT_TRUE(space.reserve(1, SIZE_MAX - unit).empty());
   device.fail_next("cuMemAddressReserve");
@@ -149,7 +149,7 @@ TEST(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
 
 TEST(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_of_the_driver) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   device.fail_next("cuMemAddressReserve", status::not_supported);
   EXPECT_THROW((void)space.reserve(1, unit), cuda_error);
   EXPECT_EQ(device.reserved_bytes(), 0u);
@@ -157,7 +157,7 @@ TEST(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_o
 
 TEST(cuda_virtual_memory, a_small_commit_makes_a_handle_for_each_unit_and_grants_access_once) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 10 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 3))); }),
             joined({asked, times(3, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
@@ -171,7 +171,7 @@ TEST(cuda_virtual_memory, handles_grow_to_a_quarter_of_what_lies_before_them) {
   for (auto const& [handle_bytes, handles] :
        {std::pair<std::size_t, std::size_t>{0, 8 + 4 + 4 + 4}, {4 * unit, 8 + 4 + 4 + 8}, {unit, 64}}) {
     fake_device device{in_units()};
-    cuda::virtual_memory space{{.handle_bytes = handle_bytes}, device};
+    gpu::virtual_memory space{{.handle_bytes = handle_bytes}, device};
     const byte_range range = space.reserve(1, 64 * unit);
     EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(range)); }),
               joined({asked, times(handles, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
@@ -182,7 +182,7 @@ TEST(cuda_virtual_memory, handles_grow_to_a_quarter_of_what_lies_before_them) {
 
 TEST(cuda_virtual_memory, the_largest_handle_is_of_64_mib_by_default) {
   fake_device device{{.capacity_bytes = 4 * GiB}};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 4 * GiB);
   EXPECT_TRUE(space.commit({range.begin, 2 * GiB}));
   const std::size_t before = device.count("cuMemCreate");
@@ -192,7 +192,7 @@ TEST(cuda_virtual_memory, the_largest_handle_is_of_64_mib_by_default) {
 
 TEST(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_the_commit) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 33, 13))); }),
             joined({asked, times(1 + 1 + 1 + 1 + 1, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
@@ -202,7 +202,7 @@ TEST(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_
 
 TEST(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   device.fail_in("cuMemCreate", 0, status::out_of_memory, 2);
   EXPECT_EQ(
@@ -220,7 +220,7 @@ TEST(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried)
 
 TEST(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 5)));
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 2, 3))); }),
@@ -232,7 +232,7 @@ TEST(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
 
 TEST(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 16 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 10)));
   device.fail_next("cuMemUnmap", status::invalid_value);
@@ -244,7 +244,7 @@ TEST(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_un
 
 TEST(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_committed_without_a_call) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 40)));  // the last handle is of 8 units
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 34, 6))); }),
@@ -261,7 +261,7 @@ TEST(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_commit
 
 TEST(cuda_virtual_memory, a_commit_that_fails_leaves_a_handle_that_is_partly_committed) {
   fake_device device{in_units(40)};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 40)));
   ASSERT_TRUE(space.decommit(units_of(range, 34, 6)));
@@ -273,7 +273,7 @@ TEST(cuda_virtual_memory, a_commit_that_fails_leaves_a_handle_that_is_partly_com
 
 TEST(cuda_virtual_memory, suspending_frees_handles_that_are_partly_decommitted_too) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 40)));
   ASSERT_TRUE(space.decommit(units_of(range, 34, 6)));
@@ -292,7 +292,7 @@ TEST(cuda_virtual_memory, suspending_frees_handles_that_are_partly_decommitted_t
 
 TEST(cuda_virtual_memory, a_commit_of_some_keeps_what_suffices_and_maps_nothing_twice) {
   fake_device device{in_units(43)};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 32)));
   std::size_t committed = 0;
@@ -314,7 +314,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_keeps_what_suffices_and_maps_nothing_
 
 TEST(cuda_virtual_memory, a_commit_of_some_is_of_all_where_there_is_memory) {
   fake_device device{in_units(43)};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(space.commit_some(units_of(range, 0, 32), unit), 32 * unit);
   EXPECT_EQ(space.commit_some(units_of(range, 32, 20), 12 * unit), 0u) << "which is more than there is";
@@ -330,7 +330,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_that_fails_anywhere_changes_nothing) 
       SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
       ASSERT_LT(n, 40u);
       fake_device device{in_units(43)};
-      cuda::virtual_memory space{{}, device};
+      gpu::virtual_memory space{{}, device};
       const byte_range range = space.reserve(1, 64 * unit);
       ASSERT_TRUE(space.commit(units_of(range, 0, 32)));
       device.fail_from = device.calls + n;
@@ -351,7 +351,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_that_fails_anywhere_changes_nothing) 
 
 TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 10 * unit), other = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)) && space.commit(units_of(range, 5, 1)));
   EXPECT_EQ(calls_of(device, [&] { space.release(range); }), joined({asked,
@@ -367,7 +367,7 @@ TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
 TEST(cuda_virtual_memory, at_its_end_it_frees_everything) {
   fake_device device{in_units()};
   {
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     ASSERT_TRUE(space.commit(space.reserve(1, 3 * unit)));
   }
   EXPECT_EQ(device.reserved_bytes() + device.outstanding, 0u);
@@ -375,19 +375,19 @@ TEST(cuda_virtual_memory, at_its_end_it_frees_everything) {
 
 TEST(cuda_virtual_memory, one_that_has_nothing_makes_no_call_at_its_end) {
   fake_device device{in_units()};
-  auto space = std::make_unique<cuda::virtual_memory>(cuda::virtual_memory_options{}, device);
+  auto space = std::make_unique<gpu::virtual_memory>(gpu::virtual_memory_options{}, device);
   space->release(space->reserve(1, unit));
   EXPECT_EQ(calls_of(device, [&] { space.reset(); }), call_names{});
 }
 
 TEST(cuda_virtual_memory, moving_takes_ranges_along_and_assigning_frees_its_own) {
   fake_device device{in_units()};
-  cuda::virtual_memory first{{}, device};
+  gpu::virtual_memory first{{}, device};
   const byte_range range = first.reserve(1, 4 * unit);
   ASSERT_TRUE(first.commit(range));
-  cuda::virtual_memory second{std::move(first)};
+  gpu::virtual_memory second{std::move(first)};
   EXPECT_TRUE(second.decommit(units_of(range, 2, 2)));
-  cuda::virtual_memory third{{.handle_bytes = 2 * unit}, device};
+  gpu::virtual_memory third{{.handle_bytes = 2 * unit}, device};
   ASSERT_TRUE(third.commit(third.reserve(1, 8 * unit)));
   third = std::move(second);
   EXPECT_EQ(device.physical_bytes(), 2 * unit);
@@ -399,8 +399,8 @@ TEST(cuda_virtual_memory, moving_takes_ranges_along_and_assigning_frees_its_own)
 
 TEST(cuda_virtual_memory, work_on_the_stream_has_ended_when_memory_is_unmapped) {
   fake_device device{in_units()};
-  const cuda::stream work{device}, other{device};
-  cuda::virtual_memory space{work.get(), device};
+  const gpu::stream work{device}, other{device};
+  gpu::virtual_memory space{work.get(), device};
   const byte_range range = space.reserve(1, 4 * unit);
   ASSERT_TRUE(space.commit(range));
   const test::noting_work user{device, work, range}, elsewhere{device, other, range};
@@ -415,7 +415,7 @@ TEST(cuda_virtual_memory, work_on_the_stream_has_ended_when_memory_is_unmapped) 
 
 TEST(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 2 * unit);
   ASSERT_TRUE(space.commit(range));
   device.fail_next("cuStreamSynchronize", status::illegal_address);
@@ -429,7 +429,7 @@ TEST(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped
 
 TEST(cuda_virtual_memory, all_is_done_on_its_own_device_whichever_is_current) {
   fake_device device{in_units(64, 2)};
-  cuda::virtual_memory space{{.device = 1}, device};
+  gpu::virtual_memory space{{.device = 1}, device};
   const byte_range range = space.reserve(1, 4 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(range)); }),
             joined({{"cuCtxGetDevice", "cuCtxGetCurrent", "cudaSetDevice", "cuStreamIsCapturing"},
@@ -446,7 +446,7 @@ TEST(cuda_virtual_memory, all_is_done_on_its_own_device_whichever_is_current) {
   EXPECT_TRUE(space.decommit(range));
   EXPECT_TRUE(user.had_memory);
   EXPECT_FALSE(bystander.has_run);
-  cuda::device_number now = -1;
+  gpu::device_number now = -1;
   EXPECT_EQ(device.current_device(now), status::success);
   EXPECT_EQ(now, 0);
   device.run_all();
@@ -455,7 +455,7 @@ TEST(cuda_virtual_memory, all_is_done_on_its_own_device_whichever_is_current) {
 TEST(cuda_virtual_memory, the_device_is_the_one_that_was_current_when_it_was_made) {
   fake_device device{in_units(64, 2)};
   EXPECT_EQ(device.make_current(1), status::success);
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   EXPECT_EQ(device.make_current(0), status::success);
   EXPECT_EQ(space.device(), 1);
   const byte_range range = space.reserve(1, unit);
@@ -470,7 +470,7 @@ TEST(cuda_virtual_memory, a_commit_that_fails_anywhere_changes_nothing) {
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 20u);
     fake_device device{in_units()};
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     const byte_range range = space.reserve(1, 8 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
     device.fail_from = device.calls + n;
@@ -490,7 +490,7 @@ TEST(cuda_virtual_memory, a_commit_that_fails_anywhere_changes_nothing) {
 
 TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by_the_next) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   device.fail_next("cuMemSetAccess");
   device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one,
@@ -507,7 +507,7 @@ TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by
 
 TEST(cuda_virtual_memory, a_commit_beyond_the_device_memory_allocates_nothing) {
   fake_device device{in_units(4)};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
   EXPECT_FALSE(space.commit(units_of(range, 2, 3)));
@@ -518,7 +518,7 @@ TEST(cuda_virtual_memory, a_commit_beyond_the_device_memory_allocates_nothing) {
 
 TEST(cuda_virtual_memory, the_reason_of_a_failed_commit_is_reported) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   device.fail_next("cuMemMap", status::not_permitted);
   EXPECT_FALSE(space.commit(range));
@@ -530,7 +530,7 @@ TEST(cuda_virtual_memory, the_reason_of_a_failed_commit_is_reported) {
 TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
   for (std::size_t n = 0; n < 3; ++n) {
     fake_device device{in_units()};
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     const byte_range range = space.reserve(1, 8 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
     device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one
@@ -552,7 +552,7 @@ TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
 TEST(cuda_virtual_memory, memory_that_cannot_be_mapped_again_either_is_mapped_by_resume) {
   for (char const* failing : {"cuMemMap", "cuMemSetAccess"}) {
     fake_device device{in_units()};
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     const byte_range range = space.reserve(1, 8 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
     device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one
@@ -572,7 +572,7 @@ TEST(cuda_virtual_memory, memory_that_cannot_be_mapped_again_either_is_mapped_by
 
 TEST(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or_released_later) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
   device.fail_next("cuMemRelease", status::unknown);
@@ -592,7 +592,7 @@ TEST(cuda_virtual_memory, memory_that_could_not_be_released_is_freed_by_the_next
                               "cuMemRelease", "cuMemAddressFree"}) {
     SCOPED_TRACE(failing);
     fake_device device{in_units()};
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     const byte_range range = space.reserve(1, 4 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
     device.fail_in(failing, device.count(failing), {}, failing == std::string{"cuMemUnmap"} ? 2 : 1);
@@ -610,7 +610,7 @@ TEST(cuda_virtual_memory, memory_that_the_driver_does_not_free_at_the_end_is_rep
   fake_device device{in_units()};
   byte_range range;
   {
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     range = space.reserve(1, 4 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
     device.fail_in("cuMemUnmap", 0, status::illegal_address, 2);
@@ -628,7 +628,7 @@ TEST(cuda_virtual_memory, only_addresses_that_the_driver_does_not_free_are_repor
   fake_device device{in_units()};
   byte_range range;
   {
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     range = space.reserve(1, 4 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
     device.fail_in("cuMemAddressFree", 0, status::unknown);
@@ -645,7 +645,7 @@ TEST(cuda_virtual_memory, nothing_is_reported_by_a_driver_that_shuts_down) {
   fake_device device{in_units()};
   byte_range range;
   {
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     range = space.reserve(1, 4 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
     device.fail_next("cuCtxGetDevice", status::deinitialized);
@@ -661,21 +661,21 @@ class cuda_virtual_memory_capture : public ::testing::Test {
  protected:
   cuda_virtual_memory_capture() {
     EXPECT_TRUE(space_.commit(units_of(range_, 0, 2)));
-    EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+    EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
   }
   /// The capture has survived, and has seen none of what was asked.
   void end_capture() {
     EXPECT_EQ(device_.calls_during_capture(),
               times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
         << "which is the one question that is asked besides";
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
     EXPECT_EQ(device_.destroy_graph(graph), status::success);
   }
 
   fake_device device_{in_units()};
-  cuda::stream stream_{device_};
-  cuda::virtual_memory space_{stream_.get(), device_};
+  gpu::stream stream_{device_};
+  gpu::virtual_memory space_{stream_.get(), device_};
   byte_range range_ = space_.reserve(1, 8 * unit);
 };
 
@@ -700,12 +700,12 @@ TEST_F(cuda_virtual_memory_capture, refuses_to_suspend_and_to_resume) {
   EXPECT_FALSE(space_.is_suspended());
   end_capture();
   space_.suspend();
-  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
   try {
     space_.resume();
     FAIL() << "resumed";
   } catch (std::logic_error const& error) {
-    EXPECT_STREQ(error.what(), "cuda::virtual_memory: resume while its stream is capturing");
+    EXPECT_STREQ(error.what(), "gpu::virtual_memory: resume while its stream is capturing");
   }
   EXPECT_TRUE(space_.is_suspended());
   end_capture();
@@ -726,7 +726,7 @@ TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) 
   end_capture();
   const byte_range other = space_.reserve(1, 4 * unit);
   ASSERT_TRUE(space_.commit(other));
-  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
   space_.release(range_);
   space_.release(other);
   end_capture();
@@ -738,17 +738,17 @@ TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) 
 
 TEST_F(cuda_virtual_memory_capture, of_another_stream_does_not_matter) {
   end_capture();
-  cuda::virtual_memory other{{}, device_};
-  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::relaxed), status::success);
+  gpu::virtual_memory other{{}, device_};
+  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::relaxed), status::success);
   EXPECT_TRUE(other.commit(other.reserve(1, unit)));
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
   EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
 TEST_F(cuda_virtual_memory_capture, that_the_default_stream_would_break_is_reported_by_the_driver) {
   end_capture();
-  cuda::virtual_memory other{{}, device_};
+  gpu::virtual_memory other{{}, device_};
   const byte_range range = other.reserve(1, 4 * unit);
   device_.fail_next("cuStreamIsCapturing", status::capture_implicit);
   EXPECT_FALSE(other.commit(range));
@@ -757,12 +757,12 @@ TEST_F(cuda_virtual_memory_capture, that_the_default_stream_would_break_is_repor
 
 TEST_F(cuda_virtual_memory_capture, of_another_stream_is_not_disturbed_whatever_its_mode) {
   end_capture();
-  cuda::virtual_memory other{{}, device_};
+  gpu::virtual_memory other{{}, device_};
   const byte_range range = other.reserve(1, 4 * unit);
-  EXPECT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), status::success);
+  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
   EXPECT_TRUE(other.commit(range));
   EXPECT_TRUE(other.decommit(range));
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
   EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
@@ -770,7 +770,7 @@ TEST_F(cuda_virtual_memory_capture, of_another_stream_is_not_disturbed_whatever_
 TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps_the_memory) {
   const test::violation_recorder violations;
   {
-    const cuda::virtual_memory gone = std::move(space_);
+    const gpu::virtual_memory gone = std::move(space_);
   }
   ASSERT_EQ(violations.reports().size(), 1u);
   EXPECT_EQ(violations.reports()[0].kind, violation_kind::open_capture);
@@ -787,7 +787,7 @@ TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps
 
 TEST(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 2, 2)));
   const test::noting_work user{device, nullptr, units_of(range, 0, 3)};
@@ -801,7 +801,7 @@ TEST(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
 
 TEST(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 1)) &&
               space.commit(units_of(other, 2, 2)));
@@ -822,7 +822,7 @@ TEST(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
 
 TEST(cuda_virtual_memory, suspending_and_resuming_twice_is_doing_it_once) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   ASSERT_TRUE(space.commit(space.reserve(1, unit)));
   EXPECT_EQ(calls_of(device, [&] { space.resume(); }), call_names{});
   space.suspend();
@@ -831,7 +831,7 @@ TEST(cuda_virtual_memory, suspending_and_resuming_twice_is_doing_it_once) {
 
 TEST(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_memory_stays_free) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 4)) && space.commit(units_of(other, 0, 2)));
   space.suspend();
@@ -850,7 +850,7 @@ TEST(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_mem
 TEST(cuda_virtual_memory, suspended_memory_is_freed_at_the_end_without_a_wait) {
   fake_device device{in_units()};
   {
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     ASSERT_TRUE(space.commit(space.reserve(1, 3 * unit)));
     space.suspend();
   }
@@ -863,7 +863,7 @@ TEST(cuda_virtual_memory, a_suspend_that_fails_keeps_the_memory_and_its_contents
   for (auto const& [run, n] : {std::pair<std::size_t, std::size_t>{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}}) {
     SCOPED_TRACE(::testing::Message() << "unmapping " << run << " and " << n << " fails");
     fake_device device{in_units()};
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 2)));
     const std::size_t created = device.count("cuMemCreate");
@@ -887,7 +887,7 @@ TEST(cuda_virtual_memory, a_resume_that_fails_anywhere_leaves_it_suspended_and_a
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 30u);
     fake_device device{in_units()};
-    cuda::virtual_memory space{{}, device};
+    gpu::virtual_memory space{{}, device};
     const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 2)));
     space.suspend();
@@ -910,7 +910,7 @@ TEST(cuda_virtual_memory, a_resume_that_fails_anywhere_leaves_it_suspended_and_a
 
 TEST(cuda_virtual_memory, a_resume_beyond_the_device_memory_is_out_of_memory_with_numbers) {
   fake_device device{in_units(8)};
-  cuda::virtual_memory space{{}, device}, other{{}, device};
+  gpu::virtual_memory space{{}, device}, other{{}, device};
   const byte_range range = space.reserve(1, 16 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 6)));
   space.suspend();
@@ -933,7 +933,7 @@ TEST(cuda_virtual_memory, a_resume_beyond_the_device_memory_is_out_of_memory_wit
 
 TEST(cuda_virtual_memory, resuming_maps_nothing_that_was_decommitted_or_could_not_be_committed) {
   fake_device device{in_units()};
-  cuda::virtual_memory space{{}, device};
+  gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
   EXPECT_TRUE(space.decommit(units_of(range, 2, 2)));
@@ -1030,7 +1030,7 @@ class virtual_memory_model {
   fake_device& device_;
   std::minstd_rand random_;
   bool refuses_;
-  cuda::virtual_memory space_;
+  gpu::virtual_memory space_;
   byte_range range_ = space_.reserve(1, units* unit);
   std::array<bool, units> committed_{};
 };
@@ -1052,12 +1052,12 @@ TEST(cuda_virtual_memory, random_programs_have_the_memory_that_they_committed) {
 
 TEST(cuda_virtual_memory, unmapping_waits_for_an_event_that_the_stream_waits_for) {
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
-  cuda::virtual_memory space{mine.get(), device};
+  const gpu::stream mine{device}, other{device};
+  gpu::virtual_memory space{mine.get(), device};
   const byte_range range = space.reserve(1, 4 * unit);
   ASSERT_TRUE(space.commit(range));
   const test::noting_work user{device, other, range};
-  const cuda::event used{other, device};
+  const gpu::event used{other, device};
   space.wait_before_reuse(used);
   EXPECT_FALSE(user.has_run) << "the calling thread does not wait";
   EXPECT_TRUE(space.decommit(range));
@@ -1066,10 +1066,10 @@ TEST(cuda_virtual_memory, unmapping_waits_for_an_event_that_the_stream_waits_for
 
 TEST(cuda_virtual_memory, where_the_stream_cannot_wait_the_calling_thread_does) {
   fake_device device{in_units()};
-  const cuda::stream other{device};
-  cuda::virtual_memory space{{}, device};
+  const gpu::stream other{device};
+  gpu::virtual_memory space{{}, device};
   const test::noting_work user{device, other};
-  const cuda::event used{other, device};
+  const gpu::event used{other, device};
   device.fail_next("cuStreamWaitEvent");
   space.wait_before_reuse(used);
   EXPECT_TRUE(user.has_run);

@@ -31,7 +31,7 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
@@ -51,7 +51,7 @@ concept can_be_suspended = requires(Arena& arena) { arena.suspend(); };
 template <class Arena>
 concept pushes_zeroed = requires(Arena& arena) { arena.template push_array<int>(1); };
 template <class Scope>
-concept ends_after_events = requires(Scope& scope, cuda::event_handle event) { scope.end_after(event); };
+concept ends_after_events = requires(Scope& scope, gpu::event_handle event) { scope.end_after(event); };
 
 static_assert(can_be_suspended<device_arena> && !can_be_suspended<arena> && !can_be_suspended<pinned_arena>);
 static_assert(!pushes_zeroed<device_arena> && pushes_zeroed<pinned_arena> && pushes_zeroed<managed_arena>);
@@ -59,40 +59,40 @@ static_assert(ends_after_events<device_arena::scope> && ends_after_events<pinned
               !ends_after_events<arena::scope>);
 template <class Scope, class Behind>
 concept ends_after = requires(Scope& scope, Behind behind) { scope.end_after(behind); };
-static_assert(ends_after<device_arena::scope, cuda::stream_handle> &&
-              ends_after<pinned_arena::scope, cuda::stream const&> &&
+static_assert(ends_after<device_arena::scope, gpu::stream_handle> &&
+              ends_after<pinned_arena::scope, gpu::stream const&> &&
               !ends_after<device_arena::scope, std::nullptr_t> &&
-              !ends_after<arena::scope, cuda::stream_handle>);
+              !ends_after<arena::scope, gpu::stream_handle>);
 
 /// Records a small graph on a stream, as long as it lives, and expects it to come out well.
 class capture {
  public:
-  capture(fake_device& device, cuda::stream_handle stream) : device_{device}, stream_{stream} {
-    EXPECT_EQ(device.begin_capture(stream, cuda::capture_mode::global), status::success);
+  capture(fake_device& device, gpu::stream_handle stream) : device_{device}, stream_{stream} {
+    EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
   }
   capture(capture const&) = delete;
   capture& operator=(capture const&) = delete;
   ~capture() {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
     EXPECT_EQ(device_.destroy_graph(graph), status::success);
   }
 
  private:
   fake_device& device_;
-  cuda::stream_handle stream_;
+  gpu::stream_handle stream_;
 };
 
 // ---- making one ----
 
 TEST(device_arena, is_made_of_options_and_of_what_its_memory_is_made_of) {
   fake_device device{in_units()};
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   device_arena on_stream{{.reserve = 4 * unit, .name = "step"}, stream, device};
   device_arena in_large_pieces{
-      {.name = "large"}, cuda::virtual_memory_options{.stream = stream, .handle_bytes = 4 * unit}, device};
+      {.name = "large"}, gpu::virtual_memory_options{.stream = stream, .handle_bytes = 4 * unit}, device};
   device_arena plain{stream, device};
-  device_arena in_two_parts{cuda::virtual_memory{{.stream = stream}, device}, {.reserve = 2 * unit}};
+  device_arena in_two_parts{gpu::virtual_memory{{.stream = stream}, device}, {.reserve = 2 * unit}};
   EXPECT_STREQ(on_stream.name(), "step");
   EXPECT_EQ(on_stream.stats().reserved_bytes, 4 * unit);
   EXPECT_EQ(plain.stats().reserved_bytes, 64 * unit) << "as much as the device has";
@@ -103,7 +103,7 @@ TEST(device_arena, is_made_of_options_and_of_what_its_memory_is_made_of) {
 
 TEST(device_arena, uses_the_default_driver_by_default) {
   fake_device device{in_units()};
-  cuda::driver* const before = cuda::set_default_driver(&device);
+  gpu::driver* const before = gpu::set_default_driver(&device);
   {
     device_arena step{{.reserve = unit}}, other;
     pinned_arena staging{{.reserve = unit}};
@@ -111,20 +111,20 @@ TEST(device_arena, uses_the_default_driver_by_default) {
     EXPECT_TRUE(device.accessible(step.allocate(unit), unit));
     EXPECT_EQ(device.count("cuMemHostAlloc") + device.count("cuMemAllocManaged"), 2u);
   }
-  cuda::set_default_driver(before);
+  gpu::set_default_driver(before);
 }
 
 TEST(device_arena, without_addresses_is_out_of_memory) {
   fake_device device{in_units()};
   device.fail_next("cuMemAddressReserve");
-  EXPECT_THROW((device_arena{small, cuda::stream_handle{}, device}), out_of_memory);
+  EXPECT_THROW((device_arena{small, gpu::stream_handle{}, device}), out_of_memory);
 }
 
 // ---- memory ----
 
 TEST(device_arena, allocates_memory_of_the_device_at_multiples_of_256) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   std::minstd_rand random{7};
   for (int i = 0; i < 300; ++i) {
     const std::size_t bytes = random() % 3000;
@@ -138,7 +138,7 @@ TEST(device_arena, allocates_memory_of_the_device_at_multiples_of_256) {
 
 TEST(device_arena, grows_without_moving_anything) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   const std::uintptr_t first = address(step.allocate(256));
   for (std::size_t i = 1; i < 32 * unit / 256; ++i) EXPECT_EQ(address(step.allocate(256)), first + i * 256);
   EXPECT_EQ(step.stats().chunks, 1u);
@@ -147,7 +147,7 @@ TEST(device_arena, grows_without_moving_anything) {
 
 TEST(device_arena, commits_in_steps_of_whole_units) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = 32 * unit, .commit_step = 3 * unit + 1}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = 32 * unit, .commit_step = 3 * unit + 1}, gpu::stream_handle{}, device};
   (void)step.allocate(1);
   EXPECT_EQ(device.mapped_bytes(), 4 * unit);
   EXPECT_EQ(step.stats().committed_bytes, 4 * unit);
@@ -156,7 +156,7 @@ TEST(device_arena, commits_in_steps_of_whole_units) {
 TEST(device_arena, a_step_that_repeats_makes_no_call_to_the_driver) {
   fake_device device{in_units()};
   for (const std::size_t reserve : {32 * unit, 2 * unit}) {  // in one chunk, and across several
-    device_arena step{{.reserve = reserve}, cuda::stream_handle{}, device};
+    device_arena step{{.reserve = reserve}, gpu::stream_handle{}, device};
     std::vector<void*> first;
     const auto run = [&] {
       std::vector<void*> blocks;
@@ -183,7 +183,7 @@ TEST(device_arena, a_step_that_repeats_makes_no_call_to_the_driver) {
 
 TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing_changed) {
   fake_device device{in_units(8)};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   (void)step.allocate(6 * unit + 1);
   const arena_stats before = step.stats();
   try {
@@ -203,7 +203,7 @@ TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing
 
 TEST(device_arena, where_a_step_is_refused_the_units_that_are_needed_may_be_had) {
   fake_device device{in_units(8)};
-  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(6 * unit);
   (void)step.allocate(unit);
   EXPECT_EQ(device.physical_bytes(), 7 * unit);
@@ -211,7 +211,7 @@ TEST(device_arena, where_a_step_is_refused_the_units_that_are_needed_may_be_had)
 
 TEST(device_arena, where_a_step_is_refused_what_suffices_is_kept) {
   fake_device device{in_units(8)};
-  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(6 * unit);
   EXPECT_EQ(
       calls_of(device, [&] { (void)step.allocate(unit); }),
@@ -227,7 +227,7 @@ TEST(device_arena, where_a_step_is_refused_what_suffices_is_kept) {
 
 TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
   fake_device device{{.capacity_bytes = 140 * GiB}};
-  device_arena step{{.name = "large"}, cuda::stream_handle{}, device};
+  device_arena step{{.name = "large"}, gpu::stream_handle{}, device};
   (void)step.allocate(100 * GiB);
   double longest_us = 0;
   std::size_t grown = 0;
@@ -247,14 +247,14 @@ TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
 
 TEST(device_arena, a_commit_step_beyond_a_gib_is_as_the_options_say) {
   fake_device device{{.capacity_bytes = 16 * GiB}};
-  device_arena step{{.commit_step = 4 * GiB}, cuda::stream_handle{}, device};
+  device_arena step{{.commit_step = 4 * GiB}, gpu::stream_handle{}, device};
   (void)step.allocate(1);
   EXPECT_EQ(step.stats().committed_bytes, 4 * GiB);
 }
 
 TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = 64 * unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = 64 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(64 * unit);
   for (std::size_t keep = 64; keep-- > 0;) {
     step.reset();
@@ -267,7 +267,7 @@ TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
 
 TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   device.fail_in("cuMemCreate", 0, status::illegal_address);
   try {
     (void)step.allocate(1);
@@ -288,7 +288,7 @@ TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
 
 TEST(device_arena, why_a_new_chunk_got_no_memory_is_in_the_sentence_too) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = unit}, gpu::stream_handle{}, device};
   (void)step.allocate(unit);
   device.fail_in("cuMemCreate", 1, status::illegal_address);
   try {
@@ -302,7 +302,7 @@ TEST(device_arena, why_a_new_chunk_got_no_memory_is_in_the_sentence_too) {
 
 TEST(device_arena, chunks_that_the_driver_refuses_for_another_reason_are_its_error) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = unit}, gpu::stream_handle{}, device};
   (void)step.allocate(unit);
   const arena_stats before = step.stats();
   device.fail_next("cuMemAddressReserve", status::not_supported);
@@ -315,7 +315,7 @@ TEST(device_arena, chunks_that_the_driver_refuses_for_another_reason_are_its_err
 
 TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
   fake_device device{in_units()};
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   device_arena step{small, stream, device};
   void* const block = step.allocate(8 * unit);
   const test::noting_work user{device, stream, {address(block), 8 * unit}};
@@ -330,7 +330,7 @@ TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
 
 TEST(device_arena, a_trim_that_is_refused_leaves_everything) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   void* const block = step.allocate(8 * unit);
   step.reset();
   device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one
@@ -344,7 +344,7 @@ TEST(device_arena, a_trim_that_is_refused_leaves_everything) {
 
 TEST(device_arena, its_end_waits_for_the_stream) {
   fake_device device{in_units()};
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   auto step = std::make_unique<device_arena>(small, stream, device);
   void* const block = step->allocate(unit);
   const test::noting_work user{device, stream, {address(block), unit}};
@@ -355,7 +355,7 @@ TEST(device_arena, its_end_waits_for_the_stream) {
 
 TEST(device_arena, serves_a_reuse_cache_whose_records_lie_beside_the_memory) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   reuse_cache blocks{&step};
   void* const block = blocks.allocate(1000, 256);
   blocks.deallocate(block, 1000, 256);
@@ -367,7 +367,7 @@ TEST(device_arena, serves_a_reuse_cache_whose_records_lie_beside_the_memory) {
 
 TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
   fake_device device{in_units()};
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   device_arena step{small, stream, device};
   (void)step.allocate(4 * unit);
   step.reset();
@@ -386,7 +386,7 @@ TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
 
 TEST(device_arena, in_a_capture_does_not_grow_says_why_and_leaves_the_capture_alone) {
   fake_device device{in_units()};
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   for (const std::size_t reserve : {32 * unit, 4 * unit}) {  // by a commit, and by a chunk
     device_arena step{{.reserve = reserve, .name = "step"}, stream, device};
     (void)step.allocate(4 * unit);
@@ -411,7 +411,7 @@ TEST(device_arena, in_a_capture_does_not_grow_says_why_and_leaves_the_capture_al
 
 TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
   fake_device device{in_units()};
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   device_arena step{{.reserve = 2 * unit, .retain = 0}, stream, device};
   (void)step.allocate(unit);
   const arena_mark mark = step.mark();
@@ -433,12 +433,12 @@ TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
 
 TEST(device_arena, memory_of_a_scope_ended_after_an_event_is_used_again_only_behind_it) {
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   device_arena::scope scope{step};
   void* const block = scope.allocate(unit);
   const test::noting_work reader{device, other, {address(block), unit}};
-  const cuda::event read{other, device};
+  const gpu::event read{other, device};
   EXPECT_EQ(calls_of(device, [&] { scope.end_after(read); }),
             (call_names{"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamWaitEvent"}));
   EXPECT_FALSE(scope);
@@ -453,7 +453,7 @@ TEST(device_arena, memory_of_a_scope_ended_after_an_event_is_used_again_only_beh
 
 TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   device_arena::scope scope{step};
   void* const block = scope.allocate(unit);
@@ -471,38 +471,38 @@ TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_beh
 TEST(device_arena, a_scope_ended_after_a_stream_in_its_own_capture_captures_the_order) {
   const test::violation_recorder violations;
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   device_arena::scope scope{step};
   (void)scope.allocate(unit);
-  ASSERT_EQ(device.begin_capture(mine, cuda::capture_mode::global), cuda::status::success);
-  const cuda::event forked{mine, device};
-  ASSERT_EQ(device.wait(other, forked), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(mine, gpu::capture_mode::global), gpu::status::success);
+  const gpu::event forked{mine, device};
+  ASSERT_EQ(device.wait(other, forked), gpu::status::success);
   scope.end_after(other);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(mine, graph), cuda::status::success) << "the other stream has come back";
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(mine, graph), gpu::status::success) << "the other stream has come back";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(violations.count(violation_kind::open_capture), 0u);
 }
 
 TEST(device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_violation) {
   const test::violation_recorder violations;
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   device_arena::scope scope{step};
   (void)scope.allocate(unit);
-  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::global), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::global), gpu::status::success);
   scope.end_after(other);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is as it was";
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(other, graph), gpu::status::success) << "the capture is as it was";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
 }
 
 TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
   fake_device device{in_units()};
-  const cuda::stream other{device};
+  const gpu::stream other{device};
   pinned_arena step{small, unit, device};
   pinned_arena::scope scope{step};
   (void)scope.allocate(100);
@@ -513,7 +513,7 @@ TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
 
 TEST(device_arena, without_end_after_another_streams_work_is_not_waited_for) {
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   const test::noting_work reader{device, other};
   {
@@ -529,8 +529,8 @@ TEST(device_arena, without_end_after_another_streams_work_is_not_waited_for) {
 TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
   const test::violation_recorder violations;
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
-  const cuda::event done{device};
+  device_arena step{small, gpu::stream_handle{}, device};
+  const gpu::event done{device};
   device_arena::scope outer{step};
   (void)outer.allocate(100);
   {
@@ -548,11 +548,11 @@ TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
 
 TEST(device_arena, where_its_stream_cannot_wait_the_scope_waits_itself) {
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   device_arena::scope scope{step};
   const test::noting_work reader{device, other};
-  const cuda::event read{other, device};
+  const gpu::event read{other, device};
   device.fail_next("cuStreamWaitEvent");
   scope.end_after(read);
   EXPECT_TRUE(reader.has_run);
@@ -561,11 +561,11 @@ TEST(device_arena, where_its_stream_cannot_wait_the_scope_waits_itself) {
 
 TEST(device_arena, unmapping_comes_behind_the_event_too) {
   fake_device device{in_units()};
-  const cuda::stream mine{device}, other{device};
+  const gpu::stream mine{device}, other{device};
   device_arena step{small, mine, device};
   device_arena::scope scope{step};
   const test::noting_work reader{device, other, {address(scope.allocate(unit)), unit}};
-  const cuda::event read{other, device};
+  const gpu::event read{other, device};
   scope.end_after(read);
   EXPECT_EQ(step.trim(), unit);
   EXPECT_TRUE(reader.had_memory);
@@ -575,7 +575,7 @@ TEST(device_arena, unmapping_comes_behind_the_event_too) {
 
 TEST(device_arena, suspended_keeps_addresses_marks_and_scopes) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   void* const first = step.allocate(unit);
   const arena_mark mark = step.mark();
   device_arena::scope scope{step};
@@ -600,7 +600,7 @@ TEST(device_arena, suspended_keeps_addresses_marks_and_scopes) {
 
 TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_back) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = 4 * unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = 4 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(3 * unit);
   (void)step.allocate(3 * unit);
   EXPECT_EQ(step.stats().suspended_bytes, 0u);
@@ -624,7 +624,7 @@ TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_
 
 TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   (void)step.allocate(4 * unit);
   step.reset();
   step.suspend();
@@ -644,7 +644,7 @@ TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
 
 TEST(device_arena, suspended_grows_by_no_chunk_either) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = unit}, gpu::stream_handle{}, device};
   (void)step.allocate(unit);
   step.suspend();
   EXPECT_EQ(step.try_allocate(1), nullptr);
@@ -655,7 +655,7 @@ TEST(device_arena, suspended_grows_by_no_chunk_either) {
 
 TEST(device_arena, a_resume_without_memory_leaves_it_suspended) {
   fake_device device{in_units(8)};
-  device_arena step{small, cuda::stream_handle{}, device}, other{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device}, other{small, gpu::stream_handle{}, device};
   void* const block = step.allocate(5 * unit);
   step.suspend();
   (void)other.allocate(6 * unit);
@@ -669,7 +669,7 @@ TEST(device_arena, a_resume_without_memory_leaves_it_suspended) {
 
 TEST(device_arena, a_suspend_that_is_refused_leaves_the_memory) {
   fake_device device{in_units()};
-  device_arena step{small, cuda::stream_handle{}, device};
+  device_arena step{small, gpu::stream_handle{}, device};
   void* const block = step.allocate(5 * unit);
   device.fail_in("cuMemUnmap", 0, status::unknown);  // of all, so that they go one by one
   device.fail_in("cuMemUnmap", 3, status::unknown);
@@ -682,7 +682,7 @@ TEST(device_arena, a_suspend_that_is_refused_leaves_the_memory) {
 
 TEST(device_arena, suspended_can_be_released_and_destroyed) {
   fake_device device{in_units()};
-  device_arena step{{.reserve = 2 * unit}, cuda::stream_handle{}, device};
+  device_arena step{{.reserve = 2 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(2 * unit);
   (void)step.allocate(2 * unit);
   step.suspend();
@@ -724,12 +724,12 @@ TEST(pinned_arena, is_one_block_of_the_driver) {
 
 TEST(pinned_arena, a_scope_that_ends_after_an_event_waits_for_it) {
   fake_device device{in_units()};
-  const cuda::stream copies{device};
+  const gpu::stream copies{device};
   pinned_arena staging{unit, device};
   pinned_arena::scope scope{staging};
   (void)scope.push_array<float>(100);
   const test::noting_work copy{device, copies};
-  const cuda::event copied{copies, device};
+  const gpu::event copied{copies, device};
   scope.end_after(copied);
   EXPECT_TRUE(copy.has_run) << "the host writes there at once";
   EXPECT_EQ(staging.position(), 0u);

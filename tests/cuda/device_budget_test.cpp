@@ -24,8 +24,8 @@
 namespace tidemark {
 namespace {
 
-using cuda::device_budget;
-using cuda::status;
+using gpu::device_budget;
+using gpu::status;
 
 constexpr std::size_t grain = 64 * KiB;
 
@@ -41,16 +41,16 @@ struct device_budget_test : ::testing::Test {
   }
 
   test::fake_device device{{.capacity_bytes = 64 * grain, .granularity_bytes = grain, .devices = 2}};
-  cuda::stream stream{device}, other{device};
+  gpu::stream stream{device}, other{device};
   device_budget& budget{device.budget(0)};
 };
 
 TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
-  cuda::memory_pool pool{{}, device};
-  cuda::async_resource async{{.pool = pool, .stream = stream}, device};
-  cuda::device_resource plain{{}, device};
-  cuda::managed_resource managed{{}, device};
-  cuda::pinned_resource pinned{{}, device};
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  gpu::device_resource plain{{}, device};
+  gpu::managed_resource managed{{}, device};
+  gpu::pinned_resource pinned{{}, device};
   std::pmr::memory_resource* const all[] = {&async, &plain, &managed};
   for (std::pmr::memory_resource* each : all) {
     for (const std::size_t align : {std::size_t{256}, std::size_t{4096}}) {
@@ -64,7 +64,7 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
   EXPECT_EQ(budget.held_bytes(), 0u) << "that is the host's";
   pinned.deallocate(of_the_host, 1000);
   {
-    device_arena arena{{.reserve = 16 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+    device_arena arena{{.reserve = 16 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
     (void)arena.allocate(3 * grain);
     EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes);
     EXPECT_GE(budget.held_bytes(), 3 * grain);
@@ -87,9 +87,9 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
 }
 
 TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   device_cache cache{{.stream = stream}, device};
-  device_arena arena{{.reserve = 16 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+  device_arena arena{{.reserve = 16 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
   budget.set_limit(4 * grain);
   void* const block = plain.allocate(3 * grain);
   (void)arena.allocate(100);
@@ -125,11 +125,11 @@ TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
         pool.deallocate(pool.allocate(40 * grain), 40 * grain);
       },
       [&] {
-        device_arena arena{{.reserve = 64 * grain}, cuda::virtual_memory_options{.stream = stream}, device};
+        device_arena arena{{.reserve = 64 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
         (void)arena.allocate(40 * grain);
       },
       [&] {
-        cuda::device_resource plain{{}, device};
+        gpu::device_resource plain{{}, device};
         plain.deallocate(plain.allocate(40 * grain), 40 * grain);
       },
       [&] { const managed_arena arena{{.reserve = 40 * grain}, grain, device}; },
@@ -153,7 +153,7 @@ TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
       status::success);
   keeps.deallocate(block, 40 * grain, 256, stream);
   EXPECT_EQ(keeps.stats().pending_bytes, 40 * grain);
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   plain.deallocate(plain.allocate(40 * grain), 40 * grain);
   EXPECT_EQ(keeps.stats().held_bytes, 0u);
 }
@@ -161,9 +161,9 @@ TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
 TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
   device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
   keeps.deallocate(keeps.allocate(40 * grain), 40 * grain);
-  cuda::device_resource plain{{}, device};
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(other, cuda::capture_mode::thread_local_), status::success);
+  gpu::device_resource plain{{}, device};
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(other, gpu::capture_mode::thread_local_), status::success);
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "");
   EXPECT_EQ(device.end_capture(other, graph), status::success) << "it is not disturbed";
   EXPECT_EQ(device.destroy_graph(graph), status::success);
@@ -176,7 +176,7 @@ TEST_F(device_budget_test, a_pool_gives_back_in_its_next_call) {
   keeps.deallocate(keeps.allocate(grain), grain);
   const std::size_t held = keeps.stats().held_bytes;
   EXPECT_EQ(held, 16 * grain);
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(60 * grain); }), "") << "it is another thread's";
   EXPECT_EQ(keeps.stats().held_bytes, held);
   keeps.deallocate(lives, 2 * grain);
@@ -216,7 +216,7 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
     tensors.deallocate(std::exchange(held, nullptr), 40 * grain);
     return true;
   });
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   void* const block = plain.allocate(40 * grain);
   EXPECT_EQ(asked, 1);
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "") << "it has freed nothing";
@@ -228,7 +228,7 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
 }
 
 TEST_F(device_budget_test, a_callback_may_deallocate_into_the_pool_that_runs_out_and_end_caches) {
-  cuda::device_resource plain{{}, device};
+  gpu::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .slab_bytes = 8 * grain, .upstream = &plain}, device};
   std::vector<void*> held;
   for (int i = 0; i < 8; ++i) held.push_back(pool.allocate(grain));
@@ -263,8 +263,8 @@ TEST_F(device_budget_test, what_waits_for_the_end_of_a_capture_is_held) {
   void* const one = cache.allocate(10 * grain);
   void* const two = cache.allocate(10 * grain);
   budget.set_limit(25 * grain);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(stream, cuda::capture_mode::thread_local_), status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
   cache.deallocate(one, 10 * grain);
   cache.deallocate(two, 10 * grain);  // one of them is too many, and cannot go
   EXPECT_EQ(budget.held_bytes(), 20 * grain);
@@ -304,8 +304,8 @@ TEST_F(device_budget_test, relieve_returns_what_all_caches_keep) {
 }
 
 TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
-  cuda::device_resource plain{{}, device};
-  cuda::virtual_memory space{{.stream = stream}, device};
+  gpu::device_resource plain{{}, device};
+  gpu::virtual_memory space{{.stream = stream}, device};
   const byte_range range = space.reserve(1, 8 * grain);
   for (char const* call : {"cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
     device.fail_next(call, status::unknown);

@@ -38,8 +38,8 @@ using test::fake_device;
 
 struct device_cache_test : ::testing::Test {
   fake_device device;
-  cuda::stream stream{device};
-  cuda::stream other{device};
+  gpu::stream stream{device};
+  gpu::stream other{device};
 
   [[nodiscard]] std::size_t allocations() const { return device.count("cuMemAllocFromPoolAsync"); }
   [[nodiscard]] std::size_t frees() const { return device.count("cuMemFreeAsync"); }
@@ -142,7 +142,7 @@ TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_
 
 TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
   constexpr std::size_t limit = 8 * MiB, max_live = 4 * MiB;
-  cuda::device_resource blocks{
+  gpu::device_resource blocks{
       device};  // of which the device holds the bytes that were requested, and no more
   device_cache cache{{.stream = stream, .max_cached_bytes = limit, .upstream = &blocks}, device};
   std::mt19937 random{3};
@@ -186,29 +186,29 @@ class setting {
 
 TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_a_size_by_default) {
   const device_cache cache{{.stream = stream}, device};
-  cuda::memory_info info;
-  ASSERT_EQ(device.memory(info), cuda::status::success);
+  gpu::memory_info info;
+  ASSERT_EQ(device.memory(info), gpu::status::success);
   EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
   EXPECT_EQ(cache.options().max_blocks_per_size, 64u);
   EXPECT_EQ(device.release_threshold(cache.pool()), std::numeric_limits<std::size_t>::max());
 }
 
 TEST_F(device_cache_test, the_limit_is_1_gib_if_the_driver_does_not_tell_the_size_of_the_device) {
-  device.fail_next("cuMemGetInfo", cuda::status::unknown);
+  device.fail_next("cuMemGetInfo", gpu::status::unknown);
   const device_cache cache{{.stream = stream}, device};
   EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
 }
 
 TEST_F(device_cache_test, made_while_its_stream_is_capturing_it_has_a_limit_of_1_gib) {
-  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::relaxed), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::relaxed), gpu::status::success);
   {
     const device_cache cache{{.stream = stream}, device};
     EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
     EXPECT_EQ(device.count("cuMemGetInfo"), 0u);
   }
-  cuda::graph_handle graph = nullptr;
-  ASSERT_EQ(device.end_capture(stream, graph), cuda::status::success);
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 TEST_F(device_cache_test, the_environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
@@ -226,8 +226,8 @@ TEST_F(device_cache_test, more_mib_than_fit_are_as_good_as_all) {
 }
 
 TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) {
-  cuda::memory_info info;
-  ASSERT_EQ(device.memory(info), cuda::status::success);
+  gpu::memory_info info;
+  ASSERT_EQ(device.memory(info), gpu::status::success);
   for (char const* text : {"1GiB", "-1", "lots", "1.5"}) {
     const setting set{text};
     const test::warning_recorder recorder;
@@ -330,7 +330,7 @@ TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending
   EXPECT_EQ(device.count("cuEventQuery"), queries + 1);
   EXPECT_LE(device.counts_total(), calls + 10) << "an allocation among them";
   for (int streams = 2; streams <= 3; ++streams) {
-    const cuda::stream another{device};
+    const gpu::stream another{device};
     cache.deallocate(taken.back(), 4096, 256, another);
     const std::size_t before = device.count("cuEventQuery");
     taken.back() = cache.allocate(4096);
@@ -349,7 +349,7 @@ TEST_F(device_cache_test, a_deallocation_makes_one_query_while_the_first_of_a_st
 
 TEST_F(device_cache_test, a_stream_that_is_behind_keeps_no_other_streams_block_pending) {
   device_cache cache{{.stream = stream}, device};
-  const cuda::stream quick{device};
+  const gpu::stream quick{device};
   const std::vector<void*> blocks = take(cache, 3, 4096);
   for (std::size_t i = 0; i < 2; ++i) cache.deallocate(blocks[i], 4096, 256, other);
   cache.deallocate(blocks[2], 4096, 256, quick);
@@ -362,9 +362,9 @@ TEST_F(device_cache_test, a_stream_that_is_behind_keeps_no_other_streams_block_p
 }
 
 TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
-  cuda::detail::event_stock stock{device, 0, stream, std::pmr::new_delete_resource()};
+  gpu::detail::event_stock stock{device, 0, stream, std::pmr::new_delete_resource()};
   std::vector<reuse_fence> fences;
-  for (cuda::stream_handle on : {other.get(), other.get(), cuda::stream_handle{}, stream.get()}) {
+  for (gpu::stream_handle on : {other.get(), other.get(), gpu::stream_handle{}, stream.get()}) {
     std::optional<reuse_fence> fence = stock.record(on);
     ASSERT_TRUE(fence);
     fences.push_back(std::move(*fence));
@@ -392,7 +392,7 @@ TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
 
 TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and_no_event_is_left) {
   test::recording_resource bookkeeping;
-  cuda::detail::event_stock stock{device, 0, stream, &bookkeeping};
+  gpu::detail::event_stock stock{device, 0, stream, &bookkeeping};
   bookkeeping.fail_from = bookkeeping.calls;
   bookkeeping.fail_count = test::supply::never;
   std::vector<reuse_fence> fences;
@@ -425,7 +425,7 @@ TEST_F(device_cache_test, a_query_that_is_refused_leaves_a_block_pending) {
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
   device.run(other);
-  device.fail_next("cuEventQuery", cuda::status::capture_unsupported);
+  device.fail_next("cuEventQuery", gpu::status::capture_unsupported);
   void* const meanwhile = cache.allocate(4096);
   EXPECT_NE(meanwhile, block);
   EXPECT_EQ(cache.allocate(4096), block);
@@ -436,7 +436,7 @@ TEST_F(device_cache_test, on_a_lost_device_nothing_is_pending) {
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
-  device.fail_next("cuEventQuery", cuda::status::illegal_address);
+  device.fail_next("cuEventQuery", gpu::status::illegal_address);
   EXPECT_EQ(cache.allocate(4096), block);
   cache.deallocate(block, 4096);
 }
@@ -445,7 +445,7 @@ TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
-  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
   EXPECT_EQ(cache.collect(true), 4096u);
   EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
   const std::vector<std::string> log = device.log();
@@ -455,16 +455,16 @@ TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits
 TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
-  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::relaxed), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::relaxed), gpu::status::success);
   cache.deallocate(block, 4096, 256, other);
   cache.deallocate(cache.allocate(4096), 4096);  // which would ask an event
-  cuda::graph_handle graph = nullptr;
-  ASSERT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is valid";
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(other, graph), gpu::status::success) << "the capture is valid";
   EXPECT_EQ(device.count("cuEventRecord"), 0u);
   EXPECT_EQ(cache.collect(true), 4096u) << "of the block that the capture has not seen";
   EXPECT_EQ(cache.release_captured(), 4096u);
   EXPECT_EQ(cache.collect(true), 4096u);
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 TEST_F(device_cache_test, its_destructor_waits_for_what_is_pending) {
@@ -482,26 +482,26 @@ struct device_cache_elsewhere : ::testing::Test {
   fake_device device{{.devices = 2}};
   test::recording_resource upstream;
 
-  device_cache_elsewhere() { EXPECT_EQ(device.make_current(1), cuda::status::success); }
-  void leave() { ASSERT_EQ(device.make_current(0), cuda::status::success); }
-  [[nodiscard]] cuda::device_number current() {
-    cuda::device_number now = -1;
-    EXPECT_EQ(device.current_device(now), cuda::status::success);
+  device_cache_elsewhere() { EXPECT_EQ(device.make_current(1), gpu::status::success); }
+  void leave() { ASSERT_EQ(device.make_current(0), gpu::status::success); }
+  [[nodiscard]] gpu::device_number current() {
+    gpu::device_number now = -1;
+    EXPECT_EQ(device.current_device(now), gpu::status::success);
     return now;
   }
   static void work(void* done) { *static_cast<bool*>(done) = true; }
 };
 
 TEST_F(device_cache_elsewhere, polls_an_event_with_its_own_device_current) {
-  const cuda::stream other{device};
-  cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+  const gpu::stream other{device};
+  gpu::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
   std::optional<reuse_fence> fence = stock.record(other);
   ASSERT_TRUE(fence);
   leave();
   struct poll {
     device_cache_elsewhere& test;
     reuse_fence const& asked;
-    cuda::device_number on = -1;
+    gpu::device_number on = -1;
   } polled{*this, *fence};
   stock.query(
       [](void* state) noexcept {
@@ -516,15 +516,15 @@ TEST_F(device_cache_elsewhere, polls_an_event_with_its_own_device_current) {
 
 TEST_F(device_cache_elsewhere,
        where_waiting_for_an_event_is_refused_the_default_stream_that_waits_is_its_own) {
-  const cuda::stream other{device};
-  cuda::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+  const gpu::stream other{device};
+  gpu::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
   const std::optional<reuse_fence> fence = stock.record(other);
   ASSERT_TRUE(fence);
   leave();
-  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
   fence->wait();
   EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
-  EXPECT_EQ(device.make_current(1), cuda::status::success);
+  EXPECT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
 }
 
@@ -585,7 +585,7 @@ TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_wi
 
 TEST_F(device_cache_ladder, another_refusal_is_a_cuda_error_and_nothing_is_drained) {
   give(cache, take(cache, 2, 1 * MiB), 1 * MiB);
-  device.fail_next("cuMemAllocFromPoolAsync", cuda::status::not_supported);
+  device.fail_next("cuMemAllocFromPoolAsync", gpu::status::not_supported);
   EXPECT_THROW((void)cache.allocate(2 * MiB), cuda_error);
   EXPECT_EQ(cache.stats().cached_bytes, 2 * MiB);
   EXPECT_EQ(cache.stats().refused, 1u);
@@ -595,7 +595,7 @@ TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
   for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
     SCOPED_TRACE(call);
     give(cache, take(cache, 3, 300 * MiB), 300 * MiB);
-    device.fail_next(call, cuda::status::unknown);
+    device.fail_next(call, gpu::status::unknown);
     device.fail_next("cuMemAllocFromPoolAsync");
     void* const block = cache.allocate(100 * MiB);
     cache.deallocate(block, 100 * MiB);
@@ -625,15 +625,15 @@ TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
 struct device_cache_capture : device_cache_test {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 1}, device};
 
-  void begin() { ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), cuda::status::success); }
+  void begin() { ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success); }
   /// Ends the capture, which must be valid.
   void end() {
-    cuda::graph_handle graph = nullptr;
-    ASSERT_EQ(device.end_capture(stream, graph), cuda::status::success);
+    gpu::graph_handle graph = nullptr;
+    ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
     std::size_t nodes = 1;
-    EXPECT_EQ(device.node_count(graph, nodes), cuda::status::success);
+    EXPECT_EQ(device.node_count(graph, nodes), gpu::status::success);
     EXPECT_EQ(nodes, 0u) << "nothing of the cache is in the graph";
-    EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+    EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   }
 };
 
@@ -711,11 +711,11 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
   ASSERT_EQ(recorder.count(violation_kind::open_capture), 1u);
   EXPECT_NE(recorder.reports()[0].message.find("2000 bytes"), std::string::npos)
       << recorder.reports()[0].message;
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(stream, graph), cuda::status::success) << "it is not disturbed";
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success) << "it is not disturbed";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   for (void* block : lost)
-    EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), cuda::status::success);
+    EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), gpu::status::success);
 }
 
 TEST_F(device_cache_capture, destroyed_in_one_it_waits_for_nothing) {
@@ -748,7 +748,7 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_an_upstream_that_no_s
 
 TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_return) {
   test::recording_resource bookkeeping;
-  cuda::detail::uncaptured_memory memory{{}, stream, "memory", &bookkeeping, device};
+  gpu::detail::uncaptured_memory memory{{}, stream, "memory", &bookkeeping, device};
   memory.deallocate(memory.allocate(1000, 256), 1000, 256);
   const std::size_t outstanding = bookkeeping.outstanding;
   for (int i = 0; i < 1000; ++i) EXPECT_THROW((void)memory.allocate(2 * GiB, 256), out_of_memory);
@@ -792,7 +792,7 @@ TEST_F(device_cache_test, a_request_of_0_bytes_gets_a_block_of_its_own) {
 }
 
 TEST_F(device_cache_test, may_stand_on_any_resource) {
-  cuda::device_resource blocks{device};
+  gpu::device_resource blocks{device};
   {
     device_cache cache{{.stream = stream, .upstream = &blocks}, device};
     EXPECT_EQ(cache.upstream_resource(), &blocks);
@@ -820,7 +820,7 @@ TEST_F(device_cache_test, level_2_reports_what_may_not_be_given_back) {
 
 /// What a program does in a while: hits, misses, other streams, limits, the ladder. @return whether every
 /// request was served.
-bool run_program(device_cache& cache, fake_device& device, cuda::stream_handle other) {
+bool run_program(device_cache& cache, fake_device& device, gpu::stream_handle other) {
   struct held {
     void* block;
     std::size_t bytes, align;
@@ -857,12 +857,12 @@ bool run_program(device_cache& cache, fake_device& device, cuda::stream_handle o
 constexpr device_cache_options small_cache{.max_blocks_per_size = 2, .max_cached_bytes = 60'000};
 
 TEST(device_cache_failures, each_failing_call_in_turn_is_harmless) {
-  for (const cuda::status failure : {cuda::status::out_of_memory, cuda::status::unknown}) {
+  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
     for (std::size_t n = 0;; ++n) {
       SCOPED_TRACE(::testing::Message() << "call " << n << " fails with " << static_cast<int>(failure));
       ASSERT_LT(n, 10'000u);
       fake_device device{{.capacity_bytes = 200'000}};
-      const cuda::stream stream{device}, other{device};
+      const gpu::stream stream{device}, other{device};
       device.failure = failure;
       const std::size_t failing = device.calls + n;
       device.fail_from = failing;
@@ -877,10 +877,10 @@ TEST(device_cache_failures, each_failing_call_in_turn_is_harmless) {
         device.fail_from = test::supply::never;
         EXPECT_TRUE(run_program(cache, device, other)) << "usable once the driver works again";
       } catch (std::bad_alloc const&) {
-        EXPECT_EQ(failure, cuda::status::out_of_memory);
+        EXPECT_EQ(failure, gpu::status::out_of_memory);
         came_there = failed = true;
       } catch (cuda_error const&) {
-        EXPECT_EQ(failure, cuda::status::unknown);
+        EXPECT_EQ(failure, gpu::status::unknown);
         came_there = failed = true;
       }
       EXPECT_EQ(device.outstanding, 0u);
@@ -895,11 +895,11 @@ TEST(device_cache_failures, each_failing_call_in_turn_is_harmless) {
 
 TEST(device_cache_failures, a_driver_that_refuses_everything_for_a_while_is_survived) {
   fake_device device{{.capacity_bytes = 200'000}};
-  const cuda::stream stream{device}, other{device};
+  const gpu::stream stream{device}, other{device};
   device_cache_options options = small_cache;
   options.stream = stream;
   device_cache cache{options, device};
-  for (const cuda::status failure : {cuda::status::out_of_memory, cuda::status::unknown}) {
+  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
     EXPECT_TRUE(run_program(cache, device, other));
     device.failure = failure;
     device.fail_from = device.calls;
@@ -941,7 +941,7 @@ TEST_F(device_cache_test, an_upstream_that_throws_anything_leaves_it_usable) {
 
 TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
   fake_device device{{.touchable = true}};
-  const cuda::stream stream{device}, other{device};
+  const gpu::stream stream{device}, other{device};
   {
     device_cache cache{{.stream = stream, .max_cached_bytes = std::size_t{10} * 24}, device};
     EXPECT_EQ(test::storm(cache), 0u);

@@ -24,12 +24,12 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 
 constexpr std::size_t grain = 64 * KiB;
 
 struct device_caches_test : ::testing::Test {
-  void use(cuda::stream_handle on, void* block, std::size_t bytes) {
+  void use(gpu::stream_handle on, void* block, std::size_t bytes) {
     EXPECT_EQ(
         device.launch_kernel(
             on, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), bytes}}}),
@@ -37,7 +37,7 @@ struct device_caches_test : ::testing::Test {
   }
 
   test::fake_device device{{.granularity_bytes = grain, .touchable = true}};
-  cuda::stream one{device}, two{device};
+  gpu::stream one{device}, two{device};
   device_caches memory{{.name = "shared"}, device};
 };
 
@@ -56,7 +56,7 @@ TEST_F(device_caches_test, a_block_is_ready_for_its_stream_and_for_no_other) {
 
 TEST_F(device_caches_test, a_block_used_on_another_stream_comes_back_behind_that) {
   void* const block = memory.allocate(1000, 256, one);
-  EXPECT_EQ(cuda::put_behind(device, two, one), status::success);
+  EXPECT_EQ(gpu::put_behind(device, two, one), status::success);
   use(two, block, 1000);
   memory.deallocate(block, 1000, 256, two);
   EXPECT_EQ(memory.stats().pending_bytes, 1000u);
@@ -81,17 +81,17 @@ TEST_F(device_caches_test, a_stream_is_a_resource_which_takes_blocks_of_all) {
 
 TEST_F(device_caches_test, the_legacy_stream_has_one_cache_and_threads_have_none) {
   void* const block = memory.allocate(1000, 256, nullptr);
-  memory.deallocate(block, 1000, 256, cuda::legacy_stream);
+  memory.deallocate(block, 1000, 256, gpu::legacy_stream);
   EXPECT_EQ(memory.stats().cached_bytes, 1000u);
-  EXPECT_EQ(memory.allocate(1000, 256, cuda::legacy_stream), block);
+  EXPECT_EQ(memory.allocate(1000, 256, gpu::legacy_stream), block);
   memory.deallocate(block, 1000, 256, nullptr);
   EXPECT_EQ(memory.streams(), 1u);
-  EXPECT_THROW((void)memory.allocate(1, 256, cuda::per_thread_stream), std::invalid_argument);
+  EXPECT_THROW((void)memory.allocate(1, 256, gpu::per_thread_stream), std::invalid_argument);
   EXPECT_EQ(memory.streams(), 1u);
 }
 
 TEST_F(device_caches_test, a_stream_that_ends_is_forgotten_first) {
-  std::optional<cuda::stream> gone{std::in_place, device};
+  std::optional<gpu::stream> gone{std::in_place, device};
   void* const block = memory.allocate(1000, 256, *gone);
   use(*gone, block, 1000);
   try {
@@ -119,15 +119,15 @@ TEST_F(device_caches_test, what_is_not_live_is_reported_and_null_is_nothing) {
 }
 
 TEST_F(device_caches_test, collect_and_captures_are_a_matter_of_all) {
-  for (cuda::stream_handle each : {one.get(), two.get()}) {
+  for (gpu::stream_handle each : {one.get(), two.get()}) {
     void* const block = memory.allocate(1000, 256, each);
     memory.deallocate(block, 1000, 256, each);
   }
   EXPECT_EQ(memory.collect(true), 2000u);
   void* const block = memory.allocate(1000, 256, one);
   one.synchronize();
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(two, cuda::capture_mode::thread_local_), status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(two, gpu::capture_mode::thread_local_), status::success);
   use(two, block, 1000);
   memory.deallocate(block, 1000, 256, two);
   EXPECT_EQ(device.end_capture(two, graph), status::success);
@@ -155,8 +155,8 @@ TEST_F(device_caches_test, a_request_without_memory_leaves_it_as_it_was) {
 }
 
 TEST_F(device_caches_test, threads_of_several_streams_share_it) {
-  std::array<cuda::stream, 4> streams{cuda::stream{device}, cuda::stream{device}, cuda::stream{device},
-                                      cuda::stream{device}};
+  std::array<gpu::stream, 4> streams{gpu::stream{device}, gpu::stream{device}, gpu::stream{device},
+                                     gpu::stream{device}};
   std::vector<std::jthread> threads;
   for (std::size_t t = 0; t < streams.size(); ++t) {
     threads.emplace_back([&, t] {
@@ -174,7 +174,7 @@ TEST_F(device_caches_test, threads_of_several_streams_share_it) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_EQ(memory.stats().allocations, 1200u);
   device.run_all();
-  for (cuda::stream const& each : streams) memory.forget(each);
+  for (gpu::stream const& each : streams) memory.forget(each);
   EXPECT_EQ(memory.streams(), 0u);
 }
 
@@ -183,9 +183,9 @@ TEST_F(device_caches_test, random_programs_have_no_race) {
   struct block {
     void* first;
     std::size_t bytes;
-    cuda::stream_handle on;
+    gpu::stream_handle on;
   };
-  std::array<cuda::stream_handle, 3> const streams{one.get(), two.get(), nullptr};
+  std::array<gpu::stream_handle, 3> const streams{one.get(), two.get(), nullptr};
   test::run_for_seeds(
       [&](std::uint64_t seed, auto const& run) {
         std::mt19937_64 random{seed};
@@ -195,14 +195,14 @@ TEST_F(device_caches_test, random_programs_have_no_race) {
           void check_contents() const {}
         } program;
         program.step = [&] {
-          cuda::stream_handle const on = streams[random() % streams.size()];
+          gpu::stream_handle const on = streams[random() % streams.size()];
           if (live.size() < 20 && random() % 2 == 0) {
             const std::size_t bytes = std::size_t{256} << random() % 6;
             live.push_back({memory.allocate(bytes, 256, on), bytes, on});
             use(on, live.back().first, bytes);
           } else if (!live.empty() && random() % 3 != 0) {
             block& any = live[random() % live.size()];
-            EXPECT_EQ(cuda::put_behind(device, on, any.on), status::success);
+            EXPECT_EQ(gpu::put_behind(device, on, any.on), status::success);
             any.on = on;
             use(on, any.first, any.bytes);
           } else if (!live.empty()) {

@@ -21,7 +21,7 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
@@ -30,8 +30,8 @@ constexpr std::size_t unit = 512 * KiB;
 
 struct device_planned_arena_test : ::testing::Test {
   fake_device device{{.capacity_bytes = 256 * unit, .granularity_bytes = unit}};
-  cuda::stream own_stream{device};
-  cuda::stream_handle stream = own_stream.get();
+  gpu::stream own_stream{device};
+  gpu::stream_handle stream = own_stream.get();
   device_pool fallback{{.stream = stream}, device};
   device_planned_arena memory{{.fallback = &fallback, .name = "step"}, stream, device};
 
@@ -78,9 +78,9 @@ TEST_F(device_planned_arena_test, a_plan_that_is_given_up_gives_its_memory_back_
 TEST_F(device_planned_arena_test, a_capture_uses_what_memory_there_is) {
   (void)run();
   const std::vector<void*> planned = run();
-  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), status::success);
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_EQ(run(), planned); }), call_names{});
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.end_capture(stream, graph), status::success) << "the capture is as good as before";
   EXPECT_EQ(device.destroy_graph(graph), status::success);
 }

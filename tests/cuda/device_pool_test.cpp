@@ -37,7 +37,7 @@
 namespace tidemark {
 namespace {
 
-using classes = cuda::detail::device_classes;
+using classes = gpu::detail::device_classes;
 using test::fake_device;
 using test::recording_resource;
 
@@ -49,14 +49,14 @@ TEST(device_classes, are_multiples_of_256_and_from_2_kib_on_four_for_each_power_
   for (std::size_t power = 2 * KiB; power < classes::max_bytes; power *= 2) {
     for (std::size_t step = 1; step <= 4; ++step) sizes.push_back(power + step * power / 4);
   }
-  ASSERT_EQ(sizes.size(), cuda::detail::max_device_classes_count);
+  ASSERT_EQ(sizes.size(), gpu::detail::max_device_classes_count);
   for (std::size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(classes::bytes(i), sizes[i]);
 }
 
 TEST(device_classes, a_request_gets_the_least_class_that_is_large_enough) {
   EXPECT_EQ(classes::index_of(0), 0u);
   std::size_t last = 0;
-  for (std::size_t i = 0; i < cuda::detail::max_device_classes_count; ++i) {
+  for (std::size_t i = 0; i < gpu::detail::max_device_classes_count; ++i) {
     EXPECT_EQ(classes::index_of(last + 1), i) << last + 1;
     EXPECT_EQ(classes::index_of(classes::bytes(i)), i) << classes::bytes(i);
     last = classes::bytes(i);
@@ -67,7 +67,7 @@ TEST(device_classes, a_request_gets_the_least_class_that_is_large_enough) {
 
 struct device_pool_test : ::testing::Test {
   fake_device device;
-  cuda::stream stream{device};
+  gpu::stream stream{device};
   test::made_up_memory nowhere;
   recording_resource upstream{&nowhere};
 
@@ -162,8 +162,8 @@ TEST_F(device_pool_test, blocks_of_zero_bytes_are_distinct_and_null_is_nothing) 
   EXPECT_EQ((std::set<void*>{blocks.begin(), blocks.end()}).size(), 3u);
   give(pool, blocks, 0);
   pool.deallocate(nullptr, 0);
-  pool.deallocate_after(nullptr, 0, 256, cuda::event_handle{});
-  pool.deallocate_after(nullptr, 0, 256, cuda::stream_handle{});
+  pool.deallocate_after(nullptr, 0, 256, gpu::event_handle{});
+  pool.deallocate_after(nullptr, 0, 256, gpu::stream_handle{});
   EXPECT_EQ(pool.stats().deallocations, 3u);
 }
 
@@ -175,8 +175,8 @@ TEST_F(device_pool_test, without_an_upstream_it_has_a_pool_of_the_drivers_in_the
     EXPECT_EQ(device.outstanding, 128 * KiB);
     EXPECT_EQ(pool.trim(), 128 * KiB);
     stream.synchronize();
-    cuda::memory_info info;
-    EXPECT_EQ(device.memory(info), cuda::status::success);
+    gpu::memory_info info;
+    EXPECT_EQ(device.memory(info), gpu::status::success);
     EXPECT_EQ(info.free_bytes, info.total_bytes) << "what it returns stays in no pool of the driver's";
   }
   EXPECT_EQ(device.count("cuMemFreeAsync"), 2u);
@@ -370,10 +370,10 @@ TEST_F(device_pool_test, counts_as_every_pool_does) {
 // ---- other streams ----------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, deallocate_after_lets_only_its_stream_wait) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
-  cuda::event done{other, device};
+  gpu::event done{other, device};
   pool.deallocate_after(block, 4096, 256, done);
   EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
   EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
@@ -385,24 +385,24 @@ TEST_F(device_pool_test, deallocate_after_lets_only_its_stream_wait) {
 }
 
 TEST_F(device_pool_test, where_its_stream_cannot_wait_the_thread_does) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
-  cuda::event done{other, device};
-  device.fail_next("cuStreamWaitEvent", cuda::status::unknown);
+  gpu::event done{other, device};
+  device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
   pool.deallocate_after(block, 4096, 256, done);
   EXPECT_TRUE(done.done());
   EXPECT_EQ(pool.stats().used_blocks, 0u);
 }
 
 TEST_F(device_pool_test, keeps_a_block_in_use_if_nothing_can_wait_for_it) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
-  cuda::event done{other, device};
+  gpu::event done{other, device};
   const test::warning_recorder recorder;
-  device.fail_next("cuStreamWaitEvent", cuda::status::unknown);
-  device.fail_next("cuEventSynchronize", cuda::status::capture_unsupported);
+  device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
+  device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
   pool.deallocate_after(block, 4096, 256, done);
   EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(pool.stats().used_blocks, 1u);
@@ -413,19 +413,19 @@ template <class Pool, class Behind>
 concept deallocates_after =
     requires(Pool& pool, Behind behind) { pool.deallocate_after(nullptr, 1, 1, behind); };
 struct both_handles {
-  operator cuda::event_handle() const;   // NOLINT(google-explicit-constructor)
-  operator cuda::stream_handle() const;  // NOLINT(google-explicit-constructor)
+  operator gpu::event_handle() const;   // NOLINT(google-explicit-constructor)
+  operator gpu::stream_handle() const;  // NOLINT(google-explicit-constructor)
 };
-static_assert(deallocates_after<device_pool, cuda::event const&> &&
-              deallocates_after<device_pool, cuda::stream const&> &&
-              deallocates_after<device_pool, cuda::event_handle> &&
-              deallocates_after<device_pool, cuda::stream_handle>);
+static_assert(deallocates_after<device_pool, gpu::event const&> &&
+              deallocates_after<device_pool, gpu::stream const&> &&
+              deallocates_after<device_pool, gpu::event_handle> &&
+              deallocates_after<device_pool, gpu::stream_handle>);
 static_assert(!deallocates_after<device_pool, std::nullptr_t> &&
                   !deallocates_after<device_pool, both_handles>,
               "what may be an event and a stream says which");
 
 TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is_there) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
@@ -451,11 +451,11 @@ TEST_F(device_pool_test, deallocate_after_its_own_stream_makes_no_event) {
 TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_does) {
   for (char const* call : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     SCOPED_TRACE(call);
-    cuda::stream other{device};
+    gpu::stream other{device};
     device_pool pool{with({}), device};
     void* const block = pool.allocate(4096);
     const test::noting_work reader{device, other};
-    device.fail_next(call, cuda::status::unknown);
+    device.fail_next(call, gpu::status::unknown);
     pool.deallocate_after(block, 4096, 256, other);
     EXPECT_TRUE(reader.has_run);
     EXPECT_EQ(pool.stats().used_blocks, 0u);
@@ -463,15 +463,15 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
 }
 
 TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
   const test::warning_recorder recorder;
-  ASSERT_EQ(device.begin_capture(other, cuda::capture_mode::global), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::global), gpu::status::success);
   pool.deallocate_after(block, 4096, 256, other);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(other, graph), cuda::status::success) << "the capture is as it was";
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(other, graph), gpu::status::success) << "the capture is as it was";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(pool.stats().used_blocks, 1u);
   EXPECT_NE(pool.allocate(4096), block);
@@ -479,31 +479,31 @@ TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses)
 }
 
 TEST_F(device_pool_test, in_a_capture_of_both_streams_the_order_is_captured) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
-  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), cuda::status::success);
-  const cuda::event forked{stream, device};
-  ASSERT_EQ(device.wait(other, forked), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
+  const gpu::event forked{stream, device};
+  ASSERT_EQ(device.wait(other, forked), gpu::status::success);
   pool.deallocate_after(block, 4096, 256, other);
   EXPECT_EQ(pool.stats().used_blocks, 0u);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(stream, graph), cuda::status::success) << "the other stream has come back";
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success) << "the other stream has come back";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for_the_other) {
-  cuda::stream other{device};
+  gpu::stream other{device};
   device_pool pool{with({}), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
-  ASSERT_EQ(device.begin_capture(stream, cuda::capture_mode::global), cuda::status::success);
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
   pool.deallocate_after(block, 4096, 256, other);
   EXPECT_TRUE(reader.has_run);
   EXPECT_EQ(pool.stats().used_blocks, 0u);
-  cuda::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(stream, graph), cuda::status::success);
-  EXPECT_EQ(device.destroy_graph(graph), cuda::status::success);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 // ---- running out and failing ------------------------------------------------------------------------------
@@ -631,12 +631,12 @@ TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
 }
 
 TEST(device_pool_failures, each_failing_call_of_the_driver_in_turn_is_harmless) {
-  for (const cuda::status failure : {cuda::status::out_of_memory, cuda::status::unknown}) {
+  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
     for (std::size_t n = 0;; ++n) {
       SCOPED_TRACE(::testing::Message() << "call " << n << " fails with " << static_cast<int>(failure));
       ASSERT_LT(n, 1000u);
       fake_device device;
-      const cuda::stream stream{device}, other{device};
+      const gpu::stream stream{device}, other{device};
       const std::size_t failing = device.calls + n;
       device.failure = failure;
       device.fail_from = failing;
@@ -649,7 +649,7 @@ TEST(device_pool_failures, each_failing_call_of_the_driver_in_turn_is_harmless) 
           try {
             live.emplace_back(pool.allocate(bytes), bytes);
             if (i % 5 == 3) {
-              const cuda::event done{other, device};
+              const gpu::event done{other, device};
               pool.deallocate_after(live.back().first, bytes, 256, done);
               live.pop_back();
             }

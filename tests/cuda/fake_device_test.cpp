@@ -23,8 +23,8 @@
 namespace tidemark {
 namespace {
 
-using cuda::capture_mode;
-using cuda::status;
+using gpu::capture_mode;
+using gpu::status;
 using test::fake_device;
 using test::fake_device_options;
 
@@ -68,19 +68,19 @@ struct on_fake_device : ::testing::Test {
     EXPECT_EQ(device.reserve(bytes, 0, range), status::success);
     return range;
   }
-  cuda::physical_handle created(std::size_t bytes) {
-    cuda::physical_handle handle = 0;
+  gpu::physical_handle created(std::size_t bytes) {
+    gpu::physical_handle handle = 0;
     EXPECT_EQ(device.create(0, bytes, handle), status::success);
     return handle;
   }
   /// Memory there that goes when it is unmapped.
   void map(byte_range range) {
-    const cuda::physical_handle handle = created(range.size);
+    const gpu::physical_handle handle = created(range.size);
     EXPECT_EQ(device.map(range, handle), status::success);
     EXPECT_EQ(device.release(handle), status::success);
   }
-  cuda::pool_handle pool() {
-    cuda::pool_handle made = nullptr;
+  gpu::pool_handle pool() {
+    gpu::pool_handle made = nullptr;
     EXPECT_EQ(device.create_pool(0, made), status::success);
     return made;
   }
@@ -89,38 +89,38 @@ struct on_fake_device : ::testing::Test {
     EXPECT_EQ(device.allocate(bytes, block), status::success);
     return block;
   }
-  std::uintptr_t allocated(std::size_t bytes, cuda::pool_handle from, cuda::stream_handle on) {
+  std::uintptr_t allocated(std::size_t bytes, gpu::pool_handle from, gpu::stream_handle on) {
     std::uintptr_t block = 0;
     EXPECT_EQ(device.allocate_async(bytes, from, on, block), status::success);
     return block;
   }
   std::size_t free_bytes() {
-    cuda::memory_info info;
+    gpu::memory_info info;
     EXPECT_EQ(device.memory(info), status::success);
     return info.free_bytes;
   }
-  void launch(cuda::stream_handle on, step& what) {
+  void launch(gpu::stream_handle on, step& what) {
     EXPECT_EQ(device.launch_on_host(on, &step::run, &what), status::success);
   }
-  cuda::graph_handle captured(cuda::stream_handle on, std::function<void()> const& body) {
-    cuda::graph_handle graph = nullptr;
+  gpu::graph_handle captured(gpu::stream_handle on, std::function<void()> const& body) {
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(on, capture_mode::global), status::success);
     body();
     EXPECT_EQ(device.end_capture(on, graph), status::success);
     return graph;
   }
-  cuda::executable_handle instantiated(cuda::graph_handle graph) {
-    cuda::executable_handle executable = nullptr;
+  gpu::executable_handle instantiated(gpu::graph_handle graph) {
+    gpu::executable_handle executable = nullptr;
     EXPECT_EQ(device.instantiate(graph, executable), status::success);
     return executable;
   }
-  std::size_t nodes(cuda::graph_handle graph) {
+  std::size_t nodes(gpu::graph_handle graph) {
     std::size_t count = 0;
     EXPECT_EQ(device.node_count(graph, count), status::success);
     return count;
   }
-  void destroy(cuda::graph_handle graph) { EXPECT_EQ(device.destroy_graph(graph), status::success); }
-  void destroy(cuda::executable_handle executable) {
+  void destroy(gpu::graph_handle graph) { EXPECT_EQ(device.destroy_graph(graph), status::success); }
+  void destroy(gpu::executable_handle executable) {
     EXPECT_EQ(device.destroy_executable(executable), status::success);
   }
 
@@ -179,7 +179,7 @@ TEST_F(fake_addresses, only_a_whole_reservation_with_nothing_mapped_is_freed) {
 }
 
 TEST_F(fake_addresses, physical_memory_is_whole_granules_of_a_device_that_exists) {
-  cuda::physical_handle handle = 77;
+  gpu::physical_handle handle = 77;
   EXPECT_EQ(device.create(0, 0, handle), status::invalid_value);
   EXPECT_EQ(device.create(0, grain / 2, handle), status::invalid_value);
   EXPECT_EQ(device.create(1, grain, handle), status::invalid_device);
@@ -191,7 +191,7 @@ TEST_F(fake_addresses, physical_memory_is_whole_granules_of_a_device_that_exists
 TEST_F(fake_addresses, physical_memory_counts_until_it_is_released_and_unmapped) {
   const byte_range range = reserved(2 * grain);
   const byte_range first{range.begin, grain}, second{range.begin + grain, grain};
-  const cuda::physical_handle released_first = created(grain), unmapped_first = created(grain);
+  const gpu::physical_handle released_first = created(grain), unmapped_first = created(grain);
   EXPECT_EQ(device.map(first, released_first), status::success);
   EXPECT_EQ(device.map(second, unmapped_first), status::success);
 
@@ -213,7 +213,7 @@ TEST_F(fake_addresses, physical_memory_counts_until_it_is_released_and_unmapped)
 
 TEST_F(fake_addresses, all_of_a_handle_is_mapped_at_a_granule_inside_one_reservation) {
   const byte_range range = reserved(4 * grain);
-  const cuda::physical_handle handle = created(2 * grain);
+  const gpu::physical_handle handle = created(2 * grain);
   EXPECT_EQ(device.map({range.begin, grain}, handle), status::invalid_value);
   EXPECT_EQ(device.map({range.begin, 4 * grain}, handle), status::invalid_value);
   EXPECT_EQ(device.map({range.begin + 4096, 2 * grain}, handle), status::invalid_value);
@@ -231,7 +231,7 @@ TEST_F(fake_addresses, all_of_a_handle_is_mapped_at_a_granule_inside_one_reserva
 TEST_F(fake_addresses, a_released_handle_is_mapped_no_more_though_its_memory_is_there) {
   const byte_range range = reserved(2 * grain);
   const byte_range first{range.begin, grain}, second{range.begin + grain, grain};
-  const cuda::physical_handle handle = created(grain);
+  const gpu::physical_handle handle = created(grain);
   EXPECT_EQ(device.map(first, handle), status::success);
   EXPECT_EQ(device.map(second, handle), status::success) << "twice, as long as it is there";
   EXPECT_EQ(device.unmap(second), status::success);
@@ -245,7 +245,7 @@ TEST_F(fake_addresses, nothing_is_mapped_over_a_mapping) {
   const byte_range range = reserved(4 * grain);
   const byte_range middle{range.begin + grain, 2 * grain};
   map(middle);
-  const cuda::physical_handle handle = created(2 * grain);
+  const gpu::physical_handle handle = created(2 * grain);
   EXPECT_EQ(device.map(middle, handle), status::invalid_value);
   EXPECT_EQ(device.map({range.begin, 2 * grain}, handle), status::invalid_value);
   EXPECT_EQ(device.map({range.begin + 2 * grain, 2 * grain}, handle), status::invalid_value);
@@ -299,7 +299,7 @@ TEST_F(fake_addresses, access_is_granted_to_whole_mappings_without_a_gap) {
 
 TEST_F(fake_addresses, memory_mapped_again_needs_access_again) {
   const byte_range range = reserved(grain);
-  const cuda::physical_handle handle = created(grain);
+  const gpu::physical_handle handle = created(grain);
   EXPECT_EQ(device.map(range, handle), status::success);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
   EXPECT_EQ(device.unmap(range), status::success);
@@ -435,7 +435,7 @@ TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
 
 TEST_F(fake_blocks, freeing_one_does_not_wait_for_the_device) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   const std::uintptr_t block = allocated(100);
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
   EXPECT_EQ(device.free(block), status::success);
@@ -446,8 +446,8 @@ TEST_F(fake_blocks, freeing_one_does_not_wait_for_the_device) {
 // ---- the driver's pools ----
 
 TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * grain, from, queue);
   EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), 4 * grain));
   EXPECT_EQ(device.outstanding, 4 * grain);
@@ -462,8 +462,8 @@ TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
 }
 
 TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * grain, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
   EXPECT_EQ(allocated(3 * grain, from, queue), block);
@@ -473,8 +473,8 @@ TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
 }
 
 TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
-  const cuda::stream queue{device}, other{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device}, other{device};
+  const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(grain, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
   const std::uintptr_t second = allocated(grain, from, other);
@@ -488,9 +488,9 @@ TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
 }
 
 TEST_F(fake_pool, a_synchronisation_gives_back_what_it_holds_beyond_the_threshold) {
-  const cuda::stream queue{device};
-  const cuda::event end{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::event end{device};
+  const gpu::pool_handle from = pool();
   EXPECT_EQ(device.release_threshold(from), 0u);
   EXPECT_EQ(device.set_release_threshold(from, 3 * grain), status::success);
   EXPECT_EQ(device.release_threshold(from), 3 * grain);
@@ -510,8 +510,8 @@ TEST_F(fake_pool, a_synchronisation_gives_back_what_it_holds_beyond_the_threshol
 }
 
 TEST_F(fake_pool, trimming_gives_back_what_was_freed_and_has_run) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   const std::uintptr_t live = allocated(grain, from, queue), freed = allocated(grain, from, queue),
                        waiting = allocated(grain, from, queue);
   EXPECT_EQ(device.free_async(freed, queue), status::success);
@@ -530,8 +530,8 @@ TEST_F(fake_pool, trimming_gives_back_what_was_freed_and_has_run) {
 }
 
 TEST_F(fake_pool, what_is_cached_is_not_given_back_to_make_room) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   EXPECT_EQ(device.free_async(allocated(10 * grain, from, queue), queue), status::success);
   std::uintptr_t more = 0;
   EXPECT_EQ(device.allocate_async(12 * grain, from, queue, more), status::out_of_memory);
@@ -545,8 +545,8 @@ TEST_F(fake_pool, what_is_cached_is_not_given_back_to_make_room) {
 }
 
 TEST_F(fake_pool, a_destroyed_one_lives_until_its_blocks_are_freed) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(grain, from, queue);
   EXPECT_EQ(device.destroy_pool(from), status::success);
   std::uintptr_t more = 0;
@@ -561,8 +561,8 @@ TEST_F(fake_pool, a_destroyed_one_lives_until_its_blocks_are_freed) {
 }
 
 TEST_F(fake_pool, each_block_is_freed_once) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(grain, from, queue);
   std::uintptr_t none = 0;
   EXPECT_EQ(device.allocate_async(0, from, queue, none), status::invalid_value);
@@ -576,7 +576,7 @@ TEST_F(fake_pool, each_block_is_freed_once) {
 }
 
 TEST_F(fake_pool, an_ordinary_block_can_be_freed_in_stream_order) {
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   const std::uintptr_t block = allocated(grain);
   EXPECT_EQ(device.free_async(block, queue), status::success);
   EXPECT_EQ(device.free_async(block, queue), status::invalid_value);
@@ -591,7 +591,7 @@ TEST_F(fake_pool, an_ordinary_block_can_be_freed_in_stream_order) {
 TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
   std::vector<int> order;
   step first{&order, 1}, second{&order, 2}, elsewhere{&order, 3};
-  const cuda::stream queue{device}, other{device};
+  const gpu::stream queue{device}, other{device};
   launch(queue, first);
   launch(other, elsewhere);
   launch(queue, second);
@@ -607,9 +607,9 @@ TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
 TEST_F(fake_stream, what_waits_for_an_event_runs_behind_it) {
   std::vector<int> order;
   step before{&order, 1}, after{&order, 2}, waiting{&order, 3};
-  const cuda::stream queue{device}, other{device};
+  const gpu::stream queue{device}, other{device};
   launch(queue, before);
-  const cuda::event between{queue, device};
+  const gpu::event between{queue, device};
   launch(queue, after);
   other.wait(between);
   launch(other, waiting);
@@ -622,9 +622,9 @@ TEST_F(fake_stream, what_waits_for_an_event_runs_behind_it) {
 TEST_F(fake_stream, a_wait_is_for_the_record_before_it) {
   std::vector<int> order;
   step first{&order, 1}, second{&order, 2}, waiting{&order, 3};
-  const cuda::stream queue{device}, other{device};
+  const gpu::stream queue{device}, other{device};
   launch(queue, first);
-  cuda::event point{queue, device};
+  gpu::event point{queue, device};
   other.wait(point);
   launch(other, waiting);
   launch(queue, second);
@@ -637,8 +637,8 @@ TEST_F(fake_stream, a_wait_is_for_the_record_before_it) {
 
 TEST_F(fake_stream, an_event_is_ready_when_the_work_before_it_has_run) {
   int runs = 0;
-  const cuda::stream queue{device};
-  cuda::event point{device};
+  const gpu::stream queue{device};
+  gpu::event point{device};
   EXPECT_EQ(device.query(point), status::success) << "recorded nowhere";
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
   point.record(queue);
@@ -653,18 +653,18 @@ TEST_F(fake_stream, an_event_is_ready_when_the_work_before_it_has_run) {
 
 TEST_F(fake_stream, the_default_stream_is_one_more) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
   queue.synchronize();
   EXPECT_EQ(runs, 0);
-  EXPECT_EQ(device.synchronize(cuda::stream_handle{}), status::success);
+  EXPECT_EQ(device.synchronize(gpu::stream_handle{}), status::success);
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(device.destroy_stream(nullptr), status::invalid_handle);
 }
 
 TEST_F(fake_stream, synchronising_the_device_runs_all_its_streams) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
   EXPECT_EQ(device.synchronize(), status::success);
@@ -673,9 +673,9 @@ TEST_F(fake_stream, synchronising_the_device_runs_all_its_streams) {
 
 TEST_F(fake_stream, its_work_and_its_events_outlive_it) {
   int runs = 0;
-  cuda::event point{device};
+  gpu::event point{device};
   {
-    const cuda::stream queue{device};
+    const gpu::stream queue{device};
     EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
     point.record(queue);
   }
@@ -687,8 +687,8 @@ TEST_F(fake_stream, its_work_and_its_events_outlive_it) {
 }
 
 TEST_F(fake_stream, handles_that_are_unknown_are_refused) {
-  cuda::stream_handle gone = nullptr;
-  cuda::event_handle over = nullptr;
+  gpu::stream_handle gone = nullptr;
+  gpu::event_handle over = nullptr;
   EXPECT_EQ(device.create_stream(gone), status::success);
   EXPECT_EQ(device.create_event(over), status::success);
   EXPECT_EQ(device.destroy_stream(gone), status::success);
@@ -696,9 +696,9 @@ TEST_F(fake_stream, handles_that_are_unknown_are_refused) {
 
   int runs = 0;
   bool capturing = false;
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   std::uintptr_t block = 0;
-  const cuda::event point{device};
+  const gpu::event point{device};
   EXPECT_EQ(device.destroy_stream(gone), status::invalid_handle);
   EXPECT_EQ(device.synchronize(gone), status::invalid_handle);
   EXPECT_EQ(device.launch_on_host(gone, &count_up, &runs), status::invalid_handle);
@@ -710,7 +710,7 @@ TEST_F(fake_stream, handles_that_are_unknown_are_refused) {
   EXPECT_EQ(device.launch(nullptr, gone), status::invalid_handle);
   EXPECT_EQ(device.allocate_async(1, nullptr, gone, block), status::invalid_handle);
   EXPECT_EQ(device.free_async(block, gone), status::invalid_handle);
-  for (cuda::event_handle none : {over, cuda::event_handle{}}) {
+  for (gpu::event_handle none : {over, gpu::event_handle{}}) {
     EXPECT_EQ(device.destroy_event(none), status::invalid_handle);
     EXPECT_EQ(device.query(none), status::invalid_handle);
     EXPECT_EQ(device.synchronize(none), status::invalid_handle);
@@ -744,12 +744,12 @@ TEST_F(fake_stream, several_threads_synchronise_it_and_its_order_holds) {
   std::vector<int> order;  // without a lock: the stream is the order
   std::vector<step> steps;
   steps.reserve(count);
-  const cuda::stream queue{device}, other{device};
+  const gpu::stream queue{device}, other{device};
   for (int i = 0; i < count; ++i) {
     steps.push_back({&order, i});
-    const cuda::stream_handle on = i % 2 == 0 ? queue.get() : other.get();
+    const gpu::stream_handle on = i % 2 == 0 ? queue.get() : other.get();
     launch(on, steps.back());
-    const cuda::event point{on, device};
+    const gpu::event point{on, device};
     EXPECT_EQ(device.wait(i % 2 == 0 ? other.get() : queue.get(), point), status::success);
   }
   std::vector<std::thread> threads;
@@ -767,11 +767,11 @@ TEST_F(fake_stream, several_threads_synchronise_it_and_its_order_holds) {
 
 TEST_F(fake_capture, work_becomes_nodes_and_does_not_run) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   bool capturing = true;
   EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
   EXPECT_FALSE(capturing);
-  const cuda::graph_handle graph = captured(queue, [&] {
+  const gpu::graph_handle graph = captured(queue, [&] {
     EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
     EXPECT_TRUE(capturing);
     EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
@@ -786,10 +786,10 @@ TEST_F(fake_capture, work_becomes_nodes_and_does_not_run) {
 }
 
 TEST_F(fake_capture, an_empty_one_is_a_graph_without_nodes) {
-  const cuda::stream queue{device};
-  const cuda::graph_handle graph = captured(queue, [] {});
+  const gpu::stream queue{device};
+  const gpu::graph_handle graph = captured(queue, [] {});
   EXPECT_EQ(nodes(graph), 0u);
-  const cuda::executable_handle executable = instantiated(graph);
+  const gpu::executable_handle executable = instantiated(graph);
   EXPECT_EQ(device.launch(executable, queue), status::success);
   queue.synchronize();
   destroy(executable);
@@ -798,7 +798,7 @@ TEST_F(fake_capture, an_empty_one_is_a_graph_without_nodes) {
 
 TEST_F(fake_capture, work_from_before_it_runs_all_the_same) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
   destroy(captured(queue, [] {}));
   EXPECT_EQ(runs, 0);
@@ -808,13 +808,13 @@ TEST_F(fake_capture, work_from_before_it_runs_all_the_same) {
 
 TEST_F(fake_capture, the_default_stream_cannot_be_captured) {
   EXPECT_EQ(device.begin_capture(nullptr, capture_mode::relaxed), status::capture_unsupported);
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.end_capture(nullptr, graph), status::illegal_state);
 }
 
 TEST_F(fake_capture, it_begins_once_and_ends_once) {
-  const cuda::stream queue{device};
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream queue{device};
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.end_capture(queue, graph), status::illegal_state);
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::illegal_state);
@@ -825,14 +825,14 @@ TEST_F(fake_capture, it_begins_once_and_ends_once) {
 
 TEST_F(fake_capture, one_that_is_invalid_refuses_everything_until_it_ends_without_a_graph) {
   int runs = 0;
-  const cuda::stream queue{device}, idle{device};
-  const cuda::event before{device};
-  cuda::event inside{device};
-  const cuda::pool_handle from = pool();
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream queue{device}, idle{device};
+  const gpu::event before{device};
+  gpu::event inside{device};
+  const gpu::pool_handle from = pool();
+  gpu::graph_handle graph = nullptr;
   std::uintptr_t block = 0;
-  const cuda::graph_handle other = captured(idle, [] {});
-  const cuda::executable_handle executable = instantiated(other);
+  const gpu::graph_handle other = captured(idle, [] {});
+  const gpu::executable_handle executable = instantiated(other);
 
   EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
   EXPECT_EQ(device.record(inside, queue), status::success);
@@ -867,78 +867,78 @@ TEST_F(fake_capture, one_that_is_invalid_refuses_everything_until_it_ends_withou
 
 /// Each call that a capture may refuse by its mode, in the order of the table.
 std::vector<
-    std::pair<std::string, std::function<status(cuda::driver&, cuda::stream_handle, cuda::event_handle)>>>
+    std::pair<std::string, std::function<status(gpu::driver&, gpu::stream_handle, gpu::event_handle)>>>
 refused_calls() {
-  using stream = cuda::stream_handle;
-  using event = cuda::event_handle;
+  using stream = gpu::stream_handle;
+  using event = gpu::event_handle;
   return {
       {"cuMemAlloc",
-       [](cuda::driver& of, stream, event) {
+       [](gpu::driver& of, stream, event) {
          std::uintptr_t block = 0;
          return of.allocate(0, block);
        }},
-      {"cuMemFree", [](cuda::driver& of, stream, event) { return of.free(1); }},
+      {"cuMemFree", [](gpu::driver& of, stream, event) { return of.free(1); }},
       {"cuMemAllocManaged",
-       [](cuda::driver& of, stream, event) {
+       [](gpu::driver& of, stream, event) {
          std::uintptr_t block = 0;
          return of.allocate_managed(0, block);
        }},
       {"cuMemHostAlloc",
-       [](cuda::driver& of, stream, event) {
+       [](gpu::driver& of, stream, event) {
          std::uintptr_t block = 0;
          return of.allocate_pinned(0, block);
        }},
-      {"cuMemFreeHost", [](cuda::driver& of, stream, event) { return of.free_pinned(1); }},
+      {"cuMemFreeHost", [](gpu::driver& of, stream, event) { return of.free_pinned(1); }},
       {"cuMemAddressReserve",
-       [](cuda::driver& of, stream, event) {
+       [](gpu::driver& of, stream, event) {
          byte_range range;
          return of.reserve(0, 0, range);
        }},
-      {"cuMemAddressFree", [](cuda::driver& of, stream, event) { return of.free_reservation({}); }},
+      {"cuMemAddressFree", [](gpu::driver& of, stream, event) { return of.free_reservation({}); }},
       {"cuMemCreate",
-       [](cuda::driver& of, stream, event) {
-         cuda::physical_handle handle = 0;
+       [](gpu::driver& of, stream, event) {
+         gpu::physical_handle handle = 0;
          return of.create(0, 0, handle);
        }},
-      {"cuMemRelease", [](cuda::driver& of, stream, event) { return of.release(0); }},
-      {"cuMemMap", [](cuda::driver& of, stream, event) { return of.map({}, 0); }},
-      {"cuMemUnmap", [](cuda::driver& of, stream, event) { return of.unmap({}); }},
-      {"cuMemSetAccess", [](cuda::driver& of, stream, event) { return of.allow_access({}, 0); }},
+      {"cuMemRelease", [](gpu::driver& of, stream, event) { return of.release(0); }},
+      {"cuMemMap", [](gpu::driver& of, stream, event) { return of.map({}, 0); }},
+      {"cuMemUnmap", [](gpu::driver& of, stream, event) { return of.unmap({}); }},
+      {"cuMemSetAccess", [](gpu::driver& of, stream, event) { return of.allow_access({}, 0); }},
       {"cuMemExportToShareableHandle",
-       [](cuda::driver& of, stream, event) {
-         cuda::shareable_handle shared;
-         return of.export_handle(0, cuda::handle_type::file_descriptor, shared);
+       [](gpu::driver& of, stream, event) {
+         gpu::shareable_handle shared;
+         return of.export_handle(0, gpu::handle_type::file_descriptor, shared);
        }},
       {"cuMemImportFromShareableHandle",
-       [](cuda::driver& of, stream, event) {
-         cuda::physical_handle handle = 0;
+       [](gpu::driver& of, stream, event) {
+         gpu::physical_handle handle = 0;
          return of.import_handle({}, handle);
        }},
       {"cuMemPoolCreate",
-       [](cuda::driver& of, stream, event) {
-         cuda::pool_handle pool = nullptr;
+       [](gpu::driver& of, stream, event) {
+         gpu::pool_handle pool = nullptr;
          return of.create_pool(5, pool);
        }},
-      {"cuMemPoolDestroy", [](cuda::driver& of, stream, event) { return of.destroy_pool(nullptr); }},
+      {"cuMemPoolDestroy", [](gpu::driver& of, stream, event) { return of.destroy_pool(nullptr); }},
       {"cuMemPoolSetAttribute",
-       [](cuda::driver& of, stream, event) { return of.set_release_threshold(nullptr, 0); }},
-      {"cuMemPoolSetAccess", [](cuda::driver& of, stream, event) { return of.set_pool_access(nullptr, 0); }},
-      {"cuMemPoolTrimTo", [](cuda::driver& of, stream, event) { return of.trim_pool(nullptr, 0); }},
+       [](gpu::driver& of, stream, event) { return of.set_release_threshold(nullptr, 0); }},
+      {"cuMemPoolSetAccess", [](gpu::driver& of, stream, event) { return of.set_pool_access(nullptr, 0); }},
+      {"cuMemPoolTrimTo", [](gpu::driver& of, stream, event) { return of.trim_pool(nullptr, 0); }},
       {"cuStreamCreate",
-       [](cuda::driver& of, stream, event) {
+       [](gpu::driver& of, stream, event) {
          stream made = nullptr;
          const status result = of.create_stream(made);
          if (result == status::success) EXPECT_EQ(of.destroy_stream(made), status::success);
          return result;
        }},
-      {"cuStreamSynchronize", [](cuda::driver& of, stream idle, event) { return of.synchronize(idle); }},
-      {"cuEventQuery", [](cuda::driver& of, stream, event point) { return of.query(point); }},
-      {"cuEventSynchronize", [](cuda::driver& of, stream, event point) { return of.synchronize(point); }},
-      {"cuEventRecord", [](cuda::driver& of, stream idle, event point) { return of.record(point, idle); }},
-      {"cuStreamWaitEvent", [](cuda::driver& of, stream idle, event point) { return of.wait(idle, point); }},
-      {"cuGraphExecUpdate", [](cuda::driver& of, stream, event) { return of.update(nullptr, nullptr); }},
+      {"cuStreamSynchronize", [](gpu::driver& of, stream idle, event) { return of.synchronize(idle); }},
+      {"cuEventQuery", [](gpu::driver& of, stream, event point) { return of.query(point); }},
+      {"cuEventSynchronize", [](gpu::driver& of, stream, event point) { return of.synchronize(point); }},
+      {"cuEventRecord", [](gpu::driver& of, stream idle, event point) { return of.record(point, idle); }},
+      {"cuStreamWaitEvent", [](gpu::driver& of, stream idle, event point) { return of.wait(idle, point); }},
+      {"cuGraphExecUpdate", [](gpu::driver& of, stream, event) { return of.update(nullptr, nullptr); }},
       {"cuGraphExecDestroy",
-       [](cuda::driver& of, stream, event) { return of.destroy_executable(cuda::executable_handle{}); }},
+       [](gpu::driver& of, stream, event) { return of.destroy_executable(gpu::executable_handle{}); }},
   };
 }
 
@@ -953,8 +953,8 @@ TEST_F(fake_capture, calls_that_modes_refuse_are_those_of_the_table_and_each_has
 }
 
 TEST_F(fake_capture, its_mode_and_the_threads_say_whose_calls_invalidate_it) {
-  const cuda::stream queue{device}, idle{device};
-  const cuda::event point{device};
+  const gpu::stream queue{device}, idle{device};
+  const gpu::event point{device};
   const auto calls = refused_calls();
   for (test::fake_refusal const& rule : test::strictest_refusals()) {
     auto const& [name, call] =
@@ -966,7 +966,7 @@ TEST_F(fake_capture, its_mode_and_the_threads_say_whose_calls_invalidate_it) {
                                        : rule.by_others && mode == capture_mode::global &&
                                              (own != capture_mode::thread_local_ || rule.in_relaxed_too);
           const bool refused = is_by_mode && (own != capture_mode::relaxed || rule.in_relaxed_too);
-          cuda::graph_handle graph = nullptr;
+          gpu::graph_handle graph = nullptr;
           EXPECT_EQ(device.begin_capture(queue, mode), status::success);
           status first{}, second{};
           const auto make = [&] {
@@ -998,10 +998,10 @@ TEST_F(fake_capture, its_mode_and_the_threads_say_whose_calls_invalidate_it) {
 
 TEST(fake_capture_options, calls_that_a_device_allows_can_be_taken_from_the_refused_ones) {
   fake_device device{{.granularity_bytes = grain, .refusals = {{.call = "cuMemAlloc", .source = "here"}}}};
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   byte_range range;
   std::uintptr_t block = 0;
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   EXPECT_EQ(device.reserve(grain, 0, range), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
@@ -1010,12 +1010,12 @@ TEST(fake_capture_options, calls_that_a_device_allows_can_be_taken_from_the_refu
 }
 
 TEST_F(fake_capture, safe_calls_leave_it_valid) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   int runs = 0;
-  const cuda::stream fresh{device};
+  const gpu::stream fresh{device};
   destroy(captured(queue, [&] {
-    const cuda::event point{fresh, device};
+    const gpu::event point{fresh, device};
     EXPECT_EQ(device.launch_on_host(fresh, &count_up, &runs), status::success);
     EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
     EXPECT_EQ(device.free_async(allocated(100, from, fresh), fresh), status::success);
@@ -1027,9 +1027,9 @@ TEST_F(fake_capture, safe_calls_leave_it_valid) {
 }
 
 TEST_F(fake_capture, the_device_cannot_be_synchronised_whatever_the_mode_and_thread) {
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(queue, mode), status::success);
     in_another_thread([&] { EXPECT_EQ(device.synchronize(), status::capture_unsupported); });
     EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
@@ -1037,10 +1037,10 @@ TEST_F(fake_capture, the_device_cannot_be_synchronised_whatever_the_mode_and_thr
 }
 
 TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_during_and_after_it) {
-  const cuda::stream queue{device}, idle{device};
-  cuda::event point{device};
+  const gpu::stream queue{device}, idle{device};
+  gpu::event point{device};
   for (bool ask : {true, false}) {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
     EXPECT_EQ(device.record(point, queue), status::success);
     EXPECT_EQ(ask ? device.query(point) : device.synchronize(point), status::captured_event);
@@ -1057,10 +1057,10 @@ TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_duri
 
 TEST_F(fake_capture, waiting_for_its_event_draws_a_stream_in_until_it_ends) {
   int runs = 0;
-  const cuda::stream queue{device}, forked{device};
-  const cuda::event fork{device}, join{device};
+  const gpu::stream queue{device}, forked{device};
+  const gpu::event fork{device}, join{device};
   bool capturing = false;
-  const cuda::graph_handle graph = captured(queue, [&] {
+  const gpu::graph_handle graph = captured(queue, [&] {
     EXPECT_EQ(device.record(fork, queue), status::success);
     EXPECT_EQ(device.wait(forked, fork), status::success);
     EXPECT_EQ(device.is_capturing(forked, capturing), status::success);
@@ -1077,10 +1077,10 @@ TEST_F(fake_capture, waiting_for_its_event_draws_a_stream_in_until_it_ends) {
 
 TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
   int runs = 0;
-  const cuda::stream queue{device}, forked{device};
-  const cuda::event fork{device}, join{device};
+  const gpu::stream queue{device}, forked{device};
+  const gpu::event fork{device}, join{device};
   for (int joined = 0; joined < 3; ++joined) {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
     EXPECT_EQ(device.record(fork, queue), status::success);
     EXPECT_EQ(device.wait(forked, fork), status::success);
@@ -1097,7 +1097,7 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
     EXPECT_EQ(device.end_capture(queue, graph), joined == 2 ? status::success : status::capture_unjoined)
         << joined;
     bool capturing = true;
-    for (cuda::stream_handle each : {queue.get(), forked.get()}) {
+    for (gpu::stream_handle each : {queue.get(), forked.get()}) {
       EXPECT_EQ(device.is_capturing(each, capturing), status::success);
       EXPECT_FALSE(capturing);
     }
@@ -1106,8 +1106,8 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
 }
 
 TEST_F(fake_capture, a_fork_can_be_joined_by_way_of_a_third_stream) {
-  const cuda::stream queue{device}, forked{device}, third{device};
-  const cuda::event fork{device}, join{device}, last{device};
+  const gpu::stream queue{device}, forked{device}, third{device};
+  const gpu::event fork{device}, join{device}, last{device};
   destroy(captured(queue, [&] {
     EXPECT_EQ(device.record(fork, queue), status::success);
     EXPECT_EQ(device.wait(forked, fork), status::success);
@@ -1119,9 +1119,9 @@ TEST_F(fake_capture, a_fork_can_be_joined_by_way_of_a_third_stream) {
 }
 
 TEST_F(fake_capture, it_is_ended_on_the_stream_where_it_began) {
-  const cuda::stream queue{device}, forked{device};
-  const cuda::event fork{device};
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream queue{device}, forked{device};
+  const gpu::event fork{device};
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   EXPECT_EQ(device.record(fork, queue), status::success);
   EXPECT_EQ(device.wait(forked, fork), status::success);
@@ -1130,10 +1130,10 @@ TEST_F(fake_capture, it_is_ended_on_the_stream_where_it_began) {
 }
 
 TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxed) {
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
     const bool relaxed = mode == capture_mode::relaxed;
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(queue, mode), status::success);
     in_another_thread([&] {
       EXPECT_EQ(device.end_capture(queue, graph), relaxed ? status::success : status::capture_wrong_thread);
@@ -1147,12 +1147,12 @@ TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxe
 }
 
 TEST_F(fake_capture, it_waits_for_nothing_outside_it) {
-  const cuda::stream queue{device}, idle{device};
-  const cuda::event never{device}, outside{idle, device};
-  cuda::event former{device};
+  const gpu::stream queue{device}, idle{device};
+  const gpu::event never{device}, outside{idle, device};
+  gpu::event former{device};
   destroy(captured(idle, [&] { EXPECT_EQ(device.record(former, idle), status::success); }));
-  for (cuda::event_handle each : {never.get(), outside.get(), former.get()}) {
-    cuda::graph_handle graph = nullptr;
+  for (gpu::event_handle each : {never.get(), outside.get(), former.get()}) {
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
     EXPECT_EQ(device.wait(queue, each), status::capture_isolation);
     EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
@@ -1161,9 +1161,9 @@ TEST_F(fake_capture, it_waits_for_nothing_outside_it) {
 }
 
 TEST_F(fake_capture, two_are_not_merged) {
-  const cuda::stream first{device}, second{device};
-  const cuda::event point{device};
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream first{device}, second{device};
+  const gpu::event point{device};
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(first, capture_mode::relaxed), status::success);
   EXPECT_EQ(device.begin_capture(second, capture_mode::relaxed), status::success);
   EXPECT_EQ(device.record(point, first), status::success);
@@ -1173,9 +1173,9 @@ TEST_F(fake_capture, two_are_not_merged) {
 }
 
 TEST_F(fake_capture, the_default_stream_is_not_drawn_in) {
-  const cuda::stream queue{device};
-  const cuda::event point{device};
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream queue{device};
+  const gpu::event point{device};
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
   EXPECT_EQ(device.record(point, queue), status::success);
   EXPECT_EQ(device.wait(nullptr, point), status::capture_implicit);
@@ -1183,7 +1183,7 @@ TEST_F(fake_capture, the_default_stream_is_not_drawn_in) {
 }
 
 TEST_F(fake_capture, wrong_arguments_invalidate_it) {
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   std::uintptr_t block = 0;
   const std::function<status()> wrong[] = {
       [&] { return device.launch_on_host(queue, nullptr, nullptr); },
@@ -1191,7 +1191,7 @@ TEST_F(fake_capture, wrong_arguments_invalidate_it) {
       [&] { return device.free_async(12345, queue); },
   };
   for (auto const& call : wrong) {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
     EXPECT_EQ(call(), status::invalid_value);
     EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
@@ -1199,10 +1199,10 @@ TEST_F(fake_capture, wrong_arguments_invalidate_it) {
 }
 
 TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
-  cuda::event point{device};
-  const cuda::stream forked{device};
+  gpu::event point{device};
+  const gpu::stream forked{device};
   {
-    const cuda::stream queue{device};
+    const gpu::stream queue{device};
     EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
     EXPECT_EQ(device.record(point, queue), status::success);
     EXPECT_EQ(device.wait(forked, point), status::success);
@@ -1214,13 +1214,13 @@ TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
 }
 
 TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
-  const cuda::event point{device};
-  const cuda::stream queue{device};
-  cuda::graph_handle graph = nullptr;
+  const gpu::event point{device};
+  const gpu::stream queue{device};
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   EXPECT_EQ(device.record(point, queue), status::success);
   {
-    const cuda::stream forked{device};
+    const gpu::stream forked{device};
     EXPECT_EQ(device.wait(forked, point), status::success);
   }
   EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
@@ -1231,12 +1231,12 @@ TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
 TEST_F(fake_graph, it_is_launched_any_number_of_times_and_each_time_in_its_order) {
   std::vector<int> order;
   step first{&order, 1}, second{&order, 2};
-  const cuda::stream queue{device};
-  const cuda::graph_handle graph = captured(queue, [&] {
+  const gpu::stream queue{device};
+  const gpu::graph_handle graph = captured(queue, [&] {
     launch(queue, first);
     launch(queue, second);
   });
-  const cuda::executable_handle executable = instantiated(graph);
+  const gpu::executable_handle executable = instantiated(graph);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(device.launch(executable, queue), status::success);
   EXPECT_TRUE(order.empty());
   queue.synchronize();
@@ -1249,9 +1249,9 @@ TEST_F(fake_graph, it_is_launched_any_number_of_times_and_each_time_in_its_order
 TEST_F(fake_graph, launches_of_one_are_ordered_also_on_several_streams) {
   std::vector<int> order;
   step inside{&order, 1}, before{&order, 2};
-  const cuda::stream queue{device}, other{device};
-  const cuda::graph_handle graph = captured(queue, [&] { launch(queue, inside); });
-  const cuda::executable_handle executable = instantiated(graph);
+  const gpu::stream queue{device}, other{device};
+  const gpu::graph_handle graph = captured(queue, [&] { launch(queue, inside); });
+  const gpu::executable_handle executable = instantiated(graph);
   launch(queue, before);
   EXPECT_EQ(device.launch(executable, queue), status::success);
   EXPECT_EQ(device.launch(executable, other), status::success);
@@ -1263,10 +1263,10 @@ TEST_F(fake_graph, launches_of_one_are_ordered_also_on_several_streams) {
 
 TEST_F(fake_graph, launches_go_on_when_it_is_destroyed) {
   int runs = 0;
-  const cuda::stream queue{device};
-  const cuda::graph_handle graph =
+  const gpu::stream queue{device};
+  const gpu::graph_handle graph =
       captured(queue, [&] { EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success); });
-  const cuda::executable_handle executable = instantiated(graph);
+  const gpu::executable_handle executable = instantiated(graph);
   destroy(graph);
   EXPECT_EQ(device.launch(executable, queue), status::success);
   destroy(executable);
@@ -1276,9 +1276,9 @@ TEST_F(fake_graph, launches_go_on_when_it_is_destroyed) {
 }
 
 TEST_F(fake_graph, handles_are_destroyed_once) {
-  const cuda::stream queue{device};
-  const cuda::graph_handle graph = captured(queue, [] {});
-  cuda::executable_handle executable = instantiated(graph);
+  const gpu::stream queue{device};
+  const gpu::graph_handle graph = captured(queue, [] {});
+  gpu::executable_handle executable = instantiated(graph);
   destroy(executable);
   destroy(graph);
   std::size_t count = 0;
@@ -1291,12 +1291,12 @@ TEST_F(fake_graph, handles_are_destroyed_once) {
 }
 
 TEST_F(fake_graph, it_cannot_be_launched_on_a_capturing_stream) {
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   int runs = 0;
-  const cuda::graph_handle inner =
+  const gpu::graph_handle inner =
       captured(queue, [&] { EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success); });
-  const cuda::executable_handle executable = instantiated(inner);
-  cuda::graph_handle outer = nullptr;
+  const gpu::executable_handle executable = instantiated(inner);
+  gpu::graph_handle outer = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
   EXPECT_EQ(device.launch(executable, queue), status::capture_unsupported);
   EXPECT_EQ(device.end_capture(queue, outer), status::capture_invalidated);
@@ -1305,10 +1305,10 @@ TEST_F(fake_graph, it_cannot_be_launched_on_a_capturing_stream) {
 }
 
 TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   std::uintptr_t inside = 0;
-  const cuda::graph_handle graph = captured(queue, [&] {
+  const gpu::graph_handle graph = captured(queue, [&] {
     inside = allocated(grain, from, queue);
     EXPECT_EQ(device.free_async(inside, queue), status::success);
     EXPECT_EQ(device.pool_reserved_bytes(from), 0u);
@@ -1318,7 +1318,7 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
   EXPECT_EQ(device.free(inside), status::invalid_value);
   EXPECT_EQ(device.free_async(inside, queue), status::invalid_value);
 
-  cuda::executable_handle executable = instantiated(graph), second = nullptr;
+  gpu::executable_handle executable = instantiated(graph), second = nullptr;
   EXPECT_EQ(device.instantiate(graph, second), status::invalid_value) << "one at a time, since it allocates";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(device.launch(executable, queue), status::success);
   queue.synchronize();
@@ -1332,7 +1332,7 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
 TEST_F(fake_graph, an_update_takes_a_graph_of_the_same_nodes_and_dependencies_only) {
   std::vector<int> order;
   step first{&order, 1}, second{&order, 2}, third{&order, 3};
-  const cuda::stream queue{device}, side{device};
+  const gpu::stream queue{device}, side{device};
   const auto chain_of = [&](std::vector<step*> const& steps) {
     return captured(queue, [&] {
       for (step* each : steps) launch(queue, *each);
@@ -1340,26 +1340,26 @@ TEST_F(fake_graph, an_update_takes_a_graph_of_the_same_nodes_and_dependencies_on
   };
   const auto branches = [&] {
     return captured(queue, [&] {
-      const cuda::event fork{queue, device};
+      const gpu::event fork{queue, device};
       EXPECT_EQ(device.wait(side, fork), status::success);
       launch(queue, first);
       launch(side, second);
-      const cuda::event join{side, device};
+      const gpu::event join{side, device};
       EXPECT_EQ(device.wait(queue, join), status::success);
     });
   };
-  const cuda::graph_handle chain = chain_of({&first, &second}), other = chain_of({&third, &first});
-  const cuda::executable_handle executable = instantiated(chain);
+  const gpu::graph_handle chain = chain_of({&first, &second}), other = chain_of({&third, &first});
+  const gpu::executable_handle executable = instantiated(chain);
   EXPECT_EQ(device.launch(executable, queue), status::success);
   EXPECT_EQ(device.update(executable, other), status::success);
   EXPECT_EQ(device.launch(executable, queue), status::success);
-  const cuda::graph_handle longer = chain_of({&first, &second, &third}), forked = branches(),
-                           kernels = captured(queue, [&] {
-                             launch(queue, first);
-                             EXPECT_EQ(device.launch_kernel(queue, {.name = "k", .reads = {}, .writes = {}}),
-                                       status::success);
-                           });
-  for (cuda::graph_handle each : {longer, forked, kernels})
+  const gpu::graph_handle longer = chain_of({&first, &second, &third}), forked = branches(),
+                          kernels = captured(queue, [&] {
+                            launch(queue, first);
+                            EXPECT_EQ(device.launch_kernel(queue, {.name = "k", .reads = {}, .writes = {}}),
+                                      status::success);
+                          });
+  for (gpu::graph_handle each : {longer, forked, kernels})
     EXPECT_EQ(device.update(executable, each), status::graph_update_failed);
   EXPECT_EQ(device.launch(executable, side), status::success);
   device.run(side);
@@ -1367,15 +1367,15 @@ TEST_F(fake_graph, an_update_takes_a_graph_of_the_same_nodes_and_dependencies_on
   EXPECT_EQ(device.update(nullptr, chain), status::invalid_value);
   EXPECT_EQ(device.update(executable, nullptr), status::invalid_value);
   destroy(executable);
-  for (cuda::graph_handle each : {chain, other, longer, forked, kernels}) destroy(each);
+  for (gpu::graph_handle each : {chain, other, longer, forked, kernels}) destroy(each);
 }
 
 TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
-  const cuda::stream queue{device};
-  const cuda::pool_handle from = pool();
+  const gpu::stream queue{device};
+  const gpu::pool_handle from = pool();
   std::uintptr_t left = 0;
-  const cuda::graph_handle graph = captured(queue, [&] { left = allocated(grain, from, queue); });
-  const cuda::executable_handle executable = instantiated(graph);
+  const gpu::graph_handle graph = captured(queue, [&] { left = allocated(grain, from, queue); });
+  const gpu::executable_handle executable = instantiated(graph);
   EXPECT_EQ(device.launch(executable, queue), status::success);
   EXPECT_EQ(device.launch(executable, queue), status::invalid_value);
   EXPECT_EQ(device.free_async(left, queue), status::success);
@@ -1389,10 +1389,10 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
 }
 
 TEST_F(fake_graph, a_capture_that_fails_gives_its_memory_back) {
-  const cuda::stream queue{device};
-  const cuda::event point{device};
-  const cuda::pool_handle from = pool();
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream queue{device};
+  const gpu::event point{device};
+  const gpu::pool_handle from = pool();
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
   (void)allocated(grain, from, queue);
   EXPECT_EQ(device.record(point, queue), status::success);  // an event holds on to nothing
@@ -1410,8 +1410,8 @@ TEST(fake_devices, without_any_every_call_says_so) {
   fake_device device{{.devices = 0}};
   int count = 7;
   std::uintptr_t block = 0;
-  cuda::stream_handle stream = nullptr;
-  cuda::graph_handle graph = nullptr;
+  gpu::stream_handle stream = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.device_count(count), status::no_device);
   EXPECT_EQ(count, 7);
   EXPECT_EQ(device.make_current(0), status::no_device);
@@ -1424,7 +1424,7 @@ TEST(fake_devices, without_any_every_call_says_so) {
 TEST(fake_devices, each_thread_has_its_own_current_one) {
   fake_device device{{.devices = 3}};
   int count = 0;
-  cuda::device_number now = 9;
+  gpu::device_number now = 9;
   EXPECT_EQ(device.device_count(count), status::success);
   EXPECT_EQ(count, 3);
   EXPECT_EQ(device.make_current(3), status::invalid_device);
@@ -1444,7 +1444,7 @@ TEST(fake_devices, each_has_its_own_memory_streams_and_work) {
   int runs = 0;
   EXPECT_EQ(device.allocate(grain, first), status::success);
   EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
-  const cuda::event here{device};
+  const gpu::event here{device};
   EXPECT_EQ(device.make_current(1), status::success);
   EXPECT_EQ(device.allocate(grain, second), status::success);
   EXPECT_EQ(device.record(here, nullptr), status::invalid_handle) << "an event of another device";
@@ -1460,7 +1460,7 @@ TEST(fake_devices, each_has_its_own_memory_streams_and_work) {
 TEST(fake_devices, memory_is_accessible_where_access_was_granted) {
   fake_device device{{.granularity_bytes = grain, .devices = 2}};
   byte_range range;
-  cuda::physical_handle handle = 0;
+  gpu::physical_handle handle = 0;
   EXPECT_EQ(device.reserve(grain, 0, range), status::success);
   EXPECT_EQ(device.create(0, grain, handle), status::success);
   EXPECT_EQ(device.map(range, handle), status::success);
@@ -1489,7 +1489,7 @@ TEST_F(fake_calls, they_are_counted_by_name_and_in_order) {
 
 TEST_F(fake_calls, those_of_the_capturing_thread_are_recorded_while_it_captures) {
   int runs = 0;
-  const cuda::stream queue{device};
+  const gpu::stream queue{device};
   destroy(captured(queue, [&] {
     bool capturing = false;
     EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
@@ -1536,21 +1536,21 @@ TEST_F(fake_calls, the_nth_of_one_function_fails) {
 }
 
 TEST_F(fake_calls, those_that_give_back_fail_by_name_only) {
-  const cuda::stream queue{device};
-  cuda::stream_handle stream = nullptr;
-  cuda::event_handle event = nullptr;
+  const gpu::stream queue{device};
+  gpu::stream_handle stream = nullptr;
+  gpu::event_handle event = nullptr;
   EXPECT_EQ(device.create_stream(stream), status::success);
   EXPECT_EQ(device.create_event(event), status::success);
   const byte_range range = reserved(grain);
-  const cuda::physical_handle handle = created(grain);
+  const gpu::physical_handle handle = created(grain);
   EXPECT_EQ(device.map(range, handle), status::success);
   const std::uintptr_t block = allocated(1);
   std::uintptr_t pinned = 0;
   EXPECT_EQ(device.allocate_pinned(1, pinned), status::success);
-  const cuda::pool_handle from = pool();
+  const gpu::pool_handle from = pool();
   const std::uintptr_t pooled = allocated(1, from, queue);
-  const cuda::graph_handle graph = captured(queue, [] {});
-  const cuda::executable_handle executable = instantiated(graph);
+  const gpu::graph_handle graph = captured(queue, [] {});
+  const gpu::executable_handle executable = instantiated(graph);
 
   device.fail_from = 0;
   device.fail_count = fake_device::never;
@@ -1570,8 +1570,8 @@ TEST_F(fake_calls, those_that_give_back_fail_by_name_only) {
 }
 
 TEST_F(fake_calls, an_end_of_a_capture_that_fails_ends_it) {
-  const cuda::stream queue{device};
-  cuda::graph_handle graph = nullptr;
+  const gpu::stream queue{device};
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   device.fail_next("cuStreamEndCapture", status::unknown);
   EXPECT_EQ(device.end_capture(queue, graph), status::unknown);
@@ -1587,8 +1587,8 @@ TEST(fake_device_threads, any_thread_may_call_at_any_time) {
   std::vector<int> runs(4);
   for (std::size_t t = 0; t < runs.size(); ++t) {
     threads.emplace_back([&device, &count = runs[t]] {
-      const cuda::stream queue{device};
-      cuda::event point{device};
+      const gpu::stream queue{device};
+      gpu::event point{device};
       for (int i = 0; i < 200; ++i) {
         byte_range range;
         EXPECT_EQ(device.reserve(grain, 0, range), status::success);
@@ -1621,13 +1621,13 @@ TEST(fake_device_end, what_is_left_is_named) {
     return text.find(part) != std::string::npos;
   };
   byte_range range;
-  cuda::physical_handle handle = 0;
+  gpu::physical_handle handle = 0;
   std::uintptr_t block = 0;
-  cuda::stream_handle stream = nullptr;
-  cuda::event_handle event = nullptr;
-  cuda::pool_handle pool = nullptr;
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
+  gpu::stream_handle stream = nullptr;
+  gpu::event_handle event = nullptr;
+  gpu::pool_handle pool = nullptr;
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
   const std::pair<char const*, std::function<void(fake_device&)>> cases[] = {
       {"1 reservations of addresses", [&](fake_device& of) { (void)of.reserve(grain, 0, range); }},
       {"handles of physical memory", [&](fake_device& of) { (void)of.create(0, grain, handle); }},

@@ -22,8 +22,8 @@
 namespace tidemark {
 namespace {
 
-using cuda::capture_mode;
-using cuda::status;
+using gpu::capture_mode;
+using gpu::status;
 using test::fake_device;
 using test::failures_of;
 
@@ -44,10 +44,10 @@ struct fake_order : ::testing::Test {
   [[nodiscard]] byte_range part(std::size_t first, std::size_t bytes) const {
     return {address + first, bytes};
   }
-  void write(cuda::stream_handle on, byte_range range, char const* name = "writer") {
+  void write(gpu::stream_handle on, byte_range range, char const* name = "writer") {
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range}}), status::success);
   }
-  void read(cuda::stream_handle on, byte_range range, char const* name = "reader") {
+  void read(gpu::stream_handle on, byte_range range, char const* name = "reader") {
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {range}, .writes = {}}), status::success);
   }
   bool races(std::function<void()> const& body) {
@@ -56,9 +56,9 @@ struct fake_order : ::testing::Test {
 
   fake_device device{
       {.capacity_bytes = 64 * grain, .granularity_bytes = grain, .touchable = true, .devices = 2}};
-  cuda::stream one{device}, other{device};
+  gpu::stream one{device}, other{device};
   std::uintptr_t address = 0;
-  cuda::pool_handle pool = nullptr;
+  gpu::pool_handle pool = nullptr;
 };
 
 TEST_F(fake_order, two_accesses_to_the_same_bytes_race_if_one_writes_and_nothing_orders_them) {
@@ -85,7 +85,7 @@ TEST_F(fake_order, work_of_one_stream_is_ordered) {
 
 TEST_F(fake_order, a_wait_for_an_event_orders_what_is_before_the_record_and_behind_the_wait) {
   write(one, part(0, 100));
-  const cuda::event point{one, device};
+  const gpu::event point{one, device};
   write(one, part(200, 100), "behind the record");
   other.wait(point);
   read(other, part(0, 100));
@@ -96,13 +96,13 @@ TEST_F(fake_order, what_the_host_has_waited_for_is_before_what_it_launches_then)
   write(one, part(0, 100));
   one.synchronize();
   write(other, part(0, 100));
-  const cuda::event point{other, device};
+  const gpu::event point{other, device};
   EXPECT_FALSE(point.done());
   device.run_all();
   EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "it has run, but no thread has waited for it";
   EXPECT_EQ(device.synchronize(), status::success);
   write(other, part(0, 100));
-  cuda::event asked{other, device};
+  gpu::event asked{other, device};
   device.run_all();
   EXPECT_TRUE(asked.done());
   write(one, part(0, 100));
@@ -146,7 +146,7 @@ TEST_F(fake_order, a_free_in_stream_order_comes_behind_that_streams_work_only) {
 
 TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
   byte_range range;
-  cuda::physical_handle handle = 0;
+  gpu::physical_handle handle = 0;
   EXPECT_EQ(device.reserve(grain, 0, range), status::success);
   EXPECT_EQ(device.create(0, grain, handle), status::success);
   for (bool wait : {true, false}) {
@@ -166,9 +166,9 @@ TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
 TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order) {
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
-  EXPECT_EQ(device.begin_capture(one, cuda::capture_mode::thread_local_), status::success);
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
+  EXPECT_EQ(device.begin_capture(one, gpu::capture_mode::thread_local_), status::success);
   write(one, {block, 1000});
   EXPECT_EQ(device.end_capture(one, graph), status::success);
   EXPECT_EQ(device.instantiate(graph, executable), status::success);
@@ -184,7 +184,7 @@ TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order)
 }
 
 TEST_F(fake_order, who_waits_for_the_device_has_waited_for_streams_that_are_gone) {
-  cuda::stream_handle gone = nullptr;
+  gpu::stream_handle gone = nullptr;
   EXPECT_EQ(device.create_stream(gone), status::success);
   write(gone, part(0, 100));
   EXPECT_EQ(device.destroy_stream(gone), status::success);
@@ -210,7 +210,7 @@ TEST_F(fake_order, an_error_of_work_is_returned_by_every_later_call) {
 // ---- default streams --------------------------------------------------------------------------------------
 
 TEST_F(fake_order, a_blocking_stream_and_the_legacy_one_wait_for_each_other) {
-  cuda::stream_handle const blocking = device.create_blocking_stream();
+  gpu::stream_handle const blocking = device.create_blocking_stream();
   write(blocking, part(0, 100));
   write(nullptr, part(0, 100));
   write(blocking, part(0, 100));
@@ -221,24 +221,24 @@ TEST_F(fake_order, a_blocking_stream_and_the_legacy_one_wait_for_each_other) {
 
 TEST_F(fake_order, a_legacy_stream_has_two_handles) {
   write(nullptr, part(0, 100));
-  write(cuda::legacy_stream, part(0, 100));
+  write(gpu::legacy_stream, part(0, 100));
 }
 
 TEST_F(fake_order, the_default_stream_of_a_thread_is_its_own) {
-  write(cuda::per_thread_stream, part(0, 100));
-  write(cuda::per_thread_stream, part(0, 100));
+  write(gpu::per_thread_stream, part(0, 100));
+  write(gpu::per_thread_stream, part(0, 100));
   std::thread{[&] {
-    EXPECT_TRUE(races([&] { write(cuda::per_thread_stream, part(0, 100)); }));
+    EXPECT_TRUE(races([&] { write(gpu::per_thread_stream, part(0, 100)); }));
     EXPECT_EQ(device.synchronize(), status::success);
     write(nullptr, part(0, 100));
   }}.join();
   device.threads_meet();
-  write(cuda::per_thread_stream, part(0, 100), "waits for the legacy stream");
+  write(gpu::per_thread_stream, part(0, 100), "waits for the legacy stream");
 }
 
 TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_captures) {
-  cuda::stream_handle const blocking = device.create_blocking_stream();
-  const cuda::event point{device};
+  gpu::stream_handle const blocking = device.create_blocking_stream();
+  const gpu::event point{device};
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate_async(1, pool, nullptr, block), status::success);
   const std::function<status()> uses[] = {
@@ -246,10 +246,10 @@ TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_capture
       [&] { return device.record(point, nullptr); },
       [&] { return device.wait(nullptr, point); },
       [&] { return device.free_async(block, nullptr); },
-      [&] { return device.synchronize(cuda::stream_handle{}); },
+      [&] { return device.synchronize(gpu::stream_handle{}); },
   };
   for (auto const& use : uses) {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
     EXPECT_EQ(use(), status::capture_implicit);
     EXPECT_EQ(device.end_capture(blocking, graph), status::capture_invalidated);
@@ -266,9 +266,9 @@ TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_capture
 // ---- graphs -----------------------------------------------------------------------------------------------
 
 TEST_F(fake_order, branches_of_a_graph_race_where_nothing_orders_them) {
-  const cuda::event fork{device}, join{device};
+  const gpu::event fork{device}, join{device};
   for (bool same : {true, false}) {
-    cuda::graph_handle graph = nullptr;
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
     EXPECT_EQ(device.record(fork, one), status::success);
     EXPECT_EQ(device.wait(other, fork), status::success);
@@ -284,8 +284,8 @@ TEST_F(fake_order, branches_of_a_graph_race_where_nothing_orders_them) {
 }
 
 TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
   EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
   write(one, part(0, 100), "captured");
   EXPECT_EQ(device.end_capture(one, graph), status::success);
@@ -315,9 +315,9 @@ TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
   const auto note = [](void* of) {
     static_cast<turn*>(of)->taken->push_back(static_cast<turn*>(of)->number);
   };
-  const cuda::event fork{device}, join{device};
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
+  const gpu::event fork{device}, join{device};
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
   EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
   EXPECT_EQ(device.launch_on_host(one, note, &turns[0]), status::success);
   EXPECT_EQ(device.record(fork, one), status::success);
@@ -345,17 +345,17 @@ TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
 
 TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_one) {
   fake_device device{{.granularity_bytes = grain, .devices = 3}};
-  cuda::context_handle context = nullptr;
-  cuda::device_number current = -1;
+  gpu::context_handle context = nullptr;
+  gpu::device_number current = -1;
   EXPECT_EQ(device.current_context(context), status::success);
   EXPECT_EQ(context, nullptr);
   EXPECT_EQ(device.current_device(current), status::success);
   EXPECT_EQ(current, 0);
-  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{})) << "to ask makes none";
+  EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{})) << "to ask makes none";
   EXPECT_EQ(device.make_current(2), status::success);
   EXPECT_EQ(device.current_context(context), status::success);
   EXPECT_NE(context, nullptr);
-  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{2}));
+  EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{2}));
   EXPECT_EQ(device.set_context(nullptr), status::success);
   EXPECT_EQ(device.current_device(current), status::success);
   EXPECT_EQ(current, 0);
@@ -363,10 +363,10 @@ TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_o
   EXPECT_EQ(device.current_device(current), status::success);
   EXPECT_EQ(current, 2);
   std::thread{[&] {
-    cuda::memory_info info;
+    gpu::memory_info info;
     EXPECT_EQ(device.memory(info), status::success);
   }}.join();
-  EXPECT_EQ(device.contexts(), (std::set<cuda::device_number>{0, 2})) << "a call on a thread without one";
+  EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{0, 2})) << "a call on a thread without one";
 }
 
 }  // namespace

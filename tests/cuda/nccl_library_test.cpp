@@ -16,24 +16,24 @@
 namespace tidemark {
 namespace {
 
-using cuda::nccl_library;
-using cuda::nccl_status;
+using gpu::nccl_library;
+using gpu::nccl_status;
 
 TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_loaded) {
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   EXPECT_FALSE(absent.is_loaded());
   std::uintptr_t block = 7;
-  cuda::device_number device = 7;
+  gpu::device_number device = 7;
   nccl_status now = nccl_status::timeout;
   void* handle = &block;
-  cuda::nccl_window window = nullptr;
+  gpu::nccl_window window = nullptr;
   EXPECT_EQ(absent.allocate(100, block), nccl_status::not_installed);
   EXPECT_EQ(absent.free(block), nccl_status::not_installed);
   EXPECT_EQ(absent.device_of(nullptr, device), nccl_status::not_installed);
   EXPECT_EQ(absent.progress(nullptr, now), nccl_status::not_installed);
   EXPECT_EQ(absent.register_buffer(nullptr, {}, handle), nccl_status::not_installed);
   EXPECT_EQ(absent.deregister_buffer(nullptr, handle), nccl_status::not_installed);
-  EXPECT_EQ(absent.register_window(nullptr, {}, cuda::nccl_window_flags::none, window),
+  EXPECT_EQ(absent.register_window(nullptr, {}, gpu::nccl_window_flags::none, window),
             nccl_status::not_installed);
   EXPECT_EQ(absent.deregister_window(nullptr, window), nccl_status::not_installed);
   EXPECT_EQ(block, 7u);
@@ -63,25 +63,25 @@ TEST(nccl_library, recognises_a_library_that_is_not_nccl) {
 }
 
 TEST(nccl_library, has_a_name_and_a_text_for_every_result) {
-  cuda::nccl none;
+  gpu::nccl none;
   for (int number = -2; number <= 8; ++number) {
     const auto result = static_cast<nccl_status>(number);
-    EXPECT_STRNE(cuda::nccl::error_name(result), "unknown error of NCCL") << number;
+    EXPECT_STRNE(gpu::nccl::error_name(result), "unknown error of NCCL") << number;
     EXPECT_STRNE(none.error_string(result), "") << number;
   }
-  EXPECT_STREQ(cuda::nccl::error_name(nccl_status::invalid_usage), "ncclInvalidUsage");
-  EXPECT_STREQ(cuda::nccl::error_name(nccl_status{77}), "unknown error of NCCL");
+  EXPECT_STREQ(gpu::nccl::error_name(nccl_status::invalid_usage), "ncclInvalidUsage");
+  EXPECT_STREQ(gpu::nccl::error_name(nccl_status{77}), "unknown error of NCCL");
   EXPECT_STREQ(none.error_string(nccl_status{77}), "NCCL has no text for it");
 }
 
 TEST(nccl_library, is_loaded_when_it_is_first_used_and_once) {
-  EXPECT_EQ(&cuda::system_nccl(), &cuda::system_nccl());
+  EXPECT_EQ(&gpu::system_nccl(), &gpu::system_nccl());
 }
 
 TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
   test::fake_device device;
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
-  cuda::nccl_memory space{{}, absent, device};
+  gpu::nccl_memory space{{}, absent, device};
   try {
     (void)space.reserve(100, 100);
     FAIL() << "it allocated memory without NCCL";
@@ -91,7 +91,7 @@ TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
   }
   EXPECT_EQ(device.outstanding, 0u);
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
-  EXPECT_THROW((cuda::nccl_registrar{nullptr, nullptr, absent, device}), nccl_error);
+  EXPECT_THROW((gpu::nccl_registrar{nullptr, nullptr, absent, device}), nccl_error);
 }
 
 }  // namespace

@@ -31,8 +31,8 @@
 namespace tidemark {
 namespace {
 
-using cuda::nccl_memory;
-using cuda::nccl_status;
+using gpu::nccl_memory;
+using gpu::nccl_status;
 using test::fake_device;
 using test::fake_nccl;
 using nccl_arena = basic_arena<nccl_memory>;
@@ -42,16 +42,16 @@ static_assert(!nccl_memory::host_accessible && !nccl_memory::commits);
 class nccl_memory_of_a_stream : public testing::Test {
  protected:
   fake_device device_{{.capacity_bytes = 64 * MiB}};
-  cuda::stream stream_{device_};
+  gpu::stream stream_{device_};
   fake_nccl nccl_{device_};
 
   nccl_memory space() { return nccl_memory{{.stream = stream_}, nccl_, device_}; }
   // Work that writes a block.
-  void write(void* block, std::size_t bytes, cuda::stream_handle on) {
+  void write(void* block, std::size_t bytes, gpu::stream_handle on) {
     ASSERT_EQ(device_.launch_kernel(on, {.name = "writer",
                                          .reads = {},
                                          .writes = {{reinterpret_cast<std::uintptr_t>(block), bytes}}}),
-              cuda::status::success);
+              gpu::status::success);
   }
 };
 
@@ -95,8 +95,8 @@ TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
   const byte_range block = space.reserve(1, 1 * MiB);
   EXPECT_TRUE(two.accessible(block.data(), block.size, 1));
   EXPECT_FALSE(two.accessible(block.data(), block.size, 0));
-  cuda::device_number now = 7;
-  EXPECT_EQ(two.current_device(now), cuda::status::success);
+  gpu::device_number now = 7;
+  EXPECT_EQ(two.current_device(now), gpu::status::success);
   EXPECT_EQ(now, 0);
   space.release(block);
 }
@@ -111,14 +111,14 @@ TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
 }
 
 TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_stream) {
-  const cuda::stream other{device_};
+  const gpu::stream other{device_};
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
   write(block.data(), block.size, other);
-  const cuda::event written{other, device_};
+  const gpu::event written{other, device_};
   space.wait_before_reuse(written);
   write(block.data(), block.size, stream_);
-  EXPECT_EQ(cuda::put_behind(device_, other, stream_), cuda::status::success);
+  EXPECT_EQ(gpu::put_behind(device_, other, stream_), gpu::status::success);
   write(block.data(), block.size, other);
   space.wait_before_reuse(other);
   space.release(block);
@@ -128,30 +128,30 @@ TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_str
 TEST_F(nccl_memory_of_a_stream, allocates_nothing_during_a_capture_and_frees_after_it) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
-  ASSERT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), cuda::status::success);
+  ASSERT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), gpu::status::success);
   EXPECT_TRUE(space.reserve(1, 1 * MiB).empty());
   EXPECT_STREQ(space.refusal(), "a stream is capturing");
   space.release(block);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 0u);
-  cuda::graph_handle graph = nullptr;
-  ASSERT_EQ(device_.end_capture(stream_, graph), cuda::status::success) << "the capture was disturbed";
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device_.end_capture(stream_, graph), gpu::status::success) << "the capture was disturbed";
   EXPECT_FALSE(space.reserve(1, 1 * MiB).empty());
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
-  EXPECT_EQ(device_.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(device_.destroy_graph(graph), gpu::status::success);
 }
 
 TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
   const test::violation_recorder violations;
   byte_range block;
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   {
     nccl_memory space = this->space();
     block = space.reserve(1, 1 * MiB);
-    ASSERT_EQ(device_.begin_capture(stream_, cuda::capture_mode::global), cuda::status::success);
+    ASSERT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), gpu::status::success);
   }
-  ASSERT_EQ(device_.end_capture(stream_, graph), cuda::status::success) << "the capture was disturbed";
+  ASSERT_EQ(device_.end_capture(stream_, graph), gpu::status::success) << "the capture was disturbed";
   EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
-  EXPECT_EQ(device_.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(device_.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(nccl_.free(block.begin), nccl_status::success);
 }
 
@@ -174,7 +174,7 @@ TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
 TEST_F(nccl_memory_of_a_stream, frees_later_what_it_cannot_wait_for_now) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
-  device_.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   space.release(block);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 0u);
   space.release(space.reserve(1, 1 * MiB));
@@ -187,7 +187,7 @@ TEST_F(nccl_memory_of_a_stream, warns_at_its_end_of_what_it_cannot_wait_for) {
   {
     nccl_memory space = this->space();
     block = space.reserve(1, 1 * MiB);
-    device_.fail_next("cuStreamSynchronize", cuda::status::unknown);
+    device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   }
   EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(nccl_.free(block.begin), nccl_status::success);
@@ -249,7 +249,7 @@ TEST_F(nccl_memory_of_a_stream, keeps_to_the_limit_of_its_device) {
 TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_device_that_is_lost) {
   nccl_memory space = this->space();
   nccl_.fail_from = nccl_.calls;
-  device_.fail_next("cuMemGetInfo", cuda::status::illegal_address);
+  device_.fail_next("cuMemGetInfo", gpu::status::illegal_address);
   EXPECT_THROW((void)space.reserve(8 * MiB, 8 * MiB), cuda_error);
 }
 
@@ -266,7 +266,7 @@ TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
 }
 
 TEST_F(nccl_memory_of_a_stream, refuses_the_default_stream_of_a_thread) {
-  EXPECT_THROW((nccl_memory{{.stream = cuda::per_thread_stream}, nccl_, device_}), std::invalid_argument);
+  EXPECT_THROW((nccl_memory{{.stream = gpu::per_thread_stream}, nccl_, device_}), std::invalid_argument);
 }
 
 // ---- arenas
@@ -295,13 +295,13 @@ TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_step_that_repeats) {
 }
 
 TEST_F(nccl_memory_of_a_stream, reuses_memory_behind_the_work_of_another_stream) {
-  const cuda::stream other{device_};
+  const gpu::stream other{device_};
   nccl_arena step{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
   for (int i = 0; i < 3; ++i) {
     nccl_arena::scope scope{step};
     void* const block = step.allocate(1000);
     write(block, 1000, stream_);
-    ASSERT_EQ(cuda::put_behind(device_, other, stream_), cuda::status::success);
+    ASSERT_EQ(gpu::put_behind(device_, other, stream_), gpu::status::success);
     write(block, 1000, other);
     scope.end_after(other.get());
   }
@@ -311,7 +311,7 @@ TEST_F(nccl_memory_of_a_stream, reuses_memory_behind_the_work_of_another_stream)
 TEST_F(nccl_memory_of_a_stream, holds_a_plan_in_one_block) {
   device_pool fallback{{.stream = stream_}, device_};
   basic_planned_arena<nccl_memory> memory{
-      {.fallback = &fallback, .name = "step"}, cuda::nccl_memory_options{.stream = stream_}, nccl_, device_};
+      {.fallback = &fallback, .name = "step"}, gpu::nccl_memory_options{.stream = stream_}, nccl_, device_};
   std::vector<void*> planned;
   for (int i = 0; i < 5; ++i) {
     std::vector<void*> blocks;

@@ -36,12 +36,12 @@
 namespace tidemark {
 namespace {
 
-using cuda::nccl_communicator;
-using cuda::nccl_memory;
-using cuda::nccl_registrar;
-using cuda::nccl_status;
-using cuda::nccl_window_position;
-using cuda::nccl_window_registrar;
+using gpu::nccl_communicator;
+using gpu::nccl_memory;
+using gpu::nccl_registrar;
+using gpu::nccl_status;
+using gpu::nccl_window_position;
+using gpu::nccl_window_registrar;
 using test::fake_device;
 using test::fake_nccl;
 
@@ -61,7 +61,7 @@ class nccl_registrar_of : public testing::Test {
       is_of_windows<Registrar> ? "ncclCommWindowDeregister" : "ncclCommDeregister";
 
   fake_device device_{{.capacity_bytes = 256 * MiB}};
-  cuda::stream stream_{device_};
+  gpu::stream stream_{device_};
   fake_nccl nccl_{device_};
   nccl_communicator communicator_ = nccl_.communicator(stream_);
 
@@ -118,7 +118,7 @@ TYPED_TEST(nccl_registrar_of, waits_for_the_stream_before_a_range_goes) {
   const byte_range range = memory.reserve(1, 1 * MiB);
   ASSERT_TRUE(registrar.on_commit(range));
   const test::noting_work collective{this->device_, this->stream_, range};
-  this->device_.fail_next("cuStreamSynchronize", cuda::status::unknown);
+  this->device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   EXPECT_FALSE(registrar.on_decommit(range));
   EXPECT_STREQ(registrar.refusal(), "CUDA_ERROR_UNKNOWN");
   EXPECT_TRUE(registrar.on_decommit(range));
@@ -130,15 +130,15 @@ TYPED_TEST(nccl_registrar_of, makes_no_call_of_nccl_during_a_capture) {
   TypeParam registrar = this->registrar();
   const byte_range first = memory.reserve(1, 1 * MiB), second = memory.reserve(1, 1 * MiB);
   ASSERT_TRUE(registrar.on_commit(first));
-  ASSERT_EQ(this->device_.begin_capture(this->stream_, cuda::capture_mode::global), cuda::status::success);
+  ASSERT_EQ(this->device_.begin_capture(this->stream_, gpu::capture_mode::global), gpu::status::success);
   EXPECT_FALSE(registrar.on_commit(second));
   EXPECT_STREQ(registrar.refusal(), "a stream is capturing");
   EXPECT_FALSE(registrar.on_decommit(first));
   EXPECT_STREQ(registrar.refusal(), "a stream is capturing");
-  cuda::graph_handle graph = nullptr;
-  ASSERT_EQ(this->device_.end_capture(this->stream_, graph), cuda::status::success)
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(this->device_.end_capture(this->stream_, graph), gpu::status::success)
       << "the capture was disturbed";
-  EXPECT_EQ(this->device_.destroy_graph(graph), cuda::status::success);
+  EXPECT_EQ(this->device_.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(this->nccl_.count(this->registering), 1u);
   EXPECT_TRUE(registrar.on_decommit(first));
 }
@@ -167,7 +167,7 @@ TYPED_TEST(nccl_registrar_of, gives_up_a_call_in_progress_when_its_communicator_
 
 TYPED_TEST(nccl_registrar_of, throws_for_no_communicator_and_for_the_default_stream_of_a_thread) {
   EXPECT_THROW((TypeParam{nullptr, this->stream_, this->nccl_, this->device_}), nccl_error);
-  EXPECT_THROW((TypeParam{this->communicator_, cuda::per_thread_stream, this->nccl_, this->device_}),
+  EXPECT_THROW((TypeParam{this->communicator_, gpu::per_thread_stream, this->nccl_, this->device_}),
                std::invalid_argument);
 }
 
@@ -175,7 +175,7 @@ TYPED_TEST(nccl_registrar_of, says_which_error_of_the_driver_came) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
   const byte_range range = memory.reserve(1, 1 * MiB);
-  this->device_.fail_next("cuCtxGetDevice", cuda::status::illegal_state);
+  this->device_.fail_next("cuCtxGetDevice", gpu::status::illegal_state);
   EXPECT_FALSE(registrar.on_commit(range));
   EXPECT_STREQ(registrar.refusal(), "CUDA_ERROR_ILLEGAL_STATE");
 }
@@ -185,7 +185,7 @@ TYPED_TEST(nccl_registrar_of, leaves_registrations_to_a_driver_that_shuts_down) 
   TypeParam registrar = this->registrar();
   const byte_range range = memory.reserve(1, 1 * MiB);
   ASSERT_TRUE(registrar.on_commit(range));
-  this->device_.fail_next("cuCtxGetDevice", cuda::status::deinitialized);
+  this->device_.fail_next("cuCtxGetDevice", gpu::status::deinitialized);
   EXPECT_TRUE(registrar.on_decommit(range));
   EXPECT_EQ(this->nccl_.count(this->deregistering), 0u);
   this->nccl_.forget_registrations();
@@ -193,7 +193,7 @@ TYPED_TEST(nccl_registrar_of, leaves_registrations_to_a_driver_that_shuts_down) 
 
 TEST(nccl_registrar, has_nothing_to_deregister_where_the_environment_turns_it_off) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   fake_nccl nccl{device};
   nccl.registers_buffers = false;
   nccl_memory memory{{.stream = stream}, nccl, device};
@@ -206,7 +206,7 @@ TEST(nccl_registrar, has_nothing_to_deregister_where_the_environment_turns_it_of
 
 TEST(nccl_window_registrar, refuses_memory_for_which_nccl_makes_no_window) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   fake_nccl nccl{device};
   nccl.has_windows = false;
   nccl_memory memory{{.stream = stream}, nccl, device};
@@ -220,9 +220,9 @@ TEST(nccl_window_registrar, refuses_memory_for_which_nccl_makes_no_window) {
 }
 
 TEST(nccl_window_registrar, passes_its_flags_on) {
-  using cuda::nccl_window_flags;
+  using gpu::nccl_window_flags;
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   fake_nccl nccl{device};
   const nccl_communicator communicator = nccl.communicator(stream);
   nccl_memory memory{{.stream = stream}, nccl, device};
@@ -350,8 +350,8 @@ TYPED_TEST(nccl_registrar_of, registers_a_whole_plan_once) {
 }
 
 TYPED_TEST(nccl_registrar_of, registers_virtual_memory_too) {
-  using memory = registered_memory<cuda::virtual_memory, TypeParam>;
-  basic_arena<memory> step{memory{cuda::virtual_memory{this->stream_, this->device_}, this->registrar()},
+  using memory = registered_memory<gpu::virtual_memory, TypeParam>;
+  basic_arena<memory> step{memory{gpu::virtual_memory{this->stream_, this->device_}, this->registrar()},
                            arena_options{.reserve = 4 * MiB, .name = "step"}};
   for (int i = 0; i < 3; ++i) {
     typename decltype(step)::scope scope{step};
@@ -371,7 +371,7 @@ class nccl_ranks : public testing::Test {
   using arena = registered_arena<nccl_window_registrar>;
 
   fake_device device_{{.capacity_bytes = 256 * MiB}};
-  cuda::stream streams_[2]{cuda::stream{device_}, cuda::stream{device_}};
+  gpu::stream streams_[2]{gpu::stream{device_}, gpu::stream{device_}};
   fake_nccl nccl_{device_};
   std::vector<nccl_communicator> ranks_ = nccl_.clique({streams_[0], streams_[1]});
 
@@ -389,7 +389,7 @@ TEST_F(nccl_ranks, have_every_block_at_the_same_offset_of_the_same_window) {
   std::vector<std::vector<std::size_t>> numbers(2);  // of windows, in the order of their first block
   for (std::size_t rank = 0; rank < 2; ++rank) {
     std::mt19937 random{7};
-    std::vector<cuda::nccl_window> windows;
+    std::vector<gpu::nccl_window> windows;
     for (int i = 0; i < 200; ++i) {
       if (i % 50 == 49) ranks[rank].reset();
       void const* const block = ranks[rank].allocate(random() % 100'000, std::size_t{1} << random() % 13);
@@ -432,7 +432,7 @@ TEST_F(nccl_ranks, fail_the_test_where_their_windows_differ) {
 
 TEST(fake_nccl, finds_memory_that_is_registered_twice_or_is_not_there) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   fake_nccl nccl{device};
   nccl_memory memory{{.stream = stream}, nccl, device};
   nccl_registrar registrar{nccl.communicator(stream), stream, nccl, device};
@@ -452,7 +452,7 @@ TEST(fake_nccl, finds_memory_that_is_registered_twice_or_is_not_there) {
 
 TEST(fake_nccl, finds_memory_that_goes_while_it_is_registered) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   fake_nccl nccl{device};
   nccl_memory memory{{.stream = stream}, nccl, device};
   nccl_registrar registrar{nccl.communicator(stream), stream, nccl, device};
@@ -468,7 +468,7 @@ TEST(fake_nccl, finds_memory_that_goes_while_it_is_registered) {
 
 TEST(fake_nccl, finds_a_deregistration_that_is_wrong_or_too_early) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   fake_nccl nccl{device};
   const nccl_communicator communicator = nccl.communicator(stream);
   nccl_memory memory{{.stream = stream}, nccl, device};

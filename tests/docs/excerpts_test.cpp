@@ -28,8 +28,8 @@ using namespace tidemark;
 
 // The stand-in of a call of NCCL, whose header may be missing.
 enum { ncclFloat, ncclSum };
-void ncclAllReduce(float const*, float*, std::size_t, int, int, ncclComm*, cuda::stream_handle);
-void ncclAllReduce(float const*, float*, std::size_t, int, int, ncclComm*, cuda::stream_handle) {}
+void ncclAllReduce(float const*, float*, std::size_t, int, int, ncclComm*, gpu::stream_handle);
+void ncclAllReduce(float const*, float*, std::size_t, int, int, ncclComm*, gpu::stream_handle) {}
 
 namespace {
 
@@ -38,25 +38,25 @@ void train(std::pmr::memory_resource& memory) { std::pmr::vector<float>{&memory}
 void train(std::pmr::memory_resource* memory) { train(*memory); }
 void train(std::pmr::vector<float>& hidden, std::pmr::memory_resource&) { hidden[0] = 1; }
 void forward(buffer<float>&, buffer<float>& loss) { loss[0] = 0.5F; }
-void forward(float*, std::size_t, cuda::stream_handle) {}
-void backward(float*, std::size_t, cuda::stream_handle) {}
+void forward(float*, std::size_t, gpu::stream_handle) {}
+void backward(float*, std::size_t, gpu::stream_handle) {}
 
 // Work on a stream, as a kernel would be, with a temporary of the step.
-void train(cuda::stream_handle stream, std::pmr::memory_resource& memory, unique_block&, unique_block&, double = 1) {
+void train(gpu::stream_handle stream, std::pmr::memory_resource& memory, unique_block&, unique_block&, double = 1) {
   unique_block const hidden{&memory, 1000, 256};
-  cuda::driver& driver = cuda::default_driver();
-  cuda::require(driver, "cuLaunchHostFunc", driver.launch_on_host(stream, [](void*) {}, nullptr));
+  gpu::driver& driver = gpu::default_driver();
+  gpu::require(driver, "cuLaunchHostFunc", driver.launch_on_host(stream, [](void*) {}, nullptr));
 }
 
 /// A device of the tests is the default one.
 class excerpts : public testing::Test {
  protected:
   test::fake_device device_{{.touchable = true}};
-  cuda::driver* before_ = cuda::set_default_driver(&device_);
+  gpu::driver* before_ = gpu::set_default_driver(&device_);
   pool blocks;
   static constexpr std::size_t n = 1000;
 
-  ~excerpts() override { cuda::set_default_driver(before_); }
+  ~excerpts() override { gpu::set_default_driver(before_); }
 };
 
 }  // namespace
@@ -127,7 +127,7 @@ TEST_F(excerpts, of_a_histogram_fit_a_pool_to_its_sizes) {
 // ---- docs/cuda.md
 
 TEST_F(excerpts, of_a_device_arena_leave_it_empty) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
   for (int i = 0; i < 1000; ++i) {
     device_arena::scope scope{step};
@@ -138,10 +138,10 @@ TEST_F(excerpts, of_a_device_arena_leave_it_empty) {
 }
 
 namespace excerpt_of_nccl {
-void run(ncclComm* comm, cuda::stream_handle stream, std::size_t n) {
-  using nccl_arena = basic_arena<registered_memory<cuda::nccl_memory, cuda::nccl_window_registrar>>;
+void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
+  using nccl_arena = basic_arena<registered_memory<gpu::nccl_memory, gpu::nccl_window_registrar>>;
   nccl_arena step{{.reserve = 256 * MiB, .name = "step"},
-                  cuda::nccl_memory{{.stream = stream}}, cuda::nccl_window_registrar{comm, stream}};
+                  gpu::nccl_memory{{.stream = stream}}, gpu::nccl_window_registrar{comm, stream}};
   for (int i = 0; i < 1000; ++i) {
     nccl_arena::scope scope{step};
     float* gradients = step.push_array<float>(n, uninitialized).data();
@@ -166,17 +166,17 @@ TEST_F(excerpts, of_an_epoch_keep_the_loss_alone) {
 // ---- docs/graph.md
 
 TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
-  cuda::device_resource device;
+  gpu::device_resource device;
   auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
   graph_layout const layout = rehearse(body);          // how much memory does it need?
-  graph_arena memory{layout, &device};                 // exactly so much, of a cuda::device_resource
+  graph_arena memory{layout, &device};                 // exactly so much, of a gpu::device_resource
   body(memory);                                        // while a stream captures; see capture.hpp
   EXPECT_EQ(memory.layout().bytes, layout.bytes);
 }
 
 TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
-  cuda::stream stream;
-  cuda::device_resource device;
+  gpu::stream stream;
+  gpu::device_resource device;
   auto const body = [&](std::pmr::memory_resource& memory, unique_block& x, unique_block& y) {
     train(stream, memory, x, y);
   };
@@ -315,13 +315,13 @@ TEST_F(excerpts, of_the_classes_run_by_a_plan) {
 }
 
 TEST_F(excerpts, of_the_classes_launch_a_graph) {
-  cuda::stream stream;
+  gpu::stream stream;
   unique_block x, y;
   auto body = [&](std::pmr::memory_resource& memory, tidemark::unique_block& x, tidemark::unique_block& y) {
     train(stream, memory, x, y);
   };
   tidemark::device_pool pool{{.stream = stream}};
-  tidemark::cuda::device_resource device;
+  tidemark::gpu::device_resource device;
   auto layout = tidemark::rehearse([&](auto& memory) { body(memory, x, y); }, &pool);          // a real run; how much is it?
   auto step = tidemark::capture(stream, std::make_unique<tidemark::graph_arena>(layout, &device),
                                 std::move(x), std::move(y), body);                             // into a CUDA graph
@@ -372,12 +372,12 @@ void of_boost(std::size_t n) {
   { std::pmr::vector<T> v(std::pmr::polymorphic_allocator<T>{&p}); }
 }
 
-void of_rmm(std::pmr::memory_resource& memory, cuda::stream_handle stream) {
-  { cuda::device_resource device; }
+void of_rmm(std::pmr::memory_resource& memory, gpu::stream_handle stream) {
+  { gpu::device_resource device; }
   { device_pool p{{.stream = stream}}; }
   { device_caches caches{{.name = "caches"}}; }
   { device_pool p{{.stream = stream, .largest_pooled_bytes = 1 * MiB}}; }
-  { limit_resource limit{1 * MiB, &memory}; cuda::device_budget& budget = cuda::default_driver().budget(0); }
+  { limit_resource limit{1 * MiB, &memory}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
   { statistics_resource s{&memory}; s.push_counters(); (void)s.pop_counters(); }
   { tracking_resource t{&memory}; }
   { trace_log log{{.csv = "run.csv"}}; trace_resource t{log, &memory, "memory"}; }
@@ -385,12 +385,12 @@ void of_rmm(std::pmr::memory_resource& memory, cuda::stream_handle stream) {
   { using a = device_arena::scope; using b = epoch; using c = planned_arena; using d = graph_arena; }
 }
 
-void of_pytorch(device_caches& memory, void* x, std::size_t bytes, std::size_t align, cuda::stream_handle s) {
+void of_pytorch(device_caches& memory, void* x, std::size_t bytes, std::size_t align, gpu::stream_handle s) {
   { device_cache cache{{.stream = s}}; using other = device_caches; }
-  { cuda::default_driver().budget(0).relieve(); device_cache cache{{.stream = s}}; cache.collect(true); }
+  { gpu::default_driver().budget(0).relieve(); device_cache cache{{.stream = s}}; cache.collect(true); }
   { memory.deallocate(x, bytes, align, s); using of = device_caches; }
   { statistics_resource a{memory.on(s)}; (void)(a.stats().used_bytes + a.stats().peak_bytes); }
-  { cuda::device_budget& b = cuda::default_driver().budget(0); (void)b.held_bytes(); }
+  { gpu::device_budget& b = gpu::default_driver().budget(0); (void)b.held_bytes(); }
   auto const body = [](std::pmr::memory_resource&, auto&...) {};
   { graph_arena a{rehearse(body), memory.on(s)}; (void)capture(s, std::make_unique<graph_arena>(rehearse(body), memory.on(s)), 1, 2, body); }
 }

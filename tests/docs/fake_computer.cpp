@@ -10,8 +10,8 @@ namespace {
 struct fake_computer {
   tidemark::test::fake_device device{{.touchable = true}};
 
-  fake_computer() { tidemark::cuda::set_default_driver(&device); }
-  ~fake_computer() { tidemark::cuda::set_default_driver(nullptr); }
+  fake_computer() { tidemark::gpu::set_default_driver(&device); }
+  ~fake_computer() { tidemark::gpu::set_default_driver(nullptr); }
 } computer;
 
 }  // namespace

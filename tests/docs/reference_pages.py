@@ -189,7 +189,7 @@ def main(repository, case):
         of_library = texts(root, ["cmake", "adapters"], "CMakeLists.txt", "*.cmake")
         expect(build_options(cmake, page["options"]) + build_defaults(of_library, page["options"]), [])
     elif case == "has_every_option_of_a_resource":
-        headers = [("cuda::" if "namespace tidemark::cuda {" in path.read_text() else "", path.read_text())
+        headers = [("gpu::" if "namespace tidemark::gpu {" in path.read_text() else "", path.read_text())
                    for folder in FOLDERS for path in sorted((root / folder).glob("**/include/**/*.hpp"))
                    if "detail" not in path.parts]
         expect(resource_options(headers, page["options"]), [])

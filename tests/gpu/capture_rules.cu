@@ -13,9 +13,9 @@
 namespace tidemark::test {
 namespace {
 
-using cuda::capture_mode;
-using cuda::status;
-using cuda::detail::relaxed_mode;
+using gpu::capture_mode;
+using gpu::status;
+using gpu::detail::relaxed_mode;
 
 __global__ void nothing() {}
 
@@ -23,12 +23,12 @@ __global__ void nothing() {}
 class small_graph {
  public:
   small_graph() {
-    cuda::stream stream;
-    cuda::graph_handle graph = nullptr;
-    cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(stream, capture_mode::relaxed));
+    gpu::stream stream;
+    gpu::graph_handle graph = nullptr;
+    gpu::require(driver(), "cuStreamBeginCapture", driver().begin_capture(stream, capture_mode::relaxed));
     nothing<<<1, 1, 0, stream.get()>>>();
-    cuda::require(driver(), "cuStreamEndCapture", driver().end_capture(stream, graph));
-    cuda::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable_));
+    gpu::require(driver(), "cuStreamEndCapture", driver().end_capture(stream, graph));
+    gpu::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable_));
     (void)driver().destroy_graph(graph);
   }
   small_graph(small_graph const&) = delete;
@@ -40,13 +40,13 @@ class small_graph {
     if (result == status::success) executable_ = nullptr;
     return result;
   }
-  [[nodiscard]] cuda::executable_handle get() const { return executable_; }
+  [[nodiscard]] gpu::executable_handle get() const { return executable_; }
 
  private:
-  cuda::executable_handle executable_ = nullptr;
+  gpu::executable_handle executable_ = nullptr;
 };
 
-cuda::stream_handle blocking_stream() {
+gpu::stream_handle blocking_stream() {
   cudaStream_t made{};
   require(cudaStreamCreate(&made), "cudaStreamCreate");
   return made;
@@ -54,7 +54,7 @@ cuda::stream_handle blocking_stream() {
 
 answer executable_destroyed(bool is_relaxed) {
   small_graph graph;
-  cuda::stream captured;
+  gpu::stream captured;
   const in_capture got = ask_beside_capture(captured, capture_mode::global, [&] {
     if (!is_relaxed) return graph.destroy();
     const relaxed_mode relaxed{driver()};
@@ -65,7 +65,7 @@ answer executable_destroyed(bool is_relaxed) {
 
 answer graph_launched() {
   small_graph graph;
-  cuda::stream captured;
+  gpu::stream captured;
   const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
                                             [&] { return driver().launch(graph.get(), captured); });
   return {got.result == status::capture_unsupported, got.seen()};
@@ -74,7 +74,7 @@ answer graph_launched() {
 /// Whether a call ends another thread's global capture, unless it is made in relaxed mode.
 template <class Call>
 answer ends_a_foreign_capture(Call call) {
-  cuda::stream captured;
+  gpu::stream captured;
   const in_capture plain = ask_beside_capture(captured, capture_mode::global, call);
   const in_capture relaxed = ask_beside_capture(captured, capture_mode::global, [&] {
     const relaxed_mode mode{driver()};
@@ -84,19 +84,19 @@ answer ends_a_foreign_capture(Call call) {
 }
 
 answer event_queried() {
-  cuda::stream other;
-  const cuda::event done{other};
+  gpu::stream other;
+  const gpu::event done{other};
   other.synchronize();
   return ends_a_foreign_capture([&] { return driver().query(done); });
 }
 answer event_recorded() {
-  cuda::stream other;
-  const cuda::event point;
+  gpu::stream other;
+  const gpu::event point;
   return ends_a_foreign_capture([&] { return driver().record(point, other); });
 }
 answer event_waited_for() {
-  cuda::stream other;
-  const cuda::event done{other};
+  gpu::stream other;
+  const gpu::event done{other};
   return ends_a_foreign_capture([&] { return driver().wait(other, done); });
 }
 
@@ -112,7 +112,7 @@ void check_unsafe(char const* name, answer& all, Call call) {
     const relaxed_mode mode{driver()};
     return call();
   };
-  cuda::stream captured;
+  gpu::stream captured;
   using enum capture_mode;
   expect("thread-local, own", true, ask_in_own_capture(captured, thread_local_, call));
   expect("thread-local, another thread", false, ask_beside_capture(captured, thread_local_, call));
@@ -125,19 +125,19 @@ void check_unsafe(char const* name, answer& all, Call call) {
 
 answer unsafe_calls() {
   answer all{true, ""};
-  const cuda::memory_properties here{0};
-  cuda::pool_handle pool = nullptr;
-  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(here, pool));
+  const gpu::memory_properties here{0};
+  gpu::pool_handle pool = nullptr;
+  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(here, pool));
   check_unsafe("cuMemPoolSetAttribute", all, [&] { return driver().set_release_threshold(pool, 0); });
   (void)driver().destroy_pool(pool);
   check_unsafe("cuStreamCreate", all, [] {
-    cuda::stream_handle made = nullptr;
+    gpu::stream_handle made = nullptr;
     const status result = driver().create_stream(made);
     if (result == status::success) (void)driver().destroy_stream(made);
     return result;
   });
   check_unsafe("cuMemPoolCreate", all, [&] {
-    cuda::pool_handle made = nullptr;
+    gpu::pool_handle made = nullptr;
     const status result = driver().create_pool(here, made);
     if (result == status::success) {
       const relaxed_mode destroying{driver()};
@@ -160,7 +160,7 @@ answer unsafe_calls() {
 
 answer context_synchronized() {
   answer all{true, ""};
-  cuda::stream captured;
+  gpu::stream captured;
   const auto call = [] {
     const relaxed_mode mode{driver()};
     return driver().synchronize();
@@ -177,11 +177,11 @@ answer context_synchronized() {
 }
 
 answer captured_event_asked() {
-  cuda::stream captured;
-  const cuda::event point;
+  gpu::stream captured;
+  const gpu::event point;
   const auto recorded = [&](auto call) {
     return ask_in_own_capture(captured, capture_mode::relaxed, [&] {
-      cuda::require(driver(), "cuEventRecord", driver().record(point, captured));
+      gpu::require(driver(), "cuEventRecord", driver().record(point, captured));
       return call();
     });
   };
@@ -193,14 +193,14 @@ answer captured_event_asked() {
 }
 
 answer waiting_stream_drawn_in() {
-  cuda::stream captured, other;
-  const cuda::event point, joined;
+  gpu::stream captured, other;
+  const gpu::event point, joined;
   bool is_drawn_in = false;
   const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed, [&] {
-    cuda::require(driver(), "cuEventRecord", driver().record(point, captured));
-    cuda::require(driver(), "cuStreamWaitEvent", driver().wait(other, point));
-    cuda::require(driver(), "cuStreamIsCapturing", driver().is_capturing(other, is_drawn_in));
-    cuda::require(driver(), "cuEventRecord", driver().record(joined, other));
+    gpu::require(driver(), "cuEventRecord", driver().record(point, captured));
+    gpu::require(driver(), "cuStreamWaitEvent", driver().wait(other, point));
+    gpu::require(driver(), "cuStreamIsCapturing", driver().is_capturing(other, is_drawn_in));
+    gpu::require(driver(), "cuEventRecord", driver().record(joined, other));
     return driver().wait(captured, joined);
   });
   return {is_drawn_in && got.survives, std::string{is_drawn_in ? "it captures" : "it does not"}};
@@ -208,18 +208,18 @@ answer waiting_stream_drawn_in() {
 
 /// What the legacy stream answers beside a blocking stream that captures.
 answer legacy_stream_used() {
-  cuda::stream_handle const captured = blocking_stream();
-  const cuda::event point;
-  cuda::pool_handle pool = nullptr;
+  gpu::stream_handle const captured = blocking_stream();
+  const gpu::event point;
+  gpu::pool_handle pool = nullptr;
   std::uintptr_t block = 0;
-  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
-  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, nullptr, block));
+  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, nullptr, block));
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   bool capturing = false;
   const auto ask = [&](auto call) { return ask_in_own_capture(captured, capture_mode::relaxed, call); };
   const in_capture asked = ask([&] { return driver().is_capturing(nullptr, capturing); });
   const in_capture recorded = ask([&] { return driver().record(point, nullptr); });
-  const in_capture waited = ask([&] { return driver().wait(cuda::legacy_stream, point); });
+  const in_capture waited = ask([&] { return driver().wait(gpu::legacy_stream, point); });
   const in_capture freed = ask([&] { return driver().free_async(block, nullptr); });
   if (freed.result != status::success) (void)driver().free_async(block, nullptr);
   (void)cudaDeviceSynchronize();
@@ -238,19 +238,19 @@ __global__ void set(int* x, int value) { *x = value; }
 
 /// A graph writes to memory that was freed since, and that somebody else has got.
 answer freed_memory_written_by_a_replay() {
-  cuda::stream captured;
+  gpu::stream captured;
   int *freed = nullptr, *next = nullptr, seen = 0;
   require(cudaMalloc(&freed, 4096), "cudaMalloc");
-  cuda::graph_handle graph = nullptr;
-  cuda::executable_handle executable = nullptr;
-  cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
+  gpu::graph_handle graph = nullptr;
+  gpu::executable_handle executable = nullptr;
+  gpu::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
   set<<<1, 1, 0, captured.get()>>>(freed, 7);
-  cuda::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, graph));
-  cuda::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable));
+  gpu::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, graph));
+  gpu::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable));
   require(cudaFree(freed), "cudaFree");
   require(cudaMalloc(&next, 4096), "cudaMalloc");
   require(cudaMemset(next, 0, 4096), "cudaMemset");
-  cuda::require(driver(), "cuGraphLaunch", driver().launch(executable, captured));
+  gpu::require(driver(), "cuGraphLaunch", driver().launch(executable, captured));
   const cudaError_t ran = cudaStreamSynchronize(captured.get());
   if (ran == cudaSuccess) require(cudaMemcpy(&seen, next, sizeof seen, cudaMemcpyDeviceToHost), "cudaMemcpy");
   return {ran != cudaSuccess || (freed == next && seen == 7),
@@ -261,15 +261,15 @@ answer freed_memory_written_by_a_replay() {
 
 /// A graph becomes part of another one explicitly.
 answer child_graph_added() {
-  cuda::stream captured;
+  gpu::stream captured;
   int *block = nullptr, seen = 0;
   require(cudaMalloc(&block, 4096), "cudaMalloc");
   cudaGraph_t child{}, outer{};
   cudaGraphNode_t node{};
   cudaGraphExec_t executable{};
-  cuda::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
+  gpu::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
   set<<<1, 1, 0, captured.get()>>>(block, 7);
-  cuda::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, child));
+  gpu::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, child));
   require(cudaGraphCreate(&outer, 0), "cudaGraphCreate");
   require(cudaGraphAddChildGraphNode(&node, outer, nullptr, 0, child), "cudaGraphAddChildGraphNode");
   require(cudaGraphInstantiate(&executable, outer, 0), "cudaGraphInstantiate");
@@ -280,11 +280,11 @@ answer child_graph_added() {
 }
 
 answer block_from_before_freed() {
-  cuda::stream captured;
-  cuda::pool_handle pool = nullptr;
+  gpu::stream captured;
+  gpu::pool_handle pool = nullptr;
   std::uintptr_t block = 0;
-  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
-  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, captured, block));
+  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, captured, block));
   captured.synchronize();
   const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
                                             [&] { return driver().free_async(block, captured); });

@@ -54,8 +54,8 @@ class device_memory_gpu : public gpu_test {
 };
 
 TEST_F(device_memory_gpu, a_device_arena_grows_and_its_addresses_stay) {
-  cuda::stream stream;
-  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "growing"}};
+  gpu::stream stream;
+  device_arena memory{gpu::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "growing"}};
   std::vector<std::span<int>> blocks;
   for (int i = 0; i < 64; ++i) {
     blocks.push_back(memory.push_array<int>(1 * MiB, uninitialized));
@@ -70,8 +70,8 @@ TEST_F(device_memory_gpu, a_device_arena_grows_and_its_addresses_stay) {
 }
 
 TEST_F(device_memory_gpu, a_step_that_repeats_calls_the_driver_for_nothing) {
-  cuda::stream stream;
-  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "step"}};
+  gpu::stream stream;
+  device_arena memory{gpu::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "step"}};
   std::uint64_t calls = 0;
   int const* previous = nullptr;
   for (int step = 0; step < 10; ++step) {
@@ -89,15 +89,15 @@ TEST_F(device_memory_gpu, a_step_that_repeats_calls_the_driver_for_nothing) {
 }
 
 TEST_F(device_memory_gpu, imported_memory_is_the_memory_that_was_exported) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_arena memory{
       {.reserve = 64 * MiB, .name = "exported"},
-      cuda::virtual_memory_options{.stream = stream, .exported_as = cuda::handle_type::file_descriptor}};
+      gpu::virtual_memory_options{.stream = stream, .exported_as = gpu::handle_type::file_descriptor}};
   const std::span<int> x = memory.push_array<int>(3 * MiB, uninitialized);
   fill(x, 7, stream);
-  cuda::exported_memory exported =
+  gpu::exported_memory exported =
       memory.space().export_memory({reinterpret_cast<std::uintptr_t>(x.data()), x.size_bytes()});
-  const cuda::imported_memory shared{exported, {.stream = stream}};
+  const gpu::imported_memory shared{exported, {.stream = stream}};
   exported.handles.clear();
   const std::span<int> y{static_cast<int*>(shared.range().data()), x.size()};
   EXPECT_NE(y.data(), x.data());
@@ -111,8 +111,8 @@ TEST_F(device_memory_gpu, imported_memory_is_the_memory_that_was_exported) {
 }
 
 TEST_F(device_memory_gpu, a_suspended_arena_gives_its_memory_back_and_keeps_its_addresses) {
-  cuda::stream stream;
-  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "asleep"}};
+  gpu::stream stream;
+  device_arena memory{gpu::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "asleep"}};
   const std::span<int> x = memory.push_array<int>(64 * MiB, uninitialized);
   fill(x, 1, stream);
   stream.synchronize();
@@ -127,15 +127,15 @@ TEST_F(device_memory_gpu, a_suspended_arena_gives_its_memory_back_and_keeps_its_
 }
 
 TEST_F(device_memory_gpu, memory_that_another_stream_uses_is_used_again_after_its_event_only) {
-  cuda::stream own, other;
-  device_arena memory{cuda::virtual_memory{own}, {.reserve = 64 * MiB, .name = "shared"}};
+  gpu::stream own, other;
+  device_arena memory{gpu::virtual_memory{own}, {.reserve = 64 * MiB, .name = "shared"}};
   int* x = nullptr;
   {
     device_arena::scope scope{memory};
     x = memory.push<int>(uninitialized);
     spin_then_set<<<1, 1, 0, other.get()>>>(100'000'000, 1, x);
     check(cudaGetLastError());
-    cuda::event used{other.get()};
+    gpu::event used{other.get()};
     scope.end_after(used);
   }
   int* const again = memory.push<int>(uninitialized);
@@ -147,8 +147,8 @@ TEST_F(device_memory_gpu, memory_that_another_stream_uses_is_used_again_after_it
 }
 
 TEST_F(device_memory_gpu, a_pool_allocates_blocks_that_kernels_use) {
-  cuda::stream stream;
-  cuda::device_resource device;
+  gpu::stream stream;
+  gpu::device_resource device;
   device_pool memory{{.stream = stream, .upstream = &device}};
   for (int round = 0; round < 10; ++round) {
     std::vector<std::pair<int*, std::size_t>> blocks;
@@ -164,7 +164,7 @@ TEST_F(device_memory_gpu, a_pool_allocates_blocks_that_kernels_use) {
 }
 
 TEST_F(device_memory_gpu, a_cache_calls_the_driver_once_for_repeated_requests) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_cache memory{{.stream = stream}};
   for (int round = 0; round < 100; ++round) {
     auto* const x = static_cast<int*>(memory.allocate(1 * MiB));
@@ -176,8 +176,8 @@ TEST_F(device_memory_gpu, a_cache_calls_the_driver_once_for_repeated_requests) {
 }
 
 TEST_F(device_memory_gpu, more_than_the_device_has_is_out_of_memory_and_changes_nothing) {
-  cuda::stream stream;
-  cuda::device_resource device;
+  gpu::stream stream;
+  gpu::device_resource device;
   device_cache cache{{.stream = stream}};
   std::size_t free_bytes = 0, total = 0;
   check(cudaMemGetInfo(&free_bytes, &total));
@@ -189,9 +189,9 @@ TEST_F(device_memory_gpu, more_than_the_device_has_is_out_of_memory_and_changes_
 }
 
 TEST_F(device_memory_gpu, pinned_and_managed_arenas_are_for_both_sides) {
-  cuda::stream stream;
-  pinned_arena staging{cuda::pinned_memory{16 * MiB}, {.name = "staging"}};
-  managed_arena shared{cuda::managed_memory{16 * MiB}, {.name = "shared"}};
+  gpu::stream stream;
+  pinned_arena staging{gpu::pinned_memory{16 * MiB}, {.name = "staging"}};
+  managed_arena shared{gpu::managed_memory{16 * MiB}, {.name = "shared"}};
   const std::span<int> x = shared.push_array<int>(1000);
   fill(x, 7, stream);
   const std::span<int> copy = staging.push_array<int>(1000);

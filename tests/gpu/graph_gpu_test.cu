@@ -74,8 +74,8 @@ class graph_gpu : public gpu_test {
 };
 
 TEST_F(graph_gpu, inputs_that_change_in_place_are_seen_by_1000_replays) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   constexpr std::size_t n = 4;
   auto graph = capture(stream, std::make_unique<graph_arena>(4 * KiB, &device),
                        unique_block{&device, n * sizeof(float)}, unique_block{&device, n * sizeof(float)},
@@ -100,8 +100,8 @@ TEST_F(graph_gpu, inputs_that_change_in_place_are_seen_by_1000_replays) {
 }
 
 TEST_F(graph_gpu, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_less_does_not) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   unique_block in{&device, 4096}, out{&device, 4096};
   put(std::vector<float>(1024, 1.0f), in, stream);  // a rehearsal reads it
   const graph_layout layout =
@@ -117,8 +117,8 @@ TEST_F(graph_gpu, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_l
 }
 
 TEST_F(graph_gpu, a_body_that_throws_leaves_the_stream_usable) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   EXPECT_THROW((void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
                              [&](std::pmr::memory_resource& memory, int&, int&) {
                                fill<<<1, 64, 0, stream>>>(64, 1.0f,
@@ -130,8 +130,8 @@ TEST_F(graph_gpu, a_body_that_throws_leaves_the_stream_usable) {
 }
 
 TEST_F(graph_gpu, an_empty_body_is_an_empty_capture) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   EXPECT_THROW((void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
                              [](std::pmr::memory_resource&, int&, int&) {}),
                empty_capture);
@@ -139,30 +139,30 @@ TEST_F(graph_gpu, an_empty_body_is_an_empty_capture) {
 }
 
 TEST_F(graph_gpu, a_call_that_a_capture_refuses_ends_it_with_the_drivers_words) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   try {
     (void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
                   [&](std::pmr::memory_resource&, int&, int&) { (void)cudaStreamSynchronize(stream); });
     ADD_FAILURE() << "a stream that captures cannot be waited for";
   } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), cuda::status::capture_invalidated) << error.what();
+    EXPECT_EQ(error.status(), gpu::status::capture_invalidated) << error.what();
   }
   (void)cudaGetLastError();
   expect_usable(stream);
 }
 
 TEST_F(graph_gpu, the_default_stream_cannot_be_captured) {
-  cuda::device_resource device;
-  EXPECT_THROW((void)capture(cuda::stream_handle{nullptr}, std::make_unique<graph_arena>(4 * KiB, &device), 0,
+  gpu::device_resource device;
+  EXPECT_THROW((void)capture(gpu::stream_handle{nullptr}, std::make_unique<graph_arena>(4 * KiB, &device), 0,
                              0, [](std::pmr::memory_resource&, int&, int&) {}),
                cuda_error);
 }
 
 TEST_F(graph_gpu, code_that_allocates_through_a_switch_is_captured_unchanged) {
-  cuda::device_resource device;
+  gpu::device_resource device;
   capture_switch memory{&device};
-  cuda::stream stream;
+  gpu::stream stream;
   const auto body = [&](std::pmr::memory_resource&, unique_block& in, unique_block& out) {
     step(stream)(memory, in, out);  // as it is written outside of captures
   };
@@ -178,9 +178,9 @@ TEST_F(graph_gpu, code_that_allocates_through_a_switch_is_captured_unchanged) {
 }
 
 TEST_F(graph_gpu, another_thread_allocates_while_a_stream_captures) {
-  cuda::device_resource device;
+  gpu::device_resource device;
   capture_switch memory{&device};
-  cuda::stream stream;
+  gpu::stream stream;
   auto graph =
       capture(stream, memory, std::make_unique<graph_arena>(4 * KiB, &device), unique_block{&memory, 16},
               unique_block{&memory, 16}, [&](auto& arena, unique_block& in, unique_block& out) {
@@ -193,12 +193,12 @@ TEST_F(graph_gpu, another_thread_allocates_while_a_stream_captures) {
 }
 
 TEST_F(graph_gpu, a_graph_is_launched_from_another_thread_and_on_another_stream) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   auto graph = capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), unique_block{&device, 16},
                        unique_block{&device, 16}, step(stream));
   std::thread{[moved = std::move(graph)]() mutable {
-    cuda::stream own;
+    gpu::stream own;
     put({1, 2, 3, 4}, moved.inputs(), own);
     moved.launch(own);
     EXPECT_EQ(get(moved.outputs(), own), (std::vector<float>{11, 22, 33, 44}));
@@ -210,8 +210,8 @@ TEST_F(graph_gpu, a_graph_is_launched_from_another_thread_and_on_another_stream)
 // reading them. What overwrites them spins for a quarter of that first, so that without the wait it comes
 // between the two.
 TEST_F(graph_gpu, a_graph_that_is_dropped_right_after_its_launch_waits_for_it) {
-  cuda::device_resource device;
-  cuda::stream stream, other;
+  gpu::device_resource device;
+  gpu::stream stream, other;
   constexpr std::size_t n = 1 << 16, bytes = n * sizeof(float);
   constexpr long long cycles = 400'000'000;  // about a fifth of a second
   const unique_block lent{&device, 2 * bytes}, in{&device, bytes}, result{&device, bytes};

@@ -17,7 +17,7 @@
 namespace tidemark::test {
 namespace {
 
-using cuda::status;
+using gpu::status;
 
 double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>{std::chrono::steady_clock::now() - begin}.count();
@@ -26,15 +26,15 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
 /// cuMemFree *may* wait: whether it does is what is asked, and nothing in tidemark rests on it.
 answer free_waits() {
   std::uintptr_t block = 0;
-  cuda::require(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
-  cuda::stream other;
+  gpu::require(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
+  gpu::stream other;
   keep_busy(other);
   const auto begin = std::chrono::steady_clock::now();
   const status freed = driver().free(block);
   const double taken = ms_since(begin);
   const bool waited = !is_busy(other);
   other.synchronize();
-  cuda::require(driver(), "cuMemFree", freed);
+  gpu::require(driver(), "cuMemFree", freed);
   char seen[64];
   std::snprintf(seen, sizeof seen, "%.1f ms beside work of another stream", taken);
   return {waited, seen};
@@ -44,12 +44,12 @@ answer free_waits() {
 class mapped {
  public:
   mapped(std::size_t handles, std::size_t bytes) : bytes_{bytes}, handles_(handles) {
-    cuda::require(driver(), "cuMemAddressReserve", driver().reserve(handles * bytes, 0, range_));
+    gpu::require(driver(), "cuMemAddressReserve", driver().reserve(handles * bytes, 0, range_));
     for (std::size_t i = 0; i < handles; ++i) {
-      cuda::require(driver(), "cuMemCreate", driver().create(0, bytes, handles_[i]));
-      cuda::require(driver(), "cuMemMap", driver().map(part(i, 1), handles_[i]));
+      gpu::require(driver(), "cuMemCreate", driver().create(0, bytes, handles_[i]));
+      gpu::require(driver(), "cuMemMap", driver().map(part(i, 1), handles_[i]));
     }
-    cuda::require(driver(), "cuMemSetAccess", driver().allow_access(range_, 0));
+    gpu::require(driver(), "cuMemSetAccess", driver().allow_access(range_, 0));
   }
   mapped(mapped const&) = delete;
   mapped& operator=(mapped const&) = delete;
@@ -66,7 +66,7 @@ class mapped {
 
  private:
   std::size_t bytes_;
-  std::vector<cuda::physical_handle> handles_;
+  std::vector<gpu::physical_handle> handles_;
   byte_range range_;
 };
 
@@ -96,17 +96,17 @@ answer some_neighbours_unmapped() {
 
 answer threshold_counts_live_memory() {
   cudaMemPool_t pool{};
-  cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
-  cuda::require(driver(), "cuMemPoolSetAttribute", driver().set_release_threshold(pool, 64 * MiB));
-  cuda::stream stream;
+  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  gpu::require(driver(), "cuMemPoolSetAttribute", driver().set_release_threshold(pool, 64 * MiB));
+  gpu::stream stream;
   std::uintptr_t live = 0, freed = 0;
-  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(128 * MiB, pool, stream, live));
-  cuda::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(32 * MiB, pool, stream, freed));
-  cuda::require(driver(), "cuMemFreeAsync", driver().free_async(freed, stream));
+  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(128 * MiB, pool, stream, live));
+  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(32 * MiB, pool, stream, freed));
+  gpu::require(driver(), "cuMemFreeAsync", driver().free_async(freed, stream));
   stream.synchronize();
   std::uint64_t held = 0;
   require(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &held), "cudaMemPoolGetAttribute");
-  cuda::require(driver(), "cuMemFreeAsync", driver().free_async(live, stream));
+  gpu::require(driver(), "cuMemFreeAsync", driver().free_async(live, stream));
   stream.synchronize();
   (void)driver().destroy_pool(pool);
   return {held < 160 * MiB, "a threshold of 64 MiB, 128 live and 32 free: after a synchronise it holds " +
@@ -114,14 +114,14 @@ answer threshold_counts_live_memory() {
 }
 
 /// Whether memory that was created for that can be exported as a file descriptor.
-status exported(cuda::handle_type asked_for) {
+status exported(gpu::handle_type asked_for) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};
   require(cudaGetDriverEntryPointByVersion("cuMemExportToShareableHandle", &entry, 12000, cudaEnableDefault,
                                            &found),
           "cuMemExportToShareableHandle");
-  cuda::physical_handle handle = 0;
-  cuda::require(driver(), "cuMemCreate", driver().create({0, asked_for}, 2 * MiB, handle));
+  gpu::physical_handle handle = 0;
+  gpu::require(driver(), "cuMemCreate", driver().create({0, asked_for}, 2 * MiB, handle));
   int descriptor = -1;
   const auto result = static_cast<status>(reinterpret_cast<decltype(&cuMemExportToShareableHandle)>(entry)(
       &descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -130,8 +130,7 @@ status exported(cuda::handle_type asked_for) {
   return result;
 }
 answer handle_types_asked_for() {
-  const status without = exported(cuda::handle_type::none),
-               with = exported(cuda::handle_type::file_descriptor);
+  const status without = exported(gpu::handle_type::none), with = exported(gpu::handle_type::file_descriptor);
   return {without != status::success && with == status::success,
           "not asked for: " + text(without) + "; asked for: " + text(with)};
 }

@@ -62,8 +62,8 @@ class plan_gpu : public gpu_test {
 };
 
 TEST_F(plan_gpu, a_graph_whose_temporaries_share_bytes_replays_rightly) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   device_pool pool{{.stream = stream}};
   unique_block in{&device, bytes}, out{&device, bytes};
   put(0, in, stream);  // a rehearsal reads it
@@ -82,8 +82,8 @@ TEST_F(plan_gpu, a_graph_whose_temporaries_share_bytes_replays_rightly) {
 }
 
 TEST_F(plan_gpu, steps_by_a_plan_compute_what_the_recorded_one_did) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   device_pool pool{{.stream = stream}};
   device_planned_arena memory{planned_arena_options{.fallback = &pool}, stream.get()};
   unique_block in{&device, bytes}, out{&device, bytes};

@@ -32,9 +32,9 @@
 namespace {
 
 using namespace tidemark;
-using cuda::status;
+using gpu::status;
 
-cuda::driver& driver() { return cuda::system_driver(); }
+gpu::driver& driver() { return gpu::system_driver(); }
 
 void require(cudaError_t result, char const* what) {
   if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
@@ -55,19 +55,19 @@ __global__ void launch_graph(cudaGraphExec_t graph) { cudaGraphLaunch(graph, cud
 /// back after it, so that what a mode makes of a call is not what it makes of the one that undoes it.
 struct prepared {
   prepared() {
-    cuda::require(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
-    cuda::require(driver(), "cuMemAddressReserve", driver().reserve(2 * unit, 0, range));
-    cuda::require(driver(), "cuMemAddressReserve", driver().reserve(unit, 0, unused_range));
-    cuda::require(driver(), "cuMemCreate", driver().create(0, unit, mapped));
-    cuda::require(driver(), "cuMemMap", driver().map(first_half(), mapped));
+    gpu::require(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
+    gpu::require(driver(), "cuMemAddressReserve", driver().reserve(2 * unit, 0, range));
+    gpu::require(driver(), "cuMemAddressReserve", driver().reserve(unit, 0, unused_range));
+    gpu::require(driver(), "cuMemCreate", driver().create(0, unit, mapped));
+    gpu::require(driver(), "cuMemMap", driver().map(first_half(), mapped));
     first_is_mapped = true;
-    cuda::require(driver(), "cuMemCreate", driver().create(0, unit, spare));
+    gpu::require(driver(), "cuMemCreate", driver().create(0, unit, spare));
     // Not every device has memory that can be exported: the questions about it get an error then.
     if (driver().create({0, as_file}, unit, shareable) == status::success)
       (void)driver().export_handle(shareable, as_file, shared);
-    cuda::require(driver(), "cuMemAlloc", driver().allocate(unit, block));
-    cuda::require(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
-    cuda::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+    gpu::require(driver(), "cuMemAlloc", driver().allocate(unit, block));
+    gpu::require(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
+    gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
     recorded.record(other);
     other.synchronize();
   }
@@ -80,7 +80,7 @@ struct prepared {
     for (const int file : {shared.file_descriptor, got_shared.file_descriptor}) {
       if (file >= 0) (void)::close(file);
     }
-    for (const cuda::physical_handle handle : {mapped, spare, shareable, got_handle}) {
+    for (const gpu::physical_handle handle : {mapped, spare, shareable, got_handle}) {
       if (handle != 0) (void)driver().release(handle);
     }
     for (const byte_range each : {range, unused_range, got_range}) {
@@ -103,19 +103,19 @@ struct prepared {
   std::size_t unit = 0;
   byte_range range, unused_range;  // nothing is ever mapped in the second
   bool first_is_mapped = false, second_is_mapped = false;
-  static constexpr cuda::handle_type as_file = cuda::handle_type::file_descriptor;
-  cuda::physical_handle mapped = 0, spare = 0, shareable = 0;
-  cuda::shareable_handle shared;
+  static constexpr gpu::handle_type as_file = gpu::handle_type::file_descriptor;
+  gpu::physical_handle mapped = 0, spare = 0, shareable = 0;
+  gpu::shareable_handle shared;
   std::uintptr_t block = 0, pinned = 0;
-  cuda::pool_handle pool = nullptr;
-  cuda::stream other;
-  cuda::event recorded;  // on `other`, before the capture
+  gpu::pool_handle pool = nullptr;
+  gpu::stream other;
+  gpu::event recorded;  // on `other`, before the capture
   // What the calls in question get.
   byte_range got_range;
-  cuda::physical_handle got_handle = 0;
-  cuda::shareable_handle got_shared;
+  gpu::physical_handle got_handle = 0;
+  gpu::shareable_handle got_shared;
   std::uintptr_t got_block = 0, got_pinned = 0;
-  cuda::event_handle got_event = nullptr;
+  gpu::event_handle got_event = nullptr;
 };
 
 /// Notes what a call has taken away, where it has. @return the call's result.
@@ -157,7 +157,7 @@ constexpr question questions[] = {
     {"cuMemPoolTrimTo", [](prepared& p) { return driver().trim_pool(p.pool, 0); }},
     {"cuMemGetInfo",
      [](prepared&) {
-       cuda::memory_info info;
+       gpu::memory_info info;
        return driver().memory(info);
      }},
     {"cuEventCreate", [](prepared& p) { return driver().create_event(p.got_event); }},
@@ -168,9 +168,9 @@ constexpr question questions[] = {
 };
 
 /// What a call answers while a stream captures, and whether the capture survives it.
-std::string answer_in_capture(question const& asked, cuda::capture_mode mode, bool by_another_thread) {
+std::string answer_in_capture(question const& asked, gpu::capture_mode mode, bool by_another_thread) {
   prepared things;
-  cuda::stream stream;
+  gpu::stream stream;
   status result = status::success;
   std::promise<bool> may_ask;  // false: there is no capture
   std::promise<status> is_ready;
@@ -188,9 +188,9 @@ std::string answer_in_capture(question const& asked, cuda::capture_mode mode, bo
     may_ask.set_value(begun == status::success);
     another.join();
   }
-  cuda::require(driver(), "cuStreamBeginCapture", begun);
+  gpu::require(driver(), "cuStreamBeginCapture", begun);
   if (!by_another_thread) result = asked.ask(things);
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   const status ended = driver().end_capture(stream, graph);
   if (ended == status::success) (void)driver().destroy_graph(graph);
   (void)cudaGetLastError();
@@ -206,7 +206,7 @@ void which_calls_each_mode_refuses() {
   std::puts(
       "| call | global | global, another thread | thread-local | thread-local, another thread | relaxed |");
   std::puts("|---|---|---|---|---|---|");
-  using enum cuda::capture_mode;
+  using enum gpu::capture_mode;
   for (question const& asked : questions) {
     std::printf("| `%s` | %s | %s | %s | %s | %s |\n", asked.call,
                 answer_in_capture(asked, global, false).c_str(),
@@ -226,7 +226,7 @@ __global__ void fill(std::size_t n, float* x) {
 }
 
 /// A kernel of `stream` writes all of it, and has ended.
-void use(byte_range memory, cuda::stream const& stream) {
+void use(byte_range memory, gpu::stream const& stream) {
   const std::size_t n = memory.size / sizeof(float);
   fill<<<static_cast<unsigned int>((n + 255) / 256), 256, 0, stream.get()>>>(
       n, reinterpret_cast<float*>(memory.begin));
@@ -242,7 +242,7 @@ struct unmapping {
 /// Times `unmap`, while another stream is busy for about half a second or while nothing runs.
 template <class Unmap>
 unmapping timed(bool device_is_busy, Unmap unmap) {
-  cuda::stream other;
+  gpu::stream other;
   spin<<<1, 1, 0, other.get()>>>(1);  // the first launch of a kernel loads it, which may wait, too
   require(cudaGetLastError(), "spin");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -263,11 +263,11 @@ unmapping timed(bool device_is_busy, Unmap unmap) {
 /// The driver's call, of memory that a kernel has used.
 unmapping unmap_used(bool device_is_busy) {
   prepared memory;
-  cuda::stream own;
-  cuda::require(driver(), "cuMemSetAccess", driver().allow_access(memory.first_half(), 0));
+  gpu::stream own;
+  gpu::require(driver(), "cuMemSetAccess", driver().allow_access(memory.first_half(), 0));
   use(memory.first_half(), own);
   return timed(device_is_busy, [&] {
-    cuda::require(driver(), "cuMemUnmap", driver().unmap(memory.first_half()));
+    gpu::require(driver(), "cuMemUnmap", driver().unmap(memory.first_half()));
     memory.first_is_mapped = false;
   });
 }
@@ -275,8 +275,8 @@ unmapping unmap_used(bool device_is_busy) {
 /// What the library makes of it: an arena, whose own stream has no work left, gives its memory back.
 unmapping trim_used(bool device_is_busy) {
   constexpr std::size_t bytes = 64 * MiB;
-  cuda::stream own;
-  device_arena memory{cuda::virtual_memory{{.stream = own}}, {.reserve = 2 * bytes, .name = "trimmed"}};
+  gpu::stream own;
+  device_arena memory{gpu::virtual_memory{{.stream = own}}, {.reserve = 2 * bytes, .name = "trimmed"}};
   {
     device_arena::scope scope{memory};
     use({reinterpret_cast<std::uintptr_t>(memory.allocate(bytes)), bytes}, own);
@@ -311,7 +311,7 @@ auto two_kernels(cudaStream_t stream) {
   };
 }
 
-float replayed(captured_graph<unique_block, unique_block>& graph, cuda::stream const& stream, float input) {
+float replayed(captured_graph<unique_block, unique_block>& graph, gpu::stream const& stream, float input) {
   float result = 0;
   write_value<<<1, 1, 0, stream.get()>>>(graph.inputs().as<float>().data(), input);
   graph.launch(stream);
@@ -324,9 +324,9 @@ float replayed(captured_graph<unique_block, unique_block>& graph, cuda::stream c
 
 void whether_a_graph_survives_suspension() {
   std::puts("## Does a graph replay after its arena was unmapped and mapped again at the same addresses?\n");
-  cuda::stream stream;
-  cuda::device_resource device;
-  device_arena memory{cuda::virtual_memory{{.stream = stream}}, {.reserve = 64 * MiB, .name = "suspended"}};
+  gpu::stream stream;
+  gpu::device_resource device;
+  device_arena memory{gpu::virtual_memory{{.stream = stream}}, {.reserve = 64 * MiB, .name = "suspended"}};
   auto graph =
       capture(stream, std::make_unique<graph_arena>(1 * MiB, &memory), unique_block{&device, sizeof(float)},
               unique_block{&device, sizeof(float)}, two_kernels(stream));
@@ -374,12 +374,12 @@ int wrong_results(int rounds, cudaGraphExec_t one, cudaGraphExec_t other, cudaSt
 
 void whether_clones_share_the_arena_safely() {
   std::puts("## Do a clone of a graph, and a graph that the device launches, share the arena safely?\n");
-  cuda::device_resource device;
+  gpu::device_resource device;
   graph_arena memory{4 * KiB, &device};
   auto* const in = static_cast<float*>(memory.allocate(sizeof(float)));
   auto* const temporary = static_cast<float*>(memory.allocate(sizeof(float)));
   auto* const out = static_cast<float*>(memory.allocate(sizeof(float)));
-  cuda::stream one, other;
+  gpu::stream one, other;
   const cudaGraph_t graph = raw_graph(one.get(), in, temporary, out);
   cudaGraph_t clone{};
   cudaGraphExec_t original{}, cloned{}, on_device{}, outer{};
@@ -424,12 +424,12 @@ auto slow_write(cudaStream_t stream, float value, int kernels) {
 /// another stream: each is saved behind its launch, on the device.
 void whether_updates_leave_launches_alone() {
   std::puts("## Do launches that still run do what they did before an update?\n");
-  cuda::stream stream, other;
-  cuda::device_resource device;
+  gpu::stream stream, other;
+  gpu::device_resource device;
   auto graph = capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), unique_block{&device, 256},
                        unique_block{&device, 256}, slow_write(stream, 1.0f, 1));
   auto* const saved = graph.inputs().as<float>().data();
-  const auto launch_on = [&](cuda::stream const& on, int number) {
+  const auto launch_on = [&](gpu::stream const& on, int number) {
     graph.launch(on);
     require(cudaMemcpyAsync(saved + number, graph.outputs().data(), sizeof(float), cudaMemcpyDeviceToDevice,
                             on.get()),
@@ -441,7 +441,7 @@ void whether_updates_leave_launches_alone() {
   const bool second = graph.update(slow_write(stream, 3.0f, 2));
   const bool was_running = cudaStreamQuery(stream.get()) == cudaErrorNotReady;
   // For the copies: the graph orders its own launches only.
-  cuda::require(driver(), "cuStreamWaitEvent", cuda::put_behind(driver(), other, stream));
+  gpu::require(driver(), "cuStreamWaitEvent", gpu::put_behind(driver(), other, stream));
   launch_on(other, 2);
   other.synchronize();
   float results[3] = {};

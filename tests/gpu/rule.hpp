@@ -35,15 +35,15 @@ std::span<rule const> rules_of_captures();
 std::span<rule const> rules_of_streams();
 std::span<rule const> rules_of_memory();
 
-inline cuda::driver& driver() { return cuda::system_driver(); }
+inline gpu::driver& driver() { return gpu::system_driver(); }
 
 inline void require(cudaError_t result, char const* what) {
   if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
 }
 
 /// A result in the driver's words.
-inline std::string text(cuda::status result) {
-  return result == cuda::status::success ? "allowed" : driver().error_name(result);
+inline std::string text(gpu::status result) {
+  return result == gpu::status::success ? "allowed" : driver().error_name(result);
 }
 
 /// A kernel that keeps one thread of the device busy for so many of its cycles.
@@ -66,17 +66,17 @@ inline bool is_busy(cudaStream_t stream) {
 /// A capture that a thread of its own begins and ends.
 class capture_in_a_thread {
  public:
-  capture_in_a_thread(cuda::stream_handle stream, cuda::capture_mode mode)
+  capture_in_a_thread(gpu::stream_handle stream, gpu::capture_mode mode)
       : thread_{[this, stream, mode, may_end = may_end_.get_future()]() mutable {
-          cuda::status now = driver().make_current(0);
-          if (now == cuda::status::success) now = driver().begin_capture(stream, mode);
+          gpu::status now = driver().make_current(0);
+          if (now == gpu::status::success) now = driver().begin_capture(stream, mode);
           begun_.set_value(now);
           may_end.wait();
-          cuda::graph_handle graph = nullptr;
+          gpu::graph_handle graph = nullptr;
           ended_ = driver().end_capture(stream, graph);
-          if (ended_ == cuda::status::success) (void)driver().destroy_graph(graph);
+          if (ended_ == gpu::status::success) (void)driver().destroy_graph(graph);
         }} {
-    if (const cuda::status begun = begun_.get_future().get(); begun != cuda::status::success) {
+    if (const gpu::status begun = begun_.get_future().get(); begun != gpu::status::success) {
       (void)end();
       throw std::runtime_error{"cuStreamBeginCapture: " + text(begun)};
     }
@@ -90,40 +90,40 @@ class capture_in_a_thread {
       thread_.join();
       (void)cudaGetLastError();
     }
-    return ended_ == cuda::status::success;
+    return ended_ == gpu::status::success;
   }
 
  private:
-  std::promise<cuda::status> begun_;
+  std::promise<gpu::status> begun_;
   std::promise<void> may_end_;
-  cuda::status ended_ = cuda::status::unknown;
+  gpu::status ended_ = gpu::status::unknown;
   std::thread thread_;
 };
 
 /// What a call answers while a stream captures, in this thread or in another, and what becomes of the
 /// capture.
 struct in_capture {
-  cuda::status result;
+  gpu::status result;
   bool survives;
 
-  [[nodiscard]] bool disturbs() const { return result != cuda::status::success || !survives; }
+  [[nodiscard]] bool disturbs() const { return result != gpu::status::success || !survives; }
   [[nodiscard]] std::string seen() const { return text(result) + (survives ? "" : ", and ends the capture"); }
 };
 template <class Call>
-in_capture ask_in_own_capture(cuda::stream_handle captured, cuda::capture_mode mode, Call call) {
-  cuda::status result = driver().begin_capture(captured, mode);
-  if (result != cuda::status::success) throw std::runtime_error{"cuStreamBeginCapture: " + text(result)};
+in_capture ask_in_own_capture(gpu::stream_handle captured, gpu::capture_mode mode, Call call) {
+  gpu::status result = driver().begin_capture(captured, mode);
+  if (result != gpu::status::success) throw std::runtime_error{"cuStreamBeginCapture: " + text(result)};
   result = call();
-  cuda::graph_handle graph = nullptr;
-  const cuda::status ended = driver().end_capture(captured, graph);
-  if (ended == cuda::status::success) (void)driver().destroy_graph(graph);
+  gpu::graph_handle graph = nullptr;
+  const gpu::status ended = driver().end_capture(captured, graph);
+  if (ended == gpu::status::success) (void)driver().destroy_graph(graph);
   (void)cudaGetLastError();
-  return {result, ended == cuda::status::success};
+  return {result, ended == gpu::status::success};
 }
 template <class Call>
-in_capture ask_beside_capture(cuda::stream_handle captured, cuda::capture_mode mode, Call call) {
+in_capture ask_beside_capture(gpu::stream_handle captured, gpu::capture_mode mode, Call call) {
   capture_in_a_thread other{captured, mode};
-  const cuda::status result = call();
+  const gpu::status result = call();
   return {result, other.end()};
 }
 

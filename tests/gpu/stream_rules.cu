@@ -12,15 +12,15 @@
 namespace tidemark::test {
 namespace {
 
-using cuda::status;
+using gpu::status;
 
 __global__ void write_one(int* x) { *x = 1; }
 
 answer per_thread_streams() {
-  keep_busy(cuda::per_thread_stream);
+  keep_busy(gpu::per_thread_stream);
   bool other_is_busy = true;
-  std::thread{[&] { other_is_busy = is_busy(cuda::per_thread_stream); }}.join();
-  const bool own_is_busy = is_busy(cuda::per_thread_stream);
+  std::thread{[&] { other_is_busy = is_busy(gpu::per_thread_stream); }}.join();
+  const bool own_is_busy = is_busy(gpu::per_thread_stream);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   return {own_is_busy && !other_is_busy, std::string{"own busy: "} + (own_is_busy ? "yes" : "no") +
                                              ", another thread's: " + (other_is_busy ? "yes" : "no")};
@@ -28,7 +28,7 @@ answer per_thread_streams() {
 
 answer handles_of_the_legacy_stream() {
   keep_busy(nullptr);
-  const bool same = is_busy(cuda::legacy_stream);
+  const bool same = is_busy(gpu::legacy_stream);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   return {same, same ? "work on null keeps 0x1 busy" : "0x1 is idle"};
 }
@@ -55,9 +55,9 @@ answer blocking_streams() {
               (blocking_waits ? "yes" : "no") + ", another: " + (other_waits ? "yes" : "no")};
 }
 
-cuda::context_handle context_here() {
-  cuda::context_handle context = nullptr;
-  cuda::require(driver(), "cuCtxGetCurrent", driver().current_context(context));
+gpu::context_handle context_here() {
+  gpu::context_handle context = nullptr;
+  gpu::require(driver(), "cuCtxGetCurrent", driver().current_context(context));
   return context;
 }
 
@@ -80,8 +80,8 @@ answer device_0_restored() {
 answer context_taken_away() {
   bool has_none = false, runtime_works = false;
   std::thread{[&] {
-    cuda::require(driver(), "cuDevicePrimaryCtxRetain", driver().make_current(0));
-    cuda::require(driver(), "cuCtxSetCurrent", driver().set_context(nullptr));
+    gpu::require(driver(), "cuDevicePrimaryCtxRetain", driver().make_current(0));
+    gpu::require(driver(), "cuCtxSetCurrent", driver().set_context(nullptr));
     has_none = context_here() == nullptr;
     void* block = nullptr;
     runtime_works = cudaMalloc(&block, 1000) == cudaSuccess && cudaFree(block) == cudaSuccess;
@@ -98,7 +98,7 @@ answer errors_stay() {
   std::uintptr_t of_driver = 0;
   const status of_call = driver().allocate(1000, of_driver);
   return {first != cudaSuccess && later != cudaSuccess && of_call != status::success &&
-              cuda::detail::shows_end_of_work(of_call),
+              gpu::detail::shows_end_of_work(of_call),
           std::string{cudaGetErrorName(first)} + ", then cudaMalloc: " + cudaGetErrorName(later) +
               ", cuMemAlloc: " + text(of_call)};
 }

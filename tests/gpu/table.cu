@@ -68,29 +68,29 @@ std::vector<double> steps_of(int steps, Resource& memory, std::size_t bytes) {
 }
 
 std::vector<double> arena_steps(std::size_t bytes, int steps) {
-  cuda::stream stream;
-  device_arena memory{cuda::virtual_memory{stream}, arena_options{.reserve = 256 * MiB, .name = "table"}};
+  gpu::stream stream;
+  device_arena memory{gpu::virtual_memory{stream}, arena_options{.reserve = 256 * MiB, .name = "table"}};
   return test::sorted_ns(steps, batch, [&] {
     device_arena::scope scope{memory};
     for (int i = 0; i < batch; ++i) use(memory.allocate(bytes));
   });
 }
 std::vector<double> pool_steps(std::size_t bytes, int steps) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_pool memory{{.stream = stream}};
   return steps_of(steps, memory, bytes);
 }
 std::vector<double> cache_steps(std::size_t bytes, int steps) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_cache memory{{.stream = stream}};
   return steps_of(steps, memory, bytes);
 }
 std::vector<double> plain_steps(std::size_t bytes, int steps) {
-  cuda::device_resource device;
+  gpu::device_resource device;
   return steps_of(std::min(steps, 50), device, bytes);
 }
 std::vector<double> malloc_async_steps(std::size_t bytes, int steps) {
-  cuda::stream stream;
+  gpu::stream stream;
   cudaMemPool_t pool{};
   std::uint64_t keep_all = UINT64_MAX;
   require(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
@@ -161,7 +161,7 @@ __global__ void write_all(std::size_t n, float4* x) {
 /// Milliseconds that it takes to get a GiB, to write all of it for the first time and for the second.
 template <class Get>
 void row_of_first_touch(char const* name, Get get) {
-  cuda::stream stream;
+  gpu::stream stream;
   const auto ms = [&](auto work) { return median_ns(1, 1, [&] { work(), stream.synchronize(); }) / 1e6; };
   const auto write = [&](void* block) {
     write_all<<<1024, 256, 0, stream.get()>>>(GiB / sizeof(float4), static_cast<float4*>(block));
@@ -186,17 +186,17 @@ got(double, End) -> got<End>;
 void table_of_first_touch() {
   std::puts("## A GiB: get it, write it for the first time, and again, ms\n");
   std::puts("| memory | get | first write | second write |\n|---|---|---|---|");
-  cuda::stream warm;
+  gpu::stream warm;
   write_all<<<1, 1, 0, warm.get()>>>(0, nullptr);  // the first launch of a kernel loads it
   warm.synchronize();
-  row_of_first_touch("device_arena", [](cuda::stream const& stream, auto time) {
-    auto memory = std::make_shared<device_arena>(cuda::virtual_memory{stream},
+  row_of_first_touch("device_arena", [](gpu::stream const& stream, auto time) {
+    auto memory = std::make_shared<device_arena>(gpu::virtual_memory{stream},
                                                  arena_options{.reserve = 2 * GiB, .name = "first touch"});
     const double ms = time([&] { return memory->allocate(GiB); });
     return got{ms, [memory](void*) {}};
   });
   const auto of_the_runtime = [](char const* name, auto allocate, auto release) {
-    row_of_first_touch(name, [&](cuda::stream const&, auto time) {
+    row_of_first_touch(name, [&](gpu::stream const&, auto time) {
       const double ms = time([&] {
         void* block = nullptr;
         require(allocate(&block), "allocate");
@@ -222,8 +222,8 @@ void table_of_replays() {
       "cudaGraphLaunch, host |");
   std::puts("|---|---|---|---|---|---|");
   for (const int kernels : {1, 10, 100}) {
-    cuda::device_resource device;
-    cuda::stream stream;
+    gpu::device_resource device;
+    gpu::stream stream;
     const auto body = [&, kernels](std::pmr::memory_resource& memory, unique_block& x, int&) {
       for (int i = 0; i < kernels; ++i) {
         const unique_block temporary{&memory, 1024, 256};
@@ -271,7 +271,7 @@ class mapped_by_handles {
  public:
   mapped_by_handles(std::size_t bytes, std::size_t handle_bytes)
       : handle_bytes_{handle_bytes}, handles_(bytes / handle_bytes) {
-    cuda::require(driver_, "cuMemAddressReserve", driver_.reserve(bytes, handle_bytes, range_));
+    gpu::require(driver_, "cuMemAddressReserve", driver_.reserve(bytes, handle_bytes, range_));
   }
   mapped_by_handles(mapped_by_handles const&) = delete;
   mapped_by_handles& operator=(mapped_by_handles const&) = delete;
@@ -279,24 +279,24 @@ class mapped_by_handles {
 
   void map() {
     for (std::size_t i = 0; i < handles_.size(); ++i) {
-      cuda::require(driver_, "cuMemCreate", driver_.create(0, handle_bytes_, handles_[i]));
-      cuda::require(driver_, "cuMemMap",
-                    driver_.map({range_.begin + i * handle_bytes_, handle_bytes_}, handles_[i]));
+      gpu::require(driver_, "cuMemCreate", driver_.create(0, handle_bytes_, handles_[i]));
+      gpu::require(driver_, "cuMemMap",
+                   driver_.map({range_.begin + i * handle_bytes_, handle_bytes_}, handles_[i]));
     }
-    cuda::require(driver_, "cuMemSetAccess", driver_.allow_access(range_, 0));
+    gpu::require(driver_, "cuMemSetAccess", driver_.allow_access(range_, 0));
   }
   void unmap() {
-    cuda::require(driver_, "cuMemUnmap", driver_.unmap(range_));
-    for (const cuda::physical_handle handle : handles_) {
-      cuda::require(driver_, "cuMemRelease", driver_.release(handle));
+    gpu::require(driver_, "cuMemUnmap", driver_.unmap(range_));
+    for (const gpu::physical_handle handle : handles_) {
+      gpu::require(driver_, "cuMemRelease", driver_.release(handle));
     }
   }
   [[nodiscard]] std::size_t handles() const { return handles_.size(); }
 
  private:
-  cuda::driver& driver_ = cuda::default_driver();
+  gpu::driver& driver_ = gpu::default_driver();
   std::size_t handle_bytes_;
-  std::vector<cuda::physical_handle> handles_;
+  std::vector<gpu::physical_handle> handles_;
   byte_range range_;
 };
 

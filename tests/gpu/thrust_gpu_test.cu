@@ -58,7 +58,7 @@ TEST(thrust_systems, a_file_for_the_host_is_linked_with_those_for_a_device) {
 }
 
 TEST_F(thrust_gpu, a_vector_is_made_on_the_stream_of_its_arena) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_arena step{{.reserve = 64 * MiB}, stream.get()};
   device_vector<float> source(1000, 1.0f, &step);
   // Late work of the stream, which the copy comes behind only if it is on that stream.
@@ -69,7 +69,7 @@ TEST_F(thrust_gpu, a_vector_is_made_on_the_stream_of_its_arena) {
 }
 
 TEST_F(thrust_gpu, algorithms_run_on_the_stream_of_the_arena_of_their_temporaries) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_arena step{{.reserve = 64 * MiB}, stream.get()};
   device_vector<float> numbers(1000, 0.0f, &step);
   spin<<<1, 1, 0, stream>>>(long_cycles);
@@ -78,7 +78,7 @@ TEST_F(thrust_gpu, algorithms_run_on_the_stream_of_the_arena_of_their_temporarie
 }
 
 TEST_F(thrust_gpu, a_warm_sort_takes_nothing_from_the_device) {
-  cuda::stream stream;
+  gpu::stream stream;
   device_arena step{{.reserve = 256 * MiB}, stream.get()};
   device_vector<float> keys(1 << 20, &step);
   std::size_t committed = 0;
@@ -93,8 +93,8 @@ TEST_F(thrust_gpu, a_warm_sort_takes_nothing_from_the_device) {
 }
 
 TEST_F(thrust_gpu, vectors_and_algorithms_can_be_captured_and_replayed) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   constexpr std::size_t n = 1000;
   const auto body = [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
     const thrust_allocator<float> on_stream{&memory, stream};
@@ -123,8 +123,8 @@ TEST_F(thrust_gpu, vectors_and_algorithms_can_be_captured_and_replayed) {
 }
 
 TEST_F(thrust_gpu, an_algorithm_that_returns_a_number_cannot_be_captured) {
-  cuda::device_resource device;
-  cuda::stream stream;
+  gpu::device_resource device;
+  gpu::stream stream;
   EXPECT_ANY_THROW((void)capture(stream, std::make_unique<graph_arena>(16 * MiB, &device),
                                  unique_block{&device, 4096}, unique_block{&device, 4096},
                                  [&](std::pmr::memory_resource& memory, unique_block& in, unique_block&) {
@@ -138,7 +138,7 @@ TEST_F(thrust_gpu, an_algorithm_that_returns_a_number_cannot_be_captured) {
 }
 
 TEST_F(thrust_gpu, memory_for_another_stream_comes_behind_the_work_on_the_pools_own) {
-  cuda::stream own, other;
+  gpu::stream own, other;
   device_pool blocks{{.stream = own.get()}};
   const cuda_resource resource{blocks};
   constexpr std::size_t n = 1024;

@@ -26,9 +26,9 @@ __global__ void set(int* x, int value) { *x = value; }
 __global__ void copy(int const* from, int* to) { *to = *from; }
 
 int run(char const* what) {
-  cuda::stream stream;
-  device_arena memory{cuda::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "step"}};
-  device_arena results{cuda::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "results"}};
+  gpu::stream stream;
+  device_arena memory{gpu::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "step"}};
+  device_arena results{gpu::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "results"}};
   auto* const kept = results.push<int>(uninitialized);
   if (std::strcmp(what, "rewound") == 0) set<<<1, 1, 0, stream.get()>>>(memory.push<int>(uninitialized), 1);
   int* temporary = nullptr;

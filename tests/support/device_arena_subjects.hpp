@@ -28,7 +28,7 @@ struct device_arena_subject : arena_subject<device_arena> {
   static constexpr std::size_t largest = 16 * MiB;
   static constexpr std::size_t capacity = 64 * MiB;
   explicit device_arena_subject(supply_type& supply, arena_options const& options = {})
-      : arena_subject{options, cuda::virtual_memory_options{}, supply.device} {}
+      : arena_subject{options, gpu::virtual_memory_options{}, supply.device} {}
 };
 
 /// A device's memory in chunks so small that most allocations of the tests cross one, in pieces of two
@@ -39,7 +39,7 @@ struct chunked_device_arena_subject : arena_subject<device_arena> {
   static constexpr std::size_t capacity = 64 * MiB;
   explicit chunked_device_arena_subject(supply_type& supply)
       : arena_subject{arena_options{.reserve = 64 * KiB},
-                      cuda::virtual_memory_options{.handle_bytes = 32 * KiB}, supply.device} {}
+                      gpu::virtual_memory_options{.handle_bytes = 32 * KiB}, supply.device} {}
 };
 
 /// One block of the driver.
@@ -52,26 +52,26 @@ struct block_arena_subject : arena_subject<Arena> {
 };
 using pinned_arena_subject = block_arena_subject<pinned_arena>;
 using managed_arena_subject = block_arena_subject<managed_arena>;
-using device_block_arena_subject = block_arena_subject<basic_arena<cuda::device_memory>>;
+using device_block_arena_subject = block_arena_subject<basic_arena<gpu::device_memory>>;
 
 /// A fake device with a NCCL: calls of the device fail, also those that NCCL makes.
 struct touchable_nccl : touchable_device {
   fake_nccl nccl{device};
-  cuda::nccl_communicator communicator = nccl.communicator(stream);
+  gpu::nccl_communicator communicator = nccl.communicator(stream);
 };
 
 /// Blocks of NCCL, so small that many allocations of the tests cross one.
-struct nccl_arena_subject : arena_subject<basic_arena<cuda::nccl_memory>> {
+struct nccl_arena_subject : arena_subject<basic_arena<gpu::nccl_memory>> {
   using supply_type = touchable_nccl;
   static constexpr std::size_t largest = 4 * MiB;
   static constexpr std::size_t capacity = 64 * MiB;
   explicit nccl_arena_subject(supply_type& supply)
-      : arena_subject{cuda::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
+      : arena_subject{gpu::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
                       arena_options{.reserve = 64 * KiB}} {}
 };
 
 /// The same as windows of a communicator.
-using nccl_window_memory = registered_memory<cuda::nccl_memory, cuda::nccl_window_registrar>;
+using nccl_window_memory = registered_memory<gpu::nccl_memory, gpu::nccl_window_registrar>;
 struct nccl_window_arena_subject : arena_subject<basic_arena<nccl_window_memory>> {
   using supply_type = touchable_nccl;
   static constexpr std::size_t largest = 4 * MiB;
@@ -79,8 +79,8 @@ struct nccl_window_arena_subject : arena_subject<basic_arena<nccl_window_memory>
   explicit nccl_window_arena_subject(supply_type& supply)
       : arena_subject{
             nccl_window_memory{
-                cuda::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
-                cuda::nccl_window_registrar{supply.communicator, supply.stream, supply.nccl, supply.device}},
+                gpu::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
+                gpu::nccl_window_registrar{supply.communicator, supply.stream, supply.nccl, supply.device}},
             arena_options{.reserve = 64 * KiB}} {}
 };
 
@@ -112,8 +112,8 @@ class block_resource_subject {
   Resource blocks_;
   limit_resource limited_;
 };
-using device_resource_subject = block_resource_subject<cuda::device_resource>;
-using pinned_resource_subject = block_resource_subject<cuda::pinned_resource>;
-using managed_resource_subject = block_resource_subject<cuda::managed_resource>;
+using device_resource_subject = block_resource_subject<gpu::device_resource>;
+using pinned_resource_subject = block_resource_subject<gpu::pinned_resource>;
+using managed_resource_subject = block_resource_subject<gpu::managed_resource>;
 
 }  // namespace tidemark::test

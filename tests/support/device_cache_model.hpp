@@ -37,9 +37,9 @@ class device_works {
   std::size_t run = 0;
 
   /// A work on a stream uses the block until it has run.
-  void use(void* block, cuda::stream_handle stream) {
+  void use(void* block, gpu::stream_handle stream) {
     works_.push_back(std::make_unique<work>(work{this, block}));
-    ASSERT_EQ(device_.launch_on_host(stream, &ended, works_.back().get()), cuda::status::success);
+    ASSERT_EQ(device_.launch_on_host(stream, &ended, works_.back().get()), gpu::status::success);
   }
   void forget_ended() {
     std::erase_if(works_, [](auto const& each) { return each->block == nullptr; });
@@ -109,7 +109,7 @@ class device_cache_model {
   }
 
  private:
-  static device_cache_options with(device_cache_options options, cuda::stream_handle stream) {
+  static device_cache_options with(device_cache_options options, gpu::stream_handle stream) {
     options.stream = stream;
     return options;
   }
@@ -173,8 +173,8 @@ class device_cache_model {
   }
 
   small_device& supply_;
-  cuda::stream third_{supply_.device};
-  std::array<cuda::stream_handle, 2> streams_{supply_.other, third_};
+  gpu::stream third_{supply_.device};
+  std::array<gpu::stream_handle, 2> streams_{supply_.other, third_};
   device_works works_;  // before the cache, whose end lets them run
   device_cache cache_;
   choices random_;
@@ -237,9 +237,9 @@ class pool_behind_events {
     held_.pop_back();
     if (random_() % 2 == 0) {
       tell("use(", block_at{gone.first}, ", other); pool.deallocate_after(", block_at{gone.first}, ", ",
-           gone.bytes, ", ", gone.align, ", cuda::event{other});");
+           gone.bytes, ", ", gone.align, ", gpu::event{other});");
       works_.use(gone.first, supply_.other);
-      const cuda::event done{supply_.other, supply_.device};
+      const gpu::event done{supply_.other, supply_.device};
       pool_.deallocate_after(gone.first, gone.bytes, gone.align, done);
     } else {
       tell("pool.deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align, ");");

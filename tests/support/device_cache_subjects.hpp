@@ -35,8 +35,8 @@ class subject_of_a_device {
       : device_{supply.device}, stream_{supply.stream}, other_{supply.other} {}
 
   fake_device& device_;
-  cuda::stream_handle stream_;
-  cuda::stream_handle other_;
+  gpu::stream_handle stream_;
+  gpu::stream_handle other_;
 };
 
 /// The driver's stream-ordered allocator.
@@ -47,7 +47,7 @@ class async_resource_subject : public subject_of_a_device {
 
   explicit async_resource_subject(supply_type& supply) : subject_of_a_device{supply} {}
 
-  cuda::async_resource& resource() { return blocks_; }
+  gpu::async_resource& resource() { return blocks_; }
   void recycle() { device_.run(stream_); }
   void check() const {}
   [[nodiscard]] std::vector<std::size_t> state() const {
@@ -57,8 +57,8 @@ class async_resource_subject : public subject_of_a_device {
   }
 
  private:
-  cuda::memory_pool pool_{{}, device_};
-  cuda::async_resource blocks_{pool_, stream_, device_};
+  gpu::memory_pool pool_{{}, device_};
+  gpu::async_resource blocks_{pool_, stream_, device_};
 };
 
 /// The cache whose blocks only its own stream uses.
@@ -114,7 +114,7 @@ class shared_device_cache_subject : public device_cache_subject {
  private:
   class shared_resource final : public std::pmr::memory_resource {
    public:
-    shared_resource(device_cache& cache, fake_device& device, cuda::stream_handle other)
+    shared_resource(device_cache& cache, fake_device& device, gpu::stream_handle other)
         : cache_{cache}, device_{device}, other_{other} {}
 
    private:
@@ -129,7 +129,7 @@ class shared_device_cache_subject : public device_cache_subject {
 
     device_cache& cache_;
     fake_device& device_;
-    cuda::stream_handle other_;
+    gpu::stream_handle other_;
     std::size_t deallocations_ = 0;
   };
 

@@ -47,10 +47,9 @@ inline call_names times(std::size_t n, call_names const& row) {
 /// it is until it has run.
 class noting_work {
  public:
-  noting_work(fake_device& device, cuda::stream_handle stream, byte_range used = {},
-              cuda::device_number on = 0)
+  noting_work(fake_device& device, gpu::stream_handle stream, byte_range used = {}, gpu::device_number on = 0)
       : device_{&device}, used_{used}, on_{on} {
-    EXPECT_EQ(device.launch_on_host(stream, &run, this), cuda::status::success);
+    EXPECT_EQ(device.launch_on_host(stream, &run, this), gpu::status::success);
   }
   noting_work(noting_work const&) = delete;
   noting_work& operator=(noting_work const&) = delete;
@@ -70,7 +69,7 @@ class noting_work {
 
   fake_device* device_;
   byte_range used_;
-  cuda::device_number on_;
+  gpu::device_number on_;
 };
 
 }  // namespace tidemark::test

@@ -28,16 +28,16 @@ class fake_calls : public supply {
   fake_calls(fake_calls const&) = delete;
   fake_calls& operator=(fake_calls const&) = delete;
 
-  cuda::status failure = cuda::status::out_of_memory;  ///< result of calls that are made to fail
+  gpu::status failure = gpu::status::out_of_memory;  ///< result of calls that are made to fail
 
   /// Makes call `n` of one function fail, counted from 0 over all calls of it, and `how_many - 1` after it.
-  void fail_in(std::string name, std::size_t n, std::optional<cuda::status> result = {},
+  void fail_in(std::string name, std::size_t n, std::optional<gpu::status> result = {},
                std::size_t how_many = 1) {
     const std::scoped_lock held{mutex_};
     planned_.push_back({.name = std::move(name), .first = n, .count = how_many, .result = result});
   }
   /// Makes the next call of one function fail.
-  void fail_next(std::string const& name, std::optional<cuda::status> result = {}) {
+  void fail_next(std::string const& name, std::optional<gpu::status> result = {}) {
     fail_in(name, count(name), result);
   }
   /// Calls of one function so far, by the name that it has in the driver: also those that failed.
@@ -72,7 +72,7 @@ class fake_calls : public supply {
   ~fake_calls() = default;
 
   /// Notes a call. @return success, unless it is to fail. @pre the lock is held.
-  cuda::status note(char const* name, bool can_fail, bool captures_here) {
+  gpu::status note(char const* name, bool can_fail, bool captures_here) {
     log_.emplace_back(name);
     modelled_us_ += modelled_us_of(name);
     const std::size_t n = counts_[log_.back()]++;
@@ -81,7 +81,7 @@ class fake_calls : public supply {
     for (plan const& each : planned_)
       if (each.name == name && n >= each.first && n - each.first < each.count)
         return each.result.value_or(failure);
-    return by_number ? failure : cuda::status::success;
+    return by_number ? failure : gpu::status::success;
   }
 
   mutable std::mutex mutex_;  // of all that the device is
@@ -90,7 +90,7 @@ class fake_calls : public supply {
   struct plan {
     std::string name;
     std::size_t first, count;
-    std::optional<cuda::status> result;
+    std::optional<gpu::status> result;
   };
 
   static bool is_of_captures(std::string_view name) {

@@ -72,7 +72,7 @@ struct fake_capture {
 
   std::shared_ptr<fake_stream> origin;
   std::thread::id thread;
-  cuda::capture_mode mode{};
+  gpu::capture_mode mode{};
   condition now = condition::active;
   std::shared_ptr<fake_graph> graph = std::make_shared<fake_graph>();
   std::size_t places = 0;                                            ///< given so far
@@ -84,7 +84,7 @@ struct fake_capture {
 /// touches; then all use of its streams and events is refused until it is ended, which gives no graph.
 class fake_captures {
  public:
-  using status = cuda::status;
+  using status = gpu::status;
   using condition = fake_capture::condition;
 
   fake_captures(fake_memory& memory, fake_accesses& accesses) : memory_{memory}, accesses_{accesses} {}
@@ -100,7 +100,7 @@ class fake_captures {
 
   // ---- captures ----
 
-  status begin(std::shared_ptr<fake_stream> const& on, cuda::capture_mode mode) {
+  status begin(std::shared_ptr<fake_stream> const& on, gpu::capture_mode mode) {
     if (on->is == fake_stream::sort::legacy) return status::capture_unsupported;
     if (on->capture != nullptr) return violate(*on->capture, status::illegal_state);
     auto begun = std::make_shared<fake_capture>();
@@ -111,11 +111,11 @@ class fake_captures {
     captures_.push_back(std::move(begun));
     return status::success;
   }
-  status end(fake_stream& on, cuda::graph_handle& graph) {
+  status end(fake_stream& on, gpu::graph_handle& graph) {
     if (on.capture == nullptr) return status::illegal_state;
     std::shared_ptr<fake_capture> const capture = on.capture;
     if (capture->origin.get() != &on) return violate(*capture, status::capture_unmatched);
-    if (capture->mode != cuda::capture_mode::relaxed && capture->thread != std::this_thread::get_id())
+    if (capture->mode != gpu::capture_mode::relaxed && capture->thread != std::this_thread::get_id())
       return violate(*capture, status::capture_wrong_thread);
     const bool valid = capture->now == condition::active;
     const bool joined = on.behind.size() == capture->places;
@@ -123,7 +123,7 @@ class fake_captures {
     close(capture);
     if (!valid) return status::capture_invalidated;
     if (!joined) return status::capture_unjoined;
-    graph = reinterpret_cast<cuda::graph_handle>(next_fake_handle());
+    graph = reinterpret_cast<gpu::graph_handle>(next_fake_handle());
     graphs_.emplace(graph, std::move(made));
     return status::success;
   }
@@ -146,16 +146,16 @@ class fake_captures {
   /// What the captures that go on say of a call by this thread; each that refuses it is invalid then.
   status refuse(fake_refusal const& call) {
     const auto exchanged = modes_.find(std::this_thread::get_id());
-    const cuda::capture_mode here_mode =
-        exchanged == modes_.end() ? cuda::capture_mode::global : exchanged->second;
-    if (here_mode == cuda::capture_mode::relaxed && !call.in_relaxed_too) return status::success;
+    const gpu::capture_mode here_mode =
+        exchanged == modes_.end() ? gpu::capture_mode::global : exchanged->second;
+    if (here_mode == gpu::capture_mode::relaxed && !call.in_relaxed_too) return status::success;
     status result = status::success;
     for (auto const& each : captures_) {
       const bool is_own = each->thread == std::this_thread::get_id();
-      const bool reaches_others = here_mode != cuda::capture_mode::thread_local_ || call.in_relaxed_too;
+      const bool reaches_others = here_mode != gpu::capture_mode::thread_local_ || call.in_relaxed_too;
       const bool is_concerned =
-          is_own ? call.by_own && each->mode != cuda::capture_mode::relaxed
-                 : call.by_others && each->mode == cuda::capture_mode::global && reaches_others;
+          is_own ? call.by_own && each->mode != gpu::capture_mode::relaxed
+                 : call.by_others && each->mode == gpu::capture_mode::global && reaches_others;
       if (!is_concerned) continue;
       const status here = violate(*each, status::capture_unsupported);
       if (result != status::capture_unsupported) result = here;
@@ -163,13 +163,13 @@ class fake_captures {
     return result;
   }
   /// The calling thread's own mode, which is global until it is exchanged.
-  void exchange_mode(cuda::capture_mode& mode) {
-    cuda::capture_mode& here =
-        modes_.try_emplace(std::this_thread::get_id(), cuda::capture_mode::global).first->second;
+  void exchange_mode(gpu::capture_mode& mode) {
+    gpu::capture_mode& here =
+        modes_.try_emplace(std::this_thread::get_id(), gpu::capture_mode::global).first->second;
     std::swap(here, mode);
   }
   /// Refuses to synchronise a device of which a stream is capturing, whatever the mode.
-  status refuse_synchronization(cuda::device_number device) {
+  status refuse_synchronization(gpu::device_number device) {
     status result = status::success;
     for (auto const& each : captures_) {
       bool touched = false;
@@ -251,7 +251,7 @@ class fake_captures {
     return status::success;
   }
   /// Puts an allocation there.
-  status allocate(fake_stream& on, cuda::device_number device, std::size_t bytes, std::uintptr_t& first) {
+  status allocate(fake_stream& on, gpu::device_number device, std::size_t bytes, std::uintptr_t& first) {
     if (on.capture->now == condition::invalidated) return status::capture_invalidated;
     std::uintptr_t address = 0;
     const status result = memory_.allocate(fake_memory::block_kind::graph, device, bytes, address);
@@ -278,26 +278,26 @@ class fake_captures {
   // ---- graphs ----
 
   /// The graph; null if there is none.
-  std::shared_ptr<fake_graph> graph(cuda::graph_handle handle) const {
+  std::shared_ptr<fake_graph> graph(gpu::graph_handle handle) const {
     const auto found = graphs_.find(handle);
     return found == graphs_.end() ? nullptr : found->second;
   }
-  bool destroy(cuda::graph_handle handle) { return graphs_.erase(handle) == 1; }
-  bool destroy(cuda::executable_handle handle) { return executables_.erase(handle) == 1; }
-  status instantiate(cuda::graph_handle handle, cuda::executable_handle& executable) {
+  bool destroy(gpu::graph_handle handle) { return graphs_.erase(handle) == 1; }
+  bool destroy(gpu::executable_handle handle) { return executables_.erase(handle) == 1; }
+  status instantiate(gpu::graph_handle handle, gpu::executable_handle& executable) {
     std::shared_ptr<fake_graph> const of = graph(handle);
     if (of == nullptr) return status::invalid_value;
     // One at a time of a graph that allocates: both would own the same addresses.
     if (of->allocates() && !of->executable.expired()) return status::invalid_value;
     auto made = std::make_shared<fake_executable>(fake_executable{.graph = of, .last = {}});
     of->executable = made;
-    executable = reinterpret_cast<cuda::executable_handle>(next_fake_handle());
+    executable = reinterpret_cast<gpu::executable_handle>(next_fake_handle());
     executables_.emplace(executable, std::move(made));
     return status::success;
   }
   /// Later launches are of the graph, if it is like the one that the executable has; those before keep
   /// theirs.
-  status update(cuda::executable_handle handle, cuda::graph_handle graph_of) {
+  status update(gpu::executable_handle handle, gpu::graph_handle graph_of) {
     const auto found = executables_.find(handle);
     std::shared_ptr<fake_graph> const made = graph(graph_of);
     if (found == executables_.end() || made == nullptr) return status::invalid_value;
@@ -307,7 +307,7 @@ class fake_captures {
         std::make_shared<fake_executable>(fake_executable{.graph = made, .last = found->second->last});
     return status::success;
   }
-  status launch(cuda::executable_handle handle, std::shared_ptr<fake_stream> const& on) {
+  status launch(gpu::executable_handle handle, std::shared_ptr<fake_stream> const& on) {
     const auto found = executables_.find(handle);
     if (found == executables_.end()) return status::invalid_value;
     std::shared_ptr<fake_executable> const executable = found->second;
@@ -328,7 +328,7 @@ class fake_captures {
   bool free_block(std::uintptr_t first) { return live_.erase(first) == 1; }
 
  private:
-  static bool has_blocking_stream(fake_capture const& capture, cuda::device_number device) {
+  static bool has_blocking_stream(fake_capture const& capture, gpu::device_number device) {
     return std::ranges::any_of(capture.streams, [&](auto const& stream) {
       return stream->device == device && stream->is == fake_stream::sort::blocking;
     });
@@ -424,9 +424,9 @@ class fake_captures {
   fake_accesses& accesses_;
   std::minstd_rand random_;                              // the same in each run
   std::vector<std::shared_ptr<fake_capture>> captures_;  // that have not ended
-  std::map<std::thread::id, cuda::capture_mode> modes_;
-  std::map<cuda::graph_handle, std::shared_ptr<fake_graph>> graphs_;
-  std::map<cuda::executable_handle, std::shared_ptr<fake_executable>> executables_;
+  std::map<std::thread::id, gpu::capture_mode> modes_;
+  std::map<gpu::graph_handle, std::shared_ptr<fake_graph>> graphs_;
+  std::map<gpu::executable_handle, std::shared_ptr<fake_executable>> executables_;
   std::map<std::uintptr_t, std::shared_ptr<fake_graph_block>> live_;  // that launches allocated
 };
 

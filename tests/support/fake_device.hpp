@@ -51,9 +51,9 @@ namespace tidemark::test {
 ///
 /// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,
 /// which are for when no other thread calls.
-class fake_device final : public cuda::driver, public fake_calls {
+class fake_device final : public gpu::driver, public fake_calls {
  public:
-  using status = cuda::status;
+  using status = gpu::status;
 
   explicit fake_device(fake_device_options const& options = {})
       : options_{options},
@@ -62,7 +62,7 @@ class fake_device final : public cuda::driver, public fake_calls {
         captures_{memory_, accesses_},
         streams_{options.devices} {
     accesses_.aliases_of = [this](byte_range range) { return memory_.aliases_of(range); };
-    streams_.run_kernel = [this](fake_kernel const& kernel, cuda::device_number on) {
+    streams_.run_kernel = [this](fake_kernel const& kernel, gpu::device_number on) {
       run_kernel(kernel, on);
     };
   }
@@ -70,7 +70,7 @@ class fake_device final : public cuda::driver, public fake_calls {
   // ---- what tests ask ----
 
   /// Runs what is on a stream, and what that waits for. Null: the default stream of the current device.
-  void run(cuda::stream_handle stream) {
+  void run(gpu::stream_handle stream) {
     fake_streams::lock held{mutex_};
     const auto on = streams_.stream(stream, current());
     ASSERT_NE(on, nullptr) << "there is no such stream";
@@ -84,7 +84,7 @@ class fake_device final : public cuda::driver, public fake_calls {
     settle();
   }
   /// Works on a stream that have not run: functions of the host, records, waits, frees.
-  [[nodiscard]] std::size_t pending(cuda::stream_handle stream) {
+  [[nodiscard]] std::size_t pending(gpu::stream_handle stream) {
     const std::scoped_lock held{mutex_};
     const auto on = streams_.stream(stream, current());
     return on == nullptr ? 0 : on->queue.size();
@@ -93,7 +93,7 @@ class fake_device final : public cuda::driver, public fake_calls {
   /// Puts a kernel on a stream, which says what it reads and writes: it fails the test if its accesses are
   /// not ordered behind others to the same bytes, or if memory is not there when it runs; and it touches it
   /// then, where the host can. On a capturing stream it becomes a node.
-  status launch_kernel(cuda::stream_handle stream, fake_kernel kernel) {
+  status launch_kernel(gpu::stream_handle stream, fake_kernel kernel) {
     return call("cuLaunchKernel", [&] {
       const auto on = streams_.stream(stream, current());
       // Programming guide, 'Stream and Event Behavior' of several devices.
@@ -114,7 +114,7 @@ class fake_device final : public cuda::driver, public fake_calls {
     });
   }
   /// A stream as `cudaStreamCreate` makes it, which waits for the legacy default stream, and that for it.
-  [[nodiscard]] cuda::stream_handle create_blocking_stream() {
+  [[nodiscard]] gpu::stream_handle create_blocking_stream() {
     const std::scoped_lock held{mutex_};
     return streams_.create_stream(current(), true);
   }
@@ -124,12 +124,12 @@ class fake_device final : public cuda::driver, public fake_calls {
     streams_.threads_meet();
   }
   /// What memory, or a pool of it, was last asked for.
-  [[nodiscard]] cuda::memory_properties last_wanted() const {
+  [[nodiscard]] gpu::memory_properties last_wanted() const {
     const std::scoped_lock held{mutex_};
     return last_wanted_;
   }
   /// Devices for which a context was made, by whatever call.
-  [[nodiscard]] std::set<cuda::device_number> contexts() const {
+  [[nodiscard]] std::set<gpu::device_number> contexts() const {
     const std::scoped_lock held{mutex_};
     return contexts_;
   }
@@ -145,11 +145,11 @@ class fake_device final : public cuda::driver, public fake_calls {
   }
 
   /// Bytes that a pool of the driver's holds of the device, in blocks and free.
-  [[nodiscard]] std::size_t pool_reserved_bytes(cuda::pool_handle pool) const {
+  [[nodiscard]] std::size_t pool_reserved_bytes(gpu::pool_handle pool) const {
     const std::scoped_lock held{mutex_};
     return pools_.reserved_bytes(pool);
   }
-  [[nodiscard]] std::size_t release_threshold(cuda::pool_handle pool) const {
+  [[nodiscard]] std::size_t release_threshold(gpu::pool_handle pool) const {
     const std::scoped_lock held{mutex_};
     return pools_.threshold_bytes(pool);
   }
@@ -170,7 +170,7 @@ class fake_device final : public cuda::driver, public fake_calls {
     return memory_.mapped_bytes();
   }
   /// Whether work on a device may touch all of these bytes.
-  [[nodiscard]] bool accessible(void const* first, std::size_t bytes, cuda::device_number device = 0) const {
+  [[nodiscard]] bool accessible(void const* first, std::size_t bytes, gpu::device_number device = 0) const {
     const std::scoped_lock held{mutex_};
     const auto begin = reinterpret_cast<std::uintptr_t>(first);
     return memory_.accessible({begin, bytes}, device) && !pools_.freed(begin);
@@ -184,7 +184,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status make_current(cuda::device_number device) noexcept override {
+  status make_current(gpu::device_number device) noexcept override {
     return call("cudaSetDevice", [&] {
       if (!exists(device)) return status::invalid_device;
       current_[std::this_thread::get_id()] = device;
@@ -192,20 +192,20 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status current_context(cuda::context_handle& context) noexcept override {
+  status current_context(gpu::context_handle& context) noexcept override {
     return call("cuCtxGetCurrent", [&] {
       const auto found = current_.find(std::this_thread::get_id());
       context = found == current_.end() ? nullptr : context_of(found->second);
       return status::success;
     });
   }
-  status set_context(cuda::context_handle context) noexcept override {
+  status set_context(gpu::context_handle context) noexcept override {
     return give_back("cuCtxSetCurrent", [&] {
       if (context == nullptr) {
         current_.erase(std::this_thread::get_id());
         return status::success;
       }
-      for (cuda::device_number device : contexts_) {
+      for (gpu::device_number device : contexts_) {
         if (context_of(device) != context) continue;
         current_[std::this_thread::get_id()] = device;
         return status::success;
@@ -213,13 +213,13 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::invalid_context;
     });
   }
-  status current_device(cuda::device_number& device) noexcept override {
+  status current_device(gpu::device_number& device) noexcept override {
     return call("cuCtxGetDevice", [&] {
       device = current();
       return status::success;
     });
   }
-  status can_access_peer(cuda::device_number device, cuda::device_number owner, bool& can) noexcept override {
+  status can_access_peer(gpu::device_number device, gpu::device_number owner, bool& can) noexcept override {
     return call("cuDeviceCanAccessPeer", [&] {
       if (!exists(device) || !exists(owner)) return status::invalid_device;
       can = memory_.are_peers(device, owner);
@@ -235,7 +235,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return synchronized();
     });
   }
-  status memory(cuda::memory_info& info) noexcept override {
+  status memory(gpu::memory_info& info) noexcept override {
     return call("cuMemGetInfo", [&] {
       info = {.free_bytes = memory_.capacity() - memory_.used(current()), .total_bytes = memory_.capacity()};
       return status::success;
@@ -244,7 +244,7 @@ class fake_device final : public cuda::driver, public fake_calls {
 
   // ---- addresses and the memory behind them ----
 
-  status granularity(cuda::memory_properties const& wanted, std::size_t& bytes) noexcept override {
+  status granularity(gpu::memory_properties const& wanted, std::size_t& bytes) noexcept override {
     return call("cuMemGetAllocationGranularity", [&] {
       if (!exists(wanted.device)) return status::invalid_device;
       bytes = memory_.granularity();
@@ -257,17 +257,17 @@ class fake_device final : public cuda::driver, public fake_calls {
   status free_reservation(byte_range range) noexcept override {
     return give_back("cuMemAddressFree", [&] { return memory_.free_reservation(range); });
   }
-  status create(cuda::memory_properties const& wanted, std::size_t bytes,
-                cuda::physical_handle& handle) noexcept override {
+  status create(gpu::memory_properties const& wanted, std::size_t bytes,
+                gpu::physical_handle& handle) noexcept override {
     return call("cuMemCreate", [&] {
       last_wanted_ = wanted;
       return exists(wanted.device) ? memory_.create(wanted, bytes, handle) : status::invalid_device;
     });
   }
-  status release(cuda::physical_handle handle) noexcept override {
+  status release(gpu::physical_handle handle) noexcept override {
     return give_back("cuMemRelease", [&] { return memory_.release(handle); });
   }
-  status map(byte_range range, cuda::physical_handle handle) noexcept override {
+  status map(byte_range range, gpu::physical_handle handle) noexcept override {
     return call("cuMemMap", [&] { return memory_.map(range, handle); });
   }
   status unmap(byte_range range) noexcept override {
@@ -277,18 +277,17 @@ class fake_device final : public cuda::driver, public fake_calls {
       return result;
     });
   }
-  status allow_access(byte_range range, cuda::device_set devices) noexcept override {
+  status allow_access(byte_range range, gpu::device_set devices) noexcept override {
     return call("cuMemSetAccess", [&] {
       accesses_.appear(range);
       return exist(devices) ? memory_.allow_access(range, devices) : status::invalid_device;
     });
   }
-  status export_handle(cuda::physical_handle handle, cuda::handle_type type,
-                       cuda::shareable_handle& shared) noexcept override {
+  status export_handle(gpu::physical_handle handle, gpu::handle_type type,
+                       gpu::shareable_handle& shared) noexcept override {
     return call("cuMemExportToShareableHandle", [&] { return memory_.export_handle(handle, type, shared); });
   }
-  status import_handle(cuda::shareable_handle const& shared,
-                       cuda::physical_handle& handle) noexcept override {
+  status import_handle(gpu::shareable_handle const& shared, gpu::physical_handle& handle) noexcept override {
     return call("cuMemImportFromShareableHandle", [&] { return memory_.import_handle(shared, handle); });
   }
 
@@ -326,7 +325,7 @@ class fake_device final : public cuda::driver, public fake_calls {
 
   // ---- the driver's stream-ordered allocator ----
 
-  status create_pool(cuda::memory_properties const& wanted, cuda::pool_handle& pool) noexcept override {
+  status create_pool(gpu::memory_properties const& wanted, gpu::pool_handle& pool) noexcept override {
     return call("cuMemPoolCreate", [&] {
       last_wanted_ = wanted;
       if (!exists(wanted.device)) return status::invalid_device;
@@ -334,22 +333,22 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status destroy_pool(cuda::pool_handle pool) noexcept override {
+  status destroy_pool(gpu::pool_handle pool) noexcept override {
     return give_back("cuMemPoolDestroy", [&] { return value(pools_.destroy(pool)); });
   }
-  status set_release_threshold(cuda::pool_handle pool, std::size_t bytes) noexcept override {
+  status set_release_threshold(gpu::pool_handle pool, std::size_t bytes) noexcept override {
     return call("cuMemPoolSetAttribute", [&] { return value(pools_.set_threshold(pool, bytes)); });
   }
-  status set_pool_access(cuda::pool_handle pool, cuda::device_set devices) noexcept override {
+  status set_pool_access(gpu::pool_handle pool, gpu::device_set devices) noexcept override {
     return call("cuMemPoolSetAccess", [&] {
       if (!pools_.exists(pool) || devices.empty() || !exist(devices)) return status::invalid_value;
       return pools_.allow_access(pool, devices);
     });
   }
-  status trim_pool(cuda::pool_handle pool, std::size_t keep_bytes) noexcept override {
+  status trim_pool(gpu::pool_handle pool, std::size_t keep_bytes) noexcept override {
     return call("cuMemPoolTrimTo", [&] { return value(pools_.trim(pool, keep_bytes)); });
   }
-  status allocate_async(std::size_t bytes, cuda::pool_handle pool, cuda::stream_handle stream,
+  status allocate_async(std::size_t bytes, gpu::pool_handle pool, gpu::stream_handle stream,
                         std::uintptr_t& block) noexcept override {
     return call("cuMemAllocFromPoolAsync", [&] {
       const auto on = streams_.stream(stream, current());
@@ -367,7 +366,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return result;
     });
   }
-  status free_async(std::uintptr_t block, cuda::stream_handle stream) noexcept override {
+  status free_async(std::uintptr_t block, gpu::stream_handle stream) noexcept override {
     return give_back("cuMemFreeAsync", [&] {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
@@ -385,15 +384,15 @@ class fake_device final : public cuda::driver, public fake_calls {
 
   // ---- streams and events ----
 
-  status create_stream(cuda::stream_handle& stream) noexcept override {
+  status create_stream(gpu::stream_handle& stream) noexcept override {
     return call("cuStreamCreate", [&] {
       stream = streams_.create_stream(current());
       return status::success;
     });
   }
-  status destroy_stream(cuda::stream_handle stream) noexcept override {
+  status destroy_stream(gpu::stream_handle stream) noexcept override {
     return give_back("cuStreamDestroy", [&] {
-      const bool is_default = cuda::is_same_stream(stream, nullptr) || stream == cuda::per_thread_stream;
+      const bool is_default = gpu::is_same_stream(stream, nullptr) || stream == gpu::per_thread_stream;
       const auto gone = is_default ? nullptr : streams_.stream(stream, current());
       if (gone == nullptr) return status::invalid_handle;
       captures_.lose(*gone);
@@ -401,7 +400,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status context_of(cuda::stream_handle stream, cuda::context_handle& context) noexcept override {
+  status context_of(gpu::stream_handle stream, gpu::context_handle& context) noexcept override {
     return call("cuStreamGetCtx", [&] {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
@@ -409,7 +408,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status synchronize(cuda::stream_handle stream) noexcept override {
+  status synchronize(gpu::stream_handle stream) noexcept override {
     return call("cuStreamSynchronize", [&](fake_streams::lock& held) {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
@@ -422,7 +421,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return synchronized();
     });
   }
-  status wait(cuda::stream_handle stream, cuda::event_handle event) noexcept override {
+  status wait(gpu::stream_handle stream, gpu::event_handle event) noexcept override {
     return call("cuStreamWaitEvent", [&] {
       const auto on = streams_.stream(stream, current());
       fake_event const* const behind = streams_.event(event);
@@ -434,18 +433,18 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status create_event(cuda::event_handle& event) noexcept override {
+  status create_event(gpu::event_handle& event) noexcept override {
     return call("cuEventCreate", [&] {
       event = streams_.create_event(current());
       return status::success;
     });
   }
-  status destroy_event(cuda::event_handle event) noexcept override {
+  status destroy_event(gpu::event_handle event) noexcept override {
     return give_back("cuEventDestroy", [&] {
       return streams_.destroy_event(event) ? status::success : status::invalid_handle;
     });
   }
-  status record(cuda::event_handle event, cuda::stream_handle stream) noexcept override {
+  status record(gpu::event_handle event, gpu::stream_handle stream) noexcept override {
     return call("cuEventRecord", [&] {
       const auto on = streams_.stream(stream, current());
       fake_event* const recorded = streams_.event(event);
@@ -459,7 +458,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status query(cuda::event_handle event) noexcept override {
+  status query(gpu::event_handle event) noexcept override {
     return call("cuEventQuery", [&] {
       fake_event const* const asked = streams_.event(event);
       const status refused = refused_event(asked, "cuEventQuery");
@@ -470,7 +469,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status synchronize(cuda::event_handle event) noexcept override {
+  status synchronize(gpu::event_handle event) noexcept override {
     return call("cuEventSynchronize", [&](fake_streams::lock& held) {
       fake_event const* const asked = streams_.event(event);
       const status refused = refused_event(asked, "cuEventSynchronize");
@@ -482,7 +481,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return synchronized();
     });
   }
-  status launch_on_host(cuda::stream_handle stream, void (*function)(void*),
+  status launch_on_host(gpu::stream_handle stream, void (*function)(void*),
                         void* argument) noexcept override {
     return call("cuLaunchHostFunc", [&] {
       const auto on = streams_.stream(stream, current());
@@ -507,13 +506,13 @@ class fake_device final : public cuda::driver, public fake_calls {
 
   // ---- graphs ----
 
-  status begin_capture(cuda::stream_handle stream, cuda::capture_mode mode) noexcept override {
+  status begin_capture(gpu::stream_handle stream, gpu::capture_mode mode) noexcept override {
     return call("cuStreamBeginCapture", [&] {
       const auto on = streams_.stream(stream, current());
       return on == nullptr ? status::invalid_handle : captures_.begin(on, mode);
     });
   }
-  status end_capture(cuda::stream_handle stream, cuda::graph_handle& graph) noexcept override {
+  status end_capture(gpu::stream_handle stream, gpu::graph_handle& graph) noexcept override {
     return call("cuStreamEndCapture", [&](fake_streams::lock&, status failing) {
       const auto on = options_.devices == 0 ? nullptr : streams_.stream(stream, current());
       if (failing != status::success) {
@@ -523,7 +522,7 @@ class fake_device final : public cuda::driver, public fake_calls {
       return on == nullptr ? status::invalid_handle : captures_.end(*on, graph);
     });
   }
-  status is_capturing(cuda::stream_handle stream, bool& capturing) noexcept override {
+  status is_capturing(gpu::stream_handle stream, bool& capturing) noexcept override {
     return call("cuStreamIsCapturing", [&] {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
@@ -532,13 +531,13 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status exchange_capture_mode(cuda::capture_mode& mode) noexcept override {
+  status exchange_capture_mode(gpu::capture_mode& mode) noexcept override {
     return give_back("cuThreadExchangeStreamCaptureMode", [&] {
       captures_.exchange_mode(mode);
       return status::success;
     });
   }
-  status node_count(cuda::graph_handle graph, std::size_t& nodes) noexcept override {
+  status node_count(gpu::graph_handle graph, std::size_t& nodes) noexcept override {
     return call("cuGraphGetNodes", [&] {
       const auto asked = captures_.graph(graph);
       if (asked == nullptr) return status::invalid_value;
@@ -546,13 +545,13 @@ class fake_device final : public cuda::driver, public fake_calls {
       return status::success;
     });
   }
-  status instantiate(cuda::graph_handle graph, cuda::executable_handle& executable) noexcept override {
+  status instantiate(gpu::graph_handle graph, gpu::executable_handle& executable) noexcept override {
     return call("cuGraphInstantiate", [&] { return captures_.instantiate(graph, executable); });
   }
-  status update(cuda::executable_handle executable, cuda::graph_handle graph) noexcept override {
+  status update(gpu::executable_handle executable, gpu::graph_handle graph) noexcept override {
     return call("cuGraphExecUpdate", [&] { return captures_.update(executable, graph); });
   }
-  status launch(cuda::executable_handle executable, cuda::stream_handle stream) noexcept override {
+  status launch(gpu::executable_handle executable, gpu::stream_handle stream) noexcept override {
     return call("cuGraphLaunch", [&] {
       const auto on = streams_.stream(stream, current());
       if (on == nullptr) return status::invalid_handle;
@@ -563,32 +562,32 @@ class fake_device final : public cuda::driver, public fake_calls {
       return captures_.launch(executable, on);
     });
   }
-  status destroy_executable(cuda::executable_handle executable) noexcept override {
+  status destroy_executable(gpu::executable_handle executable) noexcept override {
     return give_back("cuGraphExecDestroy", [&] { return value(captures_.destroy(executable)); });
   }
-  status destroy_graph(cuda::graph_handle graph) noexcept override {
+  status destroy_graph(gpu::graph_handle graph) noexcept override {
     return give_back("cuGraphDestroy", [&] { return value(captures_.destroy(graph)); });
   }
 
   // ---- errors: no work of the device, and not counted ----
 
-  char const* error_name(status result) noexcept override { return cuda::system_driver().error_name(result); }
+  char const* error_name(status result) noexcept override { return gpu::system_driver().error_name(result); }
   char const* error_string(status result) noexcept override {
-    return cuda::system_driver().error_string(result);
+    return gpu::system_driver().error_string(result);
   }
 
  private:
   using block_kind = fake_memory::block_kind;
 
-  [[nodiscard]] bool exists(cuda::device_number device) const {
+  [[nodiscard]] bool exists(gpu::device_number device) const {
     return device >= 0 && device < options_.devices;
   }
-  [[nodiscard]] bool exist(cuda::device_set devices) const {
-    for (cuda::device_number each = options_.devices; each < cuda::device_set::max_devices; ++each)
+  [[nodiscard]] bool exist(gpu::device_set devices) const {
+    for (gpu::device_number each = options_.devices; each < gpu::device_set::max_devices; ++each)
       if (devices.contains(each)) return false;
     return true;
   }
-  [[nodiscard]] cuda::device_number current() const {
+  [[nodiscard]] gpu::device_number current() const {
     const auto found = current_.find(std::this_thread::get_id());
     return found == current_.end() ? 0 : found->second;
   }
@@ -601,9 +600,9 @@ class fake_device final : public cuda::driver, public fake_calls {
   static fake_accesses::moment now_on(fake_stream const& on) {
     return {on.identity, on.known.number(on.identity), on.known};
   }
-  static cuda::context_handle context_of(cuda::device_number device) {
-    return reinterpret_cast<cuda::context_handle>(std::uintptr_t{0xC0DE'0000} +
-                                                  16 * (static_cast<unsigned>(device) + 1));
+  static gpu::context_handle context_of(gpu::device_number device) {
+    return reinterpret_cast<gpu::context_handle>(std::uintptr_t{0xC0DE'0000} +
+                                                 16 * (static_cast<unsigned>(device) + 1));
   }
   /// Calls about devices and threads, which do without a context, also where that is lost.
   static bool is_of_contexts(std::string_view name) {
@@ -642,7 +641,7 @@ class fake_device final : public cuda::driver, public fake_calls {
     const std::size_t bytes = memory_.bytes_of(block);
     return {block, bytes};
   }
-  void run_kernel(fake_kernel const& kernel, cuda::device_number on) {
+  void run_kernel(fake_kernel const& kernel, gpu::device_number on) {
     const auto touch = [&](byte_range range, bool writes) {
       if (!memory_.accessible(range, on)) {
         ADD_FAILURE() << "'" << kernel.name << "' runs and its memory is not there";
@@ -723,10 +722,10 @@ class fake_device final : public cuda::driver, public fake_calls {
   }
 
   fake_device_options options_;
-  std::map<std::thread::id, cuda::device_number> current_;  // of threads that have a context
-  std::set<cuda::device_number> contexts_;                  // that were made
-  status lost_ = status::success;                           // what every call returns, or success
-  cuda::memory_properties last_wanted_;
+  std::map<std::thread::id, gpu::device_number> current_;  // of threads that have a context
+  std::set<gpu::device_number> contexts_;                  // that were made
+  status lost_ = status::success;                          // what every call returns, or success
+  gpu::memory_properties last_wanted_;
   fake_accesses accesses_;
   fake_memory memory_;
   fake_pools pools_;        // over the memory

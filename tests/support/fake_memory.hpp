@@ -34,8 +34,8 @@ struct fake_device_options {
   std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
   std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
   bool touchable = false;  ///< device memory is there on the host, where it is mapped and access was granted
-  cuda::device_number devices = 1;      ///< 0: every call returns no_device
-  cuda::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs
+  gpu::device_number devices = 1;      ///< 0: every call returns no_device
+  gpu::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs
 
   /// Calls that a capture which goes on refuses by modes and threads.
   std::vector<fake_refusal> refusals = strictest_refusals();
@@ -50,7 +50,7 @@ struct fake_device_options {
 /// an open descriptor. A descriptor counts as closed when the number that was returned is: not copies of it.
 class fake_memory {
  public:
-  using status = cuda::status;
+  using status = gpu::status;
 
   /// What a block is, and so which call takes it back.
   enum class block_kind { device, managed, pinned, pooled, graph };
@@ -94,13 +94,13 @@ class fake_memory {
     system_memory().release(range.data(), range.size);
     return status::success;
   }
-  status create(cuda::memory_properties const& wanted, std::size_t bytes, cuda::physical_handle& handle) {
+  status create(gpu::memory_properties const& wanted, std::size_t bytes, gpu::physical_handle& handle) {
     if (!whole(bytes)) return status::invalid_value;
     if (!take(wanted.device, bytes)) return status::out_of_memory;
     physical_bytes_ += bytes;
     const auto made =
         std::make_shared<physical>(*this, wanted.device, bytes, wanted.exported_as, ++last_identity_);
-    if (wanted.exported_as != cuda::handle_type::none) {
+    if (wanted.exported_as != gpu::handle_type::none) {
       made->file = ::memfd_create("fake memory of a device", MFD_CLOEXEC);
       EXPECT_EQ(::ftruncate(made->file, static_cast<off_t>(bytes)), 0);
       exportable_.emplace_back(made);
@@ -108,16 +108,16 @@ class fake_memory {
     physical_.emplace(handle = ++last_handle_, made);
     return status::success;
   }
-  status release(cuda::physical_handle handle) {
+  status release(gpu::physical_handle handle) {
     return physical_.erase(handle) == 1 ? status::success : status::invalid_value;
   }
   /// The documentation says that the type has to be asked for at creation, and not what comes otherwise.
-  status export_handle(cuda::physical_handle handle, cuda::handle_type type, cuda::shareable_handle& shared) {
+  status export_handle(gpu::physical_handle handle, gpu::handle_type type, gpu::shareable_handle& shared) {
     const auto found = physical_.find(handle);
-    if (found == physical_.end() || type == cuda::handle_type::none || found->second->exported_as != type)
+    if (found == physical_.end() || type == gpu::handle_type::none || found->second->exported_as != type)
       return status::invalid_value;
-    cuda::shareable_handle made{.type = type};
-    if (type == cuda::handle_type::fabric) {
+    gpu::shareable_handle made{.type = type};
+    if (type == gpu::handle_type::fabric) {
       std::memcpy(made.fabric.data(), &found->second->identity, sizeof found->second->identity);
     } else {
       made.file_descriptor = ::fcntl(found->second->file, F_DUPFD_CLOEXEC, 0);
@@ -129,7 +129,7 @@ class fake_memory {
   }
   /// Another handle of the same memory. A fabric handle does not keep it: what comes after its end is not
   /// documented.
-  status import_handle(cuda::shareable_handle const& shared, cuda::physical_handle& handle) {
+  status import_handle(gpu::shareable_handle const& shared, gpu::physical_handle& handle) {
     for (std::weak_ptr<physical> const& each : exportable_) {
       const std::shared_ptr<physical> memory = each.lock();
       if (memory == nullptr || memory->exported_as != shared.type || !names(shared, *memory)) continue;
@@ -143,7 +143,7 @@ class fake_memory {
     std::erase_if(descriptors_, [](auto const& each) { return !is_of(each.first, *each.second); });
     std::erase_if(exportable_, [](std::weak_ptr<physical> const& each) { return each.expired(); });
   }
-  status map(byte_range range, cuda::physical_handle handle) {
+  status map(byte_range range, gpu::physical_handle handle) {
     const auto found = physical_.find(handle);
     if (found == physical_.end()) return status::invalid_value;
     if (range.size != found->second->bytes || range.begin % options_.granularity_bytes != 0 ||
@@ -173,11 +173,11 @@ class fake_memory {
     return status::success;
   }
   /// Whether a device can access memory of another one.
-  [[nodiscard]] bool are_peers(cuda::device_number a, cuda::device_number b) const {
+  [[nodiscard]] bool are_peers(gpu::device_number a, gpu::device_number b) const {
     return a != b && !options_.without_peers.contains(a) && !options_.without_peers.contains(b);
   }
   /// All of it or nothing. @pre the devices exist.
-  status allow_access(byte_range range, cuda::device_set devices) {
+  status allow_access(byte_range range, gpu::device_set devices) {
     if (devices.empty() || !whole(range.size) || !reserved(range)) return status::invalid_value;
     std::vector<std::uintptr_t> const parts = whole_mappings(range);
     if (parts.empty()) return status::invalid_value;
@@ -202,7 +202,7 @@ class fake_memory {
   // ---- blocks ----
 
   /// A block, at a multiple of 256 and of nothing larger, since the driver promises no more.
-  status allocate(block_kind kind, cuda::device_number device, std::size_t bytes, std::uintptr_t& first) {
+  status allocate(block_kind kind, gpu::device_number device, std::size_t bytes, std::uintptr_t& first) {
     if (bytes == 0) return status::invalid_value;
     const std::size_t page = system_memory().page_size();
     const std::size_t pages = bytes > SIZE_MAX / 2 ? 0 : (bytes + 512 + page - 1) / page * page;
@@ -226,20 +226,20 @@ class fake_memory {
                                  .device = device,
                                  .bytes = bytes,
                                  .pages = range,
-                                 .devices = is_of_all ? all_devices() : cuda::device_set{device}});
+                                 .devices = is_of_all ? all_devices() : gpu::device_set{device}});
     block_bytes_[static_cast<std::size_t>(kind)] += bytes;
     return status::success;
   }
   /// Work on these devices may touch the block too. @pre it is one, and the devices exist.
-  status allow_access_to_block(std::uintptr_t first, cuda::device_set devices) {
+  status allow_access_to_block(std::uintptr_t first, gpu::device_set devices) {
     block& granted = blocks_.at(first);
     if (!can_access(devices, granted.device)) return status::invalid_device;
     granted.devices = united(granted.devices, devices);
     return status::success;
   }
   /// Whether all of these can access memory of that device.
-  [[nodiscard]] bool can_access(cuda::device_set devices, cuda::device_number owner) const {
-    for (cuda::device_number each = 0; each < options_.devices; ++each)
+  [[nodiscard]] bool can_access(gpu::device_set devices, gpu::device_number owner) const {
+    for (gpu::device_number each = 0; each < options_.devices; ++each)
       if (devices.contains(each) && each != owner && !are_peers(each, owner)) return false;
     return true;
   }
@@ -262,7 +262,7 @@ class fake_memory {
   [[nodiscard]] std::size_t granularity() const { return options_.granularity_bytes; }
   [[nodiscard]] std::size_t capacity() const { return options_.capacity_bytes; }
   /// Bytes of a device's capacity that are taken.
-  [[nodiscard]] std::size_t used(cuda::device_number device) const {
+  [[nodiscard]] std::size_t used(gpu::device_number device) const {
     return used_bytes_.at(static_cast<std::size_t>(device));
   }
   /// Bytes of addresses that are reserved.
@@ -293,7 +293,7 @@ class fake_memory {
     std::vector<byte_range> found;
     for (std::uintptr_t first : mappings_in(range)) {
       mapping const& part = mappings_.at(first);
-      if (part.memory->exported_as == cuda::handle_type::none) continue;
+      if (part.memory->exported_as == gpu::handle_type::none) continue;
       const std::uintptr_t begin = std::max(first, range.begin);
       const std::uintptr_t end = std::min(first + part.bytes, range.end());
       for (auto const& [other, same] : mappings_)
@@ -318,7 +318,7 @@ class fake_memory {
   /// Whether work on the device may touch the bytes: they lie in one block or in mappings, with access
   /// granted. A block of a device is that device's alone, but for those of pools: `cuCtxEnablePeerAccess` is
   /// not here.
-  [[nodiscard]] bool accessible(byte_range range, cuda::device_number device) const {
+  [[nodiscard]] bool accessible(byte_range range, gpu::device_number device) const {
     if (const auto after = blocks_.upper_bound(range.begin); after != blocks_.begin()) {
       auto const& [first, held] = *std::prev(after);
       if (range.end() <= first + held.bytes) return held.devices.contains(device);
@@ -337,7 +337,7 @@ class fake_memory {
  private:
   // Gives its bytes back when nothing has it any more.
   struct physical {
-    physical(fake_memory& of_machine, cuda::device_number of_device, std::size_t size, cuda::handle_type type,
+    physical(fake_memory& of_machine, gpu::device_number of_device, std::size_t size, gpu::handle_type type,
              std::uint64_t number)
         : owner{of_machine}, device{of_device}, bytes{size}, exported_as{type}, identity{number} {}
     physical(physical const&) = delete;
@@ -349,9 +349,9 @@ class fake_memory {
     }
 
     fake_memory& owner;
-    cuda::device_number device;
+    gpu::device_number device;
     std::size_t bytes;
-    cuda::handle_type exported_as;
+    gpu::handle_type exported_as;
     std::uint64_t identity;
     int file = -1;  // what is behind its mappings, if it can be exported
     bool spoiled = false;
@@ -359,14 +359,14 @@ class fake_memory {
   struct mapping {
     std::size_t bytes = 0;
     std::shared_ptr<physical> memory;
-    cuda::device_set devices;  // that may touch it
+    gpu::device_set devices;  // that may touch it
   };
   struct block {
     block_kind kind;
-    cuda::device_number device;
+    gpu::device_number device;
     std::size_t bytes;
-    byte_range pages;          // of the host
-    cuda::device_set devices;  // that may touch it
+    byte_range pages;         // of the host
+    gpu::device_set devices;  // that may touch it
   };
 
   static char const* name_of(block_kind kind) {
@@ -402,22 +402,22 @@ class fake_memory {
     if (next != range.end()) return {};
     return parts;
   }
-  bool take(cuda::device_number device, std::size_t bytes) {
+  bool take(gpu::device_number device, std::size_t bytes) {
     std::size_t& used_here = used_bytes_.at(static_cast<std::size_t>(device));
     if (bytes > options_.capacity_bytes - used_here) return false;
     used_here += bytes;
     return true;
   }
-  void give(cuda::device_number device, std::size_t bytes) {
+  void give(gpu::device_number device, std::size_t bytes) {
     used_bytes_.at(static_cast<std::size_t>(device)) -= bytes;
   }
-  [[nodiscard]] cuda::device_set all_devices() const {
-    cuda::device_set all;
-    for (cuda::device_number each = 0; each < options_.devices; ++each) all.insert(each);
+  [[nodiscard]] gpu::device_set all_devices() const {
+    gpu::device_set all;
+    for (gpu::device_number each = 0; each < options_.devices; ++each) all.insert(each);
     return all;
   }
-  [[nodiscard]] cuda::device_set united(cuda::device_set a, cuda::device_set b) const {
-    for (cuda::device_number each = 0; each < options_.devices; ++each)
+  [[nodiscard]] gpu::device_set united(gpu::device_set a, gpu::device_set b) const {
+    for (gpu::device_number each = 0; each < options_.devices; ++each)
       if (b.contains(each)) a.insert(each);
     return a;
   }
@@ -427,8 +427,8 @@ class fake_memory {
     return ::fstat(number, &asked) == 0 && ::fstat(memory.file, &known) == 0 &&
            asked.st_ino == known.st_ino && asked.st_dev == known.st_dev;
   }
-  static bool names(cuda::shareable_handle const& shared, physical const& memory) {
-    if (shared.type == cuda::handle_type::file_descriptor) return is_of(shared.file_descriptor, memory);
+  static bool names(gpu::shareable_handle const& shared, physical const& memory) {
+    if (shared.type == gpu::handle_type::file_descriptor) return is_of(shared.file_descriptor, memory);
     return std::memcmp(shared.fabric.data(), &memory.identity, sizeof memory.identity) == 0;
   }
   // Puts a file behind the addresses, or, for -1, nothing that can be touched.
@@ -446,13 +446,13 @@ class fake_memory {
   std::vector<std::size_t> used_bytes_;  // of each device
   std::map<std::uintptr_t, std::size_t> reservations_;
   std::size_t physical_bytes_ = 0;
-  std::map<cuda::physical_handle, std::shared_ptr<physical>> physical_;  // by handles that are not released
+  std::map<gpu::physical_handle, std::shared_ptr<physical>> physical_;  // by handles that are not released
   std::map<std::uintptr_t, mapping> mappings_;
   std::vector<std::pair<int, std::shared_ptr<physical>>> descriptors_;  // that were open when last looked at
   std::vector<std::weak_ptr<physical>> exportable_;
   std::map<std::uintptr_t, block> blocks_;
   std::array<std::size_t, 5> block_bytes_{};  // of each kind
-  cuda::physical_handle last_handle_ = 0;
+  gpu::physical_handle last_handle_ = 0;
   std::uint64_t last_identity_ = 0;
 };
 

@@ -31,9 +31,9 @@ namespace tidemark::test {
 ///
 /// Failure: `fail_from` and `fail_count` count allocations and registrations; `fail_next` fails any call.
 /// At its end it expects that nothing is registered or allocated. One thread at a time.
-class fake_nccl final : public cuda::nccl, public supply {
+class fake_nccl final : public gpu::nccl, public supply {
  public:
-  using status = cuda::nccl_status;
+  using status = gpu::nccl_status;
 
   explicit fake_nccl(fake_device& device) : device_{&device} {}
   ~fake_nccl() override {
@@ -50,19 +50,19 @@ class fake_nccl final : public cuda::nccl, public supply {
   int polls = 0;                          ///< how often a registration is in progress before it ends
 
   /// Communicators of one clique, a rank each, all on one device.
-  std::vector<cuda::nccl_communicator> clique(std::vector<cuda::stream_handle> const& streams,
-                                              cuda::device_number device = 0) {
-    std::vector<cuda::nccl_communicator> made;
-    for (cuda::stream_handle stream : streams) {
+  std::vector<gpu::nccl_communicator> clique(std::vector<gpu::stream_handle> const& streams,
+                                             gpu::device_number device = 0) {
+    std::vector<gpu::nccl_communicator> made;
+    for (gpu::stream_handle stream : streams) {
       ranks_.push_back(
           {.clique = cliques_, .device = device, .stream = stream, .registered = {}, .windows = {}});
-      made.push_back(reinterpret_cast<cuda::nccl_communicator>(&ranks_.back()));
+      made.push_back(reinterpret_cast<gpu::nccl_communicator>(&ranks_.back()));
     }
     ++cliques_;
     return made;
   }
   /// One alone.
-  cuda::nccl_communicator communicator(cuda::stream_handle stream, cuda::device_number device = 0) {
+  gpu::nccl_communicator communicator(gpu::stream_handle stream, gpu::device_number device = 0) {
     return clique({stream}, device).front();
   }
   /// Makes the next call of one function fail.
@@ -73,18 +73,18 @@ class fake_nccl final : public cuda::nccl, public supply {
     return found == counts_.end() ? 0 : found->second;
   }
   /// Whether one registration of a communicator has all of a block.
-  [[nodiscard]] bool has(cuda::nccl_communicator communicator, void const* block, std::size_t bytes) const {
+  [[nodiscard]] bool has(gpu::nccl_communicator communicator, void const* block, std::size_t bytes) const {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     return std::ranges::any_of(rank_of(communicator).registered, [&](auto const& each) {
       return each.second.contains(address) && address + bytes <= each.second.end();
     });
   }
   /// Registrations of a communicator.
-  [[nodiscard]] std::size_t registrations(cuda::nccl_communicator communicator) const {
+  [[nodiscard]] std::size_t registrations(gpu::nccl_communicator communicator) const {
     return rank_of(communicator).registered.size();
   }
   /// The flags of the last window.
-  [[nodiscard]] cuda::nccl_window_flags last_flags() const { return last_flags_; }
+  [[nodiscard]] gpu::nccl_window_flags last_flags() const { return last_flags_; }
   /// What would be left without an owner, as after a loss on purpose.
   void forget_registrations() {
     for (rank& each : ranks_) each.registered.clear();
@@ -105,21 +105,21 @@ class fake_nccl final : public cuda::nccl, public supply {
     const status planned = note("ncclMemAlloc");
     if (planned != status::success) return planned;
     if (this_one_fails()) return status::unhandled_cuda_error;
-    cuda::device_number device = 0;
+    gpu::device_number device = 0;
     std::size_t unit = 0;
     byte_range range;
-    cuda::physical_handle memory = 0;
+    gpu::physical_handle memory = 0;
     // A call of CUDA that fails is all that NCCL tells of it.
-    if (bytes == 0 || device_->current_device(device) != cuda::status::success ||
-        device_->granularity(device, unit) != cuda::status::success ||
-        device_->create(device, detail::align_up(bytes, unit), memory) != cuda::status::success)
+    if (bytes == 0 || device_->current_device(device) != gpu::status::success ||
+        device_->granularity(device, unit) != gpu::status::success ||
+        device_->create(device, detail::align_up(bytes, unit), memory) != gpu::status::success)
       return status::unhandled_cuda_error;
     const std::size_t rounded = detail::align_up(bytes, unit);
-    bool good = device_->reserve(rounded, unit, range) == cuda::status::success;
-    if (good && device_->map(range, memory) != cuda::status::success) {
+    bool good = device_->reserve(rounded, unit, range) == gpu::status::success;
+    if (good && device_->map(range, memory) != gpu::status::success) {
       (void)device_->free_reservation(range);
       good = false;
-    } else if (good && device_->allow_access(range, device) != cuda::status::success) {
+    } else if (good && device_->allow_access(range, device) != gpu::status::success) {
       (void)device_->unmap(range);
       (void)device_->free_reservation(range);
       good = false;
@@ -138,22 +138,22 @@ class fake_nccl final : public cuda::nccl, public supply {
     if (found == blocks_.end()) return status::invalid_argument;
     const byte_range range{block, found->second};
     for (rank const& each : ranks_) EXPECT_FALSE(overlaps(each, range)) << "freed while it is registered";
-    if (device_->unmap(range) != cuda::status::success ||
-        device_->free_reservation(range) != cuda::status::success)
+    if (device_->unmap(range) != gpu::status::success ||
+        device_->free_reservation(range) != gpu::status::success)
       return status::unhandled_cuda_error;
     outstanding -= range.size;
     blocks_.erase(found);
     return status::success;
   }
 
-  status device_of(cuda::nccl_communicator communicator, cuda::device_number& device) noexcept override {
+  status device_of(gpu::nccl_communicator communicator, gpu::device_number& device) noexcept override {
     const status planned = note("ncclCommCuDevice");
     if (planned != status::success) return planned;
     if (communicator == nullptr) return status::invalid_argument;
     device = rank_of(communicator).device;
     return status::success;
   }
-  status progress(cuda::nccl_communicator communicator, status& now) noexcept override {
+  status progress(gpu::nccl_communicator communicator, status& now) noexcept override {
     const status planned = note("ncclCommGetAsyncError");
     if (planned != status::success) return planned;
     rank& of = rank_of(communicator);
@@ -165,19 +165,19 @@ class fake_nccl final : public cuda::nccl, public supply {
     now = end_of_call == status::success && finish ? finish() : end_of_call;
     return status::success;
   }
-  status register_buffer(cuda::nccl_communicator communicator, byte_range range,
+  status register_buffer(gpu::nccl_communicator communicator, byte_range range,
                          void*& handle) noexcept override {
     return begin_registration("ncclCommRegister", communicator, [this, &handle, communicator, range] {
       handle = nullptr;
       return registers_buffers ? add(rank_of(communicator), range, handle) : status::success;
     });
   }
-  status deregister_buffer(cuda::nccl_communicator communicator, void* handle) noexcept override {
+  status deregister_buffer(gpu::nccl_communicator communicator, void* handle) noexcept override {
     const status planned = note("ncclCommDeregister");
     return planned != status::success ? planned : remove(rank_of(communicator), handle);
   }
-  status register_window(cuda::nccl_communicator communicator, byte_range range,
-                         cuda::nccl_window_flags flags, cuda::nccl_window& window) noexcept override {
+  status register_window(gpu::nccl_communicator communicator, byte_range range, gpu::nccl_window_flags flags,
+                         gpu::nccl_window& window) noexcept override {
     last_flags_ = flags;
     return begin_registration("ncclCommWindowRegister", communicator, [this, &window, communicator, range] {
       window = nullptr;
@@ -196,11 +196,11 @@ class fake_nccl final : public cuda::nccl, public supply {
                                other.windows.begin()))
             << "a window of another size than on another rank";
       }
-      window = static_cast<cuda::nccl_window>(handle);
+      window = static_cast<gpu::nccl_window>(handle);
       return status::success;
     });
   }
-  status deregister_window(cuda::nccl_communicator communicator, cuda::nccl_window window) noexcept override {
+  status deregister_window(gpu::nccl_communicator communicator, gpu::nccl_window window) noexcept override {
     const status planned = note("ncclCommWindowDeregister");
     return planned != status::success ? planned : remove(rank_of(communicator), window);
   }
@@ -208,15 +208,15 @@ class fake_nccl final : public cuda::nccl, public supply {
  private:
   struct rank {
     int clique;
-    cuda::device_number device;
-    cuda::stream_handle stream;                       // whose work uses what is registered
+    gpu::device_number device;
+    gpu::stream_handle stream;                        // whose work uses what is registered
     std::map<std::uintptr_t, byte_range> registered;  // by handle
     std::vector<std::size_t> windows;                 // sizes of all so far
     int polls_left = 0;
     std::function<status()> finish = nullptr;  // of a call that is in progress
   };
 
-  rank& rank_of(cuda::nccl_communicator communicator) const {
+  rank& rank_of(gpu::nccl_communicator communicator) const {
     const auto found = std::ranges::find_if(
         ranks_, [&](rank const& each) { return static_cast<void const*>(&each) == communicator; });
     EXPECT_NE(found, ranks_.end()) << "no such communicator";
@@ -234,7 +234,7 @@ class fake_nccl final : public cuda::nccl, public supply {
     return planned_.extract(found).mapped();
   }
   template <class Body>
-  status begin_registration(char const* name, cuda::nccl_communicator communicator, Body body) {
+  status begin_registration(char const* name, gpu::nccl_communicator communicator, Body body) {
     const status planned = note(name);
     if (planned != status::success) return planned;
     if (this_one_fails()) return failure;
@@ -276,7 +276,7 @@ class fake_nccl final : public cuda::nccl, public supply {
   std::map<std::string, status> planned_;
   std::map<std::string, std::size_t, std::less<>> counts_;
   std::uintptr_t next_handle_ = 0x1000;
-  cuda::nccl_window_flags last_flags_ = cuda::nccl_window_flags::none;
+  gpu::nccl_window_flags last_flags_ = gpu::nccl_window_flags::none;
 };
 
 }  // namespace tidemark::test

@@ -24,7 +24,7 @@ namespace tidemark::test {
 /// (events), on which a program cannot rely.
 class fake_pools {
  public:
-  using status = cuda::status;
+  using status = gpu::status;
 
   explicit fake_pools(fake_memory& memory) : memory_{memory} {}
   fake_pools(fake_pools const&) = delete;
@@ -43,33 +43,31 @@ class fake_pools {
     EXPECT_EQ(blocks, 0u) << "blocks of pools were not freed";
   }
 
-  cuda::pool_handle create(cuda::device_number device) {
-    auto* const handle = reinterpret_cast<cuda::pool_handle>(next_fake_handle());
+  gpu::pool_handle create(gpu::device_number device) {
+    auto* const handle = reinterpret_cast<gpu::pool_handle>(next_fake_handle());
     pools_[handle].device = device;
     return handle;
   }
   /// Its blocks stay until they are freed.
-  bool destroy(cuda::pool_handle handle) {
+  bool destroy(gpu::pool_handle handle) {
     pool* const found = find(handle);
     if (found == nullptr) return false;
     found->destroyed = true;
     return true;
   }
-  [[nodiscard]] bool exists(cuda::pool_handle handle) const {
+  [[nodiscard]] bool exists(gpu::pool_handle handle) const {
     const auto found = pools_.find(handle);
     return found != pools_.end() && !found->second.destroyed;
   }
-  [[nodiscard]] cuda::device_number device(cuda::pool_handle handle) const {
-    return pools_.at(handle).device;
-  }
-  bool set_threshold(cuda::pool_handle handle, std::size_t bytes) {
+  [[nodiscard]] gpu::device_number device(gpu::pool_handle handle) const { return pools_.at(handle).device; }
+  bool set_threshold(gpu::pool_handle handle, std::size_t bytes) {
     pool* const found = find(handle);
     if (found == nullptr) return false;
     found->threshold_bytes = bytes;
     return true;
   }
   /// For blocks that there are, and for later ones. @pre the pool and the devices exist.
-  status allow_access(cuda::pool_handle handle, cuda::device_set devices) {
+  status allow_access(gpu::pool_handle handle, gpu::device_set devices) {
     pool& granted = pools_.at(handle);
     // The documentation names only invalid_value.
     if (!memory_.can_access(devices, granted.device)) return status::invalid_value;
@@ -77,7 +75,7 @@ class fake_pools {
     for (auto const& [first, held] : granted.blocks) (void)memory_.allow_access_to_block(first, devices);
     return status::success;
   }
-  bool trim(cuda::pool_handle handle, std::size_t keep_bytes) {
+  bool trim(gpu::pool_handle handle, std::size_t keep_bytes) {
     pool* const found = find(handle);
     if (found == nullptr) return false;
     shrink(*found, keep_bytes);
@@ -85,7 +83,7 @@ class fake_pools {
   }
 
   /// @pre the pool exists.
-  status allocate(std::size_t bytes, cuda::pool_handle handle, fake_stream const& on, std::uintptr_t& first) {
+  status allocate(std::size_t bytes, gpu::pool_handle handle, fake_stream const& on, std::uintptr_t& first) {
     if (bytes == 0) return status::invalid_value;
     pool& from = pools_.at(handle);
     auto best = from.blocks.end();
@@ -154,10 +152,10 @@ class fake_pools {
   }
 
   /// Bytes that a pool holds, in blocks and free.
-  [[nodiscard]] std::size_t reserved_bytes(cuda::pool_handle handle) const {
+  [[nodiscard]] std::size_t reserved_bytes(gpu::pool_handle handle) const {
     return exists(handle) ? reserved_bytes(pools_.at(handle)) : 0;
   }
-  [[nodiscard]] std::size_t threshold_bytes(cuda::pool_handle handle) const {
+  [[nodiscard]] std::size_t threshold_bytes(gpu::pool_handle handle) const {
     return exists(handle) ? pools_.at(handle).threshold_bytes : 0;
   }
   /// Whether the bytes begin in a block that was freed.
@@ -184,10 +182,10 @@ class fake_pools {
     std::shared_ptr<bool> free_has_run;
   };
   struct pool {
-    cuda::device_number device = 0;
+    gpu::device_number device = 0;
     std::size_t threshold_bytes = 0;
     bool destroyed = false;
-    cuda::device_set peers;  // that may touch its blocks
+    gpu::device_set peers;  // that may touch its blocks
     std::map<std::uintptr_t, block> blocks;
   };
   struct plain_free {
@@ -195,7 +193,7 @@ class fake_pools {
     std::shared_ptr<bool> free_has_run;
   };
 
-  pool* find(cuda::pool_handle handle) { return exists(handle) ? &pools_.at(handle) : nullptr; }
+  pool* find(gpu::pool_handle handle) { return exists(handle) ? &pools_.at(handle) : nullptr; }
   static std::size_t reserved_bytes(pool const& of) {
     std::size_t sum = 0;
     for (auto const& [first, held] : of.blocks) sum += held.bytes;
@@ -217,7 +215,7 @@ class fake_pools {
   }
 
   fake_memory& memory_;
-  std::map<cuda::pool_handle, pool> pools_;
+  std::map<gpu::pool_handle, pool> pools_;
   std::vector<plain_free> plain_;
   std::size_t frees_ = 0;
   std::size_t live_bytes_ = 0;

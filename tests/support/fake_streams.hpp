@@ -64,10 +64,10 @@ struct fake_stream {
   enum class sort { legacy, blocking, non_blocking };
 
   std::uintptr_t identity = next_fake_handle();
-  cuda::stream_handle handle = nullptr;  ///< null: a default stream
+  gpu::stream_handle handle = nullptr;  ///< null: a default stream
   sort is = sort::non_blocking;
   fake_clock known = {};  ///< to the work that is put on it next
-  cuda::device_number device = 0;
+  gpu::device_number device = 0;
   std::deque<fake_work> queue;
   bool busy = false;  ///< a host function of it runs, in some thread
   std::shared_ptr<fake_capture> capture;
@@ -75,7 +75,7 @@ struct fake_stream {
 };
 
 struct fake_event {
-  cuda::device_number device = 0;
+  gpu::device_number device = 0;
   std::shared_ptr<fake_moment> last;      ///< null: recorded nowhere, or in a capture
   std::shared_ptr<fake_capture> capture;  ///< that it was last recorded in
   fake_places behind;                     ///< in that capture
@@ -87,8 +87,8 @@ class fake_streams {
  public:
   using lock = std::unique_lock<std::mutex>;
 
-  explicit fake_streams(cuda::device_number devices) {
-    for (cuda::device_number device = 0; device < devices; ++device) {
+  explicit fake_streams(gpu::device_number devices) {
+    for (gpu::device_number device = 0; device < devices; ++device) {
       defaults_.push_back(std::make_shared<fake_stream>());
       defaults_.back()->device = device;
       defaults_.back()->is = fake_stream::sort::legacy;
@@ -107,9 +107,9 @@ class fake_streams {
     EXPECT_EQ(functions, 0u) << "functions of the host were queued and have not run";
   }
 
-  cuda::stream_handle create_stream(cuda::device_number device, bool is_blocking = false) {
+  gpu::stream_handle create_stream(gpu::device_number device, bool is_blocking = false) {
     auto made = std::make_shared<fake_stream>();
-    made->handle = reinterpret_cast<cuda::stream_handle>(next_fake_handle());
+    made->handle = reinterpret_cast<gpu::stream_handle>(next_fake_handle());
     made->device = device;
     if (is_blocking) made->is = fake_stream::sort::blocking;
     streams_.emplace(made->handle, made);
@@ -117,9 +117,9 @@ class fake_streams {
   }
   /// The stream; null if there is none. A null handle is the legacy default stream of the device, as 0x1 is;
   /// 0x2 is the calling thread's.
-  std::shared_ptr<fake_stream> stream(cuda::stream_handle handle, cuda::device_number device) {
-    if (cuda::is_same_stream(handle, nullptr)) return defaults_.at(static_cast<std::size_t>(device));
-    if (handle == cuda::per_thread_stream) {
+  std::shared_ptr<fake_stream> stream(gpu::stream_handle handle, gpu::device_number device) {
+    if (gpu::is_same_stream(handle, nullptr)) return defaults_.at(static_cast<std::size_t>(device));
+    if (handle == gpu::per_thread_stream) {
       std::shared_ptr<fake_stream>& own = of_threads_[{std::this_thread::get_id(), device}];
       if (own == nullptr) {
         own = std::make_shared<fake_stream>();
@@ -133,23 +133,23 @@ class fake_streams {
     return found == streams_.end() ? nullptr : found->second;
   }
   /// Its work goes on without it.
-  void destroy_stream(cuda::stream_handle handle) {
+  void destroy_stream(gpu::stream_handle handle) {
     const auto found = streams_.find(handle);
     destroyed_.push_back(found->second);
     streams_.erase(found);
   }
 
-  cuda::event_handle create_event(cuda::device_number device) {
-    auto* const handle = reinterpret_cast<cuda::event_handle>(next_fake_handle());
+  gpu::event_handle create_event(gpu::device_number device) {
+    auto* const handle = reinterpret_cast<gpu::event_handle>(next_fake_handle());
     events_.emplace(handle, fake_event{.device = device, .last = {}, .capture = {}, .behind = {}});
     return handle;
   }
   /// The event; null if there is none.
-  fake_event* event(cuda::event_handle handle) {
+  fake_event* event(gpu::event_handle handle) {
     const auto found = events_.find(handle);
     return found == events_.end() ? nullptr : &found->second;
   }
-  bool destroy_event(cuda::event_handle handle) { return events_.erase(handle) == 1; }
+  bool destroy_event(gpu::event_handle handle) { return events_.erase(handle) == 1; }
 
   /// The calling thread is about to put work on the stream: it comes behind what the thread knows, and behind
   /// the legacy stream's, or all blocking streams' before it.
@@ -219,12 +219,12 @@ class fake_streams {
   }
   void run(lock& held, std::shared_ptr<fake_moment> const& until) { run(held, until->on, until.get()); }
   /// Runs what is on all streams of a device; of all devices where it is below 0.
-  void run_all(lock& held, cuda::device_number device = -1) {
+  void run_all(lock& held, gpu::device_number device = -1) {
     for (auto const& each : all())
       if (device < 0 || each->device == device) run(held, each);
   }
   /// The calling thread knows what is on all streams of a device. @pre it has run.
-  void join_all(cuda::device_number device) {
+  void join_all(gpu::device_number device) {
     for (auto const& each : all())
       if (each->device == device) of_thread().join(each->known);
     std::erase_if(destroyed_, [&](auto const& each) { return each->device == device; });
@@ -240,7 +240,7 @@ class fake_streams {
   }
 
   /// What a kernel does when it runs.
-  std::function<void(fake_kernel const&, cuda::device_number)> run_kernel;
+  std::function<void(fake_kernel const&, gpu::device_number)> run_kernel;
 
   /// Whether this thread is inside a function of the host, which must make no call to the driver.
   static bool& inside_host_function() {
@@ -261,16 +261,16 @@ class fake_streams {
     changed_.notify_all();
   }
 
-  using thread_on_device = std::pair<std::thread::id, cuda::device_number>;
+  using thread_on_device = std::pair<std::thread::id, gpu::device_number>;
 
   std::condition_variable changed_;
   std::map<std::thread::id, std::pair<std::uintptr_t, fake_clock>> threads_;
   fake_clock met_;                                                       // what a thread knows that is new
   std::map<thread_on_device, std::shared_ptr<fake_stream>> of_threads_;  // the default streams of threads
   std::vector<std::shared_ptr<fake_stream>> defaults_;                   // of each device
-  std::map<cuda::stream_handle, std::shared_ptr<fake_stream>> streams_;
+  std::map<gpu::stream_handle, std::shared_ptr<fake_stream>> streams_;
   std::vector<std::shared_ptr<fake_stream>> destroyed_;  // until a thread has waited for all work
-  std::map<cuda::event_handle, fake_event> events_;
+  std::map<gpu::event_handle, fake_event> events_;
 };
 
 }  // namespace tidemark::test

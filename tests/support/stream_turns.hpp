@@ -20,7 +20,7 @@ class stream_turns {
   stream_turns& operator=(stream_turns const&) = delete;
 
   /// Puts work on a stream that writes down its name when it runs.
-  void put_on(cuda::stream_handle stream, char const* name) {
+  void put_on(gpu::stream_handle stream, char const* name) {
     works_.push_back({this, name});
     ASSERT_EQ(device_.launch_on_host(
                   stream,
@@ -29,7 +29,7 @@ class stream_turns {
                     turns->taken_.push_back(own_name);
                   },
                   &works_.back()),
-              cuda::status::success);
+              gpu::status::success);
   }
   /// The names of the works that have run, in order.
   [[nodiscard]] std::vector<std::string> const& taken() const { return taken_; }

@@ -17,8 +17,8 @@ template <std::size_t CapacityBytes>
 struct touchable_device_of {
   fake_device device{{.capacity_bytes = CapacityBytes, .granularity_bytes = 16 * KiB, .touchable = true}};
 
-  cuda::stream stream{device};  // of subjects that need one, which are not there to see its making fail
-  cuda::stream other{device};
+  gpu::stream stream{device};  // of subjects that need one, which are not there to see its making fail
+  gpu::stream other{device};
 
   std::size_t& calls = device.calls;
   std::size_t& fail_from = device.fail_from;

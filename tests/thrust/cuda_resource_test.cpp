@@ -46,18 +46,18 @@
 namespace tidemark::test {
 namespace {
 
-using cuda::memory_access;
-using cuda::status;
+using gpu::memory_access;
+using gpu::status;
 using mr::device_accessible;
 using mr::host_accessible;
 using turns = std::vector<std::string>;
 
-constexpr cuda::stream_handle default_stream = nullptr;
+constexpr gpu::stream_handle default_stream = nullptr;
 
 // ---- what CCCL requests -----------------------------------------------------------------------------------
 
 /// Whether CCCL takes a handle, with exactly the properties that its access says.
-template <class R, memory_access Access = cuda::memory_access_of<R>>
+template <class R, memory_access Access = gpu::memory_access_of<R>>
 constexpr bool is_taken_as() {
   using handle = cuda_resource<R, Access>;
   constexpr bool host = Access != memory_access::device, device = Access != memory_access::host;
@@ -71,10 +71,10 @@ constexpr bool is_taken_as() {
          std::is_constructible_v<stream_ordered_ref<device_accessible>, handle&> == device;
 }
 static_assert(is_taken_as<device_pool>() && is_taken_as<device_arena>() && is_taken_as<device_cache>() &&
-              is_taken_as<cuda::async_resource>() && is_taken_as<cuda::device_resource>() &&
+              is_taken_as<gpu::async_resource>() && is_taken_as<gpu::device_resource>() &&
               is_taken_as<borrowed_device_arena>());
 static_assert(is_taken_as<pinned_arena>() && is_taken_as<managed_arena>() &&
-              is_taken_as<cuda::pinned_resource>() && is_taken_as<cuda::managed_resource>());
+              is_taken_as<gpu::pinned_resource>() && is_taken_as<gpu::managed_resource>());
 static_assert(is_taken_as<arena>() && is_taken_as<pool>() && is_taken_as<synchronized_pool>() &&
               is_taken_as<epoch_resource>() && is_taken_as<upstream_arena>());
 static_assert(is_taken_as<graph_arena, memory_access::host>() &&
@@ -111,7 +111,7 @@ TEST(cuda_resource_handle, its_copies_are_equal_to_it_and_handles_of_other_resou
 
 TEST(cuda_resource_handle, those_of_one_resource_for_different_streams_are_not_equal) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   statistics_resource counted{std::pmr::null_memory_resource()};
   using handle = cuda_resource<statistics_resource, memory_access::device>;
   EXPECT_TRUE((handle{counted, stream} == handle{counted, stream, device}));
@@ -121,7 +121,7 @@ TEST(cuda_resource_handle, those_of_one_resource_for_different_streams_are_not_e
 
 TEST(cuda_resource_handle, a_handle_of_our_streams_is_a_stream_for_cccl) {
   fake_device device;
-  const cuda::stream stream{device};
+  const gpu::stream stream{device};
   const ::cuda::stream_ref same = stream.get();
   EXPECT_EQ(same.get(), stream.get());
 }
@@ -246,16 +246,16 @@ class cuda_resource_streams : public ::testing::Test {
   using pool_on_a_stream = cuda_resource<device_pool>;
 
   [[nodiscard]] pool_on_a_stream memory() { return pool_on_a_stream{pool_, device_}; }
-  void put_on(cuda::stream_handle stream, char const* name) { turns_.put_on(stream, name); }
+  void put_on(gpu::stream_handle stream, char const* name) { turns_.put_on(stream, name); }
   void expect_order(turns const& expected) { EXPECT_EQ(turns_.taken(), expected); }
   [[nodiscard]] std::size_t calls() const { return device_.counts_total(); }
   void expect_no_event_left() { EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy")); }
-  void begin_capture(cuda::stream_handle stream) {
-    ASSERT_EQ(device_.begin_capture(stream, cuda::capture_mode::global), status::success);
+  void begin_capture(gpu::stream_handle stream) {
+    ASSERT_EQ(device_.begin_capture(stream, gpu::capture_mode::global), status::success);
   }
   /// The capture ends with a graph, so that nothing has invalidated it.
-  void expect_lives_on(cuda::stream_handle stream) {
-    cuda::graph_handle graph = nullptr;
+  void expect_lives_on(gpu::stream_handle stream) {
+    gpu::graph_handle graph = nullptr;
     ASSERT_EQ(device_.end_capture(stream, graph), status::success);
     EXPECT_EQ(device_.destroy_graph(graph), status::success);
   }
@@ -276,8 +276,8 @@ class cuda_resource_streams : public ::testing::Test {
   const warning_recorder warnings_;
   fake_device device_;
   stream_turns turns_{device_};
-  cuda::stream own_{device_};
-  cuda::stream other_{device_};
+  gpu::stream own_{device_};
+  gpu::stream other_{device_};
   made_up_memory nowhere_;
   recording_resource upstream_{&nowhere_};
   device_pool pool_{{.stream = own_, .upstream = &upstream_, .upstream_is_ordered = true}, device_};
@@ -356,8 +356,8 @@ TEST_F(cuda_resource_streams, an_arena_of_a_device_is_treated_likewise) {
 }
 
 TEST_F(cuda_resource_streams, a_block_of_the_drivers_pool_is_freed_behind_the_other_stream) {
-  cuda::memory_pool blocks{{}, device_};
-  cuda::async_resource of_the_driver{blocks.get(), own_, device_};
+  gpu::memory_pool blocks{{}, device_};
+  gpu::async_resource of_the_driver{blocks.get(), own_, device_};
   cuda_resource memory{of_the_driver, device_};
   void* const block = memory.allocate(other_.get(), 512);
   put_on(other_, "uses the block");
@@ -650,7 +650,7 @@ TEST_F(cuda_resource_of_no_stream, a_block_is_freed_if_its_work_has_failed) {
 TEST(cuda_resource_without_a_device, nothing_is_waited_for_because_nothing_runs) {
   const warning_recorder warnings;
   fake_device none{{.devices = 0}};
-  auto* const any_stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
+  auto* const any_stream = reinterpret_cast<gpu::stream_handle>(std::uintptr_t{0x1000});
   pool shared;
   cuda_resource<pool, memory_access::host_and_device> managed{shared, none};
   managed.deallocate(any_stream, managed.allocate(any_stream, 512), 512);

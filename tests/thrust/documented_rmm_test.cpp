@@ -17,9 +17,9 @@
 namespace {
 
 using tidemark::test::made_up_memory;
-using of_a_device = tidemark::cuda_resource<made_up_memory, tidemark::cuda::memory_access::device>;
+using of_a_device = tidemark::cuda_resource<made_up_memory, tidemark::gpu::memory_access::device>;
 
-constexpr tidemark::cuda::stream_handle stream = nullptr;
+constexpr tidemark::gpu::stream_handle stream = nullptr;
 
 TEST(documented_for_rmm, its_vectors_lie_in_a_step) {
   made_up_memory nowhere;
@@ -39,7 +39,7 @@ TEST(documented_for_rmm, its_resources_are_upstreams_and_an_adaptor_is_reported)
     tidemark::foreign_resource upstream{device, stream};
     tidemark::device_pool blocks{{.stream = stream, .device = 0, .upstream = &upstream}};
     tidemark::statistics_resource counted{&blocks};
-    tidemark::cuda_resource<tidemark::statistics_resource, tidemark::cuda::memory_access::device> memory{
+    tidemark::cuda_resource<tidemark::statistics_resource, tidemark::gpu::memory_access::device> memory{
         counted, stream};
     rmm::device_uvector<float> x(1000, stream, memory);
     EXPECT_EQ(counted.stats().used_blocks, 1u);

@@ -50,7 +50,7 @@ float median(Arena& step, std::vector<float> const& numbers) {
 
 TEST_F(documented, a_function_allocates_nothing_from_the_system_after_the_first_call) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-  tidemark::cuda::stream stream;
+  tidemark::gpu::stream stream;
   tidemark::device_arena step{{.reserve = 1 * tidemark::GiB, .name = "step"}, stream};
 #else
   tidemark::arena step{{.reserve = 1 * tidemark::GiB, .name = "step"}};
@@ -82,7 +82,7 @@ TEST_F(documented, assigned_elements_are_copied_out_of_the_step) {
 TEST_F(documented, a_step_is_rehearsed_and_captured) {
   tidemark::test::machine_pool blocks = make_pool();
   std::pmr::memory_resource& device = memory();
-  tidemark::cuda::stream_handle stream = this->stream();
+  tidemark::gpu::stream_handle stream = this->stream();
   tidemark::device_vector<float> in({3, 1, 2}, &blocks), out(3, &blocks);
 
   const auto body = [stream](std::pmr::memory_resource& memory, tidemark::device_vector<float>& in,
@@ -119,7 +119,7 @@ TEST_F(documented, vectors_of_the_host_and_of_both_hold_what_devices_read) {
 }
 
 TEST_F(documented, algorithms_that_do_not_wait_come_one_behind_the_other) {
-  tidemark::cuda::stream stream;
+  tidemark::gpu::stream stream;
   tidemark::device_arena step{{.reserve = 1 * tidemark::GiB}, stream};
   tidemark::device_vector<float> x(1000, 1.0F, &step);
   thrust::sort(tidemark::par_nosync(step), x.begin(), x.end());
@@ -131,7 +131,7 @@ TEST_F(documented, algorithms_that_do_not_wait_come_one_behind_the_other) {
 
 TEST_F(documented, a_step_that_sorts_keeps_a_copy_in_a_pool) {
   constexpr std::size_t n = 1000;
-  tidemark::cuda::stream stream;
+  tidemark::gpu::stream stream;
   tidemark::device_pool pool{{.stream = stream}};
   // clang-format off: as in docs/reference/classes.md
   tidemark::device_arena step{{.reserve = 16 * tidemark::GiB}, stream};

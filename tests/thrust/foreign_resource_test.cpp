@@ -43,7 +43,7 @@ namespace {
 struct source_call {
   std::string name;
   std::size_t bytes = 0, align = 0;
-  cuda::stream_handle stream = nullptr;
+  gpu::stream_handle stream = nullptr;
   friend bool operator==(source_call const&, source_call const&) = default;
 };
 
@@ -139,7 +139,7 @@ static_assert(stream_ordered_source<older_source> && stream_ordered_source<newer
 static_assert(
     !stream_ordered_source<thrust_source> &&
         !stream_ordered_source<synchronous_ref<::cuda::mr::host_accessible>> &&
-        !std::is_constructible_v<foreign_resource<thrust_source>, thrust_source&, cuda::stream_handle>,
+        !std::is_constructible_v<foreign_resource<thrust_source>, thrust_source&, gpu::stream_handle>,
     "these know of no streams");
 static_assert(
     !std::is_base_of_v<std::pmr::memory_resource, ::thrust::mr::memory_resource<void*>>,
@@ -173,7 +173,7 @@ TEST(foreign_resource_calls, go_to_those_of_thrust) {
 }
 
 TEST(foreign_resource_calls, name_the_stream_if_one_was_given) {
-  auto* const stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
+  auto* const stream = reinterpret_cast<gpu::stream_handle>(std::uintptr_t{0x1000});
   older_source older;
   foreign_resource of_older{older, stream};
   of_older.deallocate(of_older.allocate(100, 64), 100, 64);
@@ -370,7 +370,7 @@ TEST(foreign_resource_upstream, exceptions_of_a_source_pass_through_and_the_aren
 TEST(foreign_resource_upstream, a_pool_of_one_stream_allocates_slabs_in_its_order) {
   fake_device device;
   stream_turns turns{device};
-  const cuda::stream lending{device}, borrowing{device};
+  const gpu::stream lending{device}, borrowing{device};
   made_up_memory memory;
   device_pool lender{{.stream = lending, .upstream = &memory}, device};
   cuda_resource handle{lender, device};
@@ -413,7 +413,7 @@ TEST(foreign_resource_equality, does_not_trust_that_of_thrust) {
 
 TEST(foreign_resource_equality, is_also_that_of_the_streams) {
   older_source source;
-  auto* const stream = reinterpret_cast<cuda::stream_handle>(std::uintptr_t{0x1000});
+  auto* const stream = reinterpret_cast<gpu::stream_handle>(std::uintptr_t{0x1000});
   const foreign_resource for_any{source};
   const foreign_resource for_stream{source, stream};
   EXPECT_FALSE(for_any == for_stream);

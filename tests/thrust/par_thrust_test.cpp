@@ -272,7 +272,7 @@ TEST_F(policies, have_no_use_for_a_stream_without_cuda) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   int something = 0;
-  const auto no_stream = reinterpret_cast<cuda::stream_handle>(&something);
+  const auto no_stream = reinterpret_cast<gpu::stream_handle>(&something);
   run_all(data, par(step, no_stream), 1000);
   run_all(data, par_nosync(step, no_stream), 1000);
 }
@@ -397,9 +397,9 @@ TEST_F(policies, pass_on_that_a_range_that_was_lent_is_too_small) {
 /// A resource whose memory is for the work of one stream.
 class bound_resource final : public std::pmr::memory_resource {
  public:
-  bound_resource(std::pmr::memory_resource& upstream, cuda::stream_handle stream)
+  bound_resource(std::pmr::memory_resource& upstream, gpu::stream_handle stream)
       : upstream_{upstream}, stream_{stream} {}
-  [[nodiscard]] cuda::stream_handle stream() const noexcept { return stream_; }
+  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
@@ -411,12 +411,12 @@ class bound_resource final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::pmr::memory_resource& upstream_;
-  cuda::stream_handle stream_;
+  gpu::stream_handle stream_;
 };
 
 TEST_F(policies, of_another_stream_than_their_resource_are_rejected) {
   int something = 0;
-  const auto other_stream = reinterpret_cast<cuda::stream_handle>(&something);
+  const auto other_stream = reinterpret_cast<gpu::stream_handle>(&something);
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   bound_resource bound{step, stream()};

@@ -54,13 +54,13 @@
 namespace tidemark::test {
 namespace {
 
-using cuda::memory_access;
+using gpu::memory_access;
 
 /// A resource of the host's memory as one that devices reach, too, which is what RMM's containers ask for.
 template <class R>
 using shared_with_devices = cuda_resource<R, memory_access::host_and_device>;
 
-constexpr cuda::stream_handle stream = nullptr;
+constexpr gpu::stream_handle stream = nullptr;
 
 /// RMM's containers are handed memory of each of these; it must all come back.
 template <class R>
@@ -332,8 +332,8 @@ class rmm_streams : public ::testing::Test {
   const warning_recorder warnings_;
   fake_device device_;
   stream_turns turns_{device_};
-  cuda::stream own_{device_};
-  cuda::stream other_{device_};
+  gpu::stream own_{device_};
+  gpu::stream other_{device_};
   made_up_memory nowhere_;
 };
 
@@ -389,7 +389,7 @@ TEST_F(rmm_streams, a_vector_that_cannot_be_waited_for_is_lost_and_warned_of) {
   device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
   {
     const rmm::device_buffer buffer(1000, other_.get(), cuda_resource{blocks, device_});
-    device_.fail_next("cuStreamWaitEvent", cuda::status::unknown);
+    device_.fail_next("cuStreamWaitEvent", gpu::status::unknown);
   }
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
   EXPECT_EQ(warning_recorder::count(warning_kind::refused_return), 1u);

@@ -31,8 +31,8 @@ using noted = std::vector<request>;
 /// A resource that says which stream its memory is for.
 class bound_resource final : public std::pmr::memory_resource {
  public:
-  explicit bound_resource(cuda::stream_handle stream) : stream_{stream} {}
-  [[nodiscard]] cuda::stream_handle stream() const noexcept { return stream_; }
+  explicit bound_resource(gpu::stream_handle stream) : stream_{stream} {}
+  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
@@ -43,11 +43,11 @@ class bound_resource final : public std::pmr::memory_resource {
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
-  cuda::stream_handle stream_;
+  gpu::stream_handle stream_;
 };
 
-cuda::stream_handle stream_at(std::uintptr_t address) {
-  return reinterpret_cast<cuda::stream_handle>(
+gpu::stream_handle stream_at(std::uintptr_t address) {
+  return reinterpret_cast<gpu::stream_handle>(
       address);  // NOLINT(performance-no-int-to-ptr): it is never used
 }
 

@@ -69,13 +69,13 @@ class thrust_machine : public gpu_test {
   [[nodiscard]] machine_pool make_pool() { return machine_pool{{.stream = stream_->get()}}; }
   /// Memory of the driver, or the system: each block is one call.
   [[nodiscard]] std::pmr::memory_resource& memory() { return *memory_; }
-  [[nodiscard]] cuda::stream_handle stream() const { return stream_->get(); }
+  [[nodiscard]] gpu::stream_handle stream() const { return stream_->get(); }
   /// Until all work is done.
-  void wait() { EXPECT_EQ(cuda::default_driver().synchronize(stream()), cuda::status::success); }
+  void wait() { EXPECT_EQ(gpu::default_driver().synchronize(stream()), gpu::status::success); }
 
  private:
-  std::optional<cuda::stream> stream_;
-  std::optional<cuda::device_resource> memory_;
+  std::optional<gpu::stream> stream_;
+  std::optional<gpu::device_resource> memory_;
 };
 
 #else
@@ -102,7 +102,7 @@ class thrust_machine : public ::testing::Test {
   }
   [[nodiscard]] static machine_pool make_pool() { return machine_pool{}; }
   [[nodiscard]] static std::pmr::memory_resource& memory() { return *std::pmr::new_delete_resource(); }
-  [[nodiscard]] static cuda::stream_handle stream() { return nullptr; }
+  [[nodiscard]] static gpu::stream_handle stream() { return nullptr; }
   static void wait() {}
 };
 

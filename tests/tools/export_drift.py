@@ -3,7 +3,7 @@
 
 The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters, of
 <tidemark/cuda.hpp>, <tidemark/thrust.hpp> and <tidemark/mpi.hpp>: what is declared in namespace tidemark itself, in
-tidemark::compat, tidemark::cuda or tidemark::mpi, in one of our headers. The exports come from the using-declarations of
+tidemark::compat, tidemark::gpu or tidemark::mpi, in one of our headers. The exports come from the using-declarations of
 modules/*.cppm, which the compiler checks.
 """
 import collections
@@ -20,7 +20,7 @@ root = pathlib.Path(root)
 
 # The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
 OWN_MODULES = {"device": "tidemark.cuda.cppm", "thrust": "tidemark.thrust.cppm", "mpi": "tidemark.mpi.cppm"}
-PUBLIC_NAMESPACES = ("compat", "cuda", "mpi")
+PUBLIC_NAMESPACES = ("compat", "gpu", "mpi")
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
 

@@ -34,9 +34,9 @@ namespace tidemark::test {
 class pluggable_allocator {
  public:
   using mempool_id = std::pair<unsigned long long, unsigned long long>;
-  using stream_filter = std::function<bool(cuda::stream_handle)>;
+  using stream_filter = std::function<bool(gpu::stream_handle)>;
 
-  explicit pluggable_allocator(cuda::driver& driver) {
+  explicit pluggable_allocator(gpu::driver& driver) {
     use_driver(&driver);
     find(alloc_fn, "tidemark_torch_alloc");
     find(free_fn, "tidemark_torch_free");
@@ -64,7 +64,7 @@ class pluggable_allocator {
   }
 
   /// A block for work on a stream; PyTorch does not look whether it is null.
-  void* malloc(std::size_t bytes, cuda::stream_handle stream, int device = 0) {
+  void* malloc(std::size_t bytes, gpu::stream_handle stream, int device = 0) {
     void* const block = alloc_fn(bytes, device, stream);
     if (block == nullptr) return nullptr;
     const std::scoped_lock lock{mutex_};
@@ -102,17 +102,17 @@ class pluggable_allocator {
   }
 
   // The functions, by PyTorch's names.
-  void* (*alloc_fn)(std::size_t, int, cuda::stream_handle) = nullptr;
-  void (*free_fn)(void*, std::size_t, int, cuda::stream_handle) = nullptr;
-  void (*record_stream_fn)(void*, cuda::stream_handle) = nullptr;
+  void* (*alloc_fn)(std::size_t, int, gpu::stream_handle) = nullptr;
+  void (*free_fn)(void*, std::size_t, int, gpu::stream_handle) = nullptr;
+  void (*record_stream_fn)(void*, gpu::stream_handle) = nullptr;
   void (*reset_fn)() = nullptr;
   void (*memory_fraction_fn)(double, int) = nullptr;
   void* (*base_alloc_fn)(void*, std::size_t*) = nullptr;
   void (*begin_pool_fn)(int, mempool_id, stream_filter) = nullptr;
   void (*end_pool_fn)(int, mempool_id) = nullptr;
   void (*release_pool_fn)(int, mempool_id) = nullptr;
-  void* (*segment_alloc_fn)(std::size_t, int, cuda::stream_handle) = nullptr;
-  void (*segment_free_fn)(void*, std::size_t, int, cuda::stream_handle) = nullptr;
+  void* (*segment_alloc_fn)(std::size_t, int, gpu::stream_handle) = nullptr;
+  void (*segment_free_fn)(void*, std::size_t, int, gpu::stream_handle) = nullptr;
   // And those of tidemark_torch.py.
   char const* (*configure)(char const*, long long, char const*) = nullptr;
   char const* (*begin_step)() = nullptr;
@@ -124,7 +124,7 @@ class pluggable_allocator {
   struct metadata {
     std::size_t bytes;
     int device;
-    cuda::stream_handle stream;
+    gpu::stream_handle stream;
   };
 
   template <class Function>
@@ -132,8 +132,8 @@ class pluggable_allocator {
     function = reinterpret_cast<Function*>(dlsym(library_, name));
     EXPECT_NE(function, nullptr) << name << " is not exported";
   }
-  void use_driver(cuda::driver* driver) {
-    void (*use)(cuda::driver*) = nullptr;
+  void use_driver(gpu::driver* driver) {
+    void (*use)(gpu::driver*) = nullptr;
     find(use, "tidemark_torch_test_use_driver");
     if (use != nullptr) use(driver);
   }
@@ -149,8 +149,8 @@ struct torch_test : ::testing::Test {
       : device{{.capacity_bytes = capacity_bytes, .granularity_bytes = 64 * KiB}} {}
 
   fake_device device;
-  cuda::stream main_stream{device}, side_stream{device};
-  cuda::stream_handle main = main_stream.get(), side = side_stream.get();
+  gpu::stream main_stream{device}, side_stream{device};
+  gpu::stream_handle main = main_stream.get(), side = side_stream.get();
   pluggable_allocator torch{device};
 
   void TearDown() override {
@@ -165,11 +165,11 @@ struct torch_test : ::testing::Test {
     return device.outstanding;
   }
   /// As `side.wait_stream(main)` in Python.
-  void side_waits_for_main() { side_stream.wait(cuda::event{main, device}); }
+  void side_waits_for_main() { side_stream.wait(gpu::event{main, device}); }
   /// Work that writes a block.
-  void write(void* block, std::size_t bytes, cuda::stream_handle on, std::string const& name = "kernel") {
+  void write(void* block, std::size_t bytes, gpu::stream_handle on, std::string const& name = "kernel") {
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range_of(block, bytes)}}),
-              cuda::status::success);
+              gpu::status::success);
   }
   static byte_range range_of(void* block, std::size_t bytes) {
     return {reinterpret_cast<std::uintptr_t>(block), bytes};

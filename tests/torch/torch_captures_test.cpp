@@ -19,7 +19,7 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 using test::torch_test;
 
 constexpr std::size_t bytes = 1 * MiB;
@@ -32,33 +32,33 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
 
   /// Whether a stream captures, as PyTorch's filter knows it.
   test::pluggable_allocator::stream_filter capturing() {
-    return [this](cuda::stream_handle stream) {
+    return [this](gpu::stream_handle stream) {
       bool is = false;
       return device.is_capturing(stream, is) == status::success && is;
     };
   }
   void begin(mempool_id pool = first_pool) {
     torch.begin_pool_fn(0, pool, capturing());
-    ASSERT_EQ(device.begin_capture(main, cuda::capture_mode::global), status::success);
+    ASSERT_EQ(device.begin_capture(main, gpu::capture_mode::global), status::success);
   }
-  [[nodiscard]] cuda::graph_handle end(mempool_id pool = first_pool) {
-    cuda::graph_handle graph = nullptr;
+  [[nodiscard]] gpu::graph_handle end(mempool_id pool = first_pool) {
+    gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.end_capture(main, graph), status::success) << "a call has ended the capture";
     torch.end_pool_fn(0, pool);
     return graph;
   }
-  [[nodiscard]] cuda::executable_handle instantiate(cuda::graph_handle graph) {
-    cuda::executable_handle executable = nullptr;
+  [[nodiscard]] gpu::executable_handle instantiate(gpu::graph_handle graph) {
+    gpu::executable_handle executable = nullptr;
     EXPECT_EQ(device.instantiate(graph, executable), status::success);
     EXPECT_EQ(device.destroy_graph(graph), status::success);
     return executable;
   }
-  void destroy(cuda::executable_handle executable, mempool_id pool = first_pool) {
+  void destroy(gpu::executable_handle executable, mempool_id pool = first_pool) {
     torch.release_pool_fn(0, pool);
     EXPECT_EQ(device.destroy_executable(executable), status::success);
   }
   /// A capture whose work writes two blocks, one of which outlives it.
-  cuda::executable_handle capture(void*& temporary, void*& result, mempool_id pool = first_pool) {
+  gpu::executable_handle capture(void*& temporary, void*& result, mempool_id pool = first_pool) {
     begin(pool);
     temporary = torch.malloc(bytes, main);
     write(temporary, bytes, main, "temporary");
@@ -93,7 +93,7 @@ TEST_P(torch_captures, reuse_memory_within_a_capture) {
 
 TEST_P(torch_captures, keep_the_memory_of_a_graph_while_it_can_be_launched) {
   void *temporary = nullptr, *result = nullptr;
-  const cuda::executable_handle graph = capture(temporary, result);
+  const gpu::executable_handle graph = capture(temporary, result);
   torch.raw_delete(result);
   torch.reset_fn();  // what others would get
   std::vector<void*> others;
@@ -115,7 +115,7 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_where_memory_is_short) {
   void* const large = torch.malloc(100 * MiB, main);  // beyond the classes
   write(large, 100 * MiB, main);
   torch.raw_delete(large);
-  const cuda::executable_handle graph = instantiate(end());
+  const gpu::executable_handle graph = instantiate(end());
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(200 * MiB, side); }).find("CUDA out of memory. "), 0u);
   EXPECT_TRUE(device.accessible(large, 100 * MiB));
   EXPECT_EQ(device.launch(graph, side), status::success);
@@ -125,7 +125,7 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_where_memory_is_short) {
 
 TEST_P(torch_captures, return_memory_when_the_pool_was_released_and_no_launch_runs) {
   void *temporary = nullptr, *result = nullptr;
-  const cuda::executable_handle graph = capture(temporary, result);
+  const gpu::executable_handle graph = capture(temporary, result);
   ASSERT_EQ(device.launch(graph, side), status::success);
   torch.raw_delete(result);
   destroy(graph);
@@ -148,8 +148,8 @@ TEST_P(torch_captures, keep_a_result_that_outlives_its_graph) {
 
 TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
   void *temporary = nullptr, *result = nullptr, *second = nullptr, *kept = nullptr;
-  const cuda::executable_handle graph = capture(temporary, result);
-  const cuda::executable_handle next = capture(second, kept);
+  const gpu::executable_handle graph = capture(temporary, result);
+  const gpu::executable_handle next = capture(second, kept);
   EXPECT_EQ(second, temporary) << "graphs of one pool are launched one after another";
   EXPECT_NE(kept, result) << "which is live";
   torch.raw_delete(result);
@@ -166,8 +166,8 @@ TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
 
 TEST_P(torch_captures, keep_pools_apart) {
   void *temporary = nullptr, *result = nullptr, *other = nullptr, *kept = nullptr;
-  const cuda::executable_handle graph = capture(temporary, result);
-  const cuda::executable_handle foreign = capture(other, kept, {0, 2});
+  const gpu::executable_handle graph = capture(temporary, result);
+  const gpu::executable_handle foreign = capture(other, kept, {0, 2});
   EXPECT_NE(other, temporary);
   torch.raw_delete(result);
   torch.raw_delete(kept);
@@ -219,7 +219,7 @@ TEST_P(torch_captures, make_room_by_what_released_pools_keep) {
   begin();
   temporary = torch.malloc(200 * MiB, main);
   torch.raw_delete(temporary);
-  const cuda::executable_handle graph = instantiate(end());
+  const gpu::executable_handle graph = instantiate(end());
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(150 * MiB, main); }).find("CUDA out of memory. "), 0u);
   destroy(graph);
   result = torch.malloc(150 * MiB, main);
@@ -228,7 +228,7 @@ TEST_P(torch_captures, make_room_by_what_released_pools_keep) {
 
 TEST_P(torch_captures, may_be_of_a_thread_and_not_of_a_stream) {
   const std::thread::id own = std::this_thread::get_id();
-  torch.begin_pool_fn(0, {0, 5}, [own](cuda::stream_handle) { return std::this_thread::get_id() == own; });
+  torch.begin_pool_fn(0, {0, 5}, [own](gpu::stream_handle) { return std::this_thread::get_id() == own; });
   void* const inside = torch.malloc(bytes, main);
   torch.end_pool_fn(0, {0, 5});
   torch.raw_delete(inside);
@@ -237,7 +237,7 @@ TEST_P(torch_captures, may_be_of_a_thread_and_not_of_a_stream) {
 }
 
 TEST_P(torch_captures, take_the_pool_that_was_begun_last) {
-  const auto all = [](cuda::stream_handle) { return true; };
+  const auto all = [](gpu::stream_handle) { return true; };
   torch.begin_pool_fn(0, {0, 1}, all);
   void* const outer = torch.malloc(bytes, main);
   torch.raw_delete(outer);
@@ -251,7 +251,7 @@ TEST_P(torch_captures, take_the_pool_that_was_begun_last) {
 }
 
 TEST_P(torch_captures, say_which_pool_was_begun_twice_or_never) {
-  const auto none = [](cuda::stream_handle) { return false; };
+  const auto none = [](gpu::stream_handle) { return false; };
   torch.begin_pool_fn(0, {3, 0}, none);
   EXPECT_EQ(thrown_by([&] { torch.begin_pool_fn(0, {3, 0}, none); }),
             "tidemark_torch: pool (3, 0) is recorded to already");
@@ -266,7 +266,7 @@ TEST_P(torch_captures, say_which_pool_was_begun_twice_or_never) {
 }
 
 TEST_P(torch_captures, pass_on_what_a_filter_throws) {
-  torch.begin_pool_fn(0, {4, 0}, [](cuda::stream_handle) -> bool { throw std::runtime_error{"CUDA error"}; });
+  torch.begin_pool_fn(0, {4, 0}, [](gpu::stream_handle) -> bool { throw std::runtime_error{"CUDA error"}; });
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(bytes, main); }), "tidemark_torch: CUDA error");
   torch.end_pool_fn(0, {4, 0});
   EXPECT_NE(torch.malloc(bytes, main), nullptr);

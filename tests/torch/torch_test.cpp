@@ -24,7 +24,7 @@
 namespace tidemark {
 namespace {
 
-using cuda::status;
+using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::torch_test;
@@ -91,12 +91,12 @@ TEST_P(torch_resources, frees_a_recorded_block_behind_the_other_stream) {
 }
 
 TEST_P(torch_resources, waits_for_each_stream_that_was_recorded) {
-  const cuda::stream third{device};
+  const gpu::stream third{device};
   void* const block = torch.malloc(1 * MiB, main);
-  const cuda::event allocated{main, device};
+  const gpu::event allocated{main, device};
   side_stream.wait(allocated);
   third.wait(allocated);
-  for (cuda::stream_handle each : {side, third.get()}) {
+  for (gpu::stream_handle each : {side, third.get()}) {
     ASSERT_EQ(
         device.launch_kernel(each, {.name = "reader", .reads = {range_of(block, 1 * MiB)}, .writes = {}}),
         status::success);
@@ -176,12 +176,12 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
 
 TEST_P(torch_resources, serves_threads_at_once) {
   constexpr int threads = 4;
-  std::vector<cuda::stream> streams;
+  std::vector<gpu::stream> streams;
   for (int i = 0; i < threads; ++i) streams.emplace_back(device);
   std::vector<std::thread> running;
   for (int i = 0; i < threads; ++i)
     running.emplace_back([&, i] {
-      cuda::stream_handle const own = streams[static_cast<std::size_t>(i)].get();
+      gpu::stream_handle const own = streams[static_cast<std::size_t>(i)].get();
       std::vector<void*> blocks;
       for (std::size_t k = 0; k < 200; ++k) {
         blocks.push_back(torch.malloc(1000 * (k % 17 + 1), k % 5 == 0 ? main : own));
@@ -220,7 +220,7 @@ TEST_P(torch_resources, keeps_devices_apart) {
   test::pluggable_allocator both{two};
   EXPECT_EQ(both.configure(GetParam(), -1, nullptr), nullptr);
   ASSERT_EQ(two.make_current(1), status::success);
-  const cuda::stream on_second{two};
+  const gpu::stream on_second{two};
   void* const second = both.malloc(1 * MiB, on_second.get(), 1);
   ASSERT_EQ(two.make_current(0), status::success);
   void* const first = both.malloc(1 * MiB, nullptr, 0);
@@ -377,10 +377,10 @@ TEST_F(torch_segments, are_free_when_the_work_of_every_stream_has_ended) {
 }
 
 TEST_F(torch_segments, can_be_had_during_a_capture) {
-  ASSERT_EQ(device.begin_capture(main, cuda::capture_mode::global), status::success);
+  ASSERT_EQ(device.begin_capture(main, gpu::capture_mode::global), status::success);
   void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);
   EXPECT_NE(segment, nullptr);
-  cuda::graph_handle graph = nullptr;
+  gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.end_capture(main, graph), status::success);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
   torch.segment_free_fn(segment, 2 * MiB, 0, main);

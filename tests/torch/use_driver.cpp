@@ -4,7 +4,7 @@
 
 #include "../../adapters/torch/src/torch/process_memory.hpp"
 
-void tidemark_torch_test_use_driver(tidemark::cuda::driver* driver) {
+void tidemark_torch_test_use_driver(tidemark::gpu::driver* driver) {
   tidemark::torch::process_memory::restart();
-  tidemark::cuda::set_default_driver(driver);
+  tidemark::gpu::set_default_driver(driver);
 }

@@ -5,4 +5,4 @@
 
 /// Ends all memory of the library, and lets what comes be of this driver; null: of the system's.
 extern "C" __attribute__((visibility("default"))) void tidemark_torch_test_use_driver(
-    tidemark::cuda::driver* driver);
+    tidemark::gpu::driver* driver);

@@ -12,7 +12,7 @@ int main() {
   tidemark::arena::scope scope{step};
   std::pmr::vector<int> v({1, 2, 3}, &step);
   const std::span<double> x = scope.push_array<double>(4);
-  tidemark::cuda::driver& driver = tidemark::cuda::system_driver();
+  tidemark::gpu::driver& driver = tidemark::gpu::system_driver();
   int devices = 0;
   std::printf("C++%ld: %d %g %d, %s\n", __cplusplus / 100 % 100, v[2], x[3], step.owns(v.data()),
               driver.error_name(driver.device_count(devices)));

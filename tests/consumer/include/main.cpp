@@ -37,7 +37,7 @@ int main() {
     tidemark::arena small{{.reserve = 4096, .growable = false, .name = "small"}};
     (void)small.allocate(4097);
   } catch (tidemark::out_of_memory const& error) {
-    tidemark::cuda::driver& driver = tidemark::cuda::system_driver();
+    tidemark::gpu::driver& driver = tidemark::gpu::system_driver();
     int devices = 0;
     std::printf("%s, %s, %d, %s\n", error.report().resource, v[0].substr(0, 8).c_str(), step.owns(v.data()),
                 driver.error_name(driver.device_count(devices)));

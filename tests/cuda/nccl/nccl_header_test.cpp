@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what cuda::nccl believes of NCCL is compared with its header by the compiler, and with its library
+// Strategy: what gpu::nccl believes of NCCL is compared with its header by the compiler, and with its library
 // by calls that need no GPU.
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -14,12 +14,12 @@
 namespace tidemark {
 namespace {
 
-using cuda::nccl_status;
-using cuda::nccl_window_flags;
-using cuda::detail::nccl_functions;
+using gpu::nccl_status;
+using gpu::nccl_window_flags;
+using gpu::detail::nccl_functions;
 
-static_assert(std::is_same_v<cuda::nccl_communicator, ncclComm_t>);
-static_assert(std::is_same_v<cuda::nccl_window, ncclWindow_t>);
+static_assert(std::is_same_v<gpu::nccl_communicator, ncclComm_t>);
+static_assert(std::is_same_v<gpu::nccl_window, ncclWindow_t>);
 static_assert(sizeof(ncclResult_t) == sizeof(int));
 
 constexpr bool is(nccl_status ours, ncclResult_t theirs) { return static_cast<int>(ours) == theirs; }
@@ -66,7 +66,7 @@ static_assert(agree<&nccl_functions::comm_window_deregister, decltype(ncclCommWi
 static_assert(agree<&nccl_functions::get_error_string, decltype(ncclGetErrorString)>);
 
 TEST(nccl_header, describes_the_library_that_is_loaded) {
-  cuda::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
+  gpu::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
   ASSERT_TRUE(nccl.is_loaded()) << nccl.error_string(nccl_status::not_installed);
   EXPECT_STREQ(nccl.error_string(nccl_status::success), "no error");
   for (int number = 1; number <= 8; ++number) {
@@ -77,15 +77,15 @@ TEST(nccl_header, describes_the_library_that_is_loaded) {
 }
 
 TEST(nccl_header, describes_calls_that_the_library_answers) {
-  cuda::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
+  gpu::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
   std::uintptr_t block = 0;
   const nccl_status allocated = nccl.allocate(1 * MiB, block);
   if (allocated == nccl_status::success) EXPECT_EQ(nccl.free(block), nccl_status::success);
   else EXPECT_EQ(allocated, nccl_status::unhandled_cuda_error) << "as without a device";
-  cuda::device_number device = 0;
+  gpu::device_number device = 0;
   nccl_status now = nccl_status::success;
   void* handle = nullptr;
-  cuda::nccl_window window = nullptr;
+  gpu::nccl_window window = nullptr;
   EXPECT_EQ(nccl.device_of(nullptr, device), nccl_status::invalid_argument);
   EXPECT_EQ(nccl.progress(nullptr, now), nccl_status::invalid_argument);
   EXPECT_EQ(nccl.register_buffer(nullptr, {4096, 4096}, handle), nccl_status::invalid_argument);

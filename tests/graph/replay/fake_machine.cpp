@@ -28,14 +28,14 @@ struct fake_computer {
 
   fake_computer() {
     char const* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    if (visible == nullptr || *visible != '\0') cuda::set_default_driver(&device);
+    if (visible == nullptr || *visible != '\0') gpu::set_default_driver(&device);
   }
-  ~fake_computer() { cuda::set_default_driver(nullptr); }
+  ~fake_computer() { gpu::set_default_driver(nullptr); }
 } computer;
 
 class fake_machine final : public machine {
  public:
-  explicit fake_machine(cuda::stream_handle stream) : stream_{stream} {}
+  explicit fake_machine(gpu::stream_handle stream) : stream_{stream} {}
 
   void run(operation const& work) override {
     put([work] {
@@ -50,23 +50,23 @@ class fake_machine final : public machine {
     put([=] { std::memcpy(to, from, bytes); });
   }
   void finish() override {
-    cuda::require(computer.device, "cuStreamSynchronize", computer.device.synchronize(stream_));
+    gpu::require(computer.device, "cuStreamSynchronize", computer.device.synchronize(stream_));
   }
 
  private:
   void put(std::function<void()> work) {
-    cuda::require(computer.device, "cuLaunchHostFunc",
-                  computer.device.launch_on_host(
-                      stream_, [](void* function) { (*static_cast<std::function<void()>*>(function))(); },
-                      &works_.emplace_back(std::move(work))));
+    gpu::require(computer.device, "cuLaunchHostFunc",
+                 computer.device.launch_on_host(
+                     stream_, [](void* function) { (*static_cast<std::function<void()>*>(function))(); },
+                     &works_.emplace_back(std::move(work))));
   }
 
-  cuda::stream_handle stream_;
+  gpu::stream_handle stream_;
   std::list<std::function<void()>> works_;  // graphs know them by their addresses
 };
 
 }  // namespace
 
-std::unique_ptr<machine> cuda_machine(cuda::stream_handle stream) {
+std::unique_ptr<machine> cuda_machine(gpu::stream_handle stream) {
   return std::make_unique<fake_machine>(stream);
 }

@@ -15,7 +15,7 @@
 namespace tidemark::torch {
 namespace {
 
-using cuda::detail::capture_state;
+using gpu::detail::capture_state;
 
 std::string name_of_pool(pool_id id) {
   return "pool (" + std::to_string(id.first) + ", " + std::to_string(id.second) + ")";
@@ -28,8 +28,8 @@ void make_room(Vector& of, std::size_t elements) {
 
 }  // namespace
 
-device_memory::device_memory(cuda::device_number device, settings const& chosen, trace_log* log,
-                             cuda::driver& driver)
+device_memory::device_memory(gpu::device_number device, settings const& chosen, trace_log* log,
+                             gpu::driver& driver)
     : driver_{&driver},
       device_{device},
       chosen_{chosen},
@@ -43,7 +43,7 @@ device_memory::~device_memory() {
   collect();
 }
 
-memory_place device_memory::place_of(cuda::stream_handle stream, char const* what) const {
+memory_place device_memory::place_of(gpu::stream_handle stream, char const* what) const {
   char name[64];
   std::snprintf(name, sizeof name, "cuda:%d %s %#" PRIxPTR, device_, what,
                 reinterpret_cast<std::uintptr_t>(stream));
@@ -52,8 +52,7 @@ memory_place device_memory::place_of(cuda::stream_handle stream, char const* wha
 
 // ---- blocks -----------------------------------------------------------------------------------------------
 
-std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_for(
-    cuda::stream_handle stream) {
+std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_for(gpu::stream_handle stream) {
   for (recording const& open : std::views::reverse(recordings_)) {
     if (!open.takes(stream)) continue;
     capture_pool& pool = pools_.at(open.id);
@@ -66,8 +65,8 @@ std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_fo
   return {&made->second, nullptr};
 }
 
-void* device_memory::allocate(std::size_t bytes, cuda::stream_handle stream) {
-  if (cuda::is_same_stream(stream, nullptr)) stream = nullptr;  // it has two handles
+void* device_memory::allocate(std::size_t bytes, gpu::stream_handle stream) {
+  if (gpu::is_same_stream(stream, nullptr)) stream = nullptr;  // it has two handles
   const std::scoped_lock lock{mutex_};
   retire(false);
   const auto [memory, pool] = memory_for(stream);
@@ -128,19 +127,19 @@ void device_memory::give_back(void* block, live_block const& ending) noexcept {
 
 // ---- other streams ----------------------------------------------------------------------------------------
 
-bool device_memory::record_stream(void* block, cuda::stream_handle stream) {
+bool device_memory::record_stream(void* block, gpu::stream_handle stream) {
   const std::scoped_lock lock{mutex_};
   const auto found = blocks_.find(block);
   if (found == blocks_.end()) return false;
   live_block& shared = found->second;
-  const auto is_that = [&](stream_use const& use) { return cuda::is_same_stream(use.stream, stream); };
-  if (cuda::is_same_stream(shared.of->stream(), stream) || std::ranges::any_of(shared.uses, is_that))
+  const auto is_that = [&](stream_use const& use) { return gpu::is_same_stream(use.stream, stream); };
+  if (gpu::is_same_stream(shared.of->stream(), stream) || std::ranges::any_of(shared.uses, is_that))
     return true;
   make_room(waiting_, shared_blocks_ + 1);
   make_room(busy_, shared_uses_ + 1);
-  const cuda::detail::on_device here{*driver_, device_};
-  cuda::require(*driver_, "cudaSetDevice", here.result());
-  shared.uses.push_back({.stream = stream, .event = cuda::event{*driver_}});
+  const gpu::detail::on_device here{*driver_, device_};
+  gpu::require(*driver_, "cudaSetDevice", here.result());
+  shared.uses.push_back({.stream = stream, .event = gpu::event{*driver_}});
   if (shared.uses.size() == 1) ++shared_blocks_;
   ++shared_uses_;
   return true;
@@ -148,10 +147,10 @@ bool device_memory::record_stream(void* block, cuda::stream_handle stream) {
 
 bool device_memory::try_record(stream_use& use) noexcept {
   if (use.is_recorded) return true;
-  const cuda::detail::on_device here{*driver_, device_};
+  const gpu::detail::on_device here{*driver_, device_};
   // Where it fails it is tried again, and a wait for the device ends all uses.
-  use.is_recorded = cuda::detail::capture_state_of(*driver_, use.stream) == capture_state::none &&
-                    driver_->record(use.event.get(), use.stream) == cuda::status::success;
+  use.is_recorded = gpu::detail::capture_state_of(*driver_, use.stream) == capture_state::none &&
+                    driver_->record(use.event.get(), use.stream) == gpu::status::success;
   return use.is_recorded;
 }
 
@@ -159,12 +158,12 @@ bool device_memory::is_unused(live_block& block, bool waits) noexcept {
   bool recorded = true;
   for (stream_use& use : block.uses) recorded &= try_record(use);
   if (!recorded) return false;
-  const cuda::detail::relaxed_mode asking{*driver_};
+  const gpu::detail::relaxed_mode asking{*driver_};
   return std::ranges::all_of(block.uses, [&](stream_use const& use) {
     // Of one stream the events are done in their order.
     if (std::ranges::find(busy_, use.stream) != busy_.end()) return false;
     auto* const event = use.event.get();
-    if (cuda::detail::shows_end_of_work(waits ? driver_->synchronize(event) : driver_->query(event)))
+    if (gpu::detail::shows_end_of_work(waits ? driver_->synchronize(event) : driver_->query(event)))
       return true;
     busy_.push_back(use.stream);  // there is room
     return false;
@@ -226,8 +225,8 @@ bool device_memory::holds_released_pools() const noexcept {
 // capture on the device would end with this wait.
 bool device_memory::wait_for_device() noexcept {
   if (!recordings_.empty()) return false;
-  const cuda::detail::on_device here{*driver_, device_};
-  return here.result() == cuda::status::success && cuda::detail::shows_end_of_work(driver_->synchronize());
+  const gpu::detail::on_device here{*driver_, device_};
+  return here.result() == gpu::status::success && gpu::detail::shows_end_of_work(driver_->synchronize());
 }
 
 // ---- steps, and what is kept ------------------------------------------------------------------------------
@@ -264,10 +263,10 @@ void device_memory::collect_streams(bool is_idle) noexcept {
 }
 
 void device_memory::set_memory_fraction(double fraction) {
-  cuda::memory_info info;
-  const cuda::detail::on_device here{*driver_, device_};
-  cuda::require(*driver_, "cudaSetDevice", here.result());
-  cuda::require(*driver_, "cuMemGetInfo", driver_->memory(info));
+  gpu::memory_info info;
+  const gpu::detail::on_device here{*driver_, device_};
+  gpu::require(*driver_, "cudaSetDevice", here.result());
+  gpu::require(*driver_, "cuMemGetInfo", driver_->memory(info));
   driver_->budget(device_).set_limit(
       static_cast<std::size_t>(fraction * static_cast<double>(info.total_bytes)));
 }

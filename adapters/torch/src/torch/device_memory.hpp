@@ -27,7 +27,7 @@ namespace tidemark::torch {
 /// PyTorch's name of a pool of captures: `c10::MempoolId_t`.
 using pool_id = std::pair<unsigned long long, unsigned long long>;
 /// Whether the work of a stream belongs to a capture: PyTorch's.
-using stream_filter = std::function<bool(cuda::stream_handle)>;
+using stream_filter = std::function<bool(gpu::stream_handle)>;
 
 /// The memory of one device: each stream has its own, and each pool of captures.
 ///
@@ -44,7 +44,7 @@ using stream_filter = std::function<bool(cuda::stream_handle)>;
 class device_memory {
  public:
   /// @param log null: no trace. @throws what the driver throws.
-  device_memory(cuda::device_number device, settings const& chosen, trace_log* log, cuda::driver& driver);
+  device_memory(gpu::device_number device, settings const& chosen, trace_log* log, gpu::driver& driver);
   device_memory(device_memory const&) = delete;
   device_memory& operator=(device_memory const&) = delete;
   /// Waits for the device. @pre all blocks were deallocated, and nothing captures.
@@ -53,12 +53,12 @@ class device_memory {
   /// A block for work on `stream`; of a pool of captures, if one that is open takes the stream.
   /// @throws out_of_memory after all that is kept of this device was returned and a second
   /// try; what the driver or a filter throws. Nothing is allocated then.
-  [[nodiscard]] void* allocate(std::size_t bytes, cuda::stream_handle stream);
+  [[nodiscard]] void* allocate(std::size_t bytes, gpu::stream_handle stream);
   /// @return false if no block begins there; nothing happens then.
   bool deallocate(void* block) noexcept;
   /// Work on `stream` uses the block, too. @return false if no block begins there.
   /// @throws cuda_error, std::bad_alloc; nothing has changed then.
-  bool record_stream(void* block, cuda::stream_handle stream);
+  bool record_stream(void* block, gpu::stream_handle stream);
 
   /// From here on streams that the filter takes get memory of this pool: the last one begun, if several take
   /// it. @throws std::runtime_error if the pool is open, std::bad_alloc.
@@ -87,11 +87,11 @@ class device_memory {
   struct capture_pool {
     std::size_t uses = 0;         // begun and not released
     std::size_t live_blocks = 0;  // allocated of it
-    std::map<cuda::stream_handle, stream_memory> streams;
+    std::map<gpu::stream_handle, stream_memory> streams;
   };
   struct stream_use {
-    cuda::stream_handle stream;
-    cuda::event event;  // made before it is needed: to free must not fail
+    gpu::stream_handle stream;
+    gpu::event event;  // made before it is needed: to free must not fail
     bool is_recorded = false;
   };
   struct live_block {
@@ -106,8 +106,8 @@ class device_memory {
     stream_filter takes;
   };
 
-  [[nodiscard]] memory_place place_of(cuda::stream_handle stream, char const* what) const;
-  [[nodiscard]] std::pair<stream_memory*, capture_pool*> memory_for(cuda::stream_handle stream);
+  [[nodiscard]] memory_place place_of(gpu::stream_handle stream, char const* what) const;
+  [[nodiscard]] std::pair<stream_memory*, capture_pool*> memory_for(gpu::stream_handle stream);
   [[nodiscard]] void* allocate_from(stream_memory& memory, capture_pool* pool, std::size_t bytes);
   void give_back(void* block, live_block const& ending) noexcept;
   [[nodiscard]] bool is_unused(live_block& block, bool waits) noexcept;
@@ -118,22 +118,22 @@ class device_memory {
   [[nodiscard]] bool holds_released_pools() const noexcept;
   [[nodiscard]] bool wait_for_device() noexcept;
 
-  cuda::driver* driver_;
-  cuda::device_number device_;
+  gpu::driver* driver_;
+  gpu::device_number device_;
   settings chosen_;
   trace_log* log_;
-  cuda::device_resource blocks_of_driver_;  // of captures: what can be had during one
+  gpu::device_resource blocks_of_driver_;  // of captures: what can be had during one
   segment_memory segments_;
 
   mutable std::mutex mutex_;  // for what follows; the driver is called under it
-  std::map<cuda::stream_handle, stream_memory> streams_;
+  std::map<gpu::stream_handle, stream_memory> streams_;
   std::map<pool_id, capture_pool> pools_;
   std::vector<recording> recordings_;  // the pools that are open, the last begun last
   std::unordered_map<void*, live_block> blocks_;
-  std::vector<void*> waiting_;             // freed, and used by other streams as yet; in order
-  std::vector<cuda::stream_handle> busy_;  // of one look at what waits
-  std::size_t shared_blocks_ = 0;          // that have uses: there is room for them in waiting_
-  std::size_t shared_uses_ = 0;            // of all blocks: there is room for them in busy_
+  std::vector<void*> waiting_;            // freed, and used by other streams as yet; in order
+  std::vector<gpu::stream_handle> busy_;  // of one look at what waits
+  std::size_t shared_blocks_ = 0;         // that have uses: there is room for them in waiting_
+  std::size_t shared_uses_ = 0;           // of all blocks: there is room for them in busy_
   bool is_in_step_ = false;
 
   std::uint64_t allocations_ = 0, deallocations_ = 0, refused_ = 0;

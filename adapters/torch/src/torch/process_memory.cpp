@@ -41,7 +41,7 @@ process_memory& process_memory::instance() {
   const std::scoped_lock lock{instance_mutex};
   if (the_instance == nullptr) {
     report_misuse();
-    the_instance = new process_memory{cuda::default_driver()};
+    the_instance = new process_memory{gpu::default_driver()};
   }
   return *the_instance;
 }
@@ -64,7 +64,7 @@ settings process_memory::chosen() const {
   return chosen_ ? *chosen_ : settings_from_environment();
 }
 
-device_memory& process_memory::of(cuda::device_number device) {
+device_memory& process_memory::of(gpu::device_number device) {
   const std::scoped_lock lock{mutex_};
   if (const auto found = devices_.find(device); found != devices_.end()) return *found->second;
   if (!chosen_) chosen_ = settings_from_environment();
@@ -89,7 +89,7 @@ void process_memory::end_step() noexcept {
   for (auto const& [device, memory] : devices_) memory->end_step();
 }
 
-device_memory* process_memory::find(cuda::device_number device) noexcept {
+device_memory* process_memory::find(gpu::device_number device) noexcept {
   const std::scoped_lock lock{mutex_};
   const auto found = devices_.find(device);
   return found == devices_.end() ? nullptr : found->second.get();

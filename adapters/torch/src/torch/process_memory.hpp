@@ -22,7 +22,7 @@ namespace tidemark::torch {
 /// are gone. Thread-safety: any thread.
 class process_memory {
  public:
-  explicit process_memory(cuda::driver& driver) : driver_{&driver} {}
+  explicit process_memory(gpu::driver& driver) : driver_{&driver} {}
   process_memory(process_memory const&) = delete;
   process_memory& operator=(process_memory const&) = delete;
   ~process_memory() = default;
@@ -39,9 +39,9 @@ class process_memory {
 
   /// The memory of a device, which is made when it is first used. @throws std::invalid_argument as `chosen`;
   /// std::system_error if the trace cannot be written; what the driver throws.
-  [[nodiscard]] device_memory& of(cuda::device_number device);
+  [[nodiscard]] device_memory& of(gpu::device_number device);
   /// The same, if it was made.
-  [[nodiscard]] device_memory* find(cuda::device_number device) noexcept;
+  [[nodiscard]] device_memory* find(gpu::device_number device) noexcept;
   /// Begins a step on all devices, and on those that come; ends the one before. @throws std::bad_alloc.
   void begin_step();
   void end_step() noexcept;
@@ -59,13 +59,13 @@ class process_memory {
   void close_trace();
 
  private:
-  cuda::driver* driver_;
+  gpu::driver* driver_;
   mutable std::mutex mutex_;  // for what follows
   std::optional<settings> chosen_;
   std::optional<trace_log> log_;
   bool is_in_step_ = false;
   // Never moved or erased, so that they are used without the lock.
-  std::map<cuda::device_number, std::unique_ptr<device_memory>> devices_;
+  std::map<gpu::device_number, std::unique_ptr<device_memory>> devices_;
 };
 
 }  // namespace tidemark::torch

@@ -15,7 +15,7 @@ void* segment_memory::allocate(std::size_t bytes) {
   const std::scoped_lock lock{mutex_};
   if (!cache_) {
     if (!blocks_)
-      blocks_.emplace(cuda::block_resource_options{.device = place_.device, .name = "PyTorch's segments"},
+      blocks_.emplace(gpu::block_resource_options{.device = place_.device, .name = "PyTorch's segments"},
                       *place_.driver);
     // Blocks come back unused, so that no stream orders them.
     cache_.emplace(device_cache_options{.device = place_.device,
@@ -50,8 +50,8 @@ bool segment_memory::deallocate(void* segment) noexcept {
 
 void segment_memory::return_waiting() noexcept {
   if (waiting_.empty()) return;
-  const cuda::detail::on_device here{*place_.driver, place_.device};
-  if (!cuda::detail::shows_end_of_work(place_.driver->synchronize())) return;
+  const gpu::detail::on_device here{*place_.driver, place_.device};
+  if (!gpu::detail::shows_end_of_work(place_.driver->synchronize())) return;
   std::pmr::memory_resource& front = traced_ ? static_cast<std::pmr::memory_resource&>(*traced_) : *cache_;
   for (void* const segment : waiting_) {
     const auto found = live_.find(segment);

@@ -49,7 +49,7 @@ class segment_memory {
   memory_place place_;
   std::optional<std::size_t> max_cached_bytes_;
   mutable std::mutex mutex_;  // for what follows
-  std::optional<cuda::device_resource> blocks_;
+  std::optional<gpu::device_resource> blocks_;
   std::optional<device_cache> cache_;
   std::optional<trace_resource> traced_;
   std::unordered_map<void*, std::size_t> live_;  // with their bytes

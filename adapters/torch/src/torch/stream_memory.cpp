@@ -16,10 +16,10 @@ constexpr std::size_t largest_pooled_bytes = 1 * GiB;
 
 // What a `device_cache` keeps unless it is told.
 std::size_t quarter_of(memory_place const& place) noexcept {
-  const cuda::detail::on_device here{*place.driver, place.device};
-  cuda::memory_info info;
+  const gpu::detail::on_device here{*place.driver, place.device};
+  gpu::memory_info info;
   const bool is_known =
-      here.result() == cuda::status::success && place.driver->memory(info) == cuda::status::success;
+      here.result() == gpu::status::success && place.driver->memory(info) == gpu::status::success;
   return is_known ? info.total_bytes / 4 : 1 * GiB;
 }
 
@@ -70,7 +70,7 @@ void lasting_blocks::do_deallocate(void* block, std::size_t, std::size_t) noexce
 
 stream_memory::stream_memory(memory_place const& place, settings const& chosen)
     : driver_{place.driver}, stream_{place.stream} {
-  cuda::driver& driver = *place.driver;
+  gpu::driver& driver = *place.driver;
   if (chosen.resource == resource_kind::pool) {
     const std::size_t limit = chosen.max_cached_bytes ? *chosen.max_cached_bytes : quarter_of(place);
     pool_.emplace(device_pool_options{.stream = stream_,
@@ -91,7 +91,7 @@ stream_memory::stream_memory(memory_place const& place, settings const& chosen)
   }
   if (chosen.resource == resource_kind::planned) {
     planned_.emplace(planned_arena_options{.fallback = front_, .name = name},
-                     cuda::virtual_memory_options{.device = place.device, .stream = stream_}, driver);
+                     gpu::virtual_memory_options{.device = place.device, .stream = stream_}, driver);
     front_ = &*planned_;
   }
   if (place.log != nullptr) front_ = &traced_.emplace(*place.log, front_, place.name);
@@ -134,8 +134,8 @@ void stream_memory::collect() noexcept {
   const any_thread next{pool_};
   pool_->clear();
   // What was returned in the order of the stream leaves the driver's pool at a wait.
-  const cuda::detail::on_device here{*driver_, pool_->options().device};
-  if (cuda::detail::capture_state_of(*driver_, stream_) == cuda::detail::capture_state::none)
+  const gpu::detail::on_device here{*driver_, pool_->options().device};
+  if (gpu::detail::capture_state_of(*driver_, stream_) == gpu::detail::capture_state::none)
     (void)driver_->synchronize(stream_);
 }
 

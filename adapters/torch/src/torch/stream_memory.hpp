@@ -24,9 +24,9 @@ namespace tidemark::torch {
 
 /// Where a stream's memory is, and where it is traced.
 struct memory_place {
-  cuda::driver* driver;
-  cuda::device_number device;
-  cuda::stream_handle stream;
+  gpu::driver* driver;
+  gpu::device_number device;
+  gpu::stream_handle stream;
   trace_log* log;    ///< null: no trace
   std::string name;  ///< in the trace
 };
@@ -93,12 +93,12 @@ class stream_memory {
   /// Returns what is kept and not used to the device, after a wait for the stream.
   void collect() noexcept;
 
-  [[nodiscard]] cuda::stream_handle stream() const noexcept { return stream_; }
+  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
   [[nodiscard]] stream_counts counts() const noexcept;
 
  private:
-  cuda::driver* driver_;
-  cuda::stream_handle stream_;
+  gpu::driver* driver_;
+  gpu::stream_handle stream_;
   std::optional<lasting_blocks> lasting_;
   std::optional<device_cache> cache_;
   std::optional<device_pool> pool_;

@@ -79,7 +79,7 @@ struct graph_arena_mark {
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse(body);          // how much memory does it need?
-/// graph_arena memory{layout, &device};                 // exactly so much, of a cuda::device_resource
+/// graph_arena memory{layout, &device};                 // exactly so much, of a gpu::device_resource
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
 /// **By a plan.** A capture on one stream does what it does in the order in which it was captured, and so
@@ -94,7 +94,7 @@ struct graph_arena_mark {
 /// ```
 /// **On shared memory.** Graphs that never run at once can have their temporaries in the same bytes: each has
 /// an arena of its own on memory that they share. The program must launch them one behind the other, on one
-/// stream or by `cuda::put_behind`. No block may outlive the body, where the other graphs would overwrite it:
+/// stream or by `gpu::put_behind`. No block may outlive the body, where the other graphs would overwrite it:
 /// `capture` throws allocator_busy. The memory goes with the last arena.
 ///
 /// ```cpp

@@ -42,14 +42,14 @@ namespace tidemark {
 /// rmm::device_uvector<float> x(n, stream, cuda_resource{blocks});
 ///
 /// statistics_resource counted{&blocks};  // the type of an adaptor has neither access nor stream
-/// cuda_resource<statistics_resource, tidemark::cuda::memory_access::device> memory{counted, stream};
+/// cuda_resource<statistics_resource, tidemark::gpu::memory_access::device> memory{counted, stream};
 /// ```
 /// It is small and copyable, which CCCL requires since 3.2; the resource must outlive it and all that is
 /// made with it. Memory that devices may access is aligned to 256 bytes at least, as by RMM's resources:
 /// RMM's containers request `alignof(T)`, and code that reads wide words relies on more.
 ///
 /// *Streams.* A call with a stream allocates memory for the work of that stream, and frees it behind the
-/// work that is on it now. If the resource has another stream (`cuda::stream_bound`, or a given one),
+/// work that is on it now. If the resource has another stream (`gpu::stream_bound`, or a given one),
 /// events order the two streams, which costs more than a resource of the same stream; a `device_cache`
 /// frees the block by its own events, and its stream does not wait. If the resource has no stream, the
 /// calling thread waits for the work of the named stream before it frees memory, unless only the host may
@@ -67,26 +67,25 @@ namespace tidemark {
 /// @tparam R the resource's class.
 /// @tparam Access who may access the memory: the properties `cuda::mr::host_accessible` and
 /// `cuda::mr::device_accessible`.
-template <class R, cuda::memory_access Access = cuda::memory_access_of<R>>
+template <class R, gpu::memory_access Access = gpu::memory_access_of<R>>
 class cuda_resource {
  public:
   static_assert(std::is_base_of_v<std::pmr::memory_resource, R>,
                 "cuda_resource<R>: R is a std::pmr::memory_resource, as all resources of tidemark are");
-  static_assert(Access != cuda::memory_access::unknown,
+  static_assert(Access != gpu::memory_access::unknown,
                 "cuda_resource<R>: the type R does not determine who may access its memory; say it: "
-                "cuda_resource<R, cuda::memory_access::device>");
+                "cuda_resource<R, gpu::memory_access::device>");
 
   /// The default alignment: that of RMM.
   static constexpr std::size_t default_alignment = 256;
 
   /// Memory from `resource`. @param driver the calls that order streams; must outlive this object.
-  explicit cuda_resource(R& resource, cuda::driver& driver = cuda::default_driver()) noexcept
+  explicit cuda_resource(R& resource, gpu::driver& driver = gpu::default_driver()) noexcept
       : resource_{&resource}, driver_{&driver} {}
   /// Memory from `resource` of `stream`, if its type has no stream: an adaptor on a `device_pool`, a
   /// `std::pmr::memory_resource`.
-  cuda_resource(R& resource, cuda::stream_handle stream,
-                cuda::driver& driver = cuda::default_driver()) noexcept
-    requires(!cuda::stream_bound<R>)
+  cuda_resource(R& resource, gpu::stream_handle stream, gpu::driver& driver = gpu::default_driver()) noexcept
+    requires(!gpu::stream_bound<R>)
       : resource_{&resource}, driver_{&driver}, stream_{stream} {}
 
   // ---- CCCL 3.1 and later ----
@@ -99,7 +98,7 @@ class cuda_resource {
     detail::require_countable(bytes, align, "cuda_resource");
     void* const block = resource_->allocate(bytes, aligned(align));
     if (has_stream()) {
-      require_done("cuStreamWaitEvent", cuda::put_behind(*driver_, stream.get(), own_stream()), block, bytes,
+      require_done("cuStreamWaitEvent", gpu::put_behind(*driver_, stream.get(), own_stream()), block, bytes,
                    align);
     }
     return block;
@@ -112,8 +111,8 @@ class cuda_resource {
     if constexpr (orders_itself) {
       resource_->deallocate(block, bytes, aligned(align), stream.get());
     } else {
-      const cuda::status ended = end_work(stream.get());
-      if (cuda::detail::shows_end_of_work(ended)) {
+      const gpu::status ended = end_work(stream.get());
+      if (gpu::detail::shows_end_of_work(ended)) {
         free_block(block, bytes, align);
       } else {
         detail::report_warning(
@@ -167,25 +166,25 @@ class cuda_resource {
   }
 
   friend constexpr void get_property(cuda_resource const&, ::cuda::mr::host_accessible) noexcept
-    requires(Access == cuda::memory_access::host || Access == cuda::memory_access::host_and_device)
+    requires(Access == gpu::memory_access::host || Access == gpu::memory_access::host_and_device)
   {}
   friend constexpr void get_property(cuda_resource const&, ::cuda::mr::device_accessible) noexcept
-    requires(Access == cuda::memory_access::device || Access == cuda::memory_access::host_and_device)
+    requires(Access == gpu::memory_access::device || Access == gpu::memory_access::host_and_device)
   {}
 
  private:
   // Such as `device_cache`, which guards the block by an event.
-  static constexpr bool orders_itself = requires(R& resource, void* block, cuda::stream_handle last_used_on) {
+  static constexpr bool orders_itself = requires(R& resource, void* block, gpu::stream_handle last_used_on) {
     { resource.deallocate(block, std::size_t{}, std::size_t{}, last_used_on) } noexcept;
   };
 
   [[nodiscard]] static constexpr std::size_t aligned(std::size_t align) noexcept {
-    return Access == cuda::memory_access::host ? align : std::max(align, default_alignment);
+    return Access == gpu::memory_access::host ? align : std::max(align, default_alignment);
   }
-  [[nodiscard]] bool has_stream() const noexcept { return cuda::stream_bound<R> || stream_.has_value(); }
+  [[nodiscard]] bool has_stream() const noexcept { return gpu::stream_bound<R> || stream_.has_value(); }
   // @pre has_stream().
-  [[nodiscard]] cuda::stream_handle own_stream() const noexcept {
-    if constexpr (cuda::stream_bound<R>) {
+  [[nodiscard]] gpu::stream_handle own_stream() const noexcept {
+    if constexpr (gpu::stream_bound<R>) {
       return resource_->stream();
     } else {
       return *stream_;
@@ -193,38 +192,37 @@ class cuda_resource {
   }
 
   // Without a device there is no work.
-  [[nodiscard]] static bool is_done(cuda::status result) noexcept {
-    return result == cuda::status::success || cuda::detail::shows_that_nothing_runs(result);
+  [[nodiscard]] static bool is_done(gpu::status result) noexcept {
+    return result == gpu::status::success || gpu::detail::shows_that_nothing_runs(result);
   }
   // Freed memory may be reused after this.
-  [[nodiscard]] cuda::status end_work(cuda::stream_handle stream) const noexcept {
-    if (has_stream()) return cuda::put_behind(*driver_, own_stream(), stream);
-    if (Access == cuda::memory_access::host) return cuda::status::success;
-    const cuda::status waited = wait_for(stream);
-    return waited == cuda::status::capture_unsupported ? cuda::status::success : waited;
+  [[nodiscard]] gpu::status end_work(gpu::stream_handle stream) const noexcept {
+    if (has_stream()) return gpu::put_behind(*driver_, own_stream(), stream);
+    if (Access == gpu::memory_access::host) return gpu::status::success;
+    const gpu::status waited = wait_for(stream);
+    return waited == gpu::status::capture_unsupported ? gpu::status::success : waited;
   }
   // `capture_unsupported` if the stream is captured. That is checked first, because a wait ends a capture.
-  [[nodiscard]] cuda::status wait_for(cuda::stream_handle stream) const noexcept {
-    const cuda::detail::relaxed_mode waiting{*driver_};
+  [[nodiscard]] gpu::status wait_for(gpu::stream_handle stream) const noexcept {
+    const gpu::detail::relaxed_mode waiting{*driver_};
     bool captured = false;
-    const cuda::status asked = driver_->is_capturing(stream, captured);
-    if (asked != cuda::status::success) return asked;
-    if (captured) return cuda::status::capture_unsupported;
+    const gpu::status asked = driver_->is_capturing(stream, captured);
+    if (asked != gpu::status::success) return asked;
+    if (captured) return gpu::status::capture_unsupported;
     return driver_->synchronize(stream);
   }
-  void require_done(char const* call, cuda::status result, void* block, std::size_t bytes,
-                    std::size_t align) {
+  void require_done(char const* call, gpu::status result, void* block, std::size_t bytes, std::size_t align) {
     if (is_done(result)) return;
     free_block(block, bytes, align);
-    cuda::require(*driver_, call, result);
+    gpu::require(*driver_, call, result);
   }
   void free_block(void* block, std::size_t bytes, std::size_t align) const noexcept {
     detail::deallocate_or_warn(*resource_, block, bytes, aligned(align), "cuda_resource");
   }
 
   R* resource_;
-  cuda::driver* driver_;
-  std::optional<cuda::stream_handle> stream_;  // if its type has none
+  gpu::driver* driver_;
+  std::optional<gpu::stream_handle> stream_;  // if its type has none
 };
 
 }  // namespace tidemark

@@ -34,10 +34,10 @@ concept raw_memory_source = requires(M& source, void* block, std::size_t bytes, 
 /// `allocate` with a stream as its first argument, as in later CCCL and in RMM.
 template <class M>
 concept stream_ordered_source =
-    raw_memory_source<M> && (requires(M& source, void* block, std::size_t n, cuda::stream_handle stream) {
+    raw_memory_source<M> && (requires(M& source, void* block, std::size_t n, gpu::stream_handle stream) {
       { source.allocate(stream, n, n) } -> std::same_as<void*>;
       source.deallocate(stream, block, n, n);
-    } || requires(M& source, void* block, std::size_t n, cuda::stream_handle stream) {
+    } || requires(M& source, void* block, std::size_t n, gpu::stream_handle stream) {
       { source.allocate_async(n, n, stream) } -> std::same_as<void*>;
       source.deallocate_async(block, n, n, stream);
     });
@@ -68,26 +68,26 @@ concept stream_ordered_source =
 /// source, which must outlive this object.
 /// @tparam M the source's class.
 template <raw_memory_source M>
-class foreign_resource final : public std::pmr::memory_resource, public cuda::detail::stream_ordered {
+class foreign_resource final : public std::pmr::memory_resource, public gpu::detail::stream_ordered {
  public:
   /// Memory from `source`, for any work.
   explicit foreign_resource(M& source) noexcept : source_{&source} {}
   /// Memory from `source` in the order of `stream`.
-  foreign_resource(M& source, cuda::stream_handle stream) noexcept
+  foreign_resource(M& source, gpu::stream_handle stream) noexcept
     requires stream_ordered_source<M>
       : source_{&source}, stream_{stream} {}
 
   /// Where memory comes from.
   [[nodiscard]] M& source() const noexcept { return *source_; }
   /// Whether it is for the work of that stream.
-  [[nodiscard]] bool is_ordered_by(cuda::stream_handle stream) const noexcept override {
-    return stream_ && cuda::is_same_stream(*stream_, stream);
+  [[nodiscard]] bool is_ordered_by(gpu::stream_handle stream) const noexcept override {
+    return stream_ && gpu::is_same_stream(*stream_, stream);
   }
 
  private:
   static constexpr bool names_sync = requires(M& source) { source.allocate_sync(1, 1); };
   static constexpr bool names_async =
-      requires(M& source, cuda::stream_handle stream) { source.allocate_async(1, 1, stream); };
+      requires(M& source, gpu::stream_handle stream) { source.allocate_async(1, 1, stream); };
 
   /// @throws what the source throws; out_of_memory if it returns null or an unaligned block, and for more
   /// than PTRDIFF_MAX bytes.
@@ -146,7 +146,7 @@ class foreign_resource final : public std::pmr::memory_resource, public cuda::de
   }
 
   M* source_;
-  std::optional<cuda::stream_handle> stream_;
+  std::optional<gpu::stream_handle> stream_;
 };
 
 }  // namespace tidemark

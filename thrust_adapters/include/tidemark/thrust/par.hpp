@@ -24,9 +24,9 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 
 /// The stream of an algorithm. @throws std::invalid_argument if the resource has another.
 template <class R>
-cuda::stream_handle stream_for(R const& resource, std::optional<cuda::stream_handle> stream) {
-  const cuda::stream_handle own = cuda::stream_of(resource);
-  if (cuda::stream_bound<R> && stream.value_or(own) != own) {
+gpu::stream_handle stream_for(R const& resource, std::optional<gpu::stream_handle> stream) {
+  const gpu::stream_handle own = gpu::stream_of(resource);
+  if (gpu::stream_bound<R> && stream.value_or(own) != own) {
     throw std::invalid_argument(
         "par: the resource has another stream than the algorithm: leave the stream out, or use a resource of "
         "that stream");
@@ -35,7 +35,7 @@ cuda::stream_handle stream_for(R const& resource, std::optional<cuda::stream_han
 }
 
 template <class R>
-auto make_policy(R& resource, cuda::stream_handle stream, [[maybe_unused]] bool waits) {
+auto make_policy(R& resource, gpu::stream_handle stream, [[maybe_unused]] bool waits) {
   const thrust_allocator<std::byte, R> temporaries{&resource, stream};
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
   using with_temporaries =
@@ -74,10 +74,10 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// the level of nested regions where it was made. The resource must outlive it. Thrust's CPP, OMP and TBB
 /// systems have no streams and ignore `stream`. With OMP the temporaries of sorts come from the heap,
 /// because all threads of a sort allocate some.
-/// @throws std::invalid_argument if the resource has another stream (`cuda::stream_bound`).
+/// @throws std::invalid_argument if the resource has another stream (`gpu::stream_bound`).
 template <class R>
-[[nodiscard]] auto par(R& resource, std::optional<cuda::stream_handle> stream = {}) {
-  [[maybe_unused]] const cuda::stream_handle known = detail::stream_for(resource, stream);
+[[nodiscard]] auto par(R& resource, std::optional<gpu::stream_handle> stream = {}) {
+  [[maybe_unused]] const gpu::stream_handle known = detail::stream_for(resource, stream);
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
   return detail::make_policy(resource, known, detail::may_wait_for(known));
 #else
@@ -89,7 +89,7 @@ template <class R>
 /// them. Their memory may be freed at once if it is of the same stream, as that of `device_arena` is;
 /// otherwise wait for the stream first.
 template <class R>
-[[nodiscard]] auto par_nosync(R& resource, std::optional<cuda::stream_handle> stream = {}) {
+[[nodiscard]] auto par_nosync(R& resource, std::optional<gpu::stream_handle> stream = {}) {
   return detail::make_policy(resource, detail::stream_for(resource, stream), false);
 }
 

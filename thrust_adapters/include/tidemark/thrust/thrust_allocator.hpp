@@ -36,12 +36,12 @@ T* pointer_like(void*);
 template <bool OnStream>
 class element_work {
  public:
-  TIDEMARK_HOST_DEVICE explicit element_work(cuda::stream_handle stream) noexcept : stream_{stream} {}
+  TIDEMARK_HOST_DEVICE explicit element_work(gpu::stream_handle stream) noexcept : stream_{stream} {}
   /// The stream of memory and elements; null: the default stream.
-  [[nodiscard]] TIDEMARK_HOST_DEVICE cuda::stream_handle stream() const noexcept { return stream_; }
+  [[nodiscard]] TIDEMARK_HOST_DEVICE gpu::stream_handle stream() const noexcept { return stream_; }
 
  private:
-  cuda::stream_handle stream_;
+  gpu::stream_handle stream_;
 };
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
@@ -50,9 +50,9 @@ class element_work<true> {
  public:
   using system_type = stream_policy;
 
-  TIDEMARK_HOST_DEVICE explicit element_work(cuda::stream_handle stream) noexcept
+  TIDEMARK_HOST_DEVICE explicit element_work(gpu::stream_handle stream) noexcept
       : system_{stream != nullptr ? stream : ::thrust::cuda_cub::default_stream(), true} {}
-  [[nodiscard]] TIDEMARK_HOST_DEVICE cuda::stream_handle stream() const noexcept { return system_.stream(); }
+  [[nodiscard]] TIDEMARK_HOST_DEVICE gpu::stream_handle stream() const noexcept { return system_.stream(); }
 
   /// Thrust calls this each time it makes or copies elements.
   [[nodiscard]] TIDEMARK_HOST_DEVICE system_type& system() noexcept {
@@ -89,7 +89,7 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// swaps move memory and resource in O(1).
 ///
 /// *Streams* (CUDA only). Elements are made, destroyed and copied with their vector on the stream of the
-/// resource (`cuda::stream_bound`) or on a given one; otherwise on the default stream. As always in
+/// resource (`gpu::stream_bound`) or on a given one; otherwise on the default stream. As always in
 /// Thrust, that work has ended when the function of the vector returns; while the stream is captured the
 /// function does not wait, so that a vector can be made in a capture. What Thrust does with pointers alone
 /// has no stream: access to one element, assignment within the capacity, insertion and erasure in the
@@ -127,14 +127,14 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   template <class Resource>
     requires std::convertible_to<Resource*, R*>  // other classes may be incomplete, as CUstream_st is
   thrust_allocator(Resource* resource) noexcept  // NOLINT(google-explicit-constructor)
-      : thrust_allocator{resource, cuda::stream_of(*resource)} {
+      : thrust_allocator{resource, gpu::stream_of(*resource)} {
     static_assert(
         detail::may_serve<Resource, VoidPointer>,
         "host_vector and universal_vector: the host must not touch the memory of this resource, and does "
         "with them; take device_vector, or a resource of pinned or managed memory");
   }
   /// Memory from `resource` for work of `stream`, if the resource's type has no stream.
-  TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, cuda::stream_handle stream) noexcept
+  TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, gpu::stream_handle stream) noexcept
       : work{stream}, resource_{resource} {}
   /// The same resource and stream, for another type.
   template <class U>

@@ -24,7 +24,7 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// memory through all but `device_ptr`.
 template <class R, class Pointer>
 inline constexpr bool may_serve = std::is_same_v<Pointer, ::thrust::device_ptr<void>> ||
-                                  cuda::memory_access_of<R> != cuda::memory_access::device;
+                                  gpu::memory_access_of<R> != gpu::memory_access::device;
 
 /// Whether one resource may free what the other allocated. Device code compares addresses only.
 template <class R>

@@ -30,12 +30,12 @@ template <class T, class R = std::pmr::memory_resource>
 using device_vector = ::thrust::device_vector<T, thrust_allocator<T, R>>;
 
 /// `thrust::universal_vector` on memory that host and device may access: `managed_arena`,
-/// `cuda::managed_resource`, or a pool on one. The host reads and writes elements without a copy, after
+/// `gpu::managed_resource`, or a pool on one. The host reads and writes elements without a copy, after
 /// the work on them has ended.
 template <class T, class R = std::pmr::memory_resource>
 using universal_vector = ::thrust::universal_vector<T, thrust_allocator<T, R, ::thrust::universal_ptr<void>>>;
 
-/// `thrust::host_vector` on a resource of the host; with `pinned_arena` or `cuda::pinned_resource`, copies
+/// `thrust::host_vector` on a resource of the host; with `pinned_arena` or `gpu::pinned_resource`, copies
 /// to a device are asynchronous. A resource whose type has device access only does not compile.
 template <class T, class R = std::pmr::memory_resource>
 using host_vector = ::thrust::host_vector<T, thrust_allocator<T, R, void*>>;

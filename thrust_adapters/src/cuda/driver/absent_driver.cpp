@@ -2,11 +2,11 @@
 // Replaces system_driver.cpp in a build without a CUDA toolkit.
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 driver& system_driver() noexcept {
   static driver table;
   return table;
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -7,7 +7,7 @@
 
 #include "driver_errors.hpp"
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 status wait_for(driver& driver, event_handle event) noexcept {
   const relaxed_mode waiting{driver};
@@ -32,7 +32,7 @@ status wait_for(driver& driver, stream_handle last_used_on) noexcept {
 }
 
 status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept {
-  if (cuda::put_behind(driver, stream, last_used_on) == status::success) return status::success;
+  if (gpu::put_behind(driver, stream, last_used_on) == status::success) return status::success;
   return wait_for(driver, last_used_on);
 }
 
@@ -61,4 +61,4 @@ void require_waited(driver& driver, char const* resource, status waited) noexcep
       resource, driver.error_name(waited));
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

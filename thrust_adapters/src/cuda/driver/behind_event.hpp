@@ -6,7 +6,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Later work of a stream waits for an event; if the stream cannot wait, for example because it is
 /// capturing, the calling thread does. @return success if either has. @pre the stream's device is current.
@@ -16,7 +16,7 @@ namespace tidemark::cuda::detail {
 
 /// Later work of `stream` waits for what is on `last_used_on` now, in a capture of both too; if it cannot,
 /// the calling thread waits for that stream, unless that is capturing. @return success if either has; as
-/// `cuda::put_behind` if not. The streams may be of two devices; a default stream is that of the current one.
+/// `gpu::put_behind` if not. The streams may be of two devices; a default stream is that of the current one.
 [[nodiscard]] status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept;
 /// The calling thread waits for what is on a stream, unless that is capturing. @return success if that has
 /// ended. @pre the stream's device is current.
@@ -32,4 +32,4 @@ namespace tidemark::cuda::detail {
 /// Reports a violation (`violation_kind::open_capture`) if the wait at the end of a scope has failed.
 void require_waited(driver& driver, char const* resource, status waited) noexcept;
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

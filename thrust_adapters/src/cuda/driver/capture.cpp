@@ -15,7 +15,7 @@
 
 #include "behind_event.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 bool require_is_capturing(driver& driver, stream_handle stream) {
@@ -165,4 +165,4 @@ void capture_backend::abandon() noexcept {
   driver_->retired().capture_ended(*driver_);
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

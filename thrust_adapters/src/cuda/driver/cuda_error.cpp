@@ -5,7 +5,7 @@
 
 namespace tidemark {
 
-cuda_error::cuda_error(cuda::driver& driver, char const* call, cuda::status result) noexcept
+cuda_error::cuda_error(gpu::driver& driver, char const* call, gpu::status result) noexcept
     : status_{result}, name_{driver.error_name(result)}, string_{driver.error_string(result)} {
   std::snprintf(call_, sizeof call_, "%s", call);
   std::snprintf(message_, sizeof message_, "%s: %s (%s)", call_, name_, string_);

@@ -3,7 +3,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 std::atomic<driver*> default_table{nullptr};
@@ -20,4 +20,4 @@ driver* set_default_driver(driver* table) noexcept {
   return before != nullptr ? before : &system_driver();
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 // Whether this thread is asking, so that what is asked asks nobody.
@@ -72,4 +72,4 @@ bool device_budget::relieve(subscription const* asking) noexcept {
   return any;
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

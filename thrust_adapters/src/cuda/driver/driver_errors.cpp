@@ -9,7 +9,7 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 void require_memory(driver& driver, char const* call, status result, exhaustion_report const& report) {
   if (result == status::out_of_memory) throw out_of_memory{report};
@@ -29,7 +29,7 @@ device_number device_or_current(driver& driver, device_number device, char const
 void require_one_stream(char const* kind, char const* name, stream_handle stream) {
   if (stream != per_thread_stream) return;
   throw std::invalid_argument(std::string{kind} + " '" + name +
-                              "': cudaStreamPerThread is another stream in each thread; make a cuda::stream");
+                              "': cudaStreamPerThread is another stream in each thread; make a gpu::stream");
 }
 
 void require_peers(driver& driver, char const* kind, device_number owner, device_set peers) {
@@ -58,4 +58,4 @@ void report_lost(driver& driver, char const* resource, char const* call, status 
       driver.error_name(result), driver.error_string(result));
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -7,7 +7,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// For calls that need memory. @throws out_of_memory with that report if the driver has no memory;
 /// cuda_error of any other error.
@@ -37,4 +37,4 @@ void require_peers(driver& driver, char const* kind, device_number owner, device
 void report_lost(driver& driver, char const* resource, char const* call, status result,
                  std::size_t bytes) noexcept;
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

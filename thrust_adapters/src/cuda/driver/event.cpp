@@ -3,7 +3,7 @@
 
 #include "behind_event.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 reuse_fence event::as_fence() && {
   static constexpr reuse_fence::functions calls{
@@ -17,4 +17,4 @@ reuse_fence event::as_fence() && {
   return {calls, new event{std::move(*this)}};
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

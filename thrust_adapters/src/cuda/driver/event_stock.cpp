@@ -8,7 +8,7 @@
 
 #include "behind_event.hpp"
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 namespace {
 
 // Not null, and another one for each thread's own stream, which have one handle.
@@ -84,4 +84,4 @@ void event_stock::wait(entry const& awaited) const noexcept {
   if (!shows_end_of_work(waited)) require_waited(*driver_, "device_cache", waited);
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

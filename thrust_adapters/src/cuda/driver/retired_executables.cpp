@@ -7,7 +7,7 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 void retired_executables::capture_begins() noexcept {
   const std::scoped_lock lock{mutex_};
@@ -51,4 +51,4 @@ std::size_t retired_executables::size() const noexcept {
   return waiting_.size();
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -5,7 +5,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 struct text {
@@ -62,4 +62,4 @@ text const& of(status result) noexcept {
 char const* driver::error_name(status result) noexcept { return of(result).name; }
 char const* driver::error_string(status result) noexcept { return of(result).string; }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -3,7 +3,7 @@
 
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 /// Makes the context of a stream current during its lifetime, if it is another one: an event is recorded only
@@ -69,4 +69,4 @@ status put_behind(driver& driver, stream_handle later, stream_handle earlier) no
   return result;
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -11,7 +11,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 static_assert(std::is_same_v<stream_handle, cudaStream_t> && std::is_same_v<stream_handle, CUstream>);
@@ -378,4 +378,4 @@ driver& system_driver() noexcept {
   return *table;
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -9,7 +9,7 @@
 #include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 char const* name_of(async_resource_options const& options) {
@@ -17,7 +17,7 @@ char const* name_of(async_resource_options const& options) {
   detail::require_one_stream("async_resource", name, options.stream);
   if (options.pool != nullptr) return name;
   throw std::invalid_argument("async_resource '" + std::string{name} +
-                              "': the pool is null; memory comes from a cuda::memory_pool");
+                              "': the pool is null; memory comes from a gpu::memory_pool");
 }
 
 }  // namespace
@@ -59,4 +59,4 @@ void async_resource::deallocate_after(void* block, std::size_t bytes, std::size_
   else counter_.on_deallocate(bytes);
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

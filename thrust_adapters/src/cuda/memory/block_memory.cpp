@@ -11,7 +11,7 @@
 #include "../driver/driver_errors.hpp"
 #include "driver_block.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 template <block_kind Kind>
 byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
@@ -68,4 +68,4 @@ template class basic_block_memory<block_kind::device>;
 template class basic_block_memory<block_kind::pinned>;
 template class basic_block_memory<block_kind::managed>;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -6,7 +6,7 @@
 #include "../driver/driver_errors.hpp"
 #include "driver_block.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 template <block_kind Kind>
 block_resource<Kind>::block_resource(block_resource_options const& options, driver& driver)
@@ -39,4 +39,4 @@ template class block_resource<block_kind::device>;
 template class block_resource<block_kind::pinned>;
 template class block_resource<block_kind::managed>;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -9,7 +9,7 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// A kind's name in messages, and its calls with their names.
 struct block_calls {
@@ -42,4 +42,4 @@ inline constexpr block_calls calls_of = calls_by_kind[static_cast<int>(Kind)];
   return {(driver.*calls.free)(block), calls.freeing};
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -11,7 +11,7 @@
 
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 namespace {
 
 // Bytes of a block with room for an aligned part; 0 if no block can be so large.
@@ -112,4 +112,4 @@ void driver_resource::free_padded(std::uintptr_t block, std::size_t bytes, std::
   if (budget_ != nullptr) budget_->give(padded);
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

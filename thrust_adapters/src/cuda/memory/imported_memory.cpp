@@ -12,7 +12,7 @@
 
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 constexpr char const* imported_memory_name = "imported memory";
@@ -23,16 +23,16 @@ std::size_t checked_bytes(exported_memory const& from) {
     if (!holds) throw std::invalid_argument(message);
   };
   require(from.exported_as == handle_type::file_descriptor || from.exported_as == handle_type::fabric,
-          "cuda::imported_memory: the memory was exported neither as file descriptors nor as fabric");
+          "gpu::imported_memory: the memory was exported neither as file descriptors nor as fabric");
   std::size_t bytes = 0;
   for (exported_handle const& each : from.handles) {
     require(each.offset == bytes && each.size != 0 &&
                 each.size <= std::numeric_limits<std::size_t>::max() / 2 - bytes,
-            "cuda::imported_memory: the handles do not lie one behind the other");
+            "gpu::imported_memory: the handles do not lie one behind the other");
     bytes += each.size;
   }
   require(from.size != 0 && from.offset < bytes && from.size <= bytes - from.offset,
-          "cuda::imported_memory: the exported range does not lie in its handles");
+          "gpu::imported_memory: the exported range does not lie in its handles");
   return bytes;
 }
 
@@ -42,14 +42,14 @@ imported_memory::imported_memory(exported_memory const& from, imported_memory_op
                                  driver& driver)
     : driver_{&driver}, device_{options.device}, stream_{options.stream} {
   const std::size_t bytes = checked_bytes(from);
-  detail::require_one_stream("cuda::imported_memory", imported_memory_name, stream_);
+  detail::require_one_stream("gpu::imported_memory", imported_memory_name, stream_);
   mappings_.reserve(from.handles.size());
   device_ = detail::device_or_current(driver, options.device, imported_memory_name);
   const detail::on_device here{driver, device_};
   detail::require_memory(driver, "cudaSetDevice", here.result(), imported_memory_name);
   bool capturing = false;
   require(driver, "cuStreamIsCapturing", driver.is_capturing(stream_, capturing));
-  if (capturing) throw std::logic_error("cuda::imported_memory: import while its stream is capturing");
+  if (capturing) throw std::logic_error("gpu::imported_memory: import while its stream is capturing");
   device_set accessible_from = options.accessible_from;
   accessible_from.insert(device_);
 
@@ -135,4 +135,4 @@ void imported_memory::free_all() noexcept {
   if (!freed.good()) detail::report_lost(*driver_, imported_memory_name, freed.call, freed.result, bytes);
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 std::size_t mapped_range::bytes_of(bool unit::* state) const noexcept {
   return static_cast<std::size_t>(std::ranges::count(units_, true, state)) * unit_bytes_;
@@ -193,4 +193,4 @@ outcome mapped_range::release(byte_range part) noexcept {
   return result;
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -7,7 +7,7 @@
 
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 constexpr char const* resource_name = "memory_pool";
@@ -17,7 +17,7 @@ constexpr char const* resource_name = "memory_pool";
 memory_pool::memory_pool(memory_pool_options const& options, driver& driver)
     : device_{detail::device_or_current(driver, options.device, resource_name)}, handle_{driver} {
   const detail::relaxed_mode creating{driver};
-  detail::require_peers(driver, "cuda::memory_pool", device_, options.accessible_from);
+  detail::require_peers(driver, "gpu::memory_pool", device_, options.accessible_from);
   detail::require_memory(driver, "cuMemPoolCreate",
                          driver.create_pool({device_, options.exported_as}, handle_.out()), resource_name);
   detail::require_memory(driver, "cuMemPoolSetAttribute",
@@ -44,4 +44,4 @@ void memory_pool::destroy(driver& driver, pool_handle pool) noexcept {
       resource_name, driver.error_name(destroyed), driver.error_string(destroyed));
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -7,7 +7,7 @@
 
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_handle stream, char const* name,
                                      std::pmr::memory_resource* bookkeeping, driver& driver)
@@ -73,4 +73,4 @@ void uncaptured_memory::free_waiting() noexcept {
   }
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -16,7 +16,7 @@
 #include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 constexpr char const* device_memory_name = "device memory";
@@ -27,10 +27,10 @@ constexpr std::size_t default_handle_bytes = 64 * MiB;
 virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
     : driver_{&driver}, stream_{options.stream} {
   if (options.handle_bytes != 0 && !std::has_single_bit(options.handle_bytes)) {
-    throw std::invalid_argument("cuda::virtual_memory: handle_bytes is " +
+    throw std::invalid_argument("gpu::virtual_memory: handle_bytes is " +
                                 std::to_string(options.handle_bytes) + ", which is not a power of two");
   }
-  detail::require_one_stream("cuda::virtual_memory", device_memory_name, options.stream);
+  detail::require_one_stream("gpu::virtual_memory", device_memory_name, options.stream);
   // The first calls of a program make the device's context, which needs memory.
   const auto require = [&](char const* call, status result) {
     detail::require_memory(driver, call, result, device_memory_name);
@@ -43,7 +43,7 @@ virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
   require("cuMemGetAllocationGranularity", driver.granularity(memory_, unit_bytes_));
   handle_bytes_max_ =
       std::max(unit_bytes_, options.handle_bytes != 0 ? options.handle_bytes : default_handle_bytes);
-  detail::require_peers(driver, "cuda::virtual_memory", memory_.device, options.accessible_from);
+  detail::require_peers(driver, "gpu::virtual_memory", memory_.device, options.accessible_from);
   accessible_from_ = options.accessible_from;
   accessible_from_.insert(memory_.device);
   memory_info info;
@@ -184,11 +184,11 @@ void virtual_memory::resume() {
 exported_memory virtual_memory::export_memory(byte_range part) const {
   if (memory_.exported_as == handle_type::none) {
     throw std::logic_error(
-        "cuda::virtual_memory: export_memory of memory whose options did not say exported_as, which the "
+        "gpu::virtual_memory: export_memory of memory whose options did not say exported_as, which the "
         "driver "
         "wants to know when it makes the memory");
   }
-  if (suspended_) throw std::logic_error("cuda::virtual_memory: export_memory while it is suspended");
+  if (suspended_) throw std::logic_error("gpu::virtual_memory: export_memory while it is suspended");
   const auto found = std::ranges::find_if(ranges_, [&](detail::mapped_range const& range) {
     return !range.has_ended() && range.range().contains(part.begin) &&
            part.size <= range.range().end() - part.begin;
@@ -196,7 +196,7 @@ exported_memory virtual_memory::export_memory(byte_range part) const {
   std::vector<detail::mapped_handle> behind;
   if (found != ranges_.end() && !part.empty()) behind = found->handles_behind(part);
   if (behind.empty()) {
-    throw std::invalid_argument("cuda::virtual_memory: export_memory of " + std::to_string(part.size) +
+    throw std::invalid_argument("gpu::virtual_memory: export_memory of " + std::to_string(part.size) +
                                 " bytes that are not all committed");
   }
   const std::uintptr_t first = behind.front().addresses.begin;
@@ -239,7 +239,7 @@ detail::outcome virtual_memory::may_change(detail::on_device const& here) const 
 void virtual_memory::require_may_change(char const* operation, detail::on_device const& here) const {
   const detail::outcome allowed = may_change(here);
   if (allowed.result == status::capture_unsupported) {
-    throw std::logic_error(std::string("cuda::virtual_memory: ") + operation +
+    throw std::logic_error(std::string("gpu::virtual_memory: ") + operation +
                            " while its stream is capturing");
   }
   require(*driver_, allowed.call, allowed.result);
@@ -331,4 +331,4 @@ void virtual_memory::free_all() noexcept {
   }
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

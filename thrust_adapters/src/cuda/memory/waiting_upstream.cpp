@@ -6,7 +6,7 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 waiting_upstream::~waiting_upstream() {
   return_waiting();
   if (const std::size_t bytes = waiting_.bytes(); bytes != 0) {
@@ -47,4 +47,4 @@ void waiting_upstream::return_waiting() noexcept {
   }
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

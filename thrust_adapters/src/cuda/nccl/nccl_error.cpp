@@ -6,7 +6,7 @@
 #include <iterator>
 
 namespace tidemark {
-namespace cuda {
+namespace gpu {
 namespace {
 
 struct nccl_text {
@@ -39,11 +39,11 @@ nccl_text const& text_of(nccl_status result) noexcept {
 char const* nccl::error_name(nccl_status result) noexcept { return text_of(result).name; }
 char const* nccl::error_string(nccl_status result) noexcept { return text_of(result).string; }
 
-}  // namespace cuda
+}  // namespace gpu
 
-nccl_error::nccl_error(cuda::nccl& nccl, char const* call, cuda::nccl_status result) noexcept
+nccl_error::nccl_error(gpu::nccl& nccl, char const* call, gpu::nccl_status result) noexcept
     : status_{result}, call_{call} {
-  std::snprintf(message_, sizeof message_, "%s: %s (%s)", call, cuda::nccl::error_name(result),
+  std::snprintf(message_, sizeof message_, "%s: %s (%s)", call, gpu::nccl::error_name(result),
                 nccl.error_string(result));
 }
 

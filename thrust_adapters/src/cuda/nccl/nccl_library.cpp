@@ -7,7 +7,7 @@
 
 #include <tidemark/cuda/nccl/nccl.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 #if !defined(_WIN32)
@@ -100,4 +100,4 @@ nccl& system_nccl() noexcept {
   return *library;
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

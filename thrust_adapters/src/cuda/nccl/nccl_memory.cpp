@@ -13,7 +13,7 @@
 #include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 constexpr char const* nccl_memory_name = "memory of NCCL";
@@ -26,7 +26,7 @@ nccl_memory::nccl_memory(nccl_memory_options const& options, nccl& calls, driver
       device_{detail::device_or_current(driver, options.device, nccl_memory_name)},
       stream_{options.stream},
       chunk_bytes_{options.chunk_bytes} {
-  detail::require_one_stream("cuda::nccl_memory", nccl_memory_name, stream_);
+  detail::require_one_stream("gpu::nccl_memory", nccl_memory_name, stream_);
 }
 
 nccl_memory& nccl_memory::operator=(nccl_memory&& other) noexcept {
@@ -139,4 +139,4 @@ void nccl_memory::wait_before_reuse(stream_handle last_used_on) noexcept {
   detail::require_waited(*driver_, nccl_memory_name, detail::wait_behind(*driver_, stream_, last_used_on));
 }
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

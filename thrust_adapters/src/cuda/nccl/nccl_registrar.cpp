@@ -11,7 +11,7 @@
 #include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 namespace {
 
 constexpr char const* is_capturing = "a stream is capturing";
@@ -24,7 +24,7 @@ template <nccl_registration Kind>
 basic_nccl_registrar<Kind>::basic_nccl_registrar(nccl_communicator communicator, stream_handle stream,
                                                  nccl& calls, driver& driver)
     : communicator_{communicator}, stream_{stream}, calls_{&calls}, driver_{&driver} {
-  detail::require_one_stream("cuda::nccl_registrar", "registered memory", stream);
+  detail::require_one_stream("gpu::nccl_registrar", "registered memory", stream);
   require(calls, "ncclCommCuDevice", calls.device_of(communicator, device_));
 }
 
@@ -109,4 +109,4 @@ nccl_window_position basic_nccl_registrar<Kind>::window_of(void const* address) 
 template class basic_nccl_registrar<nccl_registration::buffer>;
 template class basic_nccl_registrar<nccl_registration::window>;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

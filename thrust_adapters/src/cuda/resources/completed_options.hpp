@@ -8,7 +8,7 @@
 
 #include "../driver/driver_errors.hpp"
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Replaces what was left out: null names, which messages print, by the default; the device by the current
 /// one; the bookkeeping resource by `new` and `delete`. @throws as `device_or_current`.
@@ -19,4 +19,4 @@ void complete(Options& options, driver& driver) {
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

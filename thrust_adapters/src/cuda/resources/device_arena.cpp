@@ -4,9 +4,9 @@
 
 namespace tidemark {
 
-template class basic_arena<cuda::virtual_memory>;
-template class basic_arena<cuda::device_memory>;
-template class basic_arena<cuda::pinned_memory>;
-template class basic_arena<cuda::managed_memory>;
+template class basic_arena<gpu::virtual_memory>;
+template class basic_arena<gpu::device_memory>;
+template class basic_arena<gpu::pinned_memory>;
+template class basic_arena<gpu::managed_memory>;
 
 }  // namespace tidemark

@@ -13,7 +13,7 @@
 #include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 namespace {
 
 using tidemark::detail::address_of;
@@ -325,4 +325,4 @@ char const* device_blocks::broken_invariant() const noexcept {
   return nullptr;
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

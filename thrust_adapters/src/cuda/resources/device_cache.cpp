@@ -19,7 +19,7 @@
 
 namespace tidemark {
 
-using cuda::detail::capture_state;
+using gpu::detail::capture_state;
 
 namespace {
 
@@ -29,18 +29,18 @@ constexpr char const* not_relieved = "its stream is capturing, so that what is k
 
 // A quarter of the device: enough for the temporaries of a step on a large one, so that its largest blocks
 // are not returned and allocated again each time, and it leaves most to what is live and to other allocators.
-std::size_t limit_by_default(device_cache_options const& options, cuda::driver& driver) noexcept {
-  const cuda::detail::on_device here{driver, options.device};
-  cuda::memory_info info;
-  const bool is_known = here.result() == cuda::status::success &&
-                        cuda::detail::capture_state_of(driver, options.stream) == capture_state::none &&
-                        driver.memory(info) == cuda::status::success && info.total_bytes >= 4;
+std::size_t limit_by_default(device_cache_options const& options, gpu::driver& driver) noexcept {
+  const gpu::detail::on_device here{driver, options.device};
+  gpu::memory_info info;
+  const bool is_known = here.result() == gpu::status::success &&
+                        gpu::detail::capture_state_of(driver, options.stream) == capture_state::none &&
+                        driver.memory(info) == gpu::status::success && info.total_bytes >= 4;
   return is_known ? info.total_bytes / 4 : limit_of_unknown_device;
 }
 
-device_cache_options completed(device_cache_options options, cuda::driver& driver) {
-  cuda::detail::complete(options, driver);
-  cuda::detail::require_one_stream("device_cache", options.name, options.stream);
+device_cache_options completed(device_cache_options options, gpu::driver& driver) {
+  gpu::detail::complete(options, driver);
+  gpu::detail::require_one_stream("device_cache", options.name, options.stream);
   if (!options.max_cached_bytes) {
     const byte_cap limit = mib_cap_from_environment(limit_variable, limit_by_default(options, driver));
     options.max_cached_bytes = limit.bytes;
@@ -53,7 +53,7 @@ device_cache_options completed(device_cache_options options, cuda::driver& drive
 
 }  // namespace
 
-device_cache::device_cache(device_cache_options const& options, cuda::driver& driver)
+device_cache::device_cache(device_cache_options const& options, gpu::driver& driver)
     : driver_{&driver},
       options_{completed(options, driver)},
       events_{driver, options_.device, options_.stream, options_.bookkeeping},
@@ -67,7 +67,7 @@ device_cache::device_cache(device_cache_options const& options, cuda::driver& dr
 // Blocks are returned to an upstream of the user's with the cache's device current, too.
 device_cache::~device_cache() {
   gives_back_ = {};
-  const cuda::detail::on_device here{*driver_, options_.device};
+  const gpu::detail::on_device here{*driver_, options_.device};
   (void)release_captured();
   (void)cache_.collect(true);
 }
@@ -75,8 +75,8 @@ device_cache::~device_cache() {
 // Makes the upstream, too, if there is none.
 reuse_cache_options device_cache::options_of_cache() {
   if (options_.upstream == nullptr) {
-    own_.emplace(cuda::memory_pool_options{.device = options_.device,
-                                           .release_threshold_bytes = options_.release_threshold_bytes},
+    own_.emplace(gpu::memory_pool_options{.device = options_.device,
+                                          .release_threshold_bytes = options_.release_threshold_bytes},
                  options_.stream, options_.name, options_.bookkeeping, *driver_);
     options_.upstream = &*own_;
     options_.upstream_is_ordered = true;
@@ -90,11 +90,11 @@ reuse_cache_options device_cache::options_of_cache() {
                  .context = this},
       .query_scope = {.call =
                           [](void* events, void (*queries)(void*) noexcept, void* state) noexcept {
-                            static_cast<cuda::detail::event_stock*>(events)->query(queries, state);
+                            static_cast<gpu::detail::event_stock*>(events)->query(queries, state);
                           },
                       .context = &events_},
       .name = options_.name,
-      .upstream = cuda::detail::ordered_upstream(waiting_, options_, *driver_),
+      .upstream = gpu::detail::ordered_upstream(waiting_, options_, *driver_),
       .bookkeeping = options_.bookkeeping};
 }
 
@@ -111,8 +111,8 @@ void* device_cache::allocate(std::size_t bytes, std::size_t align) {
 // In a capture only calls of the driver are made that are known to be allowed there.
 void device_cache::refuse(std::size_t bytes, std::size_t align, char const* because) const {
   const reuse_cache_stats now = stats();
-  const cuda::detail::on_device here{*driver_, options_.device};
-  const bool in_capture = cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none;
+  const gpu::detail::on_device here{*driver_, options_.device};
+  const bool in_capture = gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none;
   if (in_capture && *because == '\0') because = not_relieved;
   throw out_of_memory{
       {.resource = options_.name,
@@ -121,7 +121,7 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
        .used_bytes = now.used_bytes,
        .committed_bytes = now.held_bytes,
        .reserved_bytes = now.held_bytes,
-       .largest_bytes = in_capture ? exhaustion_report::unknown_bytes : cuda::detail::free_bytes(*driver_),
+       .largest_bytes = in_capture ? exhaustion_report::unknown_bytes : gpu::detail::free_bytes(*driver_),
        .because = because}};
 }
 
@@ -129,8 +129,8 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
 // and not the device: what was drained is free when the stream has come there, and other streams' captures
 // and work are none of its concern.
 bool device_cache::relieve() noexcept {
-  const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
+  const gpu::detail::on_device here{*driver_, options_.device};
+  if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
   (void)release_held(false);
   (void)cache_.collect(true);
   (void)driver_->synchronize(options_.stream);
@@ -141,33 +141,33 @@ bool device_cache::relieve() noexcept {
 
 // Its own pool may have had unused memory where the cache keeps none.
 bool device_cache::give_back() noexcept {
-  const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
+  const gpu::detail::on_device here{*driver_, options_.device};
+  if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
   (void)collect(true);
   return true;
 }
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
-                              cuda::stream_handle last_used_on) noexcept {
+                              gpu::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
-  const bool is_own = cuda::is_same_stream(last_used_on, options_.stream);
-  const bool is_legacy = cuda::is_same_stream(last_used_on, nullptr);  // which is never captured
+  const bool is_own = gpu::is_same_stream(last_used_on, options_.stream);
+  const bool is_legacy = gpu::is_same_stream(last_used_on, nullptr);  // which is never captured
   // The handle of another stream says which device it is of.
-  if (is_own && (is_legacy || cuda::detail::capture_state_of(*driver_, last_used_on) == capture_state::none))
+  if (is_own && (is_legacy || gpu::detail::capture_state_of(*driver_, last_used_on) == capture_state::none))
     return deallocate(block, bytes, align);
-  const cuda::detail::on_device here{*driver_, options_.device};
-  const capture_state captures = cuda::detail::capture_state_of(*driver_, last_used_on);
+  const gpu::detail::on_device here{*driver_, options_.device};
+  const capture_state captures = gpu::detail::capture_state_of(*driver_, last_used_on);
   if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy)) {
     hold(block, bytes, align, !is_legacy);
   } else if (is_own) {
     deallocate(block, bytes, align);
   } else if (std::optional<reuse_fence> fence = events_.record(last_used_on)) {
     cache_.deallocate_after(block, bytes, aligned(align), std::move(*fence));
-  } else if (const cuda::status waited = driver_->synchronize(last_used_on);
-             cuda::detail::shows_end_of_work(waited)) {
+  } else if (const gpu::status waited = driver_->synchronize(last_used_on);
+             gpu::detail::shows_end_of_work(waited)) {
     deallocate(block, bytes, align);
   } else {
-    cuda::detail::report_lost(*driver_, options_.name, "cuStreamSynchronize", waited, bytes);
+    gpu::detail::report_lost(*driver_, options_.name, "cuStreamSynchronize", waited, bytes);
   }
 }
 
@@ -195,8 +195,8 @@ std::size_t device_cache::release_held(bool captured_too) noexcept {
     return held_.size();
   }();
   if (held == 0) return 0;
-  const cuda::detail::on_device here{*driver_, options_.device};
-  const bool legacy_too = cuda::detail::capture_state_of(*driver_, nullptr) == capture_state::none;
+  const gpu::detail::on_device here{*driver_, options_.device};
+  const bool legacy_too = gpu::detail::capture_state_of(*driver_, nullptr) == capture_state::none;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < held; ++i) {
     held_block leaving{};
@@ -213,15 +213,15 @@ std::size_t device_cache::release_held(bool captured_too) noexcept {
       deallocate(leaving.block, leaving.bytes, leaving.align);
       bytes += leaving.bytes;
     } else {
-      deallocate(leaving.block, leaving.bytes, leaving.align, cuda::legacy_stream);
+      deallocate(leaving.block, leaving.bytes, leaving.align, gpu::legacy_stream);
     }
   }
   return bytes;
 }
 
 std::size_t device_cache::collect(bool force) noexcept {
-  const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return 0;
+  const gpu::detail::on_device here{*driver_, options_.device};
+  if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return 0;
   (void)release_held(false);
   const std::size_t bytes = cache_.collect(force);
   if (own_) {  // which keeps what it has until it is trimmed

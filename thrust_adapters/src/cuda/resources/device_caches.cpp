@@ -14,12 +14,12 @@ namespace tidemark {
 namespace {
 
 // One key for both handles of the legacy stream.
-cuda::stream_handle key_of(cuda::stream_handle stream) noexcept {
-  return cuda::is_same_stream(stream, nullptr) ? nullptr : stream;
+gpu::stream_handle key_of(gpu::stream_handle stream) noexcept {
+  return gpu::is_same_stream(stream, nullptr) ? nullptr : stream;
 }
 
-device_cache_options of_each(device_cache_options options, cuda::driver& driver) {
-  cuda::detail::complete(options, driver);
+device_cache_options of_each(device_cache_options options, gpu::driver& driver) {
+  gpu::detail::complete(options, driver);
   return options;
 }
 
@@ -28,7 +28,7 @@ device_cache_options of_each(device_cache_options options, cuda::driver& driver)
 /// The cache of one stream, and the resource that stands for it.
 class device_caches::stream_cache final : public detail::forwarding_resource<stream_cache> {
  public:
-  stream_cache(device_caches& all, device_cache_options const& options, cuda::driver& driver)
+  stream_cache(device_caches& all, device_cache_options const& options, gpu::driver& driver)
       : cache{options, driver}, all_{&all} {}
 
   void* allocate(std::size_t bytes, std::size_t align) {
@@ -44,12 +44,12 @@ class device_caches::stream_cache final : public detail::forwarding_resource<str
   device_caches* all_;
 };
 
-device_caches::device_caches(device_cache_options const& each, cuda::driver& driver)
+device_caches::device_caches(device_cache_options const& each, gpu::driver& driver)
     : driver_{&driver}, options_{of_each(each, driver)}, owners_{options_.bookkeeping} {}
 
 device_caches::~device_caches() = default;
 
-device_caches::stream_cache& device_caches::of(cuda::stream_handle stream) {
+device_caches::stream_cache& device_caches::of(gpu::stream_handle stream) {
   {
     const std::scoped_lock lock{mutex_};
     if (const auto found = caches_.find(key_of(stream)); found != caches_.end()) return *found->second;
@@ -61,7 +61,7 @@ device_caches::stream_cache& device_caches::of(cuda::stream_handle stream) {
   return *caches_.try_emplace(key_of(stream), std::move(made)).first->second;
 }
 
-void* device_caches::allocate(std::size_t bytes, std::size_t align, cuda::stream_handle stream) {
+void* device_caches::allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream) {
   stream_cache& from = of(stream);
   void* const block = from.cache.allocate(bytes, align);
   try {
@@ -75,7 +75,7 @@ void* device_caches::allocate(std::size_t bytes, std::size_t align, cuda::stream
 }
 
 void device_caches::deallocate(void* block, std::size_t bytes, std::size_t align,
-                               cuda::stream_handle last_used_on) noexcept {
+                               gpu::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
   stream_cache* owner = nullptr;
   {
@@ -93,9 +93,9 @@ void device_caches::deallocate(void* block, std::size_t bytes, std::size_t align
       options_.name, bytes, block);
 }
 
-std::pmr::memory_resource* device_caches::on(cuda::stream_handle stream) { return &of(stream); }
+std::pmr::memory_resource* device_caches::on(gpu::stream_handle stream) { return &of(stream); }
 
-void device_caches::forget(cuda::stream_handle stream) {
+void device_caches::forget(gpu::stream_handle stream) {
   std::shared_ptr<stream_cache> gone;  // ends without the lock
   const std::scoped_lock lock{mutex_};
   const auto found = caches_.find(key_of(stream));
@@ -113,7 +113,7 @@ void device_caches::forget(cuda::stream_handle stream) {
 template <class Call>
 void device_caches::for_each_cache(Call call) const noexcept {
   std::shared_ptr<stream_cache> next;
-  for (cuda::stream_handle last = nullptr;; call(next->cache)) {
+  for (gpu::stream_handle last = nullptr;; call(next->cache)) {
     const std::shared_ptr<stream_cache> before = std::move(next);  // may end here, and not under the lock
     const std::scoped_lock lock{mutex_};
     const auto found = before == nullptr ? caches_.begin() : caches_.upper_bound(last);

@@ -3,5 +3,5 @@
 #include <tidemark/cuda/resources/device_planned_arena.hpp>
 
 namespace tidemark {
-template class basic_planned_arena<cuda::virtual_memory>;
+template class basic_planned_arena<gpu::virtual_memory>;
 }  // namespace tidemark

@@ -12,10 +12,10 @@
 namespace tidemark {
 namespace {
 
-device_pool_options completed(device_pool_options options, cuda::driver& driver) {
-  using classes = cuda::detail::device_classes;
-  cuda::detail::complete(options, driver);
-  cuda::detail::require_one_stream("device_pool", options.name, options.stream);
+device_pool_options completed(device_pool_options options, gpu::driver& driver) {
+  using classes = gpu::detail::device_classes;
+  gpu::detail::complete(options, driver);
+  gpu::detail::require_one_stream("device_pool", options.name, options.stream);
   if (options.largest_pooled_bytes > classes::max_bytes) {
     throw std::invalid_argument("device_pool '" + std::string{options.name} + "': largest_pooled_bytes is " +
                                 std::to_string(options.largest_pooled_bytes) +
@@ -27,12 +27,12 @@ device_pool_options completed(device_pool_options options, cuda::driver& driver)
 
 }  // namespace
 
-template class detail::basic_pool<cuda::detail::device_blocks>;
+template class detail::basic_pool<gpu::detail::device_blocks>;
 
-device_pool::device_pool(device_pool_options const& options, cuda::driver& driver)
+device_pool::device_pool(device_pool_options const& options, gpu::driver& driver)
     : device_pool{complete_options{completed(options, driver)}, driver} {}
 
-device_pool::device_pool(complete_options const& options, cuda::driver& driver)
+device_pool::device_pool(complete_options const& options, gpu::driver& driver)
     : basic_pool{options.max_cached_bytes, options.name, options, driver},
       driver_{&driver},
       options_{options} {
@@ -40,18 +40,18 @@ device_pool::device_pool(complete_options const& options, cuda::driver& driver)
 }
 
 void device_pool::deallocate_after(void* block, std::size_t bytes, std::size_t align,
-                                   cuda::event_handle event) noexcept {
+                                   gpu::event_handle event) noexcept {
   if (block == nullptr) return;
-  const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::put_behind(*driver_, options_.stream, event, name(), bytes))
+  const gpu::detail::on_device here{*driver_, options_.device};
+  if (gpu::detail::put_behind(*driver_, options_.stream, event, name(), bytes))
     deallocate(block, bytes, align);
 }
 
 void device_pool::deallocate_after(void* block, std::size_t bytes, std::size_t align,
-                                   cuda::stream_handle last_used_on) noexcept {
+                                   gpu::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
-  const cuda::detail::on_device here{*driver_, options_.device};
-  if (cuda::detail::put_behind(*driver_, options_.stream, last_used_on, name(), bytes))
+  const gpu::detail::on_device here{*driver_, options_.device};
+  if (gpu::detail::put_behind(*driver_, options_.stream, last_used_on, name(), bytes))
     deallocate(block, bytes, align);
 }
 

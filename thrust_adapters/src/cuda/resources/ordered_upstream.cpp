@@ -8,7 +8,7 @@
 #include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 namespace {
 
 template <stream_bound... Resources>
@@ -25,4 +25,4 @@ bool is_ordered_by(std::pmr::memory_resource const& upstream, stream_handle stre
   return is_one_of<async_resource, device_arena, device_cache, device_pool>(upstream, stream);
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

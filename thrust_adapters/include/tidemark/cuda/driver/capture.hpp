@@ -16,14 +16,14 @@ namespace tidemark {
 struct stream_capture_options {
   /// What the capture forbids. By default only unsafe calls of the capturing thread: other threads are not
   /// disturbed.
-  cuda::capture_mode mode = cuda::capture_mode::thread_local_;
+  gpu::capture_mode mode = gpu::capture_mode::thread_local_;
   /// The stream's device; -1: the device that is current when the capture begins.
-  cuda::device_number device = -1;
-  /// The driver's calls; null: `cuda::default_driver()`.
-  cuda::driver* driver = nullptr;
+  gpu::device_number device = -1;
+  /// The driver's calls; null: `gpu::default_driver()`.
+  gpu::driver* driver = nullptr;
 };
 
-namespace cuda {
+namespace gpu {
 
 /// Captures a stream into a CUDA graph. Use it through `capture`. Owns nothing between captures.
 ///
@@ -62,7 +62,7 @@ class capture_backend final : public graph_backend {
   driver* driver_;
 };
 
-}  // namespace cuda
+}  // namespace gpu
 
 /// Runs `body(arena, inputs, outputs)` once while `stream` captures: the work that it puts on the stream
 /// becomes a graph and does not run. `body` allocates its temporaries from the arena, which does not call
@@ -70,7 +70,7 @@ class capture_backend final : public graph_backend {
 ///
 /// ```cpp
 /// device_pool pool{{.stream = stream}};
-/// cuda::device_resource device;
+/// gpu::device_resource device;
 /// graph_layout const layout = rehearse([&](auto& memory) { body(memory, x, y); }, &pool);  // a real run
 /// auto arena = std::make_unique<graph_arena>(layout, &device);
 /// auto step = capture(stream, std::move(arena), std::move(x), std::move(y), body);
@@ -80,23 +80,23 @@ class capture_backend final : public graph_backend {
 /// @throws as `capture_with`; cuda_error; empty_capture if body put nothing on the stream. The capture has
 /// ended then, and the stream can be used.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture(cuda::stream_handle stream,
+[[nodiscard]] captured_graph<Inputs, Outputs> capture(gpu::stream_handle stream,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  return detail::capture_with_own<cuda::capture_backend>(nullptr, std::move(arena), std::move(inputs),
-                                                         std::move(outputs), std::forward<Body>(body), stream,
-                                                         stream, options);
+  return detail::capture_with_own<gpu::capture_backend>(nullptr, std::move(arena), std::move(inputs),
+                                                        std::move(outputs), std::forward<Body>(body), stream,
+                                                        stream, options);
 }
 /// The same for a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture(cuda::stream_handle stream, capture_switch& memory,
+[[nodiscard]] captured_graph<Inputs, Outputs> capture(gpu::stream_handle stream, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  return detail::capture_with_own<cuda::capture_backend>(&memory, std::move(arena), std::move(inputs),
-                                                         std::move(outputs), std::forward<Body>(body), stream,
-                                                         stream, options);
+  return detail::capture_with_own<gpu::capture_backend>(&memory, std::move(arena), std::move(inputs),
+                                                        std::move(outputs), std::forward<Body>(body), stream,
+                                                        stream, options);
 }
 
 }  // namespace tidemark

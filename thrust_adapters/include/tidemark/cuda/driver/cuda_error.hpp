@@ -14,7 +14,7 @@ namespace tidemark {
 class cuda_error final : public std::exception {
  public:
   /// @param call the driver's name of the call, with arguments if they help; cut at 127 characters
-  cuda_error(cuda::driver& driver, char const* call, cuda::status result) noexcept;
+  cuda_error(gpu::driver& driver, char const* call, gpu::status result) noexcept;
 
   /// One sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due to
   /// ...)`.
@@ -22,21 +22,21 @@ class cuda_error final : public std::exception {
   /// The call.
   [[nodiscard]] char const* call() const noexcept { return call_; }
   /// The driver's result.
-  [[nodiscard]] cuda::status status() const noexcept { return status_; }
+  [[nodiscard]] gpu::status status() const noexcept { return status_; }
   /// Its name, as "CUDA_ERROR_INVALID_VALUE". As long-lived as the driver.
   [[nodiscard]] char const* name() const noexcept { return name_; }
   /// Its description by the driver. As long-lived as the driver.
   [[nodiscard]] char const* string() const noexcept { return string_; }
 
  private:
-  cuda::status status_;
+  gpu::status status_;
   char const* name_;
   char const* string_;
   char call_[128];
   char message_[384];  // inside the object: to throw must not need memory
 };
 
-namespace cuda {
+namespace gpu {
 
 /// Throws `cuda_error` unless `result` is success.
 inline void require(driver& driver, char const* call, status result) {
@@ -44,5 +44,5 @@ inline void require(driver& driver, char const* call, status result) {
     throw cuda_error{driver, call, result};
 }
 
-}  // namespace cuda
+}  // namespace gpu
 }  // namespace tidemark

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::device_budget`: how much of a device tidemark's resources hold, and who gives back when it runs
+/// `gpu::device_budget`: how much of a device tidemark's resources hold, and who gives back when it runs
 /// out. Owns callbacks.
 #pragma once
 
@@ -16,13 +16,13 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
-/// The memory of one device that tidemark's resources hold, all together: those of one `cuda::driver`, which
+/// The memory of one device that tidemark's resources hold, all together: those of one `gpu::driver`, which
 /// has a budget for each device (`driver::budget`).
 ///
 /// ```cpp
-/// cuda::device_budget& of_device = cuda::default_driver().budget(0);
+/// gpu::device_budget& of_device = gpu::default_driver().budget(0);
 /// of_device.set_limit(60 * GiB);                        // for all resources together
 /// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
@@ -158,4 +158,4 @@ class device_budgets {
 };
 
 }  // namespace detail
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::device_set`: which of the machine's devices. Owns nothing.
+/// `gpu::device_set`: which of the machine's devices. Owns nothing.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// A device's number, as `cudaSetDevice` takes it.
 using device_number = int;
@@ -18,7 +18,7 @@ using device_number = int;
 /// Devices of one process, as a set of their numbers: for options that name the peers of a device.
 ///
 /// ```cpp
-/// cuda::virtual_memory space{{.device = 0, .accessible_from = {1, 2}}};
+/// gpu::virtual_memory space{{.device = 0, .accessible_from = {1, 2}}};
 /// ```
 /// A device's number converts to the set of that device. Thread-safety: as an integer. Complexity: O(1).
 class device_set {
@@ -38,7 +38,7 @@ class device_set {
   /// Adds a device. @throws std::invalid_argument, with nothing changed, if the number is not one of 0 to 63.
   constexpr void insert(device_number device) {
     if (device < 0 || device >= max_devices)
-      throw std::invalid_argument("cuda::device_set: " + std::to_string(device) +
+      throw std::invalid_argument("gpu::device_set: " + std::to_string(device) +
                                   " is not the number of a device, which is 0 to 63");
     bits_ |= bit_of(device);
   }
@@ -61,4 +61,4 @@ class device_set {
   std::uint64_t bits_ = 0;
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::driver`: the calls that tidemark makes to the CUDA driver, in one replaceable table.
+/// `gpu::driver`: the calls that tidemark makes to the CUDA driver, in one replaceable table.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct CUgraphExec_st;
 struct CUmemPoolHandle_st;
 
 // clang-tidy 22 sees only parts of what a module brings, and takes them for all.
-namespace tidemark::cuda {  // NOLINT(modernize-concat-nested-namespaces)
+namespace tidemark::gpu {  // NOLINT(modernize-concat-nested-namespaces)
 
 /// A device's context, as `CUcontext`; null is none.
 using context_handle = ::CUctx_st*;
@@ -299,4 +299,4 @@ class driver {
 /// it; existing objects keep theirs. Thread-safe. @return the table before.
 driver* set_default_driver(driver* table) noexcept;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

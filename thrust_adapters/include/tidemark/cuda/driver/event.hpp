@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::event`: a point in a stream's work. Owns the driver's event.
+/// `gpu::event`: a point in a stream's work. Owns the driver's event.
 #pragma once
 
 #include <tidemark/core/reuse_fence.hpp>
@@ -9,12 +9,12 @@
 #include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// An event without timing, which other streams and threads can wait for.
 ///
 /// ```cpp
-/// cuda::event copied{copies};  // behind the work that is on stream `copies` now
+/// gpu::event copied{copies};  // behind the work that is on stream `copies` now
 /// device_pool pool{{.stream = stream}};
 /// pool.deallocate_after(block, bytes, 256, copied);  // `stream` waits; the caller keeps the event
 /// reuse_cache cache{{.upstream = &memory}};
@@ -62,4 +62,4 @@ class event {
   detail::unique_handle<event_handle, &driver::destroy_event> handle_;
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::stream`: a queue of a device's work. Owns the driver's stream.
+/// `gpu::stream`: a queue of a device's work. Owns the driver's stream.
 #pragma once
 
 #include <tidemark/cuda/driver/cuda_error.hpp>
@@ -8,7 +8,7 @@
 #include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// A stream that does not wait for the default stream. Functions of tidemark take its handle, so that they
 /// accept any `cudaStream_t`.
@@ -44,4 +44,4 @@ class stream {
   detail::unique_handle<stream_handle, &driver::destroy_stream> handle_;
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::stream_of` and `cuda::put_behind`: the stream of a resource's memory, and the order of streams. Own
+/// `gpu::stream_of` and `gpu::put_behind`: the stream of a resource's memory, and the order of streams. Own
 /// nothing.
 #pragma once
 
@@ -9,10 +9,10 @@
 #include <tidemark/cuda/driver/driver.hpp>
 
 // clang-tidy 22 sees only parts of what a module brings, and takes them for all.
-namespace tidemark::cuda {  // NOLINT(modernize-concat-nested-namespaces)
+namespace tidemark::gpu {  // NOLINT(modernize-concat-nested-namespaces)
 
 /// A resource whose memory is for the work of one stream: `device_arena`, `device_pool`, `device_cache`,
-/// `cuda::async_resource`. Freed memory is reused at once by later work on the same stream.
+/// `gpu::async_resource`. Freed memory is reused at once by later work on the same stream.
 template <class R>
 concept stream_bound = requires(R const& resource) {
   { resource.stream() } -> std::convertible_to<stream_handle>;
@@ -50,4 +50,4 @@ inline stream_handle const per_thread_stream = reinterpret_cast<stream_handle>(2
 /// Thread-safety: any thread. Not for fast paths: ten calls to the driver, twelve for two devices.
 [[nodiscard]] status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

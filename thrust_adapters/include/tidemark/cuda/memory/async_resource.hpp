@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::async_resource`: stream-ordered memory from a pool of the driver. The pool owns the memory.
+/// `gpu::async_resource`: stream-ordered memory from a pool of the driver. The pool owns the memory.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/driver_resource.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
-/// How a `cuda::async_resource` is made.
+/// How a `gpu::async_resource` is made.
 struct async_resource_options {
-  /// Where memory comes from, as a `cuda::memory_pool` or a `cudaMemPool_t`. Must outlive the resource.
+  /// Where memory comes from, as a `gpu::memory_pool` or a `cudaMemPool_t`. Must outlive the resource.
   pool_handle pool = nullptr;
   /// The stream that orders allocations and frees; null: the device's default stream. Must outlive the
   /// resource.
@@ -35,8 +35,8 @@ struct async_resource_options {
 /// `deallocate_after`, which takes an event or the stream.
 ///
 /// ```cpp
-/// cuda::memory_pool pool;
-/// cuda::async_resource memory{pool, stream};
+/// gpu::memory_pool pool;
+/// gpu::async_resource memory{pool, stream};
 /// void* block = memory.allocate(1 * MiB, 256);
 /// launch(kernel, stream, block);
 /// memory.deallocate(block, 1 * MiB, 256);  // behind the kernel
@@ -50,7 +50,7 @@ class async_resource final : public detail::driver_resource {
  public:
   /// As `options` say. @param driver the calls to use; must outlive this object.
   /// @throws cuda_error or out_of_memory if the driver does not return the current device;
-  /// std::invalid_argument if there is no pool, or the stream is `cuda::per_thread_stream`.
+  /// std::invalid_argument if there is no pool, or the stream is `gpu::per_thread_stream`.
   explicit async_resource(async_resource_options const& options, driver& driver = default_driver());
   /// Of a pool and a stream of the current device. @throws as above.
   async_resource(pool_handle pool, stream_handle stream, driver& driver = default_driver())
@@ -64,7 +64,7 @@ class async_resource final : public detail::driver_resource {
 
   /// The same behind what is on `last_used_on` now, a stream of the same device. In one capture with the
   /// resource's stream, the order is captured. If only that stream is capturing, the block is in the graph,
-  /// whose launches use it: it is lost, a warning; of two captures both end (`cuda::put_behind`). A null
+  /// whose launches use it: it is lost, a warning; of two captures both end (`gpu::put_behind`). A null
   /// stream needs its type, `stream_handle{}`: `nullptr` may be an event too, and does not compile.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align,
                         stream_handle last_used_on) noexcept;
@@ -82,4 +82,4 @@ class async_resource final : public detail::driver_resource {
   stream_handle stream_;
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::device_memory`, `cuda::pinned_memory`, `cuda::managed_memory`: one block of the driver as an
+/// `gpu::device_memory`, `gpu::pinned_memory`, `gpu::managed_memory`: one block of the driver as an
 /// arena's memory. Own the block.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// A kind of memory, by the call that allocates it.
 enum class block_kind {
@@ -116,4 +116,4 @@ static_assert(address_space<device_memory>);
 static_assert(address_space<pinned_memory>);
 static_assert(address_space<managed_memory>);
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::device_resource`, `cuda::pinned_resource`, `cuda::managed_resource`: one block of the driver for
+/// `gpu::device_resource`, `gpu::pinned_resource`, `gpu::managed_resource`: one block of the driver for
 /// each allocation. Own no memory.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/detail/driver_resource.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// How a `block_resource` is made.
 struct block_resource_options {
@@ -27,9 +27,9 @@ struct block_resource_options {
 /// has ended. `device_pool` and `device_cache` see to that.
 ///
 /// ```cpp
-/// cuda::pinned_resource pinned;
+/// gpu::pinned_resource pinned;
 /// std::pmr::vector<float> staged(n, &pinned);           // copies from it are asynchronous
-/// cuda::device_resource memory;
+/// gpu::device_resource memory;
 /// device_cache tensors{{.stream = stream, .upstream = &memory}};
 /// ```
 /// Memory is uninitialised. The host must not touch device memory: no containers there.
@@ -64,4 +64,4 @@ using pinned_resource = block_resource<block_kind::pinned>;
 /// Blocks from `cuMemAllocManaged`.
 using managed_resource = block_resource<block_kind::managed>;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::exported_memory`: what another process needs to map a device's memory. Owns the file descriptors,
+/// `gpu::exported_memory`: what another process needs to map a device's memory. Owns the file descriptors,
 /// and none of the memory.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// One allocation of physical memory (a handle) of an `exported_memory`.
 struct exported_handle {
@@ -21,10 +21,10 @@ struct exported_handle {
   std::array<std::byte, 64> fabric{};  ///< if it is exported as fabric, as `CUmemFabricHandle`
 };
 
-/// The memory behind a range of addresses, for `cuda::imported_memory` in another process.
+/// The memory behind a range of addresses, for `gpu::imported_memory` in another process.
 ///
 /// ```cpp
-/// cuda::exported_memory shared = space.export_memory(range);
+/// gpu::exported_memory shared = space.export_memory(range);
 /// for (auto const& each : shared.handles) send(socket, each.offset, each.size, each.descriptor.get());
 /// ```
 /// The driver exports whole handles, so the range may begin behind the first byte of the first one and end
@@ -44,4 +44,4 @@ struct exported_memory {
   std::vector<exported_handle> handles{};       ///< behind the range, in the order of the addresses
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::imported_memory`: memory that another process exported, at addresses of this one. Owns the
+/// `gpu::imported_memory`: memory that another process exported, at addresses of this one. Owns the
 /// addresses and the mappings.
 #pragma once
 
@@ -12,9 +12,9 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/exported_memory.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
-/// How a `cuda::imported_memory` is made.
+/// How a `gpu::imported_memory` is made.
 struct imported_memory_options {
   /// The device whose work uses the memory, whichever has it; -1: the current device of the thread that makes
   /// the object.
@@ -25,11 +25,11 @@ struct imported_memory_options {
   device_set accessible_from = {};
 };
 
-/// Memory that `cuda::virtual_memory::export_memory` exported, mapped at addresses of its own.
+/// Memory that `gpu::virtual_memory::export_memory` exported, mapped at addresses of its own.
 ///
 /// ```cpp
-/// cuda::exported_memory received = receive(socket);
-/// cuda::imported_memory shared{received, {.stream = stream}};
+/// gpu::exported_memory received = receive(socket);
+/// gpu::imported_memory shared{received, {.stream = stream}};
 /// received.handles.clear();  // closes the file descriptors, which are not needed any more
 /// kernel<<<blocks, threads, 0, stream>>>(shared.range().data());
 /// ```
@@ -82,4 +82,4 @@ class imported_memory {
   std::vector<byte_range> mappings_;  // of `reserved_`, one behind the other
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::memory_access_of`: who may access a resource's memory. Owns nothing.
+/// `gpu::memory_access_of`: who may access a resource's memory. Owns nothing.
 #pragma once
 
 #include <type_traits>
@@ -19,7 +19,7 @@ class synchronized_pool;
 class test_resource;
 }  // namespace tidemark
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 class async_resource;
 template <block_kind Kind>
@@ -64,4 +64,4 @@ template <block_kind Kind>
 inline constexpr memory_access memory_access_of<block_resource<Kind>> =
     Kind == block_kind::device ? memory_access::device : memory_access::host_and_device;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

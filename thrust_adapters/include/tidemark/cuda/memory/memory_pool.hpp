@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::memory_pool`: a pool of the driver's stream-ordered allocator. Owns the driver's pool.
+/// `gpu::memory_pool`: a pool of the driver's stream-ordered allocator. Owns the driver's pool.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 #include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
-/// How a `cuda::memory_pool` is made.
+/// How a `gpu::memory_pool` is made.
 struct memory_pool_options {
   /// The device; -1: the current device of the thread that makes the pool.
   device_number device = -1;
@@ -26,14 +26,14 @@ struct memory_pool_options {
   device_set accessible_from = {};
 };
 
-/// A pool for stream-ordered allocations: see `cuda::async_resource`.
+/// A pool for stream-ordered allocations: see `gpu::async_resource`.
 ///
 /// Unlike the device's default pool it is not shared with libraries, has its own threshold, and can be
 /// trimmed without effect on others.
 ///
 /// ```cpp
-/// cuda::memory_pool pool{{.release_threshold_bytes = 2 * GiB}};
-/// cuda::async_resource memory{pool, stream};
+/// gpu::memory_pool pool{{.release_threshold_bytes = 2 * GiB}};
+/// gpu::async_resource memory{pool, stream};
 /// ```
 /// Move-only; a moved-from pool may only be destroyed or assigned to. Thread-safety: any thread, except for
 /// moving and destroying it. Destruction returns at once; the driver keeps blocks that are not freed yet.
@@ -61,4 +61,4 @@ class memory_pool {
   detail::unique_handle<pool_handle, &memory_pool::destroy> handle_;
 };
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

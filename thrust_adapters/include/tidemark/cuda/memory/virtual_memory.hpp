@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::virtual_memory`: device memory behind reserved addresses, committed in steps. Owns both.
+/// `gpu::virtual_memory`: device memory behind reserved addresses, committed in steps. Owns both.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 #include <tidemark/cuda/memory/detail/mapped_range.hpp>
 #include <tidemark/cuda/memory/exported_memory.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
-/// How a `cuda::virtual_memory` is made.
+/// How a `gpu::virtual_memory` is made.
 struct virtual_memory_options {
   /// The device; -1: the current device of the thread that makes the address space.
   device_number device = -1;
@@ -39,7 +39,7 @@ struct virtual_memory_options {
 /// needed, so that blocks do not move when an arena grows. See `device_arena`.
 ///
 /// ```cpp
-/// cuda::virtual_memory space{{.stream = stream}};
+/// gpu::virtual_memory space{{.stream = stream}};
 /// byte_range range = space.reserve(1, 64 * GiB);        // no memory yet
 /// if (!space.commit({range.begin, space.granularity()})) throw std::bad_alloc{};
 /// // kernels on `stream` can use the first unit
@@ -61,7 +61,7 @@ struct virtual_memory_options {
 ///
 /// Kernels on other devices use the memory where `accessible_from` names them, with no
 /// `cudaDeviceEnablePeerAccess`. Other processes map what `export_memory` gives them, as
-/// `cuda::imported_memory`.
+/// `gpu::imported_memory`.
 ///
 /// Only these functions call the driver; each makes the device current.
 /// Complexity: calls to the driver, O(units of the part). Thread-safety: one thread at a time.
@@ -81,7 +81,7 @@ class virtual_memory {
   /// @param driver the calls to use; must outlive this object.
   /// @throws out_of_memory; cuda_error of another error, for example if there is no device;
   /// std::invalid_argument if `handle_bytes` is not a power of two, the stream is the thread's default
-  /// stream (`cuda::per_thread_stream`), or a device of `accessible_from` is not a peer.
+  /// stream (`gpu::per_thread_stream`), or a device of `accessible_from` is not a peer.
   explicit virtual_memory(virtual_memory_options options = {}, driver& driver = default_driver());
   /// The same, of the current device and `stream`.
   explicit virtual_memory(stream_handle stream, driver& driver = default_driver())
@@ -191,4 +191,4 @@ class virtual_memory {
 
 static_assert(address_space<virtual_memory>);
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

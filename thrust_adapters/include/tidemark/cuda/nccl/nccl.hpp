@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::nccl`: the calls that tidemark makes to NCCL, in one replaceable table. Owns the loaded library.
+/// `gpu::nccl`: the calls that tidemark makes to NCCL, in one replaceable table. Owns the loaded library.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <tidemark/cuda/driver/device_set.hpp>
 #include <tidemark/cuda/nccl/detail/nccl_functions.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// A communicator, as `ncclComm_t`.
 using nccl_communicator = ::ncclComm*;
@@ -124,4 +124,4 @@ class nccl_library final : public nccl {
 /// `libnccl.so.2`, loaded with the first call of this function. Never destroyed. Thread-safe.
 [[nodiscard]] nccl& system_nccl() noexcept;
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

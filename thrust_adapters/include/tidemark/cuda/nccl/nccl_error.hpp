@@ -14,22 +14,22 @@ namespace tidemark {
 class nccl_error final : public std::exception {
  public:
   /// @param call NCCL's name of the call; lives as long as the program
-  nccl_error(cuda::nccl& nccl, char const* call, cuda::nccl_status result) noexcept;
+  nccl_error(gpu::nccl& nccl, char const* call, gpu::nccl_status result) noexcept;
 
   /// One sentence: `ncclMemAlloc: NCCL is not installed (libnccl.so.2 cannot be loaded: …)`.
   [[nodiscard]] char const* what() const noexcept override { return message_; }
   /// The call.
   [[nodiscard]] char const* call() const noexcept { return call_; }
   /// NCCL's result.
-  [[nodiscard]] cuda::nccl_status status() const noexcept { return status_; }
+  [[nodiscard]] gpu::nccl_status status() const noexcept { return status_; }
 
  private:
-  cuda::nccl_status status_;
+  gpu::nccl_status status_;
   char const* call_;
   char message_[512];  // inside the object: to throw must not need memory
 };
 
-namespace cuda {
+namespace gpu {
 
 /// Throws `nccl_error` unless `result` is success.
 inline void require(nccl& nccl, char const* call, nccl_status result) {
@@ -37,5 +37,5 @@ inline void require(nccl& nccl, char const* call, nccl_status result) {
     throw nccl_error{nccl, call, result};
 }
 
-}  // namespace cuda
+}  // namespace gpu
 }  // namespace tidemark

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::nccl_memory`: device memory from `ncclMemAlloc` for arenas. Owns its blocks.
+/// `gpu::nccl_memory`: device memory from `ncclMemAlloc` for arenas. Owns its blocks.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/nccl/nccl.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
-/// How a `cuda::nccl_memory` is made.
+/// How a `gpu::nccl_memory` is made.
 struct nccl_memory_options {
   /// The device; -1: the current device of the thread that makes the address space.
   device_number device = -1;
@@ -29,9 +29,9 @@ struct nccl_memory_options {
 /// NVLink SHARP, for network adapters and for windows.
 ///
 /// ```cpp
-/// using nccl_arena = basic_arena<registered_memory<cuda::nccl_memory, cuda::nccl_window_registrar>>;
+/// using nccl_arena = basic_arena<registered_memory<gpu::nccl_memory, gpu::nccl_window_registrar>>;
 /// nccl_arena step{{.reserve = 256 * MiB, .name = "step"},
-///                 cuda::nccl_memory{{.stream = stream}}, cuda::nccl_window_registrar{comm, stream}};
+///                 gpu::nccl_memory{{.stream = stream}}, gpu::nccl_window_registrar{comm, stream}};
 /// {
 ///   nccl_arena::scope scope{step};
 ///   float* gradients = step.push_array<float>(n, uninitialized).data();
@@ -61,7 +61,7 @@ class nccl_memory {
   /// @param calls NCCL; must outlive this object
   /// @param driver the calls to use; must outlive this object.
   /// @throws cuda_error or out_of_memory if the driver does not return the current device;
-  /// std::invalid_argument if the stream is the thread's default stream (`cuda::per_thread_stream`).
+  /// std::invalid_argument if the stream is the thread's default stream (`gpu::per_thread_stream`).
   explicit nccl_memory(nccl_memory_options const& options = {}, nccl& calls = system_nccl(),
                        driver& driver = default_driver());
   nccl_memory(nccl_memory&& other) noexcept = default;
@@ -122,4 +122,4 @@ class nccl_memory {
 
 static_assert(address_space<nccl_memory>);
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

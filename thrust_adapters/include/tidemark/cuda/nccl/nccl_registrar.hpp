@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `cuda::nccl_registrar`, `cuda::nccl_window_registrar`: memory that a communicator of NCCL knows. Own
+/// `gpu::nccl_registrar`, `gpu::nccl_window_registrar`: memory that a communicator of NCCL knows. Own
 /// registrations, not memory.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/nccl/nccl.hpp>
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 /// How NCCL registers memory.
 enum class nccl_registration {
@@ -32,13 +32,13 @@ struct nccl_window_position {
 /// takes it, and deregistered before it goes, after a wait for the stream whose work uses it.
 ///
 /// ```cpp
-/// using nccl_arena = basic_arena<registered_memory<cuda::virtual_memory, cuda::nccl_registrar>>;
+/// using nccl_arena = basic_arena<registered_memory<gpu::virtual_memory, gpu::nccl_registrar>>;
 /// nccl_arena step{{.reserve = 256 * MiB, .name = "step"},
-///                 cuda::virtual_memory{stream}, cuda::nccl_registrar{comm, stream}};
+///                 gpu::virtual_memory{stream}, gpu::nccl_registrar{comm, stream}};
 /// ```
 /// The communicator must outlive the arena, and its device must be the memory's. NCCL takes memory of
 /// `nccl_memory`, which every kind of registration can use; other memory only as far as its handles can be
-/// exported (`cuda::virtual_memory_options::exported_as`).
+/// exported (`gpu::virtual_memory_options::exported_as`).
 ///
 /// *`nccl_registrar`*: of this rank alone. NCCL uses a buffer without a copy where all ranks pass one that is
 /// registered, at the same offset from its beginning.
@@ -125,4 +125,4 @@ using nccl_window_registrar = basic_nccl_registrar<nccl_registration::window>;
 static_assert(memory_registrar<nccl_registrar>);
 static_assert(memory_registrar<nccl_window_registrar>);
 
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

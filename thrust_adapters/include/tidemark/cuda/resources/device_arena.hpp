@@ -35,20 +35,20 @@ namespace tidemark {
 /// behind them again. Meanwhile `stats().committed_bytes` is 0, and `suspended_bytes` what it was; allocation
 /// goes on within that, rewinds and scopes work, and `trim` makes it less.
 ///
-/// `cuda::virtual_memory_options`, in place of `stream`, set more than the stream: other devices that may use
+/// `gpu::virtual_memory_options`, in place of `stream`, set more than the stream: other devices that may use
 /// the memory, and how it is exported to other processes (`space().export_memory(block)`). Options for huge
 /// pages and prefaulting have no effect.
-using device_arena = basic_arena<cuda::virtual_memory>;
+using device_arena = basic_arena<gpu::virtual_memory>;
 
 /// An arena on pinned memory of the host, one block of it.
-using pinned_arena = basic_arena<cuda::pinned_memory>;
+using pinned_arena = basic_arena<gpu::pinned_memory>;
 
 /// An arena on managed memory, one block of it.
-using managed_arena = basic_arena<cuda::managed_memory>;
+using managed_arena = basic_arena<gpu::managed_memory>;
 
-extern template class basic_arena<cuda::virtual_memory>;
-extern template class basic_arena<cuda::device_memory>;
-extern template class basic_arena<cuda::pinned_memory>;
-extern template class basic_arena<cuda::managed_memory>;
+extern template class basic_arena<gpu::virtual_memory>;
+extern template class basic_arena<gpu::device_memory>;
+extern template class basic_arena<gpu::pinned_memory>;
+extern template class basic_arena<gpu::managed_memory>;
 
 }  // namespace tidemark

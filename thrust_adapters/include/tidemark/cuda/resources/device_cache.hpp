@@ -27,9 +27,9 @@ namespace tidemark {
 /// How a device's cache is made.
 struct device_cache_options {
   /// Whose work uses the blocks; null: the device's default stream. Must outlive the cache.
-  cuda::stream_handle stream = nullptr;
+  gpu::stream_handle stream = nullptr;
   /// The stream's device; -1: the one that is current for the thread that makes the cache.
-  cuda::device_number device = -1;
+  gpu::device_number device = -1;
   /// Blocks of one size that are kept ready, at most; 0: without limit.
   std::size_t max_blocks_per_size = 64;
   /// Bytes that are kept ready in all, at most; 0: without limit. Left empty it is what the environment
@@ -41,10 +41,10 @@ struct device_cache_options {
   // GCC warns about members that are left out unless they have initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
   /// Bytes, used and unused, up to which the cache's own pool of the driver's keeps unused memory when
-  /// something is waited for: see `cuda::memory_pool_options`. By default it keeps all until the cache trims
+  /// something is waited for: see `gpu::memory_pool_options`. By default it keeps all until the cache trims
   /// it. Not used where there is an upstream.
   std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
-  /// Where blocks come from; null: a `cuda::memory_pool` of the cache's own, in the order of the stream. It
+  /// Where blocks come from; null: a `gpu::memory_pool` of the cache's own, in the order of the stream. It
   /// must allow threads if the cache is used by several, and not be a resource of another stream. Must
   /// outlive the cache.
   std::pmr::memory_resource* upstream = nullptr;
@@ -85,7 +85,7 @@ struct device_cache_options {
 /// beyond which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one
 /// attempt more: everything that is kept is returned, pending blocks after a wait; the stream is waited for,
 /// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use;
-/// others of the device are asked for memory (`cuda::device_budget`); and the upstream is called once more.
+/// others of the device are asked for memory (`gpu::device_budget`); and the upstream is called once more.
 /// They ask this cache, too, on their threads, if its upstream and its bookkeeping are its own.
 ///
 /// A request of 0 bytes gets a block, as std::pmr wants it: one of its own that nothing may be written to. To
@@ -115,13 +115,13 @@ struct device_cache_options {
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
   /// Alignment of every block, at least.
-  static constexpr std::size_t default_alignment = cuda::async_resource::default_alignment;
+  static constexpr std::size_t default_alignment = gpu::async_resource::default_alignment;
 
   /// As `options` say. @param driver the calls to use; must outlive this object.
-  /// @throws std::invalid_argument if the stream is `cuda::per_thread_stream`; cuda_error if the driver
+  /// @throws std::invalid_argument if the stream is `gpu::per_thread_stream`; cuda_error if the driver
   /// refuses, because there is no device for example, out_of_memory if that is for want of memory.
   explicit device_cache(device_cache_options const& options = {},
-                        cuda::driver& driver = cuda::default_driver());
+                        gpu::driver& driver = gpu::default_driver());
   /// Waits for the events of pending blocks and returns what is kept to the upstream. Live
   /// blocks can no longer be deallocated; level 2 reports them (`violation_kind::leak`). If the stream is
   /// capturing, nothing is waited for, and what is kept of the cache's own pool is lost: a violation
@@ -151,7 +151,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// it used stays live until `collect`, `release_captured` or a request that finds no memory after the
   /// capture.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
-                  cuda::stream_handle last_used_on) noexcept;
+                  gpu::stream_handle last_used_on) noexcept;
 
   /// Returns all ready blocks to the upstream, and the pending ones whose work is done; with `force` the
   /// others too, each after a wait. The cache's own pool then gives its unused memory back to the device;
@@ -171,9 +171,9 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// The resource that blocks come from: the one of the options, or the cache's own.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
   /// The cache's own pool; null if it has an upstream.
-  [[nodiscard]] cuda::pool_handle pool() const noexcept { return own_ ? own_->pool().get() : nullptr; }
+  [[nodiscard]] gpu::pool_handle pool() const noexcept { return own_ ? own_->pool().get() : nullptr; }
   /// The stream whose work uses the blocks.
-  [[nodiscard]] cuda::stream_handle stream() const noexcept { return options_.stream; }
+  [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
   /// Events that were made so far, to guard pending blocks: as many as were pending at once.
@@ -200,15 +200,15 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
     bool is_captured;  // by a graph; else used by work of the legacy stream
   };
 
-  cuda::driver* driver_;
+  gpu::driver* driver_;
   device_cache_options options_;
-  std::optional<cuda::detail::uncaptured_memory> own_;
-  cuda::detail::event_stock events_;
-  std::optional<cuda::detail::waiting_upstream> waiting_;  // where the stream does not order the upstream
-  detail::fork_safe<> held_mutex_;                         // for what follows
-  std::pmr::vector<held_block> held_;                      // deallocated, and live as yet
-  reuse_cache cache_;                                      // behind what it returns blocks to
-  cuda::device_budget::subscription gives_back_;
+  std::optional<gpu::detail::uncaptured_memory> own_;
+  gpu::detail::event_stock events_;
+  std::optional<gpu::detail::waiting_upstream> waiting_;  // where the stream does not order the upstream
+  detail::fork_safe<> held_mutex_;                        // for what follows
+  std::pmr::vector<held_block> held_;                     // deallocated, and live as yet
+  reuse_cache cache_;                                     // behind what it returns blocks to
+  gpu::device_budget::subscription gives_back_;
 };
 
 }  // namespace tidemark

@@ -33,7 +33,7 @@ namespace tidemark {
 /// A block goes back to the stream that it was allocated for, as in PyTorch's allocator: what one stream
 /// frees is not given to another, because that would have to wait. Each stream's cache may keep
 /// `max_cached_bytes`. What is kept for idle streams comes back when the device is full
-/// (`cuda::device_budget`), or by `collect`. A stream that is captured when it gives a block back keeps it
+/// (`gpu::device_budget`), or by `collect`. A stream that is captured when it gives a block back keeps it
 /// live, as in `device_cache`, until `release_captured`.
 ///
 /// Invariant: each block that was not deallocated is recorded with its cache.
@@ -45,29 +45,28 @@ class device_caches {
   /// upstream is that of all, and must not be a resource of one stream.
   /// @param driver the calls to use; must outlive this object.
   /// @throws as `device_cache`.
-  explicit device_caches(device_cache_options const& each = {},
-                         cuda::driver& driver = cuda::default_driver());
+  explicit device_caches(device_cache_options const& each = {}, gpu::driver& driver = gpu::default_driver());
   device_caches(device_caches const&) = delete;
   device_caches& operator=(device_caches const&) = delete;
   ~device_caches();
 
   /// A block for work that is put on `stream` from now on. @throws as `device_cache::allocate`, and, for a
   /// stream that is new, its constructor; nothing has changed then.
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, cuda::stream_handle stream);
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream);
   /// Takes back a block that work on `last_used_on` uses, of whatever stream it is. Null: does nothing. A
   /// block that is not live here: a violation (`bad_deallocate`), with nothing done.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
-                  cuda::stream_handle last_used_on) noexcept;
+                  gpu::stream_handle last_used_on) noexcept;
 
   /// The memory of one stream as a resource: what it allocates is for that stream, and what it deallocates,
   /// of whatever stream, was last used there. It lives until `forget`. @throws as `device_cache`.
-  [[nodiscard]] std::pmr::memory_resource* on(cuda::stream_handle stream);
+  [[nodiscard]] std::pmr::memory_resource* on(gpu::stream_handle stream);
 
   /// The cache of a stream is no more: call it before the stream is destroyed. What it keeps goes to its
   /// upstream.
   /// @throws std::logic_error if blocks of it are live, or of a graph, with nothing changed. Does nothing for
   /// a stream that is not known.
-  void forget(cuda::stream_handle stream);
+  void forget(gpu::stream_handle stream);
 
   /// `device_cache::collect` of all. @return bytes returned.
   std::size_t collect(bool force = false) noexcept;
@@ -84,14 +83,14 @@ class device_caches {
  private:
   class stream_cache;
 
-  [[nodiscard]] stream_cache& of(cuda::stream_handle stream);
+  [[nodiscard]] stream_cache& of(gpu::stream_handle stream);
   template <class Call>
   void for_each_cache(Call call) const noexcept;
 
-  cuda::driver* driver_;
+  gpu::driver* driver_;
   device_cache_options options_;
   mutable detail::fork_safe<> mutex_;  // for what follows; the driver is not called under it
-  std::map<cuda::stream_handle, std::shared_ptr<stream_cache>> caches_;
+  std::map<gpu::stream_handle, std::shared_ptr<stream_cache>> caches_;
   std::pmr::unordered_map<void*, stream_cache*> owners_;  // of live blocks
 };
 

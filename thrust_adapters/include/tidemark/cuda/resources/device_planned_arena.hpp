@@ -26,8 +26,8 @@ namespace tidemark {
 /// memory is then unmapped after a wait for the stream; a step that runs by its plan makes no call. While
 /// the stream is capturing nothing is mapped or unmapped: a plan that there is no memory for is not used
 /// then.
-using device_planned_arena = basic_planned_arena<cuda::virtual_memory>;
+using device_planned_arena = basic_planned_arena<gpu::virtual_memory>;
 
-extern template class basic_planned_arena<cuda::virtual_memory>;
+extern template class basic_planned_arena<gpu::virtual_memory>;
 
 }  // namespace tidemark

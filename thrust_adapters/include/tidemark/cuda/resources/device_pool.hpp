@@ -18,9 +18,9 @@ namespace tidemark {
 /// How a device's pool is made.
 struct device_pool_options {
   /// Whose work uses the blocks; null: the device's default stream. Must outlive the pool.
-  cuda::stream_handle stream = nullptr;
+  gpu::stream_handle stream = nullptr;
   /// The stream's device; -1: the one that is current for the thread that makes the pool.
-  cuda::device_number device = -1;
+  gpu::device_number device = -1;
   /// Larger requests go to the upstream one by one, and straight back. 16 GiB at most.
   std::size_t largest_pooled_bytes = 32 * MiB;
   /// Blocks are cut from slabs of about so many bytes, or of one block where that is larger: what the driver
@@ -28,13 +28,13 @@ struct device_pool_options {
   std::size_t slab_bytes = 2 * MiB;
   /// Free blocks are held up to this many bytes; beyond, memory goes back to the upstream.
   std::size_t max_cached_bytes = 1 * GiB;
-  /// Where memory comes from; null: a `cuda::memory_pool` of the pool's own, in the order of the stream. Not
+  /// Where memory comes from; null: a `gpu::memory_pool` of the pool's own, in the order of the stream. Not
   /// a resource of another stream, whose memory is for that stream's work. Must outlive the pool.
   std::pmr::memory_resource* upstream = nullptr;
   /// Whether the stream orders the upstream: it gives what was returned to it to later work of the stream
-  /// only. If not, as a `cuda::device_resource`, it gets each slab and large block after a wait for the
+  /// only. If not, as a `gpu::device_resource`, it gets each slab and large block after a wait for the
   /// stream, or after a capture of it. Left empty it is found out: a `device_arena`, `device_cache`,
-  /// `device_pool`, `cuda::async_resource` or `foreign_resource` of the stream is ordered, anything else is
+  /// `device_pool`, `gpu::async_resource` or `foreign_resource` of the stream is ordered, anything else is
   /// not: say so of an adaptor on one.
   std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Where the pool's records come from, which the host writes; null: `std::pmr::new_delete_resource()`. Must
@@ -44,7 +44,7 @@ struct device_pool_options {
   char const* name = "device_pool";
 };
 
-extern template class detail::basic_pool<cuda::detail::device_blocks>;
+extern template class detail::basic_pool<gpu::detail::device_blocks>;
 
 /// Memory of a device for blocks that are freed in any order: a freed block comes back to the next request of
 /// its size class.
@@ -87,14 +87,13 @@ extern template class detail::basic_pool<cuda::detail::device_blocks>;
 /// what lived at the last trim is gone. Records are allocated only where slabs or large blocks are.
 /// Thread-safety: one thread at a time, which level 2 checks; the first to use the pool owns it until
 /// `release_thread_ownership()`.
-class device_pool final : public detail::basic_pool<cuda::detail::device_blocks> {
+class device_pool final : public detail::basic_pool<gpu::detail::device_blocks> {
  public:
   /// As `options` say. @param driver the calls to use; must outlive this object.
   /// @throws std::invalid_argument if `largest_pooled_bytes` is too much, or the stream is
-  /// `cuda::per_thread_stream`; cuda_error if the driver cannot tell which device is current or make a pool,
+  /// `gpu::per_thread_stream`; cuda_error if the driver cannot tell which device is current or make a pool,
   /// out_of_memory if that is for want of memory.
-  explicit device_pool(device_pool_options const& options = {},
-                       cuda::driver& driver = cuda::default_driver());
+  explicit device_pool(device_pool_options const& options = {}, gpu::driver& driver = gpu::default_driver());
   /// Returns everything to the upstream, also live blocks.
   ~device_pool() override = default;
 
@@ -103,27 +102,27 @@ class device_pool final : public detail::basic_pool<cuda::detail::device_blocks>
   /// thread does; if that cannot either, the block stays live: a warning (`refused_return`). Does nothing for
   /// null. @pre the event was not recorded in a capture, which waiting for it would end: there the stream is
   /// given instead.
-  void deallocate_after(void* block, std::size_t bytes, std::size_t align, cuda::event_handle event) noexcept;
+  void deallocate_after(void* block, std::size_t bytes, std::size_t align, gpu::event_handle event) noexcept;
 
   /// The same behind what is on `last_used_on` now, a stream of the same device. In one capture with the
   /// pool's stream, the order is captured. If only that stream is capturing, the block is in the graph, whose
-  /// launches use it: it stays live, a warning; of two captures both end (`cuda::put_behind`). A null stream
-  /// needs its type, `cuda::stream_handle{}`: `nullptr` may be an event too, and does not compile.
+  /// launches use it: it stays live, a warning; of two captures both end (`gpu::put_behind`). A null stream
+  /// needs its type, `gpu::stream_handle{}`: `nullptr` may be an event too, and does not compile.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align,
-                        cuda::stream_handle last_used_on) noexcept;
+                        gpu::stream_handle last_used_on) noexcept;
 
   /// The options that hold: device, resources and the largest class as they were found out.
   [[nodiscard]] device_pool_options const& options() const noexcept { return options_; }
   /// The resource that memory comes from.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
   /// The stream whose work uses the blocks.
-  [[nodiscard]] cuda::stream_handle stream() const noexcept { return options_.stream; }
+  [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
 
  private:
   struct complete_options : device_pool_options {};
-  device_pool(complete_options const& options, cuda::driver& driver);
+  device_pool(complete_options const& options, gpu::driver& driver);
 
-  cuda::driver* driver_;
+  gpu::driver* driver_;
   device_pool_options options_;
 };
 

@@ -51,9 +51,9 @@ struct stream_policy : stream_policy_base<stream_policy> {
 
 /// Whether a thread may wait for a stream: not while it is captured, nor for the legacy default stream while
 /// a blocking stream is, whose capture the wait would end.
-[[nodiscard]] inline bool may_wait_for(cuda::stream_handle stream) noexcept {
-  using cuda::detail::capture_state;
-  return cuda::detail::capture_state_of(cuda::default_driver(), stream) == capture_state::none;
+[[nodiscard]] inline bool may_wait_for(gpu::stream_handle stream) noexcept {
+  using gpu::detail::capture_state;
+  return gpu::detail::capture_state_of(gpu::default_driver(), stream) == capture_state::none;
 }
 
 }  // namespace TIDEMARK_THRUST_SYSTEM

@@ -5,7 +5,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Allows the calling thread to free and to wait during its lifetime, even if its own capture, or in mode
 /// `global` another thread's, is active: the driver would reject such calls and invalidate the capture.
@@ -107,4 +107,4 @@ enum class capture_state {
   return shows_end_of_work(asked) ? capture_state::none : capture_state::untouchable;
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

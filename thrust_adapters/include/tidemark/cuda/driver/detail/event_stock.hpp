@@ -13,7 +13,7 @@
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Fences behind the work of other streams, for blocks that return to this stock's stream. The event of a
 /// destroyed fence is reused, because to create one costs several times as much as to record it.
@@ -73,4 +73,4 @@ class event_stock {
   entry* free_ = nullptr;
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -10,7 +10,7 @@
 
 struct CUgraphExec_st;
 
-namespace tidemark::cuda {
+namespace tidemark::gpu {
 
 class driver;
 
@@ -45,4 +45,4 @@ class retired_executables {
 };
 
 }  // namespace detail
-}  // namespace tidemark::cuda
+}  // namespace tidemark::gpu

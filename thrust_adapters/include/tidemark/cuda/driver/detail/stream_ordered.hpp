@@ -5,7 +5,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// A second base of resources whose class a cache or pool above them cannot name, such as templates over the
 /// types of other libraries.
@@ -18,4 +18,4 @@ class stream_ordered {
   ~stream_ordered() = default;
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

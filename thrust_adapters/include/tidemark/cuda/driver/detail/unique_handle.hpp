@@ -8,7 +8,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// A handle that is destroyed by `Destroy(driver, handle)`. Null: there is nothing to destroy. Moving
 /// leaves null.
@@ -40,4 +40,4 @@ class unique_handle {
   Handle handle_;
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

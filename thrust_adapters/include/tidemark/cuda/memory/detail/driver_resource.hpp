@@ -18,7 +18,7 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Allocates and frees blocks by the calls of a derived class, aligns and counts them. The driver aligns
 /// to 256 bytes; for more, a larger block is allocated, and its address recorded by that of its aligned
@@ -53,7 +53,7 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   /// Whether blocks count in the device's budget, which is asked for relief then.
   enum class counting { none, counted };
   /// The call of an outcome without memory, where the budget's limit is the reason.
-  static constexpr char limit_call[] = "cuda::device_budget";  // one object, compared by address
+  static constexpr char limit_call[] = "gpu::device_budget";  // one object, compared by address
 
   /// @param kind the class's name, for messages
   /// @param device -1: the current device
@@ -91,4 +91,4 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   tidemark::detail::block_ledger ledger_;                  // live blocks, if `checks_blocks_`
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -12,7 +12,7 @@
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// One allocation of physical memory, and where it is mapped.
 struct mapped_handle {
@@ -123,4 +123,4 @@ class mapped_range {
   std::vector<unit> units_;  // up to the last that was ever wanted
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

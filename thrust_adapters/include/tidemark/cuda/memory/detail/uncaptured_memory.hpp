@@ -12,7 +12,7 @@
 #include <tidemark/cuda/memory/detail/waiting_blocks.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// As an `async_resource` on a pool of its own, but does not disturb a capture of its stream. During a
 /// capture it allocates nothing, because the memory would be the graph's, and frees nothing: deallocated
@@ -44,4 +44,4 @@ class uncaptured_memory final : public driver_resource {
   waiting_blocks waiting_;  // deallocated during a capture
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

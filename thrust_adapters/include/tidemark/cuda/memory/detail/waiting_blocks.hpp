@@ -11,7 +11,7 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Blocks that were deallocated while nothing may go back, as during a capture. There is room for all live
 /// blocks, made when each is allocated, so that to deallocate needs no memory.
@@ -65,4 +65,4 @@ class waiting_blocks {
   std::size_t live_ = 0;  // waiting ones included
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

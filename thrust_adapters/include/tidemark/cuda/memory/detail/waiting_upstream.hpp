@@ -11,9 +11,9 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/waiting_blocks.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
-/// Stands before an upstream that knows no stream, such as `cuda::device_resource`: `cuMemFree` need not wait
+/// Stands before an upstream that knows no stream, such as `gpu::device_resource`: `cuMemFree` need not wait
 /// for work that uses the memory. A block goes back after a wait for the stream. While the stream is
 /// capturing, which a wait would end, or if the wait fails, blocks wait for the next call.
 ///
@@ -48,4 +48,4 @@ class waiting_upstream final : public tidemark::detail::forwarding_resource<wait
   waiting_blocks waiting_;
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

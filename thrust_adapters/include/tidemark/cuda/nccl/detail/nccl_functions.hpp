@@ -9,7 +9,7 @@
 struct ncclComm;
 struct ncclWindow_vidmem;
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Pointers to the functions of nccl.h, with `int` for `ncclResult_t`. tests/cuda/nccl compares them with the
 /// header. Null: not loaded.
@@ -25,4 +25,4 @@ struct nccl_functions {
   char const* (*get_error_string)(int) = nullptr;
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -26,7 +26,7 @@ struct device_pool_options;
 
 }  // namespace tidemark
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Slabs, each cut into blocks of one class, and for each class an array of the addresses of its free blocks,
 /// last in, first out; and blocks beyond the classes, one by one. The free lists of a `basic_pool`.
@@ -202,4 +202,4 @@ class device_blocks {
   device_budget::subscription gives_back_;             // posts trims
 };
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

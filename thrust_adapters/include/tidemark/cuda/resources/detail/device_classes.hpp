@@ -8,7 +8,7 @@
 
 #include <tidemark/core/units.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Sizes by arithmetic alone: multiples of 256 bytes up to 2 KiB, and beyond, four for each power of two,
 /// where no request wastes more than a fifth of its block: 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10 KiB ...
@@ -48,4 +48,4 @@ static_assert(device_classes::bytes(7) == 2 * KiB && device_classes::bytes(8) ==
               device_classes::bytes(11) == 4 * KiB && device_classes::bytes(12) == 5 * KiB);
 static_assert(device_classes::bytes(max_device_classes_count - 1) == device_classes::max_bytes);
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail

@@ -9,7 +9,7 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 
-namespace tidemark::cuda::detail {
+namespace tidemark::gpu::detail {
 
 /// Whether what is returned to an upstream goes to later work of the stream only: it is a resource of that
 /// stream. False if that is not known.
@@ -26,4 +26,4 @@ template <class Options>
                        driver);
 }
 
-}  // namespace tidemark::cuda::detail
+}  // namespace tidemark::gpu::detail
