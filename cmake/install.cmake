@@ -81,14 +81,8 @@ if(dlpack_include)  # a path of this machine, which --define-variable=dlpack_inc
 endif()
 tidemark_install_pkg_config(tidemark tidemark "${PROJECT_DESCRIPTION}" "" "-pthread${pkg_config_dl}" "${dlpack_variable}"
   "${dlpack_cflags}-pthread")
-set(cudart_variable)
-set(cudart_needs)
-if(TIDEMARK_CUDA)
-  set(cudart_variable "cudart_libdir=${CUDAToolkit_LIBRARY_DIR}\n")
-  set(cudart_needs "-L\${cudart_libdir} -lcudart_static -lrt ")
-endif()
 tidemark_install_pkg_config(tidemark-cuda tidemark_cuda "${PROJECT_DESCRIPTION}, the device part" "tidemark = ${PROJECT_VERSION}"
-  "${cudart_needs}-pthread${pkg_config_dl}" "${cudart_variable}" "")
+  "-pthread${pkg_config_dl}" "" "")
 if(TIDEMARK_PLAN_C)
   tidemark_install_pkg_config(tidemark-plan tidemark_plan "${PROJECT_DESCRIPTION}, the planner in C" "" "" "" "")
 endif()

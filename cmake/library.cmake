@@ -112,9 +112,9 @@ set_target_properties(tidemark_cuda_headers PROPERTIES VERIFY_INTERFACE_HEADER_S
 target_sources(tidemark_cuda_headers PUBLIC
   FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
 target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # it loads NCCL
-if(TIDEMARK_CUDA)
-  target_link_libraries(tidemark_cuda_headers PRIVATE CUDA::cudart_static)
+target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # it loads the driver and NCCL at run time
+if(TIDEMARK_CUDA)  # for <cuda.h>
+  target_include_directories(tidemark_cuda_headers SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 endif()
 
 # The adapters for Thrust, CCCL and RMM: headers alone, with CCCL's own. Which of Thrust's device systems they are for is

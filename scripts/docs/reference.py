@@ -160,7 +160,7 @@ class headers:
         text = "\n".join(re.sub(r"\s*//.*", "", line) for line in lines[first:first + 40])
         kind = element.get("kind")
         end = end_of_head(text, kind)
-        text = re.sub(r"[ ]?\bTIDEMARK_(COLD|LIFETIMEBOUND|POINTER|INITIAL_EXEC)\b", "", text[:end])
+        text = re.sub(r"[ ]?\bTIDEMARK_(COLD|LIFETIMEBOUND|POINTER)\b", "", text[:end])
         return textwrap.dedent(re.sub(r"\n\s*\n", "\n", text)).strip() + ("" if kind in ("class", "struct") else ";")
 
     # ---- doc comments -------------------------------------------------------------------------------------------------

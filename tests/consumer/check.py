@@ -192,14 +192,6 @@ tools.cmake.cmake_layout:test_folder={work / "test"}
             sys.exit(f"with {name} {major} the option modules must be {has_modules}")
 
 
-def load(prefix, library):
-    # By a process that linked nothing of it, so that thread-local variables must find room late.
-    found = [*pathlib.Path(prefix).rglob(library)]
-    if not found:
-        sys.exit(f"there is no {library} in {prefix}")
-    run(sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", found[0])
-
-
 def needs_exceptions(compiler, *include):
     done = subprocess.run([compiler, "-std=c++20", "-fno-exceptions", "-fsyntax-only", "-Wfatal-errors", "-x", "c++", "-",
                            *(f"-I{folder}" for folder in include)],
@@ -212,6 +204,5 @@ def needs_exceptions(compiler, *include):
 how, *arguments = sys.argv[1:]
 cases = {"install": install, "run": run_program, "run_first": run_first, "refuse": lambda *all: listen(True, *all),
          "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
-         "load": load,
          "needs_exceptions": needs_exceptions}
 cases[how](*arguments)

@@ -291,9 +291,10 @@ void epoch_resource::release_group(detail::block_group& group) noexcept {
 }
 
 detail::block_group& epoch_resource::group_of_this_thread() {
-  if (detail::block_group* const group = own_group()) return *group;
+  detail::block_group*& newest = detail::open_groups;  // its address once: it may take a call
+  if (detail::block_group* const group = find_own(newest)) return *group;
   detail::block_group& group = acquire_group();
-  group.outer_on_thread = std::exchange(detail::open_groups, &group);
+  group.outer_on_thread = std::exchange(newest, &group);
   return group;
 }
 

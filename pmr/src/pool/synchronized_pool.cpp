@@ -29,11 +29,8 @@ void move_if(List& from, List& to, Suits suits) noexcept {
 
 }  // namespace
 
-synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
-    : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
-      options_{detail::completed(options, upstream, classes_)},
-      depot_{classes_},
-      store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
+// For the constructor: threads, forks and memory pressure may call the pool from now on.
+void synchronized_pool::attach() {
   if constexpr (check_level >= 2) detail::forget_frames_of(*this);
   publish();
   peak_cached_bytes_ = depot_.cached_bytes();
@@ -43,7 +40,8 @@ synchronized_pool::synchronized_pool(pool_options const& options, std::pmr::memo
   store_mutex_.adapt_with(*this);  // last: a child looks into the whole pool
 }
 
-synchronized_pool::~synchronized_pool() {
+// For the destructor: threads, forks and memory pressure do not call the pool from now on.
+void synchronized_pool::detach() noexcept {
   if constexpr (check_level >= 2) detail::report_frames_of(*this, "synchronized_pool", name());
   store_mutex_.leave();
   pressure_ = {};

@@ -12,15 +12,6 @@
 #define TIDEMARK_COLD
 #endif
 
-/// Before a thread_local variable of the library that fast paths read: initial-exec, because the general
-/// model is a call of a function, even if the linker turns it into two instructions. nvcc knows the
-/// attribute only in functions, and reads the variable by the general model.
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__)
-#define TIDEMARK_INITIAL_EXEC [[gnu::tls_model("initial-exec")]]
-#else
-#define TIDEMARK_INITIAL_EXEC
-#endif
-
 /// In the attributes of a function that formats as printf does: the places of the format and of its first
 /// argument. To MinGW `printf` is that of Microsoft's old library; its own, which we call, knows %zu.
 #if defined(__MINGW32__) && !defined(__clang__)

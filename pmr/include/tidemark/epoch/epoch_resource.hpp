@@ -158,8 +158,9 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   friend class detail::storage;
   friend detail::fork_safe<>;
 
-  [[nodiscard]] detail::block_group* own_group() const noexcept {
-    detail::block_group* group = detail::open_groups;
+  [[nodiscard]] detail::block_group* own_group() const noexcept { return find_own(detail::open_groups); }
+  [[nodiscard]] detail::block_group* find_own(detail::block_group* newest) const noexcept {
+    detail::block_group* group = newest;
     while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
     return group;
   }

@@ -114,7 +114,7 @@ struct reuse_cache_stats {
 /// ```cpp
 /// reuse_cache tensors{{.max_cached_bytes = 64 * MiB, .upstream = &device_memory}};
 /// void* gradient = tensors.allocate(4096, 256);
-/// gpu::event read{stream};                         // behind the work that reads it
+/// gpu::event read{stream};                          // behind the work that reads it
 /// tensors.deallocate_after(gradient, 4096, 256, std::move(read).as_fence());
 /// void* next = tensors.allocate(4096, 256);         // `gradient` if the event is done, and not before
 /// ```

@@ -80,7 +80,15 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// As `options` say.
   explicit synchronized_pool(pool_options const& options) : synchronized_pool{options, options.upstream} {}
   /// As `options` say, but from `upstream`.
-  synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream);
+  // The constructor and the virtual functions are inline: the program's own object files contain the vtable and the
+  // functions behind it, and an executable reads a thread_local variable without a call (decision 61).
+  synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
+      : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
+        options_{detail::completed(options, upstream, classes_)},
+        depot_{classes_},
+        store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
+    attach();
+  }
   /// As the standard's pools are made; see `pool`.
   explicit synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : synchronized_pool{detail::from_standard(options)} {}
@@ -89,7 +97,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
                     std::pmr::memory_resource* upstream)
       : synchronized_pool{detail::from_standard(options), upstream} {}
   /// Returns everything to the upstream, also live blocks. Threads that used the pool may live on.
-  ~synchronized_pool() override;
+  ~synchronized_pool() override { detach(); }
 
   /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
@@ -178,6 +186,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   std::size_t return_heap_blocks(detail::thread_cache& cache,
                                  std::size_t max_bytes) noexcept;  // with store_mutex_ held
   void drain_pending_work(detail::thread_cache& cache) noexcept;
+  void attach();
+  void detach() noexcept;
   void end(detail::thread_cache& cache) noexcept;
   [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver. Compiled with a CUDA toolkit; without one absent_driver.cpp replaces it.
 #include <cuda.h>
-#include <cuda_runtime_api.h>
+#if !defined(_WIN32)
+#include <dlfcn.h>
+#endif
 
 #include <array>
 #include <atomic>
@@ -14,10 +16,9 @@
 namespace tidemark::gpu {
 namespace {
 
-static_assert(std::is_same_v<stream_handle, cudaStream_t> && std::is_same_v<stream_handle, CUstream>);
-static_assert(std::is_same_v<event_handle, cudaEvent_t> && std::is_same_v<graph_handle, cudaGraph_t>);
-static_assert(std::is_same_v<executable_handle, cudaGraphExec_t> &&
-              std::is_same_v<pool_handle, cudaMemPool_t>);
+static_assert(std::is_same_v<stream_handle, CUstream> && std::is_same_v<event_handle, CUevent>);
+static_assert(std::is_same_v<graph_handle, CUgraph> && std::is_same_v<executable_handle, CUgraphExec>);
+static_assert(std::is_same_v<pool_handle, CUmemoryPool>);
 static_assert(std::is_same_v<context_handle, CUcontext>);
 static_assert(std::is_same_v<physical_handle, CUmemGenericAllocationHandle>);
 static_assert(static_cast<int>(handle_type::file_descriptor) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
@@ -38,45 +39,45 @@ static_assert(static_cast<int>(status::out_of_memory) == CUDA_ERROR_OUT_OF_MEMOR
 
 status of(CUresult result) noexcept { return static_cast<status>(result); }
 
-// The runtime and the driver have the same numbers, except for a few.
-CUresult as_of_the_driver(cudaError_t result) noexcept {
-  if (result == cudaErrorInsufficientDriver) return CUDA_ERROR_NO_DEVICE;  // none is installed, or an old one
-  return static_cast<CUresult>(result);
+// The driver's own look-up function; null if no driver of CUDA 12 or newer is installed. The library is never
+// unloaded, because its functions stay in use.
+decltype(&cuGetProcAddress) look_up_function() noexcept {
+#if defined(_WIN32)
+  return nullptr;  // the device part does not support Windows yet
+#else
+  static void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  return reinterpret_cast<decltype(&cuGetProcAddress)>(::dlsym(library, "cuGetProcAddress_v2"));
+#endif
 }
 
 /// One function of the driver. If the driver lacks it, each call returns an error.
 template <class Signature>
 class entry;
 
-template <class... Arguments>
-class entry<CUresult(Arguments...)> {
+template <class... Parameters>
+class entry<CUresult(Parameters...)> {
  public:
   explicit entry(char const* name) noexcept {
-    constexpr unsigned int version = 12000;  // since then none of those below has changed
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    const cudaError_t result =
-        cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found);
-    if (result == cudaSuccess && found == cudaDriverEntryPointSuccess) {
-      function_ = reinterpret_cast<CUresult (*)(Arguments...)>(function);
-    } else {
-      missing_ = result == cudaSuccess ? CUDA_ERROR_NOT_FOUND : as_of_the_driver(result);
+    auto* const look_up = look_up_function();
+    if (look_up == nullptr) {
+      missing_ = CUDA_ERROR_NO_DEVICE;
+      return;
     }
+    constexpr int version = 12000;  // no function below has changed since CUDA 12.0
+    void* function = nullptr;
+    const CUresult found = look_up(name, &function, version, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
+    if (found != CUDA_SUCCESS) missing_ = found;
+    function_ = reinterpret_cast<CUresult (*)(Parameters...)>(function);
   }
 
-  /// Calls it. A thread that has no context yet gets the runtime's, once.
-  status operator()(Arguments... arguments) const noexcept {
-    if (function_ == nullptr) return of(missing_);
-    const CUresult result = function_(arguments...);
-    if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_INITIALIZED) return of(result);
-    int device = 0;
-    if (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return of(result);
-    return of(function_(arguments...));
+  status operator()(Parameters... arguments) const noexcept {
+    return of(function_ != nullptr ? function_(arguments...) : missing_);
   }
 
  private:
-  CUresult (*function_)(Arguments...) = nullptr;
-  CUresult missing_ = CUDA_SUCCESS;
+  CUresult (*function_)(Parameters...) = nullptr;
+  CUresult missing_ = CUDA_ERROR_NOT_FOUND;
 };
 
 /// The function of that name, looked up at its first use.
@@ -116,16 +117,15 @@ struct access_list {
 class real_driver final : public driver {
  public:
   status device_count(int& count) noexcept override {
-    const status begun = entry_of<cuInit>("cuInit")(0);
+    const status begun = initialize();
     return begun == status::success ? entry_of<cuDeviceGetCount>("cuDeviceGetCount")(&count) : begun;
   }
-  // By the driver's calls, so that the runtime notes no device for a thread that gets its context back.
   status make_current(device_number device) noexcept override {
     if (device < 0 || static_cast<std::size_t>(device) >= primary_.size()) return status::invalid_device;
     std::atomic<CUcontext>& known = primary_[static_cast<std::size_t>(device)];
     CUcontext context = known.load(std::memory_order_acquire);
     if (context == nullptr) {
-      status made = entry_of<cuInit>("cuInit")(0);
+      status made = initialize();
       if (made == status::success)
         made = entry_of<cuDevicePrimaryCtxRetain>("cuDevicePrimaryCtxRetain")(&context, device);
       if (made != status::success) return made;
@@ -133,15 +133,17 @@ class real_driver final : public driver {
     }
     return set_context(context);
   }
+  // Device 0 for a thread without a context, as the runtime has it.
   status current_device(device_number& device) noexcept override {
     context_handle context = nullptr;
-    if (current_context(context) == status::success && context != nullptr)
-      return entry_of<cuCtxGetDevice>("cuCtxGetDevice")(&device);
-    return of(as_of_the_driver(cudaGetDevice(&device)));
+    const status asked = current_context(context);
+    if (asked != status::success) return asked;
+    if (context != nullptr) return entry_of<cuCtxGetDevice>("cuCtxGetDevice")(&device);
+    device = 0;
+    return status::success;
   }
   status current_context(context_handle& context) noexcept override {
-    // First, because a call that finds the driver not initialized would get a context made.
-    const status begun = entry_of<cuInit>("cuInit")(0);
+    const status begun = initialize();
     if (begun != status::success) return begun;
     return into<CUcontext>(context,
                            [](CUcontext* now) { return entry_of<cuCtxGetCurrent>("cuCtxGetCurrent")(now); });
@@ -150,60 +152,62 @@ class real_driver final : public driver {
     return entry_of<cuCtxSetCurrent>("cuCtxSetCurrent")(context);
   }
   status can_access_peer(device_number device, device_number owner, bool& can) noexcept override {
-    // First, because a call that finds the driver not initialized would get a context made.
-    const status begun = entry_of<cuInit>("cuInit")(0);
+    const status begun = initialize();
     if (begun != status::success) return begun;
     int answer = 0;
     const status asked = entry_of<cuDeviceCanAccessPeer>("cuDeviceCanAccessPeer")(&answer, device, owner);
     if (asked == status::success) can = answer != 0;
     return asked;
   }
-  status synchronize() noexcept override { return entry_of<cuCtxSynchronize>("cuCtxSynchronize")(); }
+  status synchronize() noexcept override {
+    return in_context(entry_of<cuCtxSynchronize>("cuCtxSynchronize"));
+  }
   status memory(memory_info& info) noexcept override {
-    return into<memory_info>(info, [](memory_info* now) {
-      return entry_of<cuMemGetInfo>("cuMemGetInfo")(&now->free_bytes, &now->total_bytes);
+    return into<memory_info>(info, [&](memory_info* now) {
+      return in_context(entry_of<cuMemGetInfo>("cuMemGetInfo"), &now->free_bytes, &now->total_bytes);
     });
   }
 
   status granularity(memory_properties const& wanted, std::size_t& bytes) noexcept override {
     const CUmemAllocationProp properties = pinned_as(wanted);
-    return entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity")(
-        &bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    return in_context(entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity"), &bytes,
+                      &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
   status reserve(std::size_t bytes, std::size_t align, byte_range& range) noexcept override {
     CUdeviceptr first = 0;
-    const status result = entry_of<cuMemAddressReserve>("cuMemAddressReserve")(&first, bytes, align, 0, 0);
+    const status result =
+        in_context(entry_of<cuMemAddressReserve>("cuMemAddressReserve"), &first, bytes, align, 0, 0);
     if (result == status::success) range = {first, bytes};
     return result;
   }
   status free_reservation(byte_range range) noexcept override {
-    return entry_of<cuMemAddressFree>("cuMemAddressFree")(range.begin, range.size);
+    return in_context(entry_of<cuMemAddressFree>("cuMemAddressFree"), range.begin, range.size);
   }
   status create(memory_properties const& wanted, std::size_t bytes,
                 physical_handle& handle) noexcept override {
     const CUmemAllocationProp properties = pinned_as(wanted);
-    return entry_of<cuMemCreate>("cuMemCreate")(&handle, bytes, &properties, 0);
+    return in_context(entry_of<cuMemCreate>("cuMemCreate"), &handle, bytes, &properties, 0);
   }
   status release(physical_handle handle) noexcept override {
-    return entry_of<cuMemRelease>("cuMemRelease")(handle);
+    return in_context(entry_of<cuMemRelease>("cuMemRelease"), handle);
   }
   status map(byte_range range, physical_handle handle) noexcept override {
-    return entry_of<cuMemMap>("cuMemMap")(range.begin, range.size, 0, handle, 0);
+    return in_context(entry_of<cuMemMap>("cuMemMap"), range.begin, range.size, 0, handle, 0);
   }
   status unmap(byte_range range) noexcept override {
-    return entry_of<cuMemUnmap>("cuMemUnmap")(range.begin, range.size);
+    return in_context(entry_of<cuMemUnmap>("cuMemUnmap"), range.begin, range.size);
   }
   status allow_access(byte_range range, device_set devices) noexcept override {
     const access_list access{devices};
-    return entry_of<cuMemSetAccess>("cuMemSetAccess")(range.begin, range.size, access.entries.data(),
-                                                      access.count);
+    return in_context(entry_of<cuMemSetAccess>("cuMemSetAccess"), range.begin, range.size,
+                      access.entries.data(), access.count);
   }
   status export_handle(physical_handle handle, handle_type type, shareable_handle& shared) noexcept override {
-    auto const& exported_to = entry_of<cuMemExportToShareableHandle>("cuMemExportToShareableHandle");
     shareable_handle made{.type = type};
-    const status result = exported_to(type == handle_type::fabric ? static_cast<void*>(made.fabric.data())
-                                                                  : static_cast<void*>(&made.file_descriptor),
-                                      handle, static_cast<CUmemAllocationHandleType>(type), 0);
+    void* const to =
+        type == handle_type::fabric ? static_cast<void*>(made.fabric.data()) : &made.file_descriptor;
+    const status result = in_context(entry_of<cuMemExportToShareableHandle>("cuMemExportToShareableHandle"),
+                                     to, handle, static_cast<CUmemAllocationHandleType>(type), 0);
     if (result == status::success) shared = made;
     return result;
   }
@@ -212,30 +216,34 @@ class real_driver final : public driver {
     // A file descriptor is passed as the pointer itself.
     auto* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared.file_descriptor));
     return into<CUmemGenericAllocationHandle>(handle, [&](CUmemGenericAllocationHandle* imported) {
-      return entry_of<cuMemImportFromShareableHandle>("cuMemImportFromShareableHandle")(
-          imported, shared.type == handle_type::fabric ? static_cast<void*>(fabric.data()) : number,
-          static_cast<CUmemAllocationHandleType>(shared.type));
+      return in_context(entry_of<cuMemImportFromShareableHandle>("cuMemImportFromShareableHandle"), imported,
+                        shared.type == handle_type::fabric ? static_cast<void*>(fabric.data()) : number,
+                        static_cast<CUmemAllocationHandleType>(shared.type));
     });
   }
 
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    return into<CUdeviceptr>(
-        block, [&](CUdeviceptr* first) { return entry_of<cuMemAlloc>("cuMemAlloc")(first, bytes); });
+    return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
+      return in_context(entry_of<cuMemAlloc>("cuMemAlloc"), first, bytes);
+    });
   }
-  status free(std::uintptr_t block) noexcept override { return entry_of<cuMemFree>("cuMemFree")(block); }
+  status free(std::uintptr_t block) noexcept override {
+    return in_context(entry_of<cuMemFree>("cuMemFree"), block);
+  }
   status allocate_managed(std::size_t bytes, std::uintptr_t& block) noexcept override {
     return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
-      return entry_of<cuMemAllocManaged>("cuMemAllocManaged")(first, bytes, CU_MEM_ATTACH_GLOBAL);
+      return in_context(entry_of<cuMemAllocManaged>("cuMemAllocManaged"), first, bytes, CU_MEM_ATTACH_GLOBAL);
     });
   }
   status allocate_pinned(std::size_t bytes, std::uintptr_t& block) noexcept override {
     void* first = nullptr;
-    const status result = entry_of<cuMemHostAlloc>("cuMemHostAlloc")(&first, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    const status result =
+        in_context(entry_of<cuMemHostAlloc>("cuMemHostAlloc"), &first, bytes, CU_MEMHOSTALLOC_PORTABLE);
     if (result == status::success) block = reinterpret_cast<std::uintptr_t>(first);
     return result;
   }
   status free_pinned(std::uintptr_t block) noexcept override {
-    return entry_of<cuMemFreeHost>("cuMemFreeHost")(reinterpret_cast<void*>(block));
+    return in_context(entry_of<cuMemFreeHost>("cuMemFreeHost"), reinterpret_cast<void*>(block));
   }
 
   status create_pool(memory_properties const& wanted, pool_handle& pool) noexcept override {
@@ -244,82 +252,89 @@ class real_driver final : public driver {
     properties.handleTypes = static_cast<CUmemAllocationHandleType>(wanted.exported_as);
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = wanted.device;
-    return entry_of<cuMemPoolCreate>("cuMemPoolCreate")(&pool, &properties);
+    return in_context(entry_of<cuMemPoolCreate>("cuMemPoolCreate"), &pool, &properties);
   }
   status destroy_pool(pool_handle pool) noexcept override {
-    return entry_of<cuMemPoolDestroy>("cuMemPoolDestroy")(pool);
+    return in_context(entry_of<cuMemPoolDestroy>("cuMemPoolDestroy"), pool);
   }
   status set_release_threshold(pool_handle pool, std::size_t bytes) noexcept override {
     cuuint64_t threshold = bytes;
-    return entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute")(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                                                                    &threshold);
+    return in_context(entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute"), pool,
+                      CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
   }
   status set_pool_access(pool_handle pool, device_set devices) noexcept override {
     const access_list access{devices};
-    return entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess")(pool, access.entries.data(), access.count);
+    return in_context(entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess"), pool, access.entries.data(),
+                      access.count);
   }
   status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept override {
-    return entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo")(pool, keep_bytes);
+    return in_context(entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo"), pool, keep_bytes);
   }
   status allocate_async(std::size_t bytes, pool_handle pool, stream_handle stream,
                         std::uintptr_t& block) noexcept override {
     return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
-      return entry_of<cuMemAllocFromPoolAsync>("cuMemAllocFromPoolAsync")(first, bytes, pool, stream);
+      return in_context(entry_of<cuMemAllocFromPoolAsync>("cuMemAllocFromPoolAsync"), first, bytes, pool,
+                        stream);
     });
   }
   status free_async(std::uintptr_t block, stream_handle stream) noexcept override {
-    return entry_of<cuMemFreeAsync>("cuMemFreeAsync")(block, stream);
+    return in_context(entry_of<cuMemFreeAsync>("cuMemFreeAsync"), block, stream);
   }
 
   status create_stream(stream_handle& stream) noexcept override {
-    return entry_of<cuStreamCreate>("cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING);
+    return in_context(entry_of<cuStreamCreate>("cuStreamCreate"), &stream, CU_STREAM_NON_BLOCKING);
   }
   status destroy_stream(stream_handle stream) noexcept override {
-    return entry_of<cuStreamDestroy>("cuStreamDestroy")(stream);
+    return in_context(entry_of<cuStreamDestroy>("cuStreamDestroy"), stream);
   }
   status context_of(stream_handle stream, context_handle& context) noexcept override {
-    return into<CUcontext>(
-        context, [&](CUcontext* found) { return entry_of<cuStreamGetCtx>("cuStreamGetCtx")(stream, found); });
+    return into<CUcontext>(context, [&](CUcontext* found) {
+      return in_context(entry_of<cuStreamGetCtx>("cuStreamGetCtx"), stream, found);
+    });
   }
   status synchronize(stream_handle stream) noexcept override {
-    return entry_of<cuStreamSynchronize>("cuStreamSynchronize")(stream);
+    return in_context(entry_of<cuStreamSynchronize>("cuStreamSynchronize"), stream);
   }
   status wait(stream_handle stream, event_handle event) noexcept override {
-    return entry_of<cuStreamWaitEvent>("cuStreamWaitEvent")(stream, event, 0);
+    return in_context(entry_of<cuStreamWaitEvent>("cuStreamWaitEvent"), stream, event, 0);
   }
   status create_event(event_handle& event) noexcept override {
-    return entry_of<cuEventCreate>("cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING);
+    return in_context(entry_of<cuEventCreate>("cuEventCreate"), &event, CU_EVENT_DISABLE_TIMING);
   }
   status destroy_event(event_handle event) noexcept override {
-    return entry_of<cuEventDestroy>("cuEventDestroy")(event);
+    return in_context(entry_of<cuEventDestroy>("cuEventDestroy"), event);
   }
   status record(event_handle event, stream_handle stream) noexcept override {
-    return entry_of<cuEventRecord>("cuEventRecord")(event, stream);
+    return in_context(entry_of<cuEventRecord>("cuEventRecord"), event, stream);
   }
-  status query(event_handle event) noexcept override { return entry_of<cuEventQuery>("cuEventQuery")(event); }
+  status query(event_handle event) noexcept override {
+    return in_context(entry_of<cuEventQuery>("cuEventQuery"), event);
+  }
   status synchronize(event_handle event) noexcept override {
-    return entry_of<cuEventSynchronize>("cuEventSynchronize")(event);
+    return in_context(entry_of<cuEventSynchronize>("cuEventSynchronize"), event);
   }
   status launch_on_host(stream_handle stream, void (*function)(void*), void* argument) noexcept override {
-    return entry_of<cuLaunchHostFunc>("cuLaunchHostFunc")(stream, function, argument);
+    return in_context(entry_of<cuLaunchHostFunc>("cuLaunchHostFunc"), stream, function, argument);
   }
 
   status begin_capture(stream_handle stream, capture_mode mode) noexcept override {
-    return entry_of<cuStreamBeginCapture>("cuStreamBeginCapture")(stream,
-                                                                  static_cast<CUstreamCaptureMode>(mode));
+    return in_context(entry_of<cuStreamBeginCapture>("cuStreamBeginCapture"), stream,
+                      static_cast<CUstreamCaptureMode>(mode));
   }
   status end_capture(stream_handle stream, graph_handle& graph) noexcept override {
     return into<CUgraph>(graph, [&](CUgraph* captured) {
-      return entry_of<cuStreamEndCapture>("cuStreamEndCapture")(stream, captured);
+      return in_context(entry_of<cuStreamEndCapture>("cuStreamEndCapture"), stream, captured);
     });
   }
   status is_capturing(stream_handle stream, bool& capturing) noexcept override {
     CUstreamCaptureStatus now{};
-    const status result = entry_of<cuStreamIsCapturing>("cuStreamIsCapturing")(stream, &now);
+    const status result = in_context(entry_of<cuStreamIsCapturing>("cuStreamIsCapturing"), stream, &now);
     if (result == status::success) capturing = now != CU_STREAM_CAPTURE_STATUS_NONE;
     return result;
   }
   status exchange_capture_mode(capture_mode& mode) noexcept override {
+    const status begun = initialize();
+    if (begun != status::success) return begun;
     auto exchanged = static_cast<CUstreamCaptureMode>(mode);
     const status result =
         entry_of<cuThreadExchangeStreamCaptureMode>("cuThreadExchangeStreamCaptureMode")(&exchanged);
@@ -327,23 +342,24 @@ class real_driver final : public driver {
     return result;
   }
   status node_count(graph_handle graph, std::size_t& nodes) noexcept override {
-    return entry_of<cuGraphGetNodes>("cuGraphGetNodes")(graph, nullptr, &nodes);
+    return in_context(entry_of<cuGraphGetNodes>("cuGraphGetNodes"), graph, nullptr, &nodes);
   }
   status instantiate(graph_handle graph, executable_handle& executable) noexcept override {
-    return entry_of<cuGraphInstantiateWithFlags>("cuGraphInstantiateWithFlags")(&executable, graph, 0);
+    return in_context(entry_of<cuGraphInstantiateWithFlags>("cuGraphInstantiateWithFlags"), &executable,
+                      graph, 0);
   }
   status update(executable_handle executable, graph_handle graph) noexcept override {
     CUgraphExecUpdateResultInfo difference{};  // must not be null
-    return entry_of<cuGraphExecUpdate>("cuGraphExecUpdate")(executable, graph, &difference);
+    return in_context(entry_of<cuGraphExecUpdate>("cuGraphExecUpdate"), executable, graph, &difference);
   }
   status launch(executable_handle executable, stream_handle stream) noexcept override {
-    return entry_of<cuGraphLaunch>("cuGraphLaunch")(executable, stream);
+    return in_context(entry_of<cuGraphLaunch>("cuGraphLaunch"), executable, stream);
   }
   status destroy_executable(executable_handle executable) noexcept override {
-    return entry_of<cuGraphExecDestroy>("cuGraphExecDestroy")(executable);
+    return in_context(entry_of<cuGraphExecDestroy>("cuGraphExecDestroy"), executable);
   }
   status destroy_graph(graph_handle graph) noexcept override {
-    return entry_of<cuGraphDestroy>("cuGraphDestroy")(graph);
+    return in_context(entry_of<cuGraphDestroy>("cuGraphDestroy"), graph);
   }
 
   char const* error_name(status result) noexcept override {
@@ -358,6 +374,23 @@ class real_driver final : public driver {
   }
 
  private:
+  // After a fork the child's first other call reports that the driver is not initialised there.
+  status initialize() noexcept {
+    if (is_initialized_.load(std::memory_order_acquire)) return status::success;
+    const status begun = entry_of<cuInit>("cuInit")(0);
+    if (begun == status::success) is_initialized_.store(true, std::memory_order_release);
+    return begun;
+  }
+  // A call that needs a context. A thread without one gets the primary context of device 0 first, as from the
+  // runtime: a call that the driver refuses for want of a context is an error to compute-sanitizer.
+  template <class... Parameters>
+  status in_context(entry<CUresult(Parameters...)> const& function,
+                    std::type_identity_t<Parameters>... arguments) noexcept {
+    context_handle context = nullptr;
+    status ready = current_context(context);
+    if (ready == status::success && context == nullptr) ready = make_current(0);
+    return ready == status::success ? function(arguments...) : ready;
+  }
   template <class Result, class Out, class Call>
   static status into(Out& out, Call call) noexcept {
     Result made{};
@@ -366,6 +399,7 @@ class real_driver final : public driver {
     return result;
   }
 
+  std::atomic<bool> is_initialized_{false};
   std::array<std::atomic<CUcontext>, device_set::max_devices>
       primary_{};  // of each device; null: not made current yet
 };

@@ -22,8 +22,7 @@ struct thread_slot {
 };
 inline constexpr std::size_t thread_slot_count =
     8;  // more objects than that in turn cost a search now and then
-// 128 bytes are what the C library keeps free for initial-exec in a shared library loaded later.
-TIDEMARK_INITIAL_EXEC extern constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots;
+extern constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots;
 
 /// What threads that have a part of an object keep of it: they may outlive it.
 ///

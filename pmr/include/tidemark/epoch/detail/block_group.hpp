@@ -241,8 +241,7 @@ class block_group {
 };
 
 /// The groups of the epochs that are open on this thread, one for each resource.
-// Initial-exec, because the general model is a call of a function.
-TIDEMARK_INITIAL_EXEC extern constinit thread_local block_group* open_groups;
+extern constinit thread_local block_group* open_groups;
 
 }  // namespace detail
 }  // namespace tidemark

@@ -12,8 +12,7 @@ namespace tidemark::detail {
 class missed_blocks;
 
 /// The calling thread's innermost open scope, or null.
-// Initial-exec, because every allocation of the program may read it.
-TIDEMARK_INITIAL_EXEC extern constinit thread_local missed_blocks* innermost_scope;
+extern constinit thread_local missed_blocks* innermost_scope;
 
 /// Counts a block of `operator new` in the open scopes. @param caller the address that it returns to
 TIDEMARK_COLD void on_operator_new(std::size_t bytes, void const* caller) noexcept;

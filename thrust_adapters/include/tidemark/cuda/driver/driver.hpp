@@ -287,9 +287,11 @@ class driver {
   detail::device_budgets budgets_;
 };
 
-/// The real driver: one object for the process. Its calls are looked up in the installed driver when they
-/// are first needed (`cudaGetDriverEntryPointByVersion`), so that nothing is linked to libcuda: without a
-/// driver, or if tidemark was built without a CUDA toolkit, all its calls return an error. Thread-safe.
+/// The real driver: one object for the process. It loads `libcuda.so.1` and looks up each function when the
+/// function is first called (`cuGetProcAddress`): programs link neither the driver nor the CUDA runtime. All
+/// calls return an error if there is no driver, or if tidemark was built without a CUDA toolkit. A thread
+/// without a context gets the primary context of device 0 at its first call that needs one, as from the
+/// runtime. Thread-safe.
 [[nodiscard]] driver& system_driver() noexcept;
 
 /// The default table: `system_driver()` until it is replaced. Thread-safe.
