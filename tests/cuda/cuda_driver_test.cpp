@@ -92,6 +92,7 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.create_pool(0, pool),
       device.destroy_pool(nullptr),
       device.set_release_threshold(nullptr, 1),
+      device.pool_reserved_bytes(nullptr, bytes),
       device.set_pool_access(nullptr, 1),
       device.trim_pool(nullptr, 0),
       device.allocate_async(1, nullptr, nullptr, block),

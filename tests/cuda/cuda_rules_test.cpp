@@ -26,6 +26,7 @@
 
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
+#include "other_thread.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
@@ -42,18 +43,19 @@ constexpr std::size_t grain = 64 * KiB;
 
 /// A capture by somebody else, in the mode that forbids most, on a thread of its own's behalf.
 struct cuda_rules : ::testing::Test {
+  explicit cuda_rules(std::vector<test::fake_refusal> const& refusals = test::observed_refusals())
+      : device{{.granularity_bytes = grain, .touchable = true, .devices = 2, .refusals = refusals}} {}
+
   /// What `body` does while another thread captures in mode global: the capture must come to its end.
   void beside_a_global_capture(std::function<void()> const& body) {
     device.threads_meet();
-    std::thread{[&] {
-      EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
-    }}.join();
+    thread.run([&] { EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success); });
     body();
-    std::thread{[&] {
+    thread.run([&] {
       gpu::graph_handle graph = nullptr;
       EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "it was invalidated";
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
-    }}.join();
+    });
   }
   /// What `body` does while a stream captures on this thread: the capture must come to its end.
   void in_capture_of(gpu::stream_handle captured, std::function<void()> const& body) {
@@ -75,8 +77,14 @@ struct cuda_rules : ::testing::Test {
     return backend.end();
   }
 
-  fake_device device{{.granularity_bytes = grain, .touchable = true, .devices = 2}};
+  fake_device device;
   gpu::stream stream{device}, other{device}, foreign{device};
+  test::other_thread thread;
+};
+
+/// The same on a driver that refuses more.
+struct cuda_rules_of_a_stricter_driver : cuda_rules {
+  cuda_rules_of_a_stricter_driver() : cuda_rules{test::stricter_refusals()} {}
 };
 
 // 1
@@ -93,7 +101,8 @@ TEST_F(cuda_rules, a_graph_that_ends_during_a_foreign_capture_is_destroyed_later
   EXPECT_EQ(device.retired().size(), 0u);
 }
 
-TEST_F(cuda_rules, an_executable_that_a_foreign_capture_keeps_from_its_end_is_tried_again) {
+TEST_F(cuda_rules_of_a_stricter_driver,
+       an_executable_that_a_foreign_capture_keeps_from_its_end_is_tried_again) {
   std::unique_ptr<graph_instance> first = captured(), second = captured();
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
@@ -141,7 +150,14 @@ TEST_F(cuda_rules, a_launch_on_a_capturing_stream_is_refused_before_the_driver_e
 }
 
 // 3
-TEST_F(cuda_rules, captures_of_other_threads_go_on_whatever_the_resources_do) {
+struct cuda_rules_of_each_driver : cuda_rules,
+                                   ::testing::WithParamInterface<std::vector<test::fake_refusal>> {
+  cuda_rules_of_each_driver() : cuda_rules{GetParam()} {}
+};
+INSTANTIATE_TEST_SUITE_P(each, cuda_rules_of_each_driver,
+                         ::testing::Values(test::observed_refusals(), test::stricter_refusals()));
+
+TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_resources_do) {
   beside_a_global_capture([&] {
     device_cache cache{{.stream = stream}, device};
     void* const block = cache.allocate(grain);
@@ -575,7 +591,12 @@ TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
 /// scopes, planned steps, epochs and graphs. Beside it others capture in mode global.
 class random_program {
  public:
-  explicit random_program(std::uint64_t seed) : random_{seed} {}
+  explicit random_program(std::uint64_t seed)
+      : random_{seed},
+        device_{{.capacity_bytes = 1 * GiB,
+                 .granularity_bytes = grain,
+                 .touchable = true,
+                 .refusals = seed % 2 == 0 ? test::observed_refusals() : test::stricter_refusals()}} {}
 
   random_program(random_program const&) = delete;
   random_program& operator=(random_program const&) = delete;
@@ -592,6 +613,11 @@ class random_program {
   [[nodiscard]] std::size_t refusals() const { return refusals_; }
 
   void step() {
+    act();
+    EXPECT_EQ(device_.budget(0).held_bytes(), device_.used_bytes())
+        << "the budget counts other memory than is held";
+  }
+  void act() {
     switch (below(18)) {
       case 0:
       case 1:
@@ -652,7 +678,8 @@ class random_program {
     if (live_.size() > 40) return free_one(below(live_.size()));
     const auto from = static_cast<source>(below(static_cast<std::size_t>(source::count)));
     const std::size_t bytes = std::size_t{256} << below(9);
-    if (below(8) == 0) device_.budget(0).set_limit(device_.budget(0).held_bytes() + below(2 * grain));
+    if (below(8) == 0)
+      device_.budget(0).set_limit(device_.budget(0).held_bytes() / (below(4) + 1) + below(2 * grain));
     try {
       live_.push_back({from, resource(from).allocate(bytes, 256), bytes, {}});
       use(stream_, live_.back(), true);
@@ -851,16 +878,15 @@ class random_program {
   }
   void begin_capture() {
     capturing_ = below(2) == 0 ? foreign_.get() : blocking_[1];
-    std::thread{[&] {
-      EXPECT_EQ(device_.begin_capture(capturing_, capture_mode::global), status::success);
-    }}.join();
+    foreign_thread_.run(
+        [&] { EXPECT_EQ(device_.begin_capture(capturing_, capture_mode::global), status::success); });
   }
   void end_capture() {
-    std::thread{[&] {
+    foreign_thread_.run([&] {
       gpu::graph_handle graph = nullptr;
       EXPECT_EQ(device_.end_capture(capturing_, graph), status::success) << "the program has invalidated it";
       if (graph != nullptr) EXPECT_EQ(device_.destroy_graph(graph), status::success);
-    }}.join();
+    });
     capturing_ = nullptr;
   }
   std::pmr::memory_resource& resource(source of) {
@@ -872,7 +898,7 @@ class random_program {
   }
 
   std::mt19937_64 random_;
-  fake_device device_{{.capacity_bytes = 1 * GiB, .granularity_bytes = grain, .touchable = true}};
+  fake_device device_;
   gpu::stream stream_{device_}, foreign_{device_};
   gpu::stream other_streams_[2]{gpu::stream{device_}, gpu::stream{device_}};
   gpu::stream_handle blocking_[2] = {device_.create_blocking_stream(), device_.create_blocking_stream()};
@@ -898,6 +924,7 @@ class random_program {
   std::vector<block> live_;
   gpu::executable_handle graph_of_own_ = nullptr;
   gpu::stream_handle capturing_ = nullptr;  // by another thread
+  test::other_thread foreign_thread_;
   std::size_t refusals_ = 0;
 };
 

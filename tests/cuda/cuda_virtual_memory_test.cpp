@@ -679,13 +679,60 @@ class cuda_virtual_memory_capture : public ::testing::Test {
   byte_range range_ = space_.reserve(1, 8 * unit);
 };
 
-TEST_F(cuda_virtual_memory_capture, refuses_to_commit_and_to_reserve_and_says_why) {
-  EXPECT_FALSE(space_.commit(units_of(range_, 2, 1)));
-  EXPECT_STREQ(space_.refusal(), "a stream is capturing");
-  EXPECT_TRUE(space_.reserve(1, unit).empty());
-  EXPECT_STREQ(space_.refusal(), "a stream is capturing");
-  end_capture();
+TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
   EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
+  EXPECT_TRUE(device_.accessible(range_.data(), 3 * unit));
+  const byte_range other = space_.reserve(1, 4 * unit);
+  EXPECT_TRUE(space_.commit(other));
+  EXPECT_TRUE(device_.accessible(other.data(), 4 * unit));
+  EXPECT_EQ(device_.physical_bytes(), 7 * unit) << "nothing of the probe is left";
+  EXPECT_EQ(device_.reserved_bytes(), 12 * unit);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+  EXPECT_EQ(device_.destroy_graph(graph), status::success);
+}
+
+TEST_F(cuda_virtual_memory_capture, probes_the_driver_once_for_all_captures_of_a_process) {
+  EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
+  EXPECT_TRUE(space_.commit(units_of(range_, 3, 1)));
+  gpu::virtual_memory other{stream_.get(), device_};
+  EXPECT_TRUE(other.commit(other.reserve(1, unit)));
+  EXPECT_EQ(device_.count("cuStreamBeginCapture"), 2u) << "that of this test and that of the probe";
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+  EXPECT_EQ(device_.destroy_graph(graph), status::success);
+}
+
+TEST_F(cuda_virtual_memory_capture, probes_again_if_the_device_had_no_memory_for_the_probe) {
+  device_.fail_next("cuMemCreate", status::out_of_memory);
+  EXPECT_FALSE(space_.commit(units_of(range_, 2, 1)));
+  EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+  EXPECT_EQ(device_.destroy_graph(graph), status::success);
+}
+
+// A refused call would end the capture: the probe finds out what the driver does, and ends only its own.
+TEST(cuda_virtual_memory, maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
+  for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {
+    fake_device device{{.capacity_bytes = 64 * unit, .granularity_bytes = unit, .refusals = refusals}};
+    const gpu::stream stream{device};
+    gpu::virtual_memory space{stream.get(), device};
+    const byte_range range = space.reserve(1, 8 * unit);
+    gpu::graph_handle graph = nullptr;
+    EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
+    for (int twice = 0; twice < 2; ++twice) {
+      EXPECT_FALSE(space.commit(units_of(range, 0, 1)));
+      EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+      EXPECT_TRUE(space.reserve(1, unit).empty());
+      EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+    }
+    EXPECT_EQ(device.count("cuStreamBeginCapture"), 2u);
+    EXPECT_EQ(device.end_capture(stream, graph), status::success);
+    EXPECT_EQ(device.destroy_graph(graph), status::success);
+    EXPECT_TRUE(space.commit(units_of(range, 0, 1)));
+    EXPECT_EQ(device.physical_bytes(), unit) << "nothing of the probe is left";
+  }
 }
 
 TEST_F(cuda_virtual_memory_capture, refuses_to_decommit) {
@@ -714,7 +761,6 @@ TEST_F(cuda_virtual_memory_capture, refuses_to_suspend_and_to_resume) {
 TEST_F(cuda_virtual_memory_capture, released_memory_is_freed_by_the_first_call_after_it) {
   space_.release(range_);
   EXPECT_TRUE(device_.accessible(range_.data(), 2 * unit));
-  EXPECT_TRUE(space_.reserve(1, unit).empty());
   EXPECT_EQ(device_.reserved_bytes(), 8 * unit);
   end_capture();
   (void)space_.reserve(1, unit);
@@ -746,13 +792,15 @@ TEST_F(cuda_virtual_memory_capture, of_another_stream_does_not_matter) {
   EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
-TEST_F(cuda_virtual_memory_capture, that_the_default_stream_would_break_is_reported_by_the_driver) {
+TEST_F(cuda_virtual_memory_capture,
+       that_the_default_stream_would_break_lets_memory_be_mapped_and_not_unmapped) {
   end_capture();
   gpu::virtual_memory other{{}, device_};
   const byte_range range = other.reserve(1, 4 * unit);
   device_.fail_next("cuStreamIsCapturing", status::capture_implicit);
-  EXPECT_FALSE(other.commit(range));
-  EXPECT_STREQ(other.refusal(), "a stream is capturing");
+  EXPECT_TRUE(other.commit(range)) << "mapping touches no stream";
+  device_.fail_next("cuStreamIsCapturing", status::capture_implicit);
+  EXPECT_FALSE(other.decommit(range));
 }
 
 TEST_F(cuda_virtual_memory_capture, of_another_stream_is_not_disturbed_whatever_its_mode) {

@@ -384,8 +384,32 @@ TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
   EXPECT_EQ(device.calls_during_capture(), call_names{});
 }
 
-TEST(device_arena, in_a_capture_does_not_grow_says_why_and_leaves_the_capture_alone) {
+TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
   fake_device device{in_units()};
+  const gpu::stream stream{device};
+  for (const std::size_t reserve : {32 * unit, 4 * unit}) {
+    device_arena step{{.reserve = reserve, .name = "step"}, stream, device};
+    void* const before = step.allocate(4 * unit);
+    void* during = nullptr;
+    {
+      const capture graph{device, stream};
+      during = step.allocate(2 * unit);
+      EXPECT_TRUE(device.accessible(before, 4 * unit));
+      EXPECT_TRUE(device.accessible(during, 2 * unit));
+    }
+    EXPECT_TRUE(device.accessible(during, 2 * unit)) << "the graph may use it";
+    step.check_invariants();
+    step.reset();
+    EXPECT_EQ(step.allocate(4 * unit), before);
+    step.reset();
+    EXPECT_GT(step.trim(), 0u);
+  }
+}
+
+TEST(device_arena, in_a_capture_does_not_grow_if_the_driver_refuses_says_why_and_leaves_the_capture_alone) {
+  test::fake_device_options options = in_units();
+  options.refusals = test::stricter_refusals();
+  fake_device device{options};
   const gpu::stream stream{device};
   for (const std::size_t reserve : {32 * unit, 4 * unit}) {  // by a commit, and by a chunk
     device_arena step{{.reserve = reserve, .name = "step"}, stream, device};
@@ -397,7 +421,8 @@ TEST(device_arena, in_a_capture_does_not_grow_says_why_and_leaves_the_capture_al
         (void)step.allocate(100);
         FAIL() << "served";
       } catch (out_of_memory const& error) {
-        EXPECT_STREQ(error.report().because, "a stream is capturing");
+        EXPECT_STREQ(error.report().because,
+                     "a stream is capturing, and the driver maps no memory meanwhile");
       }
       EXPECT_EQ(step.try_allocate(100), nullptr);
     }

@@ -51,7 +51,7 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
   gpu::device_resource plain{{}, device};
   gpu::managed_resource managed{{}, device};
   gpu::pinned_resource pinned{{}, device};
-  std::pmr::memory_resource* const all[] = {&async, &plain, &managed};
+  std::pmr::memory_resource* const all[] = {&plain, &managed};
   for (std::pmr::memory_resource* each : all) {
     for (const std::size_t align : {std::size_t{256}, std::size_t{4096}}) {
       void* const block = each->allocate(1000, align);
@@ -60,6 +60,13 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
       EXPECT_EQ(budget.held_bytes(), 0u);
     }
   }
+  void* const pooled = async.allocate(1000);
+  EXPECT_EQ(budget.held_bytes(), 1024u) << "what the driver's pool rounds up is held";
+  async.deallocate(pooled, 1000);
+  EXPECT_EQ(budget.held_bytes(), 1024u) << "the driver's pool retains it";
+  stream.synchronize();
+  pool.trim();
+  EXPECT_EQ(budget.held_bytes(), 0u);
   void* const of_the_host = pinned.allocate(1000);
   EXPECT_EQ(budget.held_bytes(), 0u) << "that is the host's";
   pinned.deallocate(of_the_host, 1000);
@@ -80,8 +87,9 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
   {
     device_cache cache{{.stream = stream}, device};
     cache.deallocate(cache.allocate(5000), 5000);
-    EXPECT_EQ(budget.held_bytes(), 5000u) << "what it keeps is held";
+    EXPECT_EQ(budget.held_bytes(), 5120u) << "what it keeps is held";
   }
+  device.run_all();
   EXPECT_EQ(budget.held_bytes(), 0u);
   EXPECT_EQ(device.budget(1).held_bytes(), 0u);
 }
@@ -271,8 +279,51 @@ TEST_F(device_budget_test, what_waits_for_the_end_of_a_capture_is_held) {
   EXPECT_EQ(device.end_capture(stream, graph), status::success);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
   void* const next = cache.allocate(grain);
-  EXPECT_EQ(budget.held_bytes(), 11 * grain);
+  EXPECT_EQ(budget.held_bytes(), 20 * grain) << "the driver's pool serves it from what it retains";
+  EXPECT_EQ(device.used_bytes(), 20 * grain);
   cache.deallocate(next, grain);
+}
+
+// As a training step that is short of memory: the driver's pool keeps what the resource has freed.
+TEST_F(device_budget_test,
+       memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  gpu::device_resource plain{{}, device};
+  async.deallocate(async.allocate(10 * grain), 10 * grain);
+  EXPECT_EQ(budget.held_bytes(), 10 * grain);
+  EXPECT_EQ(device.used_bytes(), 10 * grain);
+  budget.set_limit(12 * grain);
+  void* const block = plain.allocate(4 * grain);
+  EXPECT_EQ(budget.held_bytes(), 4 * grain) << "the pool was trimmed";
+  EXPECT_EQ(device.used_bytes(), 4 * grain);
+  plain.deallocate(block, 4 * grain);
+}
+
+TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_streams) {
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  device_pool blocks{{.stream = other, .largest_pooled_bytes = grain}, device};
+  async.deallocate(async.allocate(10 * grain), 10 * grain);
+  blocks.deallocate(blocks.allocate(20 * grain), 20 * grain);
+  EXPECT_EQ(budget.held_bytes(), 30 * grain);
+  EXPECT_TRUE(budget.relieve());
+  EXPECT_EQ(budget.held_bytes(), 0u);
+  EXPECT_EQ(device.used_bytes(), 0u);
+}
+
+TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  async.deallocate(async.allocate(10 * grain), 10 * grain);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
+  EXPECT_FALSE(budget.trim_pools());
+  EXPECT_EQ(budget.held_bytes(), 10 * grain);
+  EXPECT_EQ(device.end_capture(stream, graph), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_TRUE(budget.trim_pools());
+  EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
 TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_any_more) {

@@ -462,6 +462,27 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
   }
 }
 
+TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
+  device_pool own{{.stream = stream}, device};
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
+  void* const small = own.allocate(1000);
+  void* const large = own.allocate(64 * MiB);
+  EXPECT_TRUE(device.accessible(small, 1000));
+  EXPECT_TRUE(device.accessible(large, 64 * MiB));
+  own.deallocate(large, 64 * MiB);
+  EXPECT_TRUE(device.accessible(large, 64 * MiB)) << "nothing is unmapped in a capture";
+  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
+  std::size_t nodes = 1;
+  EXPECT_EQ(device.node_count(graph, nodes), gpu::status::success);
+  EXPECT_EQ(nodes, 0u) << "nothing of the pool is in the graph";
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+  void* const after = own.allocate(64 * MiB);
+  own.deallocate(after, 64 * MiB);
+  own.deallocate(small, 1000);
+  own.check_invariants();
+}
+
 TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses) {
   gpu::stream other{device};
   device_pool pool{with({}), device};

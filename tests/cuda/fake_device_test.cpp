@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -922,6 +923,11 @@ refused_calls() {
       {"cuMemPoolDestroy", [](gpu::driver& of, stream, event) { return of.destroy_pool(nullptr); }},
       {"cuMemPoolSetAttribute",
        [](gpu::driver& of, stream, event) { return of.set_release_threshold(nullptr, 0); }},
+      {"cuMemPoolGetAttribute",
+       [](gpu::driver& of, stream, event) {
+         std::size_t bytes = 0;
+         return of.pool_reserved_bytes(nullptr, bytes);
+       }},
       {"cuMemPoolSetAccess", [](gpu::driver& of, stream, event) { return of.set_pool_access(nullptr, 0); }},
       {"cuMemPoolTrimTo", [](gpu::driver& of, stream, event) { return of.trim_pool(nullptr, 0); }},
       {"cuStreamCreate",
@@ -942,23 +948,18 @@ refused_calls() {
   };
 }
 
-TEST_F(fake_capture, calls_that_modes_refuse_are_those_of_the_table_and_each_has_a_source) {
-  std::vector<std::string> names, named;
-  for (auto const& [name, call] : refused_calls()) names.push_back(name);
-  for (test::fake_refusal const& each : test::strictest_refusals()) {
-    named.push_back(each.call);
-    EXPECT_FALSE(each.source.empty()) << each.call;
-  }
-  EXPECT_EQ(names, named);
-}
-
-TEST_F(fake_capture, its_mode_and_the_threads_say_whose_calls_invalidate_it) {
+/// What becomes of each call in and beside captures of each mode, by a table of refusals. Calls that the table does not
+/// name are allowed.
+void expect_refusals(std::vector<test::fake_refusal> const& table) {
+  fake_device device{{.granularity_bytes = grain, .refusals = table}};
   const gpu::stream queue{device}, idle{device};
   const gpu::event point{device};
-  const auto calls = refused_calls();
-  for (test::fake_refusal const& rule : test::strictest_refusals()) {
-    auto const& [name, call] =
-        *std::ranges::find(calls, rule.call, [](auto const& one) { return one.first; });
+  for (auto const& [name, call] : refused_calls()) {
+    const auto found = std::ranges::find(table, name, &test::fake_refusal::call);
+    const test::fake_refusal rule =
+        found != table.end()
+            ? *found
+            : test::fake_refusal{.call = name, .by_own = false, .by_others = false, .source = "allowed"};
     for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
       for (capture_mode own : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
         for (bool here : {true, false}) {
@@ -989,11 +990,26 @@ TEST_F(fake_capture, its_mode_and_the_threads_say_whose_calls_invalidate_it) {
           EXPECT_EQ(second == status::capture_invalidated, refused) << which();
           EXPECT_EQ(device.end_capture(queue, graph),
                     refused ? status::capture_invalidated : status::success);
-          if (graph != nullptr) destroy(graph);
+          if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
         }
       }
     }
   }
+}
+
+TEST(fake_refusals, name_calls_of_the_driver_and_the_source_of_each) {
+  std::set<std::string> known, named;
+  for (auto const& [name, call] : refused_calls()) known.insert(name);
+  for (test::fake_refusal const& each : test::stricter_refusals()) {
+    EXPECT_TRUE(named.insert(each.call).second) << each.call << " has two rows";
+    EXPECT_FALSE(each.source.empty()) << each.call;
+  }
+  EXPECT_EQ(known, named);
+}
+
+TEST(fake_refusals, of_an_h100_depend_on_mode_and_thread) { expect_refusals(test::observed_refusals()); }
+TEST(fake_refusals, of_a_stricter_driver_depend_on_mode_and_thread) {
+  expect_refusals(test::stricter_refusals());
 }
 
 TEST(fake_capture_options, calls_that_a_device_allows_can_be_taken_from_the_refused_ones) {

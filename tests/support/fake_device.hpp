@@ -153,6 +153,11 @@ class fake_device final : public gpu::driver, public fake_calls {
     const std::scoped_lock held{mutex_};
     return pools_.threshold_bytes(pool);
   }
+  /// Bytes of a device's memory that were handed out and not taken back, free memory of pools among them.
+  [[nodiscard]] std::size_t used_bytes(gpu::device_number device = 0) const {
+    const std::scoped_lock held{mutex_};
+    return memory_.used(device);
+  }
   /// Bytes of addresses that are reserved.
   [[nodiscard]] std::size_t reserved_bytes() const {
     const std::scoped_lock held{mutex_};
@@ -338,6 +343,13 @@ class fake_device final : public gpu::driver, public fake_calls {
   }
   status set_release_threshold(gpu::pool_handle pool, std::size_t bytes) noexcept override {
     return call("cuMemPoolSetAttribute", [&] { return value(pools_.set_threshold(pool, bytes)); });
+  }
+  status pool_reserved_bytes(gpu::pool_handle pool, std::size_t& bytes) noexcept override {
+    return call("cuMemPoolGetAttribute", [&] {
+      if (!pools_.exists(pool)) return status::invalid_value;
+      bytes = pools_.reserved_bytes(pool);
+      return status::success;
+    });
   }
   status set_pool_access(gpu::pool_handle pool, gpu::device_set devices) noexcept override {
     return call("cuMemPoolSetAccess", [&] {

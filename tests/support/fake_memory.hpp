@@ -38,7 +38,7 @@ struct fake_device_options {
   gpu::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs
 
   /// Calls that a capture which goes on refuses by modes and threads.
-  std::vector<fake_refusal> refusals = strictest_refusals();
+  std::vector<fake_refusal> refusals = observed_refusals();
 };
 
 /// Addresses are reservations of the host without memory behind them, so that touching one crashes. Memory

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which calls a capture that goes on refuses, by whose capture it is and what the calling thread's mode is.
+// The calls that an active capture refuses, by the owner of the capture and the mode of the calling thread.
 #pragma once
 
 #include <string>
@@ -14,50 +14,64 @@ struct fake_refusal {
   bool by_own = true;           ///< by a capture that the calling thread has begun
   bool by_others = true;        ///< by one in mode global that another thread has begun
   bool in_relaxed_too = false;  ///< also where the calling thread's own mode is relaxed
-  std::string source;           ///< where it was seen or is written
+  std::string source;           ///< driver, device and date of the observation, or a document
 };
 
-/// What drivers refuse, as far as it is known; where it is not, the strictest reading. Only a device tells:
-/// `./run gpu` asks. Refusals that do not hang on modes are in the calls themselves: waits for the device,
-/// and what touches a capturing stream or a captured event.
-inline std::vector<fake_refusal> strictest_refusals() {
-  char const* const doc = "programming guide, 'Prohibited and Unhandled Operations'";
-  char const* const warp = "seen on hardware: warp#1410, cccl#11360";
-  char const* const torch = "seen on hardware: pytorch#104555";
+/// The refusals of a real driver, as `./run gpu` observed them (docs/gpu.md). Calls that are not in the table are
+/// allowed in every mode: cuMemAddressReserve, cuMemAddressFree, cuMemCreate, cuMemRelease, cuMemMap,
+/// cuMemSetAccess, cuMemUnmap, cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemGetInfo,
+/// cuEventCreate, cuStreamCreate, and cuEventRecord and cuStreamWaitEvent on a stream that does not capture. Other
+/// rules do not depend on modes and are in the calls themselves: cuCtxSynchronize, which every mode refuses, and
+/// work on a capturing stream or a captured event.
+inline std::vector<fake_refusal> observed_refusals() {
+  char const* const h100 = "H100 80GB, driver 580.159.04, CUDA 13.0, 2026-11-27";
+  char const* const h200 = "H200, driver 580 (onnxruntime#32081)";
+  char const* const warp = "reported on hardware, driver not named: warp#1410, cccl#11360";
   char const* const inferred = "not documented: the strictest reading";
   return {
-      {.call = "cuMemAlloc", .source = doc},
-      {.call = "cuMemFree", .source = doc},
-      {.call = "cuMemAllocManaged", .source = doc},
-      {.call = "cuMemHostAlloc", .source = doc},
-      {.call = "cuMemFreeHost", .source = doc},
-      {.call = "cuMemAddressReserve", .source = inferred},
-      {.call = "cuMemAddressFree", .source = inferred},
-      {.call = "cuMemCreate", .source = inferred},
-      {.call = "cuMemRelease", .source = inferred},
-      {.call = "cuMemMap", .source = inferred},
-      {.call = "cuMemUnmap", .source = inferred},
-      {.call = "cuMemSetAccess", .source = inferred},
-      {.call = "cuMemExportToShareableHandle", .source = inferred},
-      {.call = "cuMemImportFromShareableHandle", .source = inferred},
+      {.call = "cuMemAlloc", .source = h100},
+      {.call = "cuMemFree", .source = h100},
+      {.call = "cuMemAllocManaged", .source = h100},
+      {.call = "cuMemHostAlloc", .source = h100},
+      {.call = "cuMemFreeHost", .source = h100},
       {.call = "cuMemPoolCreate", .source = warp},
       {.call = "cuMemPoolDestroy", .source = inferred},
       {.call = "cuMemPoolSetAttribute", .source = warp},
-      {.call = "cuMemPoolSetAccess", .source = inferred},
-      {.call = "cuMemPoolTrimTo", .source = warp},
-      {.call = "cuStreamCreate", .source = warp},
-      {.call = "cuStreamSynchronize", .source = doc},
-      {.call = "cuEventQuery", .source = torch},
-      {.call = "cuEventSynchronize", .source = torch},
-      // Of work beside a capture that is the thread's own they are legal: forks are made of them.
-      {.call = "cuEventRecord", .by_own = false, .source = torch},
-      {.call = "cuStreamWaitEvent", .by_own = false, .source = torch},
+      {.call = "cuMemPoolGetAttribute", .source = inferred},
+      {.call = "cuMemPoolSetAccess", .source = h100},
+      {.call = "cuMemPoolTrimTo", .source = h100},
+      {.call = "cuStreamSynchronize", .source = h100},
+      {.call = "cuEventQuery", .source = h100},
+      {.call = "cuEventSynchronize", .source = h100},
       {.call = "cuGraphExecUpdate", .source = inferred},
-      // Whether relaxed mode helps is not known.
-      {.call = "cuGraphExecDestroy",
-       .in_relaxed_too = true,
-       .source = "seen on hardware: pytorch#161037, warp#992, onnxruntime#32081"},
+      // In relaxed mode an H100 allows it: driver 580.159.04, 2026-11-27.
+      {.call = "cuGraphExecDestroy", .source = h200},
   };
+}
+
+/// A driver that maps no memory on a thread that captures, whatever the thread's mode is.
+inline std::vector<fake_refusal> refusals_of_own_mappings() {
+  std::vector<fake_refusal> all = observed_refusals();
+  for (char const* const call : {"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"})
+    all.push_back(
+        {.call = call, .by_others = false, .in_relaxed_too = true, .source = "no driver is known to do so"});
+  return all;
+}
+
+/// A driver that refuses more than any that was observed: memory is mapped and unmapped outside of captures only,
+/// and an executable is not destroyed beside a capture, whatever the mode.
+inline std::vector<fake_refusal> stricter_refusals() {
+  char const* const invented = "no driver is known to do so";
+  std::vector<fake_refusal> all = observed_refusals();
+  for (char const* const call :
+       {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap",
+        "cuMemSetAccess", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuStreamCreate"})
+    all.push_back({.call = call, .source = invented});
+  for (char const* const call : {"cuEventRecord", "cuStreamWaitEvent"})
+    all.push_back({.call = call, .by_own = false, .source = invented});
+  for (fake_refusal& each : all)
+    if (each.call == "cuGraphExecDestroy") each.in_relaxed_too = true;
+  return all;
 }
 
 }  // namespace tidemark::test

@@ -88,6 +88,7 @@ TEST_P(torch_steps, share_no_memory_with_work_that_still_uses_it_and_return_all)
     EXPECT_EQ(torch.begin_step(), nullptr);
     play(step.first_event, step.last_event + 1);
     device.run(main);
+    EXPECT_EQ(torch.stat("held_bytes"), held_bytes());
   }
   EXPECT_EQ(torch.end_step(), nullptr);
   play_end();

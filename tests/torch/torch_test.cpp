@@ -174,6 +174,17 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
   torch.raw_delete(block);
 }
 
+// Free memory that the driver's pools retain is memory of the device too.
+TEST_P(torch_resources, holds_no_more_than_the_fraction_whatever_the_drivers_pools_retain) {
+  torch.memory_fraction_fn(0.25, 0);
+  const std::size_t limit = device.budget(0).limit();
+  for (std::size_t i = 1; i <= 30; ++i) {
+    torch.raw_delete(torch.malloc(i * MiB, i % 2 == 0 ? side : main));
+    EXPECT_LE(held_bytes(), limit) << i;
+    EXPECT_EQ(torch.stat("held_bytes"), held_bytes()) << i;
+  }
+}
+
 TEST_P(torch_resources, serves_threads_at_once) {
   constexpr int threads = 4;
   std::vector<gpu::stream> streams;

@@ -257,6 +257,7 @@ void device_memory::collect() noexcept {
 
 void device_memory::collect_streams(bool is_idle) noexcept {
   for (auto& [stream, memory] : streams_) memory.collect();
+  (void)driver_->budget(device_).trim_pools();
   if (is_idle)
     std::erase_if(pools_,
                   [](auto const& each) { return each.second.uses == 0 && each.second.live_blocks == 0; });

@@ -4,16 +4,19 @@
 #include <algorithm>
 #include <vector>
 
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+
 namespace tidemark::gpu {
 namespace {
 
-// Whether this thread is asking, so that what is asked asks nobody.
+// Guards against recursion: memory that a resource allocates while it gives memory back asks no other resource.
 thread_local bool is_asking = false;
 
 }  // namespace
 
-device_budget::subscription device_budget::subscribe(std::function<bool()> call, bool is_member) {
-  auto made = std::make_shared<entry>(std::move(call), is_member);
+device_budget::subscription device_budget::subscribe(std::function<bool()> call, giver kind) {
+  auto made = std::make_shared<entry>(std::move(call), kind);
   const std::scoped_lock lock{mutex_};
   entries_.push_back(made);
   subscription result;
@@ -33,16 +36,59 @@ void device_budget::end(entry const* ended) noexcept {
   last->has_ended = true;
 }
 
+device_budget::pool_membership device_budget::add_pool(driver& calls, ::CUmemPoolHandle_st* pool) {
+  auto made = std::make_shared<detail::counted_pool>(&calls, pool);
+  const std::scoped_lock lock{mutex_};
+  pools_.push_back(made);
+  pool_membership result;
+  result.pool_ = {made.get(), {this}};
+  return result;
+}
+
+// Resources may have the record longer than the pool lives.
+void device_budget::end(detail::counted_pool const* ended) noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto found = std::ranges::find(pools_, ended, &std::shared_ptr<detail::counted_pool>::get);
+  (*found)->pool = nullptr;
+  pools_.erase(found);
+}
+
+std::shared_ptr<detail::counted_pool> device_budget::find_pool(::CUmemPoolHandle_st* pool) const noexcept {
+  const std::scoped_lock lock{mutex_};
+  const auto found = std::ranges::find(pools_, pool, &detail::counted_pool::pool);
+  return found != pools_.end() ? *found : nullptr;
+}
+
+std::size_t device_budget::held_bytes() const noexcept {
+  std::size_t held = counted_.load(std::memory_order_relaxed);
+  const std::scoped_lock lock{mutex_};
+  for (auto const& each : pools_) {
+    const detail::relaxed_mode asking{*each->calls};
+    std::size_t reserved = 0;
+    if (each->calls->pool_reserved_bytes(each->pool, reserved) != status::success) continue;
+    held += reserved - std::min(reserved, each->live_bytes.load(std::memory_order_relaxed));
+  }
+  return held;
+}
+
 bool device_budget::take(std::size_t bytes) noexcept {
-  std::size_t held = held_bytes();
+  std::size_t counted = counted_.load(std::memory_order_relaxed);
   do {
     const std::size_t limit = this->limit();
-    if (held > limit || bytes > limit - held) return false;
-  } while (!held_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+    if (counted > limit || bytes > limit - counted) return false;
+  } while (!counted_.compare_exchange_weak(counted, counted + bytes, std::memory_order_relaxed));
+  if (limit() != unlimited && held_bytes() > limit()) (void)trim_pools();
   return true;
 }
 
-bool device_budget::ask(bool members, entry const* but) noexcept {
+bool device_budget::trim_pools() noexcept {
+  if (std::exchange(is_asking, true)) return false;
+  const bool any = ask(giver::pool, nullptr);
+  is_asking = false;
+  return any;
+}
+
+bool device_budget::ask(giver kind, entry const* but) noexcept {
   std::vector<std::shared_ptr<entry>> asked;
   try {
     const std::scoped_lock lock{mutex_};
@@ -52,20 +98,24 @@ bool device_budget::ask(bool members, entry const* but) noexcept {
   }
   bool any = false;
   for (std::shared_ptr<entry> const& each : asked) {
-    if (each.get() == but || each->is_member != members) continue;
+    if (each.get() == but || each->kind != kind) continue;
     const std::scoped_lock lock{each->mutex};
     if (!each->has_ended) any = each->call() || any;
   }
   return any;
 }
 
-// What a callback frees goes to a cache first.
+// A callback frees its memory to a cache or a pool, which is asked once more.
 bool device_budget::relieve(subscription const* asking) noexcept {
   if (std::exchange(is_asking, true)) return false;
   entry const* const but = asking != nullptr ? asking->entry_.get() : nullptr;
-  bool any = ask(true, but);
-  if (ask(false, but)) {
-    (void)ask(true, but);
+  const auto ask_resources = [&] {
+    const bool resources = ask(giver::resource, but);
+    return ask(giver::pool, but) || resources;
+  };
+  bool any = ask_resources();
+  if (ask(giver::callback, but)) {
+    (void)ask_resources();
     any = true;
   }
   is_asking = false;

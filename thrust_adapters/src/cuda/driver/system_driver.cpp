@@ -262,6 +262,12 @@ class real_driver final : public driver {
     return in_context(entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute"), pool,
                       CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
   }
+  status pool_reserved_bytes(pool_handle pool, std::size_t& bytes) noexcept override {
+    return into<cuuint64_t>(bytes, [&](cuuint64_t* reserved) {
+      return in_context(entry_of<cuMemPoolGetAttribute>("cuMemPoolGetAttribute"), pool,
+                        CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved);
+    });
+  }
   status set_pool_access(pool_handle pool, device_set devices) noexcept override {
     const access_list access{devices};
     return in_context(entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess"), pool, access.entries.data(),

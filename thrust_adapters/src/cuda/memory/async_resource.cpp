@@ -25,7 +25,13 @@ char const* name_of(async_resource_options const& options) {
 async_resource::async_resource(async_resource_options const& options, driver& driver)
     : driver_resource{"async_resource", name_of(options), options.device, driver, counting::counted, false},
       pool_{options.pool},
-      stream_{options.stream} {}
+      stream_{options.stream} {
+  device_budget& budget = driver.budget(device());
+  pool_record_ = budget.find_pool(pool_);
+  if (pool_record_ == nullptr) return;  // a pool of the caller's, which the caller trims
+  trims_ = budget.add_member([this] { return detail::trim_behind(*driver_, device(), stream_, pool_); },
+                             device_budget::giver::pool);
+}
 
 detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept {
   const detail::on_device here{*driver_, device()};

@@ -43,7 +43,7 @@ driver_resource::~driver_resource() {
 outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
   if (budget_ == nullptr) return allocate_block(bytes, block);
   const auto take_once = [&]() -> outcome {
-    device_budget::claim claim{*budget_, bytes};
+    device_budget::claim claim{*budget_, bytes, pool_record_.get()};
     if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
     const outcome allocated = allocate_block(bytes, block);
     if (allocated.good()) claim.keep();
@@ -109,7 +109,7 @@ void driver_resource::deallocate(void* block, std::size_t bytes, std::size_t ali
 void driver_resource::free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept {
   const outcome freed = free_block(block, padded);
   if (!freed.good()) return report_lost(*driver_, name_, freed.call, freed.result, bytes);
-  if (budget_ != nullptr) budget_->give(padded);
+  if (budget_ != nullptr) budget_->give(padded, pool_record_.get());
 }
 
 }  // namespace tidemark::gpu::detail

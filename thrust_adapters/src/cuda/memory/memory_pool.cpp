@@ -22,6 +22,7 @@ memory_pool::memory_pool(memory_pool_options const& options, driver& driver)
                          driver.create_pool({device_, options.exported_as}, handle_.out()), resource_name);
   detail::require_memory(driver, "cuMemPoolSetAttribute",
                          driver.set_release_threshold(get(), options.release_threshold_bytes), resource_name);
+  counted_ = driver.budget(device_).add_pool(driver, get());
   if (options.accessible_from.empty()) return;
   detail::require_memory(driver, "cuMemPoolSetAccess", driver.set_pool_access(get(), options.accessible_from),
                          resource_name);

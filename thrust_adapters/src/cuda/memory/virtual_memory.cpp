@@ -227,7 +227,7 @@ void virtual_memory::wait_before_reuse(stream_handle last_used_on) noexcept {
   detail::require_waited(*driver_, device_memory_name, detail::wait_behind(*driver_, stream_, last_used_on));
 }
 
-// Whether memory may be mapped and unmapped now.
+// Whether memory may be unmapped now, which a wait for the stream precedes.
 detail::outcome virtual_memory::may_change(detail::on_device const& here) const noexcept {
   if (here.result() != status::success) return {here.result(), "cudaSetDevice"};
   bool capturing = false;
@@ -245,22 +245,26 @@ void virtual_memory::require_may_change(char const* operation, detail::on_device
   require(*driver_, allowed.call, allowed.result);
 }
 
-// Frees released ranges and returns whether memory may be mapped; if not, `refusal` says why.
+// Returns whether memory may be mapped; if not, `refusal` says why. Frees released ranges outside of captures.
 bool virtual_memory::is_ready(detail::on_device const& here) noexcept {
   if (suspended_) {
     refusal_ = "it is suspended";
     return false;
   }
   const detail::outcome allowed = may_change(here);
-  if (allowed.good()) free_released();
-  else set_refusal(allowed.result);
-  return allowed.good();
+  if (allowed.good()) {
+    free_released();
+    return true;
+  }
+  if (detail::is_of_a_capture(allowed.result) && driver_->maps_during_captures(memory_.device)) return true;
+  set_refusal(allowed.result);
+  return false;
 }
 
 void virtual_memory::set_refusal(status result) noexcept {
   // The default stream returns `implicit` if a capturing stream waits for it.
   if (result == status::capture_unsupported || result == status::capture_implicit) {
-    refusal_ = "a stream is capturing";
+    refusal_ = "a stream is capturing, and the driver maps no memory meanwhile";
   } else if (result != status::out_of_memory) {
     refusal_ = driver_->error_name(result);
   } else if (!budget_->has_room(unit_bytes_)) {

@@ -38,15 +38,14 @@ device_blocks::device_blocks(device_pool_options const& options, driver& driver)
       name_{options.name},
       driver_{&driver},
       device_{options.device},
-      stream_{options.stream},
       upstream_{options.upstream},
       places_{device_classes::index_of(largest_bytes_) + 1, options.bookkeeping},
       slabs_{places_.size(), options.bookkeeping},
       large_{options.bookkeeping} {
   if (upstream_ == nullptr) {
     // What the pool returns is to leave the driver's pool too.
-    upstream_ = &own_.emplace(memory_pool_options{.device = device_, .release_threshold_bytes = 0}, stream_,
-                              name_, options.bookkeeping, driver);
+    upstream_ = &own_.emplace(memory_pool_options{.device = device_, .release_threshold_bytes = 0},
+                              options.stream, name_, options.bookkeeping, driver);
   } else {
     upstream_ = ordered_upstream(waiting_, options, driver);
   }
@@ -66,28 +65,17 @@ void device_blocks::refuse(std::size_t bytes, std::size_t align, char const* bec
                        .because = because}};
 }
 
-// What is free may be what the upstream lacks: it goes back, the pool's own upstream gives the device what it
-// has unused, and the upstream is called once more.
+// Free blocks may be the memory that the upstream lacks: they go back, the ladder of the device's budget trims the
+// pool's own upstream among others, and the upstream is called once more.
 template <class Call>
 auto device_blocks::call_upstream(Call call) {
   try {
     return call();
   } catch (std::bad_alloc const&) {
     const std::size_t released = release_free(0);
-    const bool is_trimmed = trim_own();
-    if (!driver_->budget(device_).relieve(&gives_back_) && !is_trimmed && released == 0) throw;
+    if (!driver_->budget(device_).relieve(&gives_back_) && released == 0) throw;
   }
   return call();
-}
-
-// What was returned is unused when the stream has come there. False: nothing was done.
-bool device_blocks::trim_own() noexcept {
-  if (!own_) return false;
-  const on_device here{*driver_, device_};
-  if (capture_state_of(*driver_, stream_) != capture_state::none) return false;
-  (void)driver_->synchronize(stream_);
-  own_->trim();
-  return true;
 }
 
 void* device_blocks::take_slow(std::size_t bytes, std::size_t align) {

@@ -125,26 +125,25 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
        .because = because}};
 }
 
-// The ladder. All is drained, because what the driver lacks may be one large piece. The stream is waited for,
-// and not the device: what was drained is free when the stream has come there, and other streams' captures
-// and work are none of its concern.
+// The ladder. All is drained, because the driver may lack one large piece. The budget's ladder trims the cache's own
+// pool after a wait for the stream, and not for the device: drained blocks are free when the stream has reached their
+// frees, and captures and work of other streams go on.
 bool device_cache::relieve() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
   (void)release_held(false);
   (void)cache_.collect(true);
-  (void)driver_->synchronize(options_.stream);
-  if (own_) own_->trim();
+  if (!own_) (void)driver_->synchronize(options_.stream);
   (void)driver_->budget(options_.device).relieve(&gives_back_);
   return true;
 }
 
-// Its own pool may have had unused memory where the cache keeps none.
+// To its own pool, which the budget's ladder trims next.
 bool device_cache::give_back() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
-  (void)collect(true);
-  return true;
+  (void)release_held(false);
+  return cache_.collect(true) != 0;
 }
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,

@@ -16,7 +16,22 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 
+struct CUmemPoolHandle_st;
+
 namespace tidemark::gpu {
+
+class driver;
+
+namespace detail {
+
+/// A pool of the driver's, as a budget counts it.
+struct counted_pool {
+  driver* calls;
+  ::CUmemPoolHandle_st* pool;              // null: it was destroyed
+  std::atomic<std::size_t> live_bytes{0};  // of its blocks that count in the budget one by one
+};
+
+}  // namespace detail
 
 /// The memory of one device that tidemark's resources hold, all together: those of one `gpu::driver`, which
 /// has a budget for each device (`driver::budget`).
@@ -30,18 +45,21 @@ namespace tidemark::gpu {
 /// Where the device has no more memory, or the limit is reached, the resource that allocates first returns
 /// what it keeps itself. Then every `device_cache` of the device whose memory and records are its own returns
 /// what it keeps, pending blocks after a wait, and a trim is posted to every `device_pool`, whose thread does
-/// it in its next call. Then the callbacks are called, and the caches are drained once more; then the request
-/// is tried once more. Arenas, plans and plain resources do the same from the second step on. Caches whose
-/// stream is capturing are left out; a capture must not begin on a stream while its cache is drained, so that
-/// programs that capture leave some memory free.
+/// it in its next call. Then each pool of the driver's is trimmed, after a wait for its stream. Then the callbacks
+/// are called, and caches and pools of the driver's are drained once more; then the request is tried once more.
+/// Arenas, plans and plain resources do the same from the second step on. Resources whose stream is capturing are
+/// left out; a capture must not begin on a stream while its cache is drained, so that programs that capture leave
+/// some memory free.
 ///
-/// What counts is memory that the driver was asked for: blocks of the driver and handles of virtual memory,
-/// with what caches and pools keep of them; not pinned memory of the host, and not what a pool of the
-/// driver's keeps after blocks were freed to it. Managed memory counts where it was allocated.
+/// These bytes count: blocks of the driver and handles of virtual memory, with what caches and pools keep of
+/// them, and all memory that a `gpu::memory_pool` holds, also free memory that the driver's pool retains. Pinned
+/// memory of the host does not count, nor does the device's default pool. Managed memory counts where it was
+/// allocated. If retained memory would exceed the limit, pools of the driver's are trimmed before more is allocated.
 ///
-/// Invariant: `held_bytes() <= limit()` unless the limit was lowered below it.
+/// Invariant: `held_bytes() <= limit()`, unless the limit was lowered below it, or a stream whose pool retains
+/// memory is capturing or has not reached its frees.
 /// Complexity: two atomic operations for each call of the driver that gets or frees memory, and a look-up
-/// where an arena takes its one block. Thread-safety: any thread. A child that is forked has no device: its
+/// where an arena takes its one block; with a limit a call of the driver for each pool besides. Thread-safety: any thread. A child that is forked has no device: its
 /// budget is of no use.
 class device_budget {
  public:
@@ -57,8 +75,11 @@ class device_budget {
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
   /// Bytes that all resources of the device may hold together.
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
-  /// Bytes that are held now.
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.load(std::memory_order_relaxed); }
+  /// Bytes that are held now, with memory that pools of the driver's retain. A call of the driver for each pool.
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
+
+  /// Which of those that give memory back are asked first: resources, then pools of the driver's, then callbacks.
+  enum class giver { resource, pool, callback };
 
   /// A callback is asked as long as its subscription lives. Movable; a moved-from one is none. Its end waits
   /// until the callback is not running any more, unless it is the callback that ends it.
@@ -70,7 +91,7 @@ class device_budget {
     friend device_budget;
     struct entry {
       std::function<bool()> call;
-      bool is_member;  // a resource, and asked before callbacks
+      giver kind;
       std::recursive_mutex mutex = {};
       bool has_ended = false;
     };
@@ -88,23 +109,43 @@ class device_budget {
   /// out.
   /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
-    return subscribe(std::move(callback), false);
+    return subscribe(std::move(callback), giver::callback);
   }
-  /// Asks caches, pools and callbacks, in that order, but for `asking`. @return whether any may have freed
-  /// something. Waits for work on the streams of caches.
+  /// Asks resources, pools of the driver's and callbacks, in that order, but for `asking`. @return whether any may
+  /// have freed something. Waits for work on the streams of caches and pools.
   bool relieve(subscription const* asking = nullptr) noexcept;
+  /// Trims all pools of the driver's, each after a wait for its stream. @return whether any may have freed something.
+  bool trim_pools() noexcept;
 
   // For tidemark's own resources:
 
-  /// What gives back: as a callback, but asked before them.
-  [[nodiscard]] subscription add_member(std::function<bool()> give_back) {
-    return subscribe(std::move(give_back), true);
+  /// A resource or a pool of the driver's that gives memory back, asked before callbacks. @throws std::bad_alloc.
+  [[nodiscard]] subscription add_member(std::function<bool()> give_back, giver kind = giver::resource) {
+    return subscribe(std::move(give_back), kind);
   }
+  /// All memory of a pool counts as long as this lives. Movable; a moved-from one is none.
+  class pool_membership {
+   public:
+    pool_membership() noexcept = default;
+
+   private:
+    friend device_budget;
+    struct ender {
+      device_budget* of;
+      void operator()(detail::counted_pool const* ended) const noexcept { of->end(ended); }
+    };
+    std::unique_ptr<detail::counted_pool const, ender> pool_;
+  };
+  /// @throws std::bad_alloc.
+  [[nodiscard]] pool_membership add_pool(driver& calls, ::CUmemPoolHandle_st* pool);
+  /// The record of a pool that was added; null for any other pool.
+  [[nodiscard]] std::shared_ptr<detail::counted_pool> find_pool(::CUmemPoolHandle_st* pool) const noexcept;
   /// Counts bytes while the driver is asked for them: no longer than it lives, unless it is kept.
   class claim {
    public:
-    claim(device_budget& budget, std::size_t bytes) noexcept
-        : budget_{budget.take(bytes) ? &budget : nullptr}, bytes_{bytes} {}
+    /// @param of the pool that the bytes are of; null: none that counts.
+    claim(device_budget& budget, std::size_t bytes, detail::counted_pool* of = nullptr) noexcept
+        : budget_{budget.take(bytes) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
     claim(claim const&) = delete;
     claim& operator=(claim const&) = delete;
     ~claim() {
@@ -113,17 +154,24 @@ class device_budget {
     /// Whether the limit allows them; nothing is counted if not.
     [[nodiscard]] bool is_allowed() const noexcept { return budget_ != nullptr; }
     /// The driver has given them: they count until `give`.
-    void keep() noexcept { budget_ = nullptr; }
+    void keep() noexcept {
+      budget_ = nullptr;
+      if (pool_ != nullptr) pool_->live_bytes.fetch_add(bytes_, std::memory_order_relaxed);
+    }
 
    private:
     device_budget* budget_;
     std::size_t bytes_;
+    detail::counted_pool* pool_;
   };
-  /// Counts so many bytes more. @return whether the limit allows that; nothing is counted if not.
+  /// Counts this many bytes more. @return whether the limit allows that; nothing is counted if not.
   [[nodiscard]] bool take(std::size_t bytes) noexcept;
-  /// Counts so many bytes less.
-  void give(std::size_t bytes) noexcept { held_.fetch_sub(bytes, std::memory_order_relaxed); }
-  /// Whether so many bytes more are allowed.
+  /// Counts this many bytes less, which were kept by a claim of the same pool.
+  void give(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept {
+    if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    counted_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  /// Whether this many bytes more are allowed.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     const std::size_t held = held_bytes(), limit = this->limit();
     return held <= limit && bytes <= limit - held;
@@ -131,14 +179,16 @@ class device_budget {
 
  private:
   using entry = subscription::entry;
-  [[nodiscard]] subscription subscribe(std::function<bool()> call, bool is_member);
+  [[nodiscard]] subscription subscribe(std::function<bool()> call, giver kind);
   void end(entry const* ended) noexcept;
-  [[nodiscard]] bool ask(bool members, entry const* but) noexcept;
+  void end(detail::counted_pool const* ended) noexcept;
+  [[nodiscard]] bool ask(giver kind, entry const* but) noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
-  std::atomic<std::size_t> held_ = 0;
-  tidemark::detail::fork_safe<> mutex_;  // for what follows; nobody is asked under it
+  std::atomic<std::size_t> counted_ = 0;         // without memory that pools of the driver's retain
+  mutable tidemark::detail::fork_safe<> mutex_;  // for what follows; no callback is called under it
   std::list<std::shared_ptr<entry>> entries_;
+  std::list<std::shared_ptr<detail::counted_pool>> pools_;
 };
 
 namespace detail {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/cuda/driver/detail/capture_probe.hpp>
 #include <tidemark/cuda/driver/detail/retired_executables.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
 #include <tidemark/cuda/driver/device_set.hpp>
@@ -200,6 +201,9 @@ class driver {
   /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: a synchronisation frees unused memory
   /// until the pool holds so many bytes, in use or free.
   virtual status set_release_threshold(pool_handle, std::size_t /*bytes*/) noexcept { return none; }
+  /// `cuMemPoolGetAttribute(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)`: bytes of the device that the pool holds, in use
+  /// or free.
+  virtual status pool_reserved_bytes(pool_handle, std::size_t& /*bytes*/) noexcept { return none; }
   /// `cuMemPoolSetAccess`: these devices may read and write what is in the pool now and later.
   virtual status set_pool_access(pool_handle, device_set) noexcept { return none; }
   /// `cuMemPoolTrimTo`: frees unused memory until the pool holds `keep_bytes`.
@@ -279,11 +283,16 @@ class driver {
 
   /// What waits until nothing captures. For tidemark's own use.
   [[nodiscard]] detail::retired_executables& retired() noexcept { return retired_; }
+  /// Whether memory may be mapped on a device while a stream captures. For tidemark's own use.
+  [[nodiscard]] bool maps_during_captures(device_number device) noexcept {
+    return probe_.maps_during_captures(*this, device);
+  }
 
  private:
   static constexpr status none = status::no_device;
 
   detail::retired_executables retired_;
+  detail::capture_probe probe_;
   detail::device_budgets budgets_;
 };
 

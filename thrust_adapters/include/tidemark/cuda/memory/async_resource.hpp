@@ -80,6 +80,7 @@ class async_resource final : public detail::driver_resource {
 
   pool_handle pool_;
   stream_handle stream_;
+  device_budget::subscription trims_;  // the pool, if it is a `gpu::memory_pool`
 };
 
 }  // namespace tidemark::gpu

@@ -28,8 +28,9 @@ struct memory_pool_options {
 
 /// A pool for stream-ordered allocations: see `gpu::async_resource`.
 ///
-/// Unlike the device's default pool it is not shared with libraries, has its own threshold, and can be
-/// trimmed without effect on others.
+/// Unlike the device's default pool it is not shared with libraries, has its own threshold, can be trimmed without
+/// effect on others, and all its memory counts in the device's budget (`gpu::device_budget`), also free memory that
+/// it retains.
 ///
 /// ```cpp
 /// gpu::memory_pool pool{{.release_threshold_bytes = 2 * GiB}};
@@ -59,6 +60,7 @@ class memory_pool {
 
   device_number device_;
   detail::unique_handle<pool_handle, &memory_pool::destroy> handle_;
+  device_budget::pool_membership counted_;  // ends before the driver's pool is destroyed
 };
 
 }  // namespace tidemark::gpu

@@ -50,9 +50,11 @@ struct virtual_memory_options {
 /// before later work there by an event (`wait_before_reuse`). Then reuse does not wait; `decommit`,
 /// `release` and `suspend` wait for the stream before they unmap.
 ///
-/// While that stream is capturing, nothing is mapped or unmapped, because the graph contains the addresses,
-/// and a wait would invalidate the capture: `reserve`, `commit`, `decommit` and `suspend` fail, and `release`
-/// takes effect at the first call after the capture. Captures of other streams are not disturbed.
+/// While that stream is capturing, `reserve` and `commit` map memory as ever. Nothing is unmapped, because the
+/// graph contains the addresses and a wait would invalidate the capture: `decommit` and `suspend` fail, and
+/// `release` takes effect at the first call after the capture. If the driver refuses to map memory during a
+/// capture, `reserve` and `commit` fail too; a probe finds that out once (`detail::capture_probe`). Captures of
+/// other streams are not disturbed.
 ///
 /// Memory comes in handles of one unit up to `handle_bytes`, and the driver unmaps whole handles only. One
 /// that is partly decommitted stays mapped and held until all of it is decommitted; a commit of such a part

@@ -24,8 +24,7 @@ namespace tidemark {
 ///
 /// The driver is called when a plan needs more memory than there is, and when one is given up, whose
 /// memory is then unmapped after a wait for the stream; a step that runs by its plan makes no call. While
-/// the stream is capturing nothing is mapped or unmapped: a plan that there is no memory for is not used
-/// then.
+/// the stream is capturing the arena maps memory as ever, and unmaps none.
 using device_planned_arena = basic_planned_arena<gpu::virtual_memory>;
 
 extern template class basic_planned_arena<gpu::virtual_memory>;

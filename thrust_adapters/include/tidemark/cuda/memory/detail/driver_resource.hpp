@@ -67,6 +67,7 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   ~driver_resource() override;
 
   driver* driver_;
+  std::shared_ptr<counted_pool> pool_record_;  // of the pool that blocks are of, if it counts in the budget
   tidemark::detail::usage_counter counter_;
 
  private:

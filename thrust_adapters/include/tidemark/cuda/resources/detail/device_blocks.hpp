@@ -169,7 +169,6 @@ class device_blocks {
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept;
   template <class Call>
   auto call_upstream(Call call);
-  [[nodiscard]] bool trim_own() noexcept;
   void point_to(std::size_t index, std::size_t stranded, std::size_t free) noexcept;
   [[nodiscard]] slab const* find(std::size_t index, void const* block) const noexcept;
   bool count_free(std::size_t index) const noexcept;
@@ -192,7 +191,6 @@ class device_blocks {
   char const* name_;
   driver* driver_;
   device_number device_;
-  stream_handle stream_;
   std::optional<uncaptured_memory> own_;     // where the options name no upstream
   std::optional<waiting_upstream> waiting_;  // where the stream does not order the upstream of the options
   std::pmr::memory_resource* upstream_;      // one of these, or that of the options

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/driver/detail/capture_probe.hpp>
+
+#include <thread>
+
+#include <tidemark/cuda/driver/driver.hpp>
+
+namespace tidemark::gpu::detail {
+namespace {
+
+/// One unit of memory, mapped to addresses of its own. Each function returns the first error.
+class mapped_unit {
+ public:
+  mapped_unit(driver& calls, device_number device) noexcept : calls_{&calls}, device_{device} {}
+  mapped_unit(mapped_unit const&) = delete;
+  mapped_unit& operator=(mapped_unit const&) = delete;
+  ~mapped_unit() {
+    if (is_mapped_) (void)calls_->unmap(range_);
+    if (memory_ != 0) (void)calls_->release(memory_);
+    if (!range_.empty()) (void)calls_->free_reservation(range_);
+  }
+
+  [[nodiscard]] status map() noexcept {
+    std::size_t bytes = 0;
+    status result = calls_->granularity(device_, bytes);
+    if (result == status::success) result = calls_->reserve(bytes, 0, range_);
+    if (result == status::success) result = calls_->create(device_, bytes, memory_);
+    if (result == status::success) result = calls_->map(range_, memory_);
+    is_mapped_ = result == status::success;
+    return is_mapped_ ? calls_->allow_access(range_, device_set{device_}) : result;
+  }
+
+ private:
+  driver* calls_;
+  device_number device_;
+  byte_range range_;
+  physical_handle memory_ = 0;
+  bool is_mapped_ = false;
+};
+
+}  // namespace
+
+bool capture_probe::maps_during_captures(driver& calls, int device) noexcept {
+  answer known = known_.load(std::memory_order_acquire);
+  if (known == answer::unknown) {
+    try {
+      // The calling thread may capture itself, and a refusal would end that capture too.
+      std::thread{[&] { known = ask(calls, device); }}.join();
+    } catch (...) {  // the host has no memory or no thread
+      return false;
+    }
+    known_.store(known, std::memory_order_release);
+  }
+  return known == answer::yes;
+}
+
+capture_probe::answer capture_probe::ask(driver& calls, int device) noexcept {
+  capture_mode mode =
+      capture_mode::thread_local_;  // captures of other threads do not forbid this one anything
+  stream_handle stream = nullptr;
+  if (calls.make_current(device) != status::success || calls.exchange_capture_mode(mode) != status::success)
+    return answer::unknown;
+  status mapped = calls.create_stream(stream), ended = mapped;
+  if (mapped == status::success) {
+    mapped_unit unit{calls, device};
+    graph_handle graph = nullptr;
+    ended = calls.begin_capture(stream, capture_mode::thread_local_);
+    if (ended == status::success) {
+      mapped = unit.map();
+      ended = calls.end_capture(stream, graph);
+    }
+    if (graph != nullptr) (void)calls.destroy_graph(graph);
+  }
+  if (stream != nullptr) (void)calls.destroy_stream(stream);
+  (void)calls.exchange_capture_mode(mode);
+  if (mapped == status::success && ended == status::success) return answer::yes;
+  return mapped == status::out_of_memory ? answer::unknown : answer::no;
+}
+
+}  // namespace tidemark::gpu::detail
