@@ -240,7 +240,7 @@ TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
   }
   EXPECT_GT(step.position(), 110 * GiB);
   EXPECT_GT(longest_us, 0);
-  EXPECT_LT(longest_us, 2500) << "16 handles and some smaller ones, of 80 us each";
+  EXPECT_LT(longest_us, 1500) << "16 handles and some smaller ones, of some 40 us each";
   EXPECT_LE(grown, 1 * GiB + 16 * MiB);
   EXPECT_LE(step.stats().committed_bytes, step.position() + 1 * GiB);
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that uses a device arena's memory rightly, or after a rewind: for compute-sanitizer, which sees
-// the second only by the annotations. ./run gpu runs it in all three ways.
+// Kernels that use a device arena's memory rightly and wrongly, for compute-sanitizer, which sees the wrong uses only by
+// the annotations of the arena. tests/gpu/go runs each case and reads the report.
 //
 //   use_after_rewind right     nothing is wrong
 //   use_after_rewind rewound   a kernel reads a block that was rewound over, of an arena that has others
-//   use_after_rewind reset     the same of an arena in which nothing is left
+//   use_after_rewind reset     a kernel reads a block of an arena that was reset
+//   use_after_rewind padding   a kernel writes behind the end of a block, into the padding of its alignment
+//   use_after_rewind reused    a kernel reads a block that it did not write, at the address of one that was written
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <cstring>
 #include <exception>
+#include <string_view>
 
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
@@ -25,23 +27,29 @@ using namespace tidemark;
 __global__ void set(int* x, int value) { *x = value; }
 __global__ void copy(int const* from, int* to) { *to = *from; }
 
-int run(char const* what) {
+int run(std::string_view what) {
   gpu::stream stream;
-  device_arena memory{gpu::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "step"}};
+  device_arena memory{gpu::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "arena of the step"}};
   device_arena results{gpu::virtual_memory{stream}, {.reserve = 64 * MiB, .name = "results"}};
   auto* const kept = results.push<int>(uninitialized);
-  if (std::strcmp(what, "rewound") == 0) set<<<1, 1, 0, stream.get()>>>(memory.push<int>(uninitialized), 1);
+  if (what == "rewound") set<<<1, 1, 0, stream.get()>>>(memory.push<int>(uninitialized), 1);
   int* temporary = nullptr;
   {
     device_arena::scope scope{memory};
     temporary = memory.push<int>(uninitialized);
     set<<<1, 1, 0, stream.get()>>>(temporary, 2);
-    if (std::strcmp(what, "right") == 0) copy<<<1, 1, 0, stream.get()>>>(temporary, kept);
-    stream.synchronize();
+    if (what == "right") copy<<<1, 1, 0, stream.get()>>>(temporary, kept);
+    if (what == "padding") set<<<1, 1, 0, stream.get()>>>(temporary + 1, 3);
+    (void)cudaStreamSynchronize(stream.get());  // under the tool a wrong kernel ends all later work
   }
-  if (std::strcmp(what, "right") != 0) copy<<<1, 1, 0, stream.get()>>>(temporary, kept);
-  stream.synchronize();
-  std::printf("use_after_rewind %s: the kernels ran\n", what);
+  if (what == "rewound" || what == "reset") copy<<<1, 1, 0, stream.get()>>>(temporary, kept);
+  if (what == "reused") {
+    int const* const again = memory.push<int>(uninitialized);
+    std::printf("the same address: %s\n", again == temporary ? "yes" : "no");
+    copy<<<1, 1, 0, stream.get()>>>(again, kept);
+  }
+  (void)cudaStreamSynchronize(stream.get());
+  std::printf("use_after_rewind %.*s: the kernels ran\n", static_cast<int>(what.size()), what.data());
   return 0;
 }
 
@@ -49,7 +57,7 @@ int run(char const* what) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: use_after_rewind right|rewound|reset\n");
+    std::fprintf(stderr, "usage: use_after_rewind right|rewound|reset|padding|reused\n");
     return 2;
   }
   if (!test::found_device("use_after_rewind")) return test::skipped;

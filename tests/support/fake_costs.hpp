@@ -14,28 +14,29 @@ struct fake_cost {
   double us = 0;
 };
 
-/// Seen on hardware: `cuMemCreate` and `cuMemMap` with access take 80 µs together for a handle of 2 MiB
-/// (glake#22: 20.4 ms for 256, 40.2 ms for 477). Inferred: how they share it, that larger handles take as
-/// long, and all other numbers, which are of the right order.
+/// Seen on an H100 (driver 580.159.04, CUDA 13.0, 2026-11-27): `cuMemCreate` and `cuMemMap` with access take 32 to 59 µs
+/// together for handles of 2 to 128 MiB, `cuMemUnmap` and `cuMemRelease` 30 to 53 µs for handles of up to 32 MiB, and
+/// `cuMemAlloc` 34 µs for 1 MiB. Inferred: how two calls share their time, and all other numbers, which are of the right
+/// order.
 ///
 /// Inferred too: an import maps nothing, but makes a handle as `cuMemCreate` does, and an export opens a
 /// file.
 ///
 /// The access to a mapping counts with its `cuMemMap`, because one `cuMemSetAccess` is for a whole run.
 /// A wait costs as little as any call that is not here: on a device it takes as long as the work.
-inline constexpr std::array fake_costs{fake_cost{"cuMemCreate", 35},
-                                       fake_cost{"cuMemMap", 45},
+inline constexpr std::array fake_costs{fake_cost{"cuMemCreate", 20},
+                                       fake_cost{"cuMemMap", 23},
                                        fake_cost{"cuMemUnmap", 20},
                                        fake_cost{"cuMemRelease", 20},
-                                       fake_cost{"cuMemAlloc", 100},
-                                       fake_cost{"cuMemFree", 100},
+                                       fake_cost{"cuMemAlloc", 34},
+                                       fake_cost{"cuMemFree", 34},
                                        fake_cost{"cuMemAllocManaged", 100},
                                        fake_cost{"cuMemHostAlloc", 300},
                                        fake_cost{"cuMemFreeHost", 300},
                                        fake_cost{"cuGraphInstantiate", 100},
                                        fake_cost{"cuGraphExecUpdate", 10},
                                        fake_cost{"cuMemExportToShareableHandle", 20},
-                                       fake_cost{"cuMemImportFromShareableHandle", 35}};
+                                       fake_cost{"cuMemImportFromShareableHandle", 20}};
 
 /// Microseconds of one call, by the name that it has in the driver.
 constexpr double modelled_us_of(std::string_view call) {

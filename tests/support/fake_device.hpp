@@ -158,6 +158,11 @@ class fake_device final : public gpu::driver, public fake_calls {
     const std::scoped_lock held{mutex_};
     return memory_.used(device);
   }
+  /// Bytes of the block that begins there; 0 if none does.
+  [[nodiscard]] std::size_t block_bytes_at(std::uintptr_t first) const {
+    const std::scoped_lock held{mutex_};
+    return memory_.bytes_of(first);
+  }
   /// Bytes of addresses that are reserved.
   [[nodiscard]] std::size_t reserved_bytes() const {
     const std::scoped_lock held{mutex_};

@@ -10,15 +10,24 @@ script, wanted = sys.argv[1:]
 
 RULES = 'case $1 in list) printf "yes\\nno\\n" ;; yes) echo "| yes |" ;; no) echo "| no |"; exit 3 ;; esac'
 TESTS = """case $1 in
-  --gtest_list_tests) printf "suite.\\n  passes\\n  fails\\n  hangs\\n  passes_too  # GetParam() = 1\\n" ;;
-  *.passes) echo passed ;;
-  *.fails) echo broken; exit 1 ;;
-  *.hangs) echo begun; sleep 60 ;;
+  --gtest_list_tests) printf "suite_that_passes.\\n  one  # GetParam() = 1\\n  two\\nfails.\\n  one\\nhangs.\\n  one\\npasses_too.\\n  one\\n" ;;
+  *passes*) echo passed ;;
+  *fails*) echo broken; exit 1 ;;
+  *hangs*) echo begun; sleep 60 ;;
 esac"""
 PROGRAMS = {"tidemark_gpu_device": "echo a device", "tidemark_gpu_rules": RULES, "tidemark_gpu_questions": "echo answers",
-            "tidemark_gpu_tests": TESTS, "tidemark_gpu_thrust_tests": TESTS.replace("suite.", "thrust."),
+            "tidemark_gpu_tests": TESTS, "tidemark_gpu_thrust_tests": TESTS.replace("fails", "thrust_fails"),
             "tidemark_gpu_table": "echo numbers", "graph_replay": "echo replayed", "thrust_vectors": "exit 1",
-            "tidemark_gpu_use_after_rewind": "echo ran"}
+            "tidemark_gpu_thrust": "echo pipelines", "tidemark_gpu_nccl": "echo 'skipped: libnccl.so.2 is not here'; exit 77",
+            "tidemark_gpu_use_after_rewind": "echo ran", "tidemark_gpu_graph_copy": "echo copied"}
+
+# What compute-sanitizer prints of each case of use_after_rewind: the last argument is the case, and before it are the options.
+SANITIZER = """echo '========= COMPUTE-SANITIZER'
+case "$*" in
+  *'--nvtx no'* | *right) ;;
+  *rewound | *reset) echo '========= Invalid __global__ read of size 4 bytes'; echo "=========  in allocation 'arena of the step'"; exit 9 ;;
+  *padding) echo '========= Invalid __global__ write of size 4 bytes'; exit 9 ;;
+esac"""
 
 
 class Pack:
@@ -32,12 +41,17 @@ class Pack:
             text = text if text.startswith("#!") else f"#!/bin/sh\n{text}\n"
             (self.place / "bin" / name).write_text(text)
             (self.place / "bin" / name).chmod(0o755)
-        for name in ("torch_peer.py", "torch_allocator.py"):
+        for name in ("torch_peer.py", "torch_allocator.py", "torch_training.py"):
             shutil.copy(pathlib.Path(script).parent / name, self.place)
 
-    def go(self, *options, seconds="52"):
-        done = subprocess.run([self.place / "go", *options], capture_output=True, text=True, timeout=60,
-                              env={"PATH": "/usr/bin:/bin", "TIDEMARK_GPU_SECONDS": seconds})
+    def go(self, *options, seconds="29", sanitizer=None):
+        settings = {"PATH": "/usr/bin:/bin", "TIDEMARK_GPU_SECONDS": seconds}
+        if sanitizer is not None:
+            program = self.place / "sanitizer"
+            program.write_text(f"#!/bin/sh\n{sanitizer}\n")
+            program.chmod(0o755)
+            settings["COMPUTE_SANITIZER"] = str(program)
+        done = subprocess.run([self.place / "go", *options], capture_output=True, text=True, timeout=60, env=settings)
         return done.returncode, done.stdout + done.stderr
 
     def said(self, name):
@@ -58,8 +72,8 @@ def a_program_that_lists_nothing_fails(place):
 
 def a_skipped_test_is_counted_as_such(place):
     pack = Pack(place, tidemark_gpu_tests=TESTS.replace("echo passed", "echo 'x.cpp:1: Skipped'").replace("exit 1", "exit 0").replace("sleep 60", "true"))
-    pack = pack.go("tests", seconds="26")
-    expect("skipped" in pack[1] and "test suite.passes" in pack[1], "one is skipped", pack[1])
+    pack = pack.go("tests", seconds="29")
+    expect("skipped" in pack[1] and "tests of suite_that_passes." in pack[1], "one is skipped", pack[1])
 
 
 def without_a_device_it_says_so(place):
@@ -78,13 +92,13 @@ def a_program_that_does_not_load_is_named(place):
 
 def what_hangs_is_stopped_and_nothing_is_lost(place):
     pack = Pack(place)
-    status, text = pack.go("tests", "questions", seconds="26")  # which gives a test three
-    expect(status == 1 and "failed: tests\n" in text, "two tests do not pass", text)
-    expect("stopped" in text and "test suite.hangs: it took too long" in text, "one was stopped", text)
-    expect("test thrust.fails: exit status 1" in text, "one failed", text)
-    expect("4 ok" in text and "of 8 tests" in text, "the others were run", text)
-    expect(pack.said("tests/suite.hangs.txt") == "begun\n", "what it said stays", text)
-    expect(pack.said("tests/suite.passes.txt") == "passed\n", "each has a file of its own", text)
+    status, text = pack.go("tests", "questions", seconds="14")  # of which a suite gets three
+    expect(status == 1 and "failed: tests\n" in text, "two suites do not pass", text)
+    expect("stopped" in text and "tests of hangs.: it took too long" in text, "one was stopped", text)
+    expect("tests of thrust_fails.: exit status 1" in text, "one failed", text)
+    expect("4 ok" in text and "of 8 suites of tests" in text, "the others were run", text)
+    expect(pack.said("tests/hangs..txt") == "begun\n", "what it said stays", text)
+    expect(pack.said("tests/suite_that_passes..txt") == "passed\n", "each has a file of its own", text)
     expect(pack.said("questions.txt") == "answers\n", "what comes behind it is run", text)
     expect("stopped" in pack.said("summary.txt"), "the summary has it", pack.said("summary.txt"))
 
@@ -103,10 +117,75 @@ def a_rule_that_is_refuted_is_an_answer(place):
 
 
 def what_is_missing_is_left_out_with_the_reason(place):
-    status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch")
-    expect(status == 0 and "memcheck: compute-sanitizer is not here" in text, "there is none", text)
+    status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch", "nccl", sanitizer="exit 1")
+    (pathlib.Path(place) / "sanitizer").unlink()
     expect("skipped" in text and "PyTorch's allocator" in text, "there is none", text)
-    expect("PyTorch on tidemark's allocator" in text, "it needs PyTorch", text)
+    expect("PyTorch on tidemark's allocator" in text and "training with PyTorch" in text, "they need PyTorch", text)
+    expect("skipped" in text and " nccl" in text, "there is no NCCL", text)
+
+
+def wrong_uses_must_be_reported_as_such(place):
+    """An error of another kind, of which compute-sanitizer's exit status is the same, is no success."""
+    pack = Pack(place)
+    status, text = pack.go("use_after_rewind", sanitizer=SANITIZER)
+    expect(status == 0 and "failed" not in text, "each case is reported as it must be", text)
+    expect("not named" in text and "padding" in text, "one report does not name the arena", text)
+    other = "echo '========= Program hit CUDA_ERROR_INVALID_CONTEXT (error 201) on CUDA API call to cuStreamCreate'; exit 9"
+    status, text = pack.go("use_after_rewind", sanitizer=other)
+    expect(status == 1 and "rewound, annotations read: yes: 1 errors are reported, and each should be: Invalid __global__ read" in text,
+           "another error is reported", text)
+    refused = SANITIZER + "\necho '========= Warning: One or more of the parameters is invalid'"
+    status, text = pack.go("use_after_rewind", sanitizer=refused)
+    expect(status == 1 and "the tool has refused annotations" in text, "annotations were refused", text)
+
+
+def tests_under_a_tool_must_be_without_a_report(place):
+    pack = Pack(place, tidemark_gpu_tests="echo passed")
+    status, text = pack.go("memcheck", sanitizer="echo '========= ERROR SUMMARY: 0 errors'")
+    expect(status == 0 and "memcheck of the tests: no error is reported" in text, "nothing is reported", text)
+    status, text = pack.go("memcheck", sanitizer="echo '========= Invalid __global__ read of size 4 bytes'; exit 0")
+    expect(status == 1 and "memcheck of the tests: 1 errors are reported" in text, "an error is reported, whatever the status", text)
+
+
+def what_the_tool_reports_without_tidemark_is_left_out(place):
+    """initcheck runs a program without tidemark first."""
+    pack = Pack(place, tidemark_gpu_tests="echo passed")
+    asked = """echo "$*" >>"$(dirname "$0")/asked"
+case "$*" in
+  *graph_copy | *reused) echo '========= Uninitialized access at 0x7f0000000000 on access by cudaMemcpy source'; exit 9 ;;
+esac"""
+    status, text = pack.go("initcheck", sanitizer=asked)
+    expect(status == 0 and "tests of graphs are left out" in text, "the tool reports a copy that is right", text)
+    expect("takes a block at a reused address for uninitialised" in text, "the question is answered", text)
+    expect("--gtest_filter=-graph_gpu.*:plan_gpu.*" in (pathlib.Path(place) / "asked").read_text(), "they are left out", text)
+
+
+def the_page_gets_what_a_run_has_left(place):
+    """./run gpu --document, with a page of its own."""
+    document, place = pathlib.Path(script).parents[2] / "scripts" / "document_gpu.py", pathlib.Path(place)
+    page, out = place / "page.md", place / "out"
+    page.write_text("# Page\n\n<!-- measured: costs -->\nold\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"
+                    "<!-- end of rules -->\n")
+    out.mkdir()
+
+    def written():
+        done = subprocess.run([sys.executable, document, out, page], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    status, text = written()
+    expect(status == 1 and "device.txt is missing" in text, "there is no card", text)
+    (out / "device.txt").write_text("A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0\n")
+    status, text = written()
+    expect(status == 1 and "has no result" in text, "there is nothing to write", text)
+    (out / "table.txt").write_text("table: a card\n\n## Costs\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    status, text = written()
+    expect(status == 0 and "wrote costs" in text and "rules (rules.md)" in text, "one table was written", text)
+    expect(page.read_text() == "# Page\n\n<!-- measured: costs -->\n\n### Costs\n\n"
+           "A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"
+           "<!-- end of rules -->\n", "the other table stays", page.read_text())
+    (out / "nccl.txt").write_text("nccl: a card\n\n| a |\n|---|\n")
+    status, text = written()
+    expect(status == 1 and "has no place for nccl.txt" in text, "the page lacks a place", text)
 
 
 def bad_option_is_one_sentence(place):

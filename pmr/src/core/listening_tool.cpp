@@ -23,12 +23,12 @@ namespace {
 constinit std::atomic<bool> device_memory_was_seen{false};
 
 // compute-sanitizer forbids calls of NVTX before CUDA is initialised, and crashes at one.
-bool tool_needs_cuda_first() noexcept {
-  static const bool needs = [] {
+bool is_compute_sanitizer() noexcept {
+  static const bool is = [] {
     char const* const tool = std::getenv("NVTX_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe): once
     return tool != nullptr && std::strstr(tool, "libsanitizer-collection") != nullptr;
   }();
-  return needs;
+  return is;
 }
 
 nvtxDomainHandle_t make_domain() noexcept {
@@ -58,8 +58,25 @@ nvtxMemHeapHandle_t handle(listening_tool::heap_id heap) noexcept {
   return reinterpret_cast<nvtxMemHeapHandle_t>(heap);
 }
 
+// compute-sanitizer takes the names of allocations in its reports from this call, not from a heap.
+void name_allocation(std::uintptr_t first, char const* name) noexcept {
+  nvtxMemRegionNameDesc_t named{};
+  named.regionRefType = NVTX_MEM_REGION_REF_TYPE_POINTER;
+  named.nameType = NVTX_MESSAGE_TYPE_ASCII;
+  named.region.pointer = pointer(first);
+  named.name.ascii = name;
+  nvtxMemRegionsNameBatch_t names{};
+  names.extCompatID = NVTX_EXT_COMPATID_MEM;
+  names.structSize = sizeof names;
+  names.regionCount = 1;
+  names.regionElementSize = sizeof named;
+  names.regionElements = &named;
+  nvtxMemRegionsName(domain(), &names);
+}
+
 class nvtx_tool final : public listening_tool {
  public:
+  [[nodiscard]] bool takes_whole_allocations_only() const noexcept override { return is_compute_sanitizer(); }
   heap_id open_heap(std::uintptr_t first, std::size_t bytes, char const* name) noexcept override {
     device_memory_was_seen.store(true, std::memory_order_relaxed);
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);
@@ -75,7 +92,9 @@ class nvtx_tool final : public listening_tool {
     // Without a tool the result is null, or what NVTX_MEM_HEAP_HANDLE_NO_TOOL stands for, which does not
     // compile in toolkit 13.0.
     const auto id = reinterpret_cast<heap_id>(nvtxMemHeapRegister(domain(), &heap));
-    return id != ~heap_id{0} ? id : 0;
+    if (id == 0 || id == ~heap_id{0}) return 0;
+    name_allocation(first, name);
+    return id;
   }
   void reset_heap(heap_id heap) noexcept override { nvtxMemHeapReset(domain(), handle(heap)); }
   void close_heap(heap_id heap) noexcept override { nvtxMemHeapUnregister(domain(), handle(heap)); }
@@ -117,7 +136,7 @@ class nvtx_tool final : public listening_tool {
   }
 
   range_id begin_range(range_kind kind, char const* name) noexcept override {
-    if (tool_needs_cuda_first() && !device_memory_was_seen.load(std::memory_order_relaxed)) return 0;
+    if (is_compute_sanitizer() && !device_memory_was_seen.load(std::memory_order_relaxed)) return 0;
     if (domain() == nullptr) {
       ranges_are_heard.store(false, std::memory_order_relaxed);
       return 0;

@@ -136,6 +136,19 @@ void unregister_regions(nvtxDomainHandle_t domain, nvtxMemRegionsUnregisterBatch
   }
 }
 
+void name_regions(nvtxDomainHandle_t domain, nvtxMemRegionsNameBatch_t const* names) {
+  require_domain(domain);
+  require_header(*names);
+  require(names->regionElementSize == sizeof(nvtxMemRegionNameDesc_t), "the size of a name");
+  for (std::size_t i = 0; i < names->regionCount; ++i) {
+    nvtxMemRegionNameDesc_t const& each = names->regionElements[i];
+    require(each.regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER,
+            "allocations are named by their addresses");
+    require(each.nameType == NVTX_MESSAGE_TYPE_ASCII, "the kind of an allocation's name");
+    std::printf("name %zx: %s\n", number(each.region.pointer), each.name.ascii);
+  }
+}
+
 template <class Function>
 std::intptr_t slot(Function* function) {
   return reinterpret_cast<std::intptr_t>(function);
@@ -170,5 +183,6 @@ EXPORTED int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
   slots[NVTX3EXT_CBID_nvtxMemRegionsRegister] = slot(&register_regions);
   slots[NVTX3EXT_CBID_nvtxMemRegionsResize] = slot(&resize_regions);
   slots[NVTX3EXT_CBID_nvtxMemRegionsUnregister] = slot(&unregister_regions);
+  slots[NVTX3EXT_CBID_nvtxMemRegionsName] = slot(&name_regions);
   return 1;
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
@@ -41,7 +42,10 @@ class strict_tool final : public detail::listening_tool {
     EXPECT_TRUE(ranges_.empty()) << ranges_.size() << " ranges were not ended";
   }
 
-  bool watches = true;             ///< otherwise heaps and ranges get no number, as without a tool
+  bool watches = true;  ///< otherwise heaps and ranges get no number, as without a tool
+  /// Which memory is accepted as a heap. If it is set, the tool is as compute-sanitizer: whole allocations alone.
+  std::function<bool(std::uintptr_t first, std::size_t bytes)> accepts;
+  std::size_t refused = 0;         ///< heaps that `accepts` did not accept
   std::vector<std::string> calls;  ///< since it was cleared: the function's name, and how many regions
 
   /// Open heaps in ascending order.
@@ -84,10 +88,12 @@ class strict_tool final : public detail::listening_tool {
     return result;
   }
 
+  [[nodiscard]] bool takes_whole_allocations_only() const noexcept override { return accepts != nullptr; }
   heap_id open_heap(std::uintptr_t first, std::size_t bytes, char const* name) noexcept override {
     calls.emplace_back("open_heap");
     if (!watches) return 0;
     EXPECT_GT(bytes, 0u);
+    if (accepts != nullptr && !accepts(first, bytes)) return ++refused, 0;
     EXPECT_FALSE(has_heap_in(first, bytes)) << "a heap over another";
     heaps_.emplace(++last_id_, heap{first, bytes, name});
     return static_cast<heap_id>(last_id_);

@@ -16,6 +16,7 @@ uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_han
       budget_{&driver.budget(device())},
       pool_{pool, driver},
       stream_{stream},
+      maps_all_{whole_allocations::are_needed()},
       waiting_{bookkeeping} {
   pool_record_ = budget_->find_pool(pool_);
   trims_ = budget_->add_member([this] { return trim_behind(*driver_, device(), stream_, pool_); },
@@ -39,7 +40,7 @@ uncaptured_memory::~uncaptured_memory() {
 
 outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& block) {
   const on_device here{*driver_, device()};
-  if (capture_state_of(*driver_, stream_) != capture_state::none) return map_block(bytes, block);
+  if (maps_all_ || capture_state_of(*driver_, stream_) != capture_state::none) return map_block(bytes, block);
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
   free_waiting();
   device_budget::claim claim{*budget_, bytes, pool_record_.get()};

@@ -49,6 +49,8 @@ virtual_memory::virtual_memory(virtual_memory_options options, driver& driver)
   memory_info info;
   require("cuMemGetInfo", driver.memory(info));
   chunk_bytes_ = tidemark::detail::align_up(info.total_bytes, unit_bytes_);
+  if (options.accessible_from.empty() && detail::whole_allocations::are_needed())
+    whole_.emplace(driver, *budget_);
 }
 
 virtual_memory& virtual_memory::operator=(virtual_memory&& other) noexcept {
@@ -65,8 +67,9 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
   const detail::on_device here{*driver_, memory_.device};
   if (!is_ready(here)) return {};
-  ranges_.reserve(ranges_.size() + 1);
   byte_range range;
+  if (whole_) return reserve_whole(least_bytes, wanted_bytes);
+  ranges_.reserve(ranges_.size() + 1);
   const status reserved =
       driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
   if (reserved == status::out_of_memory) return {};
@@ -75,8 +78,19 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   return range;
 }
 
+byte_range virtual_memory::reserve_whole(std::size_t least_bytes, std::size_t wanted_bytes) {
+  byte_range range;
+  detail::outcome allocated = whole_->allocate(least_bytes, wanted_bytes, range);
+  if (allocated.result == status::out_of_memory && budget_->relieve())
+    allocated = whole_->allocate(least_bytes, wanted_bytes, range);
+  if (allocated.result == status::out_of_memory) set_refusal(allocated.result);
+  else require(*driver_, allocated.call, allocated.result);
+  return range;
+}
+
 std::size_t virtual_memory::commit_some(byte_range part, std::size_t least_bytes) noexcept {
   refusal_ = "";
+  if (whole_) return whole_->bytes_behind(part.begin);
   const detail::on_device here{*driver_, memory_.device};
   if (!is_ready(here)) return 0;
   status result = status::success;
@@ -112,6 +126,7 @@ std::size_t virtual_memory::map_some(byte_range part, std::size_t least_bytes, s
 }
 
 bool virtual_memory::decommit(byte_range part) noexcept {
+  if (whole_) return false;
   detail::mapped_range& range = range_of(part);
   if (suspended_) return range.want(part, false);
   const detail::on_device here{*driver_, memory_.device};
@@ -127,7 +142,8 @@ bool virtual_memory::decommit(byte_range part) noexcept {
 }
 
 void virtual_memory::release(byte_range range) noexcept {
-  range_of(range).end();
+  if (whole_) whole_->end(range);
+  else range_of(range).end();
   const detail::on_device here{*driver_, memory_.device};
   if (may_change(here).good()) free_released();
 }
@@ -135,16 +151,18 @@ void virtual_memory::release(byte_range range) noexcept {
 // Its record goes without what it records.
 void virtual_memory::abandon(byte_range range) noexcept {
   std::erase_if(ranges_, [&](detail::mapped_range const& each) { return each.range() == range; });
+  if (whole_) whole_->abandon(range);
 }
 
 std::size_t virtual_memory::held_bytes() const noexcept {
-  std::size_t bytes = 0;
+  std::size_t bytes = whole_ ? whole_->held_bytes() : 0;
   for (detail::mapped_range const& range : ranges_) bytes += range.held_bytes();
   return bytes;
 }
 
 void virtual_memory::suspend() {
   if (suspended_) return;
+  require_mapped("suspend");
   const detail::on_device here{*driver_, memory_.device};
   require_may_change("suspend", here);
   free_released();
@@ -182,6 +200,7 @@ void virtual_memory::resume() {
 }
 
 exported_memory virtual_memory::export_memory(byte_range part) const {
+  require_mapped("export_memory");
   if (memory_.exported_as == handle_type::none) {
     throw std::logic_error(
         "gpu::virtual_memory: export_memory of memory whose options did not say exported_as, which the "
@@ -234,6 +253,12 @@ detail::outcome virtual_memory::may_change(detail::on_device const& here) const 
   const status asked = driver_->is_capturing(stream_, capturing);
   if (asked == status::success && capturing) return {status::capture_unsupported, ""};
   return {asked, "cuStreamIsCapturing"};
+}
+
+void virtual_memory::require_mapped(char const* operation) const {
+  if (!whole_) return;
+  throw std::logic_error(std::string("gpu::virtual_memory: ") + operation +
+                         " under compute-sanitizer, for which the memory is whole allocations of cuMemAlloc");
 }
 
 void virtual_memory::require_may_change(char const* operation, detail::on_device const& here) const {
@@ -309,17 +334,23 @@ detail::outcome virtual_memory::free_released() noexcept {
     return freed.good();
   };
   for (auto at = ranges_.begin(); at != ranges_.end();) at = try_free(*at) ? ranges_.erase(at) : at + 1;
+  if (whole_ && whole_->has_ended_ranges()) {
+    const detail::outcome waited_for = wait();
+    const detail::outcome freed = waited_for.good() ? whole_->free_ended() : waited_for;
+    if (!freed.good()) result = freed;
+  }
   return result;
 }
 
 void virtual_memory::free_all() noexcept {
-  if (ranges_.empty()) return;
+  if (ranges_.empty() && (!whole_ || whole_->held_bytes() == 0)) return;
   for (detail::mapped_range& range : ranges_) range.end();
+  if (whole_) whole_->end_all();
   const detail::on_device here{*driver_, memory_.device};
   const detail::outcome allowed = may_change(here);
   const detail::outcome freed = allowed.good() ? free_released() : allowed;
   if (freed.good()) return;
-  std::size_t bytes = 0, addresses = 0;
+  std::size_t bytes = whole_ ? whole_->held_bytes() : 0, addresses = 0;
   for (detail::mapped_range const& range : ranges_) {
     bytes += range.held_bytes();
     addresses += range.range().size;

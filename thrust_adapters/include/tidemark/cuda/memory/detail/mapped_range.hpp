@@ -20,8 +20,8 @@ struct mapped_handle {
   physical_handle memory = 0;
 };
 
-/// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. Mapping costs about 80 µs for
-/// each handle, whatever its size, so handles are as large as the wanted part allows: at most
+/// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. Mapping costs much more for
+/// each handle than for each byte (decision 17), so handles are as large as the wanted part allows: at most
 /// `handle_bytes_max`, and at most a quarter of what lies before them in the range, so that a small range
 /// does not hold much more than it wants. Where the device has no memory for one, or its budget does not
 /// allow it, smaller ones are tried.

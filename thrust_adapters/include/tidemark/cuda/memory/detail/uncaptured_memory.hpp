@@ -20,7 +20,8 @@ namespace tidemark::gpu::detail {
 /// As an `async_resource` on a pool of its own, but does not disturb a capture of its stream. Memory that the
 /// driver allocates in stream order during a capture would belong to the graph, so a block that is allocated
 /// then is mapped to addresses of its own (`virtual_memory`). Nothing is freed during a capture: deallocated
-/// blocks are freed by the first call after it, mapped ones after a wait for the stream.
+/// blocks are freed by the first call after it, mapped ones after a wait for the stream. Under compute-sanitizer
+/// every block is allocated so, and is one allocation of `cuMemAlloc`.
 ///
 /// Thread-safety: any thread.
 class uncaptured_memory final : public driver_resource {
@@ -47,6 +48,7 @@ class uncaptured_memory final : public driver_resource {
   device_budget* budget_;  // what waits to be freed counts, too
   memory_pool pool_;
   stream_handle stream_;
+  bool maps_all_;           // under compute-sanitizer, which accepts no memory of pools as a heap
   waiting_blocks waiting_;  // of the pool, deallocated during a capture
 
   using mapped_blocks = std::map<std::uintptr_t, virtual_memory>;
