@@ -65,6 +65,20 @@ TEST(memory_pool, is_destroyed_once_however_it_was_moved) {
   EXPECT_EQ(device.count("cuMemPoolDestroy"), 2u);
 }
 
+TEST(memory_pool, counts_in_the_budget_while_it_lives_however_it_was_assigned) {
+  fake_device device;
+  gpu::memory_pool first{{}, device};
+  gpu::memory_pool second{{}, device};
+  const gpu::pool_handle replaced = first.get();
+  const gpu::pool_handle kept = second.get();
+  first = std::move(second);
+  EXPECT_EQ(first.get(), kept);
+  EXPECT_EQ(device.budget(0).find_pool(replaced), nullptr);
+  EXPECT_NE(device.budget(0).find_pool(kept), nullptr);
+  EXPECT_EQ(device.budget(0).held_bytes(), 0u);
+  EXPECT_EQ(device.count("cuMemPoolGetAttribute"), 1u) << "no pool that was destroyed is asked";
+}
+
 TEST(memory_pool, trim_frees_unused_memory) {
   fake_device device;
   gpu::memory_pool pool{{}, device};
@@ -381,6 +395,21 @@ TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph) {
   ASSERT_EQ(device.node_count(graph, nodes), gpu::status::success);
   EXPECT_EQ(nodes, 2u);
   EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+}
+
+TEST_F(async, memory_of_a_graph_does_not_hide_what_the_pool_retains) {
+  memory.deallocate(memory.allocate(8192), 8192);
+  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::relaxed), gpu::status::success);
+  void* const block = memory.allocate(4096);
+  EXPECT_EQ(device.budget(0).held_bytes(), 8192u + 4096u);
+  memory.deallocate(block, 4096);
+  EXPECT_EQ(device.budget(0).held_bytes(), 8192u);
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+  void* const retained = memory.allocate(8192);
+  EXPECT_EQ(device.budget(0).held_bytes(), 8192u);
+  memory.deallocate(retained, 8192);
 }
 
 }  // namespace

@@ -703,15 +703,6 @@ TEST_F(cuda_virtual_memory_capture, probes_the_driver_once_for_all_captures_of_a
   EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
-TEST_F(cuda_virtual_memory_capture, probes_again_if_the_device_had_no_memory_for_the_probe) {
-  device_.fail_next("cuMemCreate", status::out_of_memory);
-  EXPECT_FALSE(space_.commit(units_of(range_, 2, 1)));
-  EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-  EXPECT_EQ(device_.destroy_graph(graph), status::success);
-}
-
 // A refused call would end the capture: the probe finds out what the driver does, and ends only its own.
 TEST(cuda_virtual_memory, maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
   for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {

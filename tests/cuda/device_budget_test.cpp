@@ -326,6 +326,69 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later)
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
+TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_has_ended) {
+  gpu::memory_pool pool{{}, device};
+  {
+    gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+    async.deallocate(async.allocate(40 * grain), 40 * grain);
+  }
+  stream.synchronize();
+  gpu::device_resource plain{{}, device};
+  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * grain), 40 * grain); }), "");
+  EXPECT_EQ(budget.held_bytes(), 0u);
+}
+
+TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  gpu::device_resource plain{{}, device};
+  async.deallocate(async.allocate(10 * grain), 10 * grain);
+  budget.set_limit(12 * grain);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(4 * grain); }), "") << "the pool cannot be trimmed";
+  EXPECT_EQ(budget.held_bytes(), 10 * grain) << "nothing is counted";
+  EXPECT_EQ(device.end_capture(stream, graph), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(4 * grain), 4 * grain); }), "");
+}
+
+// A real pool grows by some MiB for a small block.
+TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_request_is_refused) {
+  test::fake_device coarse{{.granularity_bytes = grain, .pool_granule_bytes = 32 * grain}};
+  gpu::stream ordered{coarse};
+  gpu::memory_pool pool{{}, coarse};
+  gpu::async_resource async{{.pool = pool, .stream = ordered}, coarse};
+  device_cache cache{{.stream = ordered}, coarse};
+  for (std::pmr::memory_resource* const each :
+       {static_cast<std::pmr::memory_resource*>(&async), static_cast<std::pmr::memory_resource*>(&cache)}) {
+    coarse.budget(0).set_limit(16 * grain);
+    const std::string refusal = refusal_of([&] { (void)each->allocate(1000, 256); });
+    EXPECT_NE(refusal.find("limit"), std::string::npos) << refusal;
+    EXPECT_EQ(coarse.budget(0).held_bytes(), 0u);
+    EXPECT_EQ(coarse.used_bytes(), 0u);
+    coarse.budget(0).set_limit(32 * grain);
+    void* const block = each->allocate(1000, 256);
+    EXPECT_EQ(coarse.budget(0).held_bytes(), 32 * grain);
+    each->deallocate(block, 1000, 256);
+    (void)coarse.budget(0).relieve();
+    EXPECT_EQ(coarse.used_bytes(), 0u);
+  }
+}
+
+TEST_F(device_budget_test, blocks_of_a_pool_count_where_the_pool_counts) {
+  gpu::memory_pool pool{{.device = 1}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  device.budget(1).set_limit(8 * grain);
+  void* const block = async.allocate(6 * grain);
+  EXPECT_EQ(budget.held_bytes(), 0u);
+  EXPECT_EQ(device.budget(1).held_bytes(), 6 * grain);
+  EXPECT_NE(refusal_of([&] { (void)async.allocate(6 * grain); }), "");
+  async.deallocate(block, 6 * grain);
+  EXPECT_TRUE(device.budget(1).trim_pools());
+  EXPECT_EQ(device.budget(1).held_bytes(), 0u);
+}
+
 TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_any_more) {
   std::latch runs{1};
   std::atomic<bool> has_returned = false;

@@ -554,7 +554,8 @@ TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
   EXPECT_EQ(calls_from(before),
             (std::vector<std::string>{"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemFreeAsync",
                                       "cuEventSynchronize", "cuMemFreeAsync", "cuStreamSynchronize",
-                                      "cuMemPoolTrimTo", "cuMemAllocFromPoolAsync"}));
+                                      "cuMemPoolGetAttribute", "cuMemPoolTrimTo", "cuMemPoolGetAttribute",
+                                      "cuMemAllocFromPoolAsync"}));
   EXPECT_EQ(cache.stats().refused, 0u);
   EXPECT_EQ(cache.stats().held_bytes, 900 * MiB);
   cache.deallocate(block, 900 * MiB);
@@ -611,8 +612,9 @@ TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
   users.deallocate(users.allocate(600), 600);
   const std::size_t before = device.counts_total();
   void* const block = users.allocate(601);
-  EXPECT_EQ(calls_from(before), (std::vector<std::string>{"cuStreamSynchronize", "cuStreamSynchronize",
-                                                          "cuStreamSynchronize", "cuMemPoolTrimTo"}))
+  EXPECT_EQ(calls_from(before),
+            (std::vector<std::string>{"cuStreamSynchronize", "cuStreamSynchronize", "cuStreamSynchronize",
+                                      "cuMemPoolGetAttribute", "cuMemPoolTrimTo", "cuMemPoolGetAttribute"}))
       << "before the block goes back, in the ladder, and by the device's other cache";
   EXPECT_EQ(budget.stats().refused, 1u);
   EXPECT_THROW((void)users.allocate(400), out_of_memory);

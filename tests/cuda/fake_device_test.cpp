@@ -948,8 +948,8 @@ refused_calls() {
   };
 }
 
-/// What becomes of each call in and beside captures of each mode, by a table of refusals. Calls that the table does not
-/// name are allowed.
+/// Makes each call in and beside captures of each mode, and compares the result with a table of refusals.
+/// Calls without a row are allowed.
 void expect_refusals(std::vector<test::fake_refusal> const& table) {
   fake_device device{{.granularity_bytes = grain, .refusals = table}};
   const gpu::stream queue{device}, idle{device};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: excerpts on pages stand here, word for word, which a test in CMakeLists.txt sees to. Each is compiled with what its
-// page leaves to the program around it, and run where that needs neither another process nor a library that may be missing.
+// Strategy: excerpts on pages stand here, word for word, which a test in CMakeLists.txt sees to. Each is
+// compiled with what its page leaves to the program around it, and run where that needs neither another
+// process nor a library that may be missing.
 #include <gtest/gtest.h>
 #include <signal.h>
 

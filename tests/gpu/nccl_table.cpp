@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as it is installed, with one rank: arenas on memory that is registered with it, and an all-reduce in place. Prints
-// the table as it goes into docs/gpu.md.
+// NCCL as it is installed, with one rank: arenas on memory that is registered with it, and an all-reduce in
+// place. Prints the table as it goes into docs/gpu.md.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -27,7 +27,7 @@ struct nccl_id {
   char bytes[128];
 };
 
-/// The functions of NCCL that this program needs besides those of the library.
+/// Functions of NCCL that the library does not call.
 struct nccl_calls {
   int (*version)(int*) = nullptr;
   int (*unique_id)(nccl_id*) = nullptr;

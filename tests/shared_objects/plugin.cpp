@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that links the static library, as a program loads it late. It uses every part that reads thread-local
-// variables.
+// A plugin that links the static library, as a program loads it late. It uses every part that reads
+// thread-local variables.
 #include <cstddef>
 #include <memory_resource>
 #include <thread>

@@ -14,10 +14,10 @@ struct fake_cost {
   double us = 0;
 };
 
-/// Seen on an H100 (driver 580.159.04, CUDA 13.0, 2026-11-27): `cuMemCreate` and `cuMemMap` with access take 32 to 59 µs
-/// together for handles of 2 to 128 MiB, `cuMemUnmap` and `cuMemRelease` 30 to 53 µs for handles of up to 32 MiB, and
-/// `cuMemAlloc` 34 µs for 1 MiB. Inferred: how two calls share their time, and all other numbers, which are of the right
-/// order.
+/// Seen on an H100 (driver 580.159.04, CUDA 13.0, 2026-11-27): `cuMemCreate` and `cuMemMap` with access take
+/// 32 to 59 µs together for handles of 2 to 128 MiB, `cuMemUnmap` and `cuMemRelease` 30 to 53 µs for handles
+/// of up to 32 MiB, and `cuMemAlloc` 34 µs for 1 MiB. Inferred: how two calls share their time, and all other
+/// numbers, which are of the right order.
 ///
 /// Inferred too: an import maps nothing, but makes a handle as `cuMemCreate` does, and an export opens a
 /// file.

@@ -58,7 +58,7 @@ class fake_device final : public gpu::driver, public fake_calls {
   explicit fake_device(fake_device_options const& options = {})
       : options_{options},
         memory_{options},
-        pools_{memory_},
+        pools_{memory_, options.pool_granule_bytes},
         captures_{memory_, accesses_},
         streams_{options.devices} {
     accesses_.aliases_of = [this](byte_range range) { return memory_.aliases_of(range); };
@@ -646,6 +646,7 @@ class fake_device final : public gpu::driver, public fake_calls {
                                             "cuMemPoolCreate",
                                             "cuMemPoolDestroy",
                                             "cuMemPoolSetAttribute",
+                                            "cuMemPoolGetAttribute",
                                             "cuMemPoolTrimTo"};
     return !is_of_contexts(name) && std::ranges::find(without, name) == std::end(without);
   }

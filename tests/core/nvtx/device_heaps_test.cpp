@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: device memory on the fake driver, watched by a tool that accepts what compute-sanitizer accepted on an H100:
-// a heap must be exactly one allocation of cudaMalloc, and may not go while it is a heap.
+// Strategy: device memory on the fake driver, watched by a tool that accepts what compute-sanitizer accepted
+// on an H100: a heap must be exactly one allocation of cudaMalloc, and may not go while it is a heap.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -96,6 +96,9 @@ TEST_F(device_heaps, are_added_during_a_capture_and_go_after_it) {
   EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success);
   EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
   EXPECT_EQ(tool.refused, 0u);
+  step.release();
+  EXPECT_EQ(tool.heaps().size(), 0u);
+  EXPECT_EQ(device.used_bytes(), 0u);
 }
 
 TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {

@@ -43,7 +43,8 @@ class strict_tool final : public detail::listening_tool {
   }
 
   bool watches = true;  ///< otherwise heaps and ranges get no number, as without a tool
-  /// Which memory is accepted as a heap. If it is set, the tool is as compute-sanitizer: whole allocations alone.
+  /// Accepts memory as a heap. If set, the tool behaves as compute-sanitizer: it accepts whole allocations
+  /// only.
   std::function<bool(std::uintptr_t first, std::size_t bytes)> accepts;
   std::size_t refused = 0;         ///< heaps that `accepts` did not accept
   std::vector<std::string> calls;  ///< since it was cleared: the function's name, and how many regions

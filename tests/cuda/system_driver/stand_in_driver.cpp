@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the driver's library with one device: the calls that contexts depend on, as strict as the real ones.
-// compute-sanitizer reports each call that the driver refuses, so the stand-in counts these.
+// A stand-in for the driver's library with one device: the calls that contexts depend on, as strict as the
+// real ones. compute-sanitizer reports each call that the driver refuses, so the stand-in counts these.
 #include "stand_in_driver.hpp"
 
 #include <cstring>
@@ -61,6 +61,12 @@ static int record_event(void*, void*) {
   return success;
 }
 
+static int create_memory(unsigned long long* handle, unsigned long long, void const*, unsigned long long) {
+  if (stand_in_calls.initializations == 0) return refuse(not_initialized);
+  *handle = 1;
+  return success;
+}
+
 [[gnu::visibility("default")]] int cuGetProcAddress_v2(char const* name, void** function, int,
                                                        unsigned long long, int*) {
   const std::string_view wanted{name};
@@ -75,6 +81,7 @@ static int record_event(void*, void*) {
   if (wanted == "cuCtxGetDevice") return provide(&get_device);
   if (wanted == "cuStreamCreate") return provide(&create_stream);
   if (wanted == "cuEventRecord") return provide(&record_event);
+  if (wanted == "cuMemCreate") return provide(&create_memory);
   return not_found;
 }
 

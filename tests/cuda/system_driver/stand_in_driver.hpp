@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stand-in for libcuda.so.1 has seen. The test reads it through the symbol `stand_in_calls`.
+// Counts of the stand-in for libcuda.so.1. The test reads them through the symbol `stand_in_calls`.
 #pragma once
 
 #include <atomic>

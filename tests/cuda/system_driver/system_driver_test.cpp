@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the real table of driver calls on a stand-in for libcuda.so.1, which counts refused calls: compute-sanitizer
-// reports each of these as an error of the program. Each test uses new threads, which have no context.
+// Strategy: the real table of driver calls on a stand-in for libcuda.so.1, which counts refused calls:
+// compute-sanitizer reports each of these as an error of the program. Each test uses new threads, which have
+// no context.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <thread>
 
 #include <tidemark/cuda/driver/driver.hpp>
@@ -43,6 +45,20 @@ TEST(system_driver, a_query_for_the_current_device_makes_no_context) {
     gpu::device_number device = 7;
     EXPECT_EQ(gpu::system_driver().current_device(device), gpu::status::success);
     EXPECT_EQ(device, 0);
+    gpu::context_handle context = nullptr;
+    EXPECT_EQ(gpu::system_driver().current_context(context), gpu::status::success);
+    EXPECT_EQ(context, nullptr);
+  });
+  EXPECT_EQ(driver_record().contexts_retained, retained_before);
+  EXPECT_EQ(driver_record().refused_calls, refused_before);
+}
+
+TEST(system_driver, a_call_that_names_a_device_makes_no_context) {
+  const int retained_before = driver_record().contexts_retained,
+            refused_before = driver_record().refused_calls;
+  on_a_new_thread([] {
+    gpu::physical_handle memory = 0;
+    EXPECT_EQ(gpu::system_driver().create(1, std::size_t{2} << 20, memory), gpu::status::success);
     gpu::context_handle context = nullptr;
     EXPECT_EQ(gpu::system_driver().current_context(context), gpu::status::success);
     EXPECT_EQ(context, nullptr);

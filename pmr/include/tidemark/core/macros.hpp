@@ -29,8 +29,8 @@
 #endif
 
 /// Between `class` and the name of what coroutines return: clang then takes all their arguments as
-/// lifetimebound, and warns where a coroutine outlives its scope. A function that returns one and is none needs
-/// [[clang::coro_wrapper]].
+/// lifetimebound, and warns where a coroutine outlives its scope. A function that returns one and is none
+/// needs [[clang::coro_wrapper]].
 #if defined(__clang__) && defined(__has_cpp_attribute)
 #if __has_cpp_attribute(clang::coro_lifetimebound)
 #define TIDEMARK_COROUTINE [[clang::coro_return_type, clang::coro_lifetimebound]]

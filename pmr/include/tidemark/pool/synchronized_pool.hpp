@@ -80,8 +80,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// As `options` say.
   explicit synchronized_pool(pool_options const& options) : synchronized_pool{options, options.upstream} {}
   /// As `options` say, but from `upstream`.
-  // The constructor and the virtual functions are inline: the program's own object files contain the vtable and the
-  // functions behind it, and an executable reads a thread_local variable without a call (decision 61).
+  // The constructor and the virtual functions are inline: the program's own object files contain the vtable
+  // and the functions behind it, and an executable reads a thread_local variable without a call (decision
+  // 61).
   synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
       : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
         options_{detail::completed(options, upstream, classes_)},

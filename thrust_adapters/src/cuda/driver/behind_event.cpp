@@ -36,13 +36,6 @@ status wait_behind(driver& driver, stream_handle stream, stream_handle last_used
   return wait_for(driver, last_used_on);
 }
 
-bool trim_behind(driver& driver, device_number device, stream_handle stream, pool_handle pool) noexcept {
-  const on_device here{driver, device};
-  if (here.result() != status::success || capture_state_of(driver, stream) != capture_state::none)
-    return false;
-  return driver.synchronize(stream) == status::success && driver.trim_pool(pool, 0) == status::success;
-}
-
 bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
                 std::size_t bytes) noexcept {
   const status waited = wait_behind(driver, stream, event);

@@ -22,11 +22,6 @@ namespace tidemark::gpu::detail {
 /// ended. @pre the stream's device is current.
 [[nodiscard]] status wait_for(driver& driver, stream_handle last_used_on) noexcept;
 
-/// Frees unused memory of a pool of the driver's, after a wait for the stream that frees its blocks. @return false,
-/// with nothing done, if the stream is capturing or cannot be waited for.
-[[nodiscard]] bool trim_behind(driver& driver, device_number device, stream_handle stream,
-                               pool_handle pool) noexcept;
-
 /// As `wait_behind`. @return whether it succeeded; if not, a warning says that so many bytes of `resource`
 /// are lost. @pre the stream's device is current.
 [[nodiscard]] bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,

@@ -8,29 +8,46 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-/// One unit of memory, mapped to addresses of its own. Each function returns the first error.
+/// One unit of memory, mapped to addresses of its own and unmapped again. Undoes at its end what is left.
 class mapped_unit {
  public:
   mapped_unit(driver& calls, device_number device) noexcept : calls_{&calls}, device_{device} {}
   mapped_unit(mapped_unit const&) = delete;
   mapped_unit& operator=(mapped_unit const&) = delete;
-  ~mapped_unit() {
-    if (is_mapped_) (void)calls_->unmap(range_);
-    if (memory_ != 0) (void)calls_->release(memory_);
-    if (!range_.empty()) (void)calls_->free_reservation(range_);
-  }
+  ~mapped_unit() { (void)undo(); }
 
-  [[nodiscard]] status map() noexcept {
+  /// Makes all calls that an address space makes. @return the first error.
+  [[nodiscard]] status try_out() noexcept {
+    memory_info info;
     std::size_t bytes = 0;
-    status result = calls_->granularity(device_, bytes);
+    status result = calls_->memory(info);
+    if (result == status::success) result = calls_->granularity(device_, bytes);
     if (result == status::success) result = calls_->reserve(bytes, 0, range_);
     if (result == status::success) result = calls_->create(device_, bytes, memory_);
     if (result == status::success) result = calls_->map(range_, memory_);
     is_mapped_ = result == status::success;
-    return is_mapped_ ? calls_->allow_access(range_, device_set{device_}) : result;
+    if (is_mapped_) result = calls_->allow_access(range_, device_set{device_});
+    return result == status::success ? undo() : result;
   }
 
  private:
+  // What the driver refuses to undo is tried again at the end.
+  [[nodiscard]] status undo() noexcept {
+    if (is_mapped_) {
+      if (const status refused = calls_->unmap(range_); refused != status::success) return refused;
+      is_mapped_ = false;
+    }
+    if (memory_ != 0) {
+      if (const status refused = calls_->release(memory_); refused != status::success) return refused;
+      memory_ = 0;
+    }
+    if (!range_.empty()) {
+      if (const status refused = calls_->free_reservation(range_); refused != status::success) return refused;
+      range_ = {};
+    }
+    return status::success;
+  }
+
   driver* calls_;
   device_number device_;
   byte_range range_;
@@ -66,7 +83,7 @@ capture_probe::answer capture_probe::ask(driver& calls, int device) noexcept {
     graph_handle graph = nullptr;
     ended = calls.begin_capture(stream, capture_mode::thread_local_);
     if (ended == status::success) {
-      mapped = unit.map();
+      mapped = unit.try_out();
       ended = calls.end_capture(stream, graph);
     }
     if (graph != nullptr) (void)calls.destroy_graph(graph);
@@ -74,7 +91,8 @@ capture_probe::answer capture_probe::ask(driver& calls, int device) noexcept {
   if (stream != nullptr) (void)calls.destroy_stream(stream);
   (void)calls.exchange_capture_mode(mode);
   if (mapped == status::success && ended == status::success) return answer::yes;
-  return mapped == status::out_of_memory ? answer::unknown : answer::no;
+  const bool lacks_memory = mapped == status::out_of_memory || ended == status::out_of_memory;
+  return lacks_memory ? answer::unknown : answer::no;
 }
 
 }  // namespace tidemark::gpu::detail

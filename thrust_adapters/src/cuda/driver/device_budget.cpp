@@ -10,7 +10,8 @@
 namespace tidemark::gpu {
 namespace {
 
-// Guards against recursion: memory that a resource allocates while it gives memory back asks no other resource.
+// Guards against recursion: memory that a resource allocates while it gives memory back asks no other
+// resource.
 thread_local bool is_asking = false;
 
 }  // namespace
@@ -48,9 +49,7 @@ device_budget::pool_membership device_budget::add_pool(driver& calls, ::CUmemPoo
 // Resources may have the record longer than the pool lives.
 void device_budget::end(detail::counted_pool const* ended) noexcept {
   const std::scoped_lock lock{mutex_};
-  const auto found = std::ranges::find(pools_, ended, &std::shared_ptr<detail::counted_pool>::get);
-  (*found)->pool = nullptr;
-  pools_.erase(found);
+  pools_.erase(std::ranges::find(pools_, ended, &std::shared_ptr<detail::counted_pool>::get));
 }
 
 std::shared_ptr<detail::counted_pool> device_budget::find_pool(::CUmemPoolHandle_st* pool) const noexcept {
@@ -71,19 +70,38 @@ std::size_t device_budget::held_bytes() const noexcept {
   return held;
 }
 
-bool device_budget::take(std::size_t bytes) noexcept {
+bool device_budget::take(std::size_t bytes, detail::counted_pool* of) noexcept {
   std::size_t counted = counted_.load(std::memory_order_relaxed);
   do {
     const std::size_t limit = this->limit();
     if (counted > limit || bytes > limit - counted) return false;
   } while (!counted_.compare_exchange_weak(counted, counted + bytes, std::memory_order_relaxed));
-  if (limit() != unlimited && held_bytes() > limit()) (void)trim_pools();
-  return true;
+  if (of != nullptr) of->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (keep_limit()) return true;
+  give(bytes, of);
+  return false;
+}
+
+// Users first: the driver frees only memory behind whose last use it has been waited. They may have ended
+// before their pool.
+bool device_budget::ask_pools(entry const* but) noexcept {
+  const bool users = ask(giver::pool_user, but);
+  bool trimmed = false;
+  const std::scoped_lock lock{mutex_};
+  for (auto const& each : pools_) {
+    const detail::relaxed_mode trimming{*each->calls};
+    std::size_t before = 0, after = 0;
+    const bool is_trimmed = each->calls->pool_reserved_bytes(each->pool, before) == status::success &&
+                            each->calls->trim_pool(each->pool, 0) == status::success &&
+                            each->calls->pool_reserved_bytes(each->pool, after) == status::success;
+    trimmed |= is_trimmed && after < before;
+  }
+  return users || trimmed;
 }
 
 bool device_budget::trim_pools() noexcept {
   if (std::exchange(is_asking, true)) return false;
-  const bool any = ask(giver::pool, nullptr);
+  const bool any = ask_pools(nullptr);
   is_asking = false;
   return any;
 }
@@ -111,7 +129,7 @@ bool device_budget::relieve(subscription const* asking) noexcept {
   entry const* const but = asking != nullptr ? asking->entry_.get() : nullptr;
   const auto ask_resources = [&] {
     const bool resources = ask(giver::resource, but);
-    return ask(giver::pool, but) || resources;
+    return ask_pools(but) || resources;
   };
   bool any = ask_resources();
   if (ask(giver::callback, but)) {

@@ -170,44 +170,45 @@ class real_driver final : public driver {
 
   status granularity(memory_properties const& wanted, std::size_t& bytes) noexcept override {
     const CUmemAllocationProp properties = pinned_as(wanted);
-    return in_context(entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity"), &bytes,
-                      &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    return in_any_context(entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity"), &bytes,
+                          &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
   status reserve(std::size_t bytes, std::size_t align, byte_range& range) noexcept override {
     CUdeviceptr first = 0;
     const status result =
-        in_context(entry_of<cuMemAddressReserve>("cuMemAddressReserve"), &first, bytes, align, 0, 0);
+        in_any_context(entry_of<cuMemAddressReserve>("cuMemAddressReserve"), &first, bytes, align, 0, 0);
     if (result == status::success) range = {first, bytes};
     return result;
   }
   status free_reservation(byte_range range) noexcept override {
-    return in_context(entry_of<cuMemAddressFree>("cuMemAddressFree"), range.begin, range.size);
+    return in_any_context(entry_of<cuMemAddressFree>("cuMemAddressFree"), range.begin, range.size);
   }
   status create(memory_properties const& wanted, std::size_t bytes,
                 physical_handle& handle) noexcept override {
     const CUmemAllocationProp properties = pinned_as(wanted);
-    return in_context(entry_of<cuMemCreate>("cuMemCreate"), &handle, bytes, &properties, 0);
+    return in_any_context(entry_of<cuMemCreate>("cuMemCreate"), &handle, bytes, &properties, 0);
   }
   status release(physical_handle handle) noexcept override {
-    return in_context(entry_of<cuMemRelease>("cuMemRelease"), handle);
+    return in_any_context(entry_of<cuMemRelease>("cuMemRelease"), handle);
   }
   status map(byte_range range, physical_handle handle) noexcept override {
-    return in_context(entry_of<cuMemMap>("cuMemMap"), range.begin, range.size, 0, handle, 0);
+    return in_any_context(entry_of<cuMemMap>("cuMemMap"), range.begin, range.size, 0, handle, 0);
   }
   status unmap(byte_range range) noexcept override {
-    return in_context(entry_of<cuMemUnmap>("cuMemUnmap"), range.begin, range.size);
+    return in_any_context(entry_of<cuMemUnmap>("cuMemUnmap"), range.begin, range.size);
   }
   status allow_access(byte_range range, device_set devices) noexcept override {
     const access_list access{devices};
-    return in_context(entry_of<cuMemSetAccess>("cuMemSetAccess"), range.begin, range.size,
-                      access.entries.data(), access.count);
+    return in_any_context(entry_of<cuMemSetAccess>("cuMemSetAccess"), range.begin, range.size,
+                          access.entries.data(), access.count);
   }
   status export_handle(physical_handle handle, handle_type type, shareable_handle& shared) noexcept override {
     shareable_handle made{.type = type};
     void* const to =
         type == handle_type::fabric ? static_cast<void*>(made.fabric.data()) : &made.file_descriptor;
-    const status result = in_context(entry_of<cuMemExportToShareableHandle>("cuMemExportToShareableHandle"),
-                                     to, handle, static_cast<CUmemAllocationHandleType>(type), 0);
+    const status result =
+        in_any_context(entry_of<cuMemExportToShareableHandle>("cuMemExportToShareableHandle"), to, handle,
+                       static_cast<CUmemAllocationHandleType>(type), 0);
     if (result == status::success) shared = made;
     return result;
   }
@@ -216,9 +217,10 @@ class real_driver final : public driver {
     // A file descriptor is passed as the pointer itself.
     auto* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared.file_descriptor));
     return into<CUmemGenericAllocationHandle>(handle, [&](CUmemGenericAllocationHandle* imported) {
-      return in_context(entry_of<cuMemImportFromShareableHandle>("cuMemImportFromShareableHandle"), imported,
-                        shared.type == handle_type::fabric ? static_cast<void*>(fabric.data()) : number,
-                        static_cast<CUmemAllocationHandleType>(shared.type));
+      return in_any_context(entry_of<cuMemImportFromShareableHandle>("cuMemImportFromShareableHandle"),
+                            imported,
+                            shared.type == handle_type::fabric ? static_cast<void*>(fabric.data()) : number,
+                            static_cast<CUmemAllocationHandleType>(shared.type));
     });
   }
 
@@ -252,29 +254,29 @@ class real_driver final : public driver {
     properties.handleTypes = static_cast<CUmemAllocationHandleType>(wanted.exported_as);
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = wanted.device;
-    return in_context(entry_of<cuMemPoolCreate>("cuMemPoolCreate"), &pool, &properties);
+    return in_any_context(entry_of<cuMemPoolCreate>("cuMemPoolCreate"), &pool, &properties);
   }
   status destroy_pool(pool_handle pool) noexcept override {
-    return in_context(entry_of<cuMemPoolDestroy>("cuMemPoolDestroy"), pool);
+    return in_any_context(entry_of<cuMemPoolDestroy>("cuMemPoolDestroy"), pool);
   }
   status set_release_threshold(pool_handle pool, std::size_t bytes) noexcept override {
     cuuint64_t threshold = bytes;
-    return in_context(entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute"), pool,
-                      CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    return in_any_context(entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute"), pool,
+                          CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
   }
   status pool_reserved_bytes(pool_handle pool, std::size_t& bytes) noexcept override {
     return into<cuuint64_t>(bytes, [&](cuuint64_t* reserved) {
-      return in_context(entry_of<cuMemPoolGetAttribute>("cuMemPoolGetAttribute"), pool,
-                        CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved);
+      return in_any_context(entry_of<cuMemPoolGetAttribute>("cuMemPoolGetAttribute"), pool,
+                            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved);
     });
   }
   status set_pool_access(pool_handle pool, device_set devices) noexcept override {
     const access_list access{devices};
-    return in_context(entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess"), pool, access.entries.data(),
-                      access.count);
+    return in_any_context(entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess"), pool, access.entries.data(),
+                          access.count);
   }
   status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept override {
-    return in_context(entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo"), pool, keep_bytes);
+    return in_any_context(entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo"), pool, keep_bytes);
   }
   status allocate_async(std::size_t bytes, pool_handle pool, stream_handle stream,
                         std::uintptr_t& block) noexcept override {
@@ -387,8 +389,8 @@ class real_driver final : public driver {
     if (begun == status::success) is_initialized_.store(true, std::memory_order_release);
     return begun;
   }
-  // A call that needs a context. A thread without one gets the primary context of device 0 first, as from the
-  // runtime: a call that the driver refuses for want of a context is an error to compute-sanitizer.
+  // A call on the current context. A thread without one gets the primary context of device 0 first, as from
+  // the runtime: a call that the driver refuses for want of a context is an error to compute-sanitizer.
   template <class... Parameters>
   status in_context(entry<CUresult(Parameters...)> const& function,
                     std::type_identity_t<Parameters>... arguments) noexcept {
@@ -396,6 +398,17 @@ class real_driver final : public driver {
     status ready = current_context(context);
     if (ready == status::success && context == nullptr) ready = make_current(0);
     return ready == status::success ? function(arguments...) : ready;
+  }
+  // A call that names a device, or memory of one: a thread without a context stays without, unless the driver
+  // wants one.
+  template <class... Parameters>
+  status in_any_context(entry<CUresult(Parameters...)> const& function,
+                        std::type_identity_t<Parameters>... arguments) noexcept {
+    const status begun = initialize();
+    if (begun != status::success) return begun;
+    const status result = function(arguments...);
+    return static_cast<CUresult>(result) != CUDA_ERROR_INVALID_CONTEXT ? result
+                                                                       : in_context(function, arguments...);
   }
   template <class Result, class Out, class Call>
   static status into(Out& out, Call call) noexcept {

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
@@ -26,27 +27,48 @@ async_resource::async_resource(async_resource_options const& options, driver& dr
     : driver_resource{"async_resource", name_of(options), options.device, driver, counting::counted, false},
       pool_{options.pool},
       stream_{options.stream} {
-  device_budget& budget = driver.budget(device());
-  pool_record_ = budget.find_pool(pool_);
+  budget_ = &driver.budget(device(), pool_);
+  pool_record_ = budget_->find_pool(pool_);
   if (pool_record_ == nullptr) return;  // a pool of the caller's, which the caller trims
-  trims_ = budget.add_member([this] { return detail::trim_behind(*driver_, device(), stream_, pool_); },
-                             device_budget::giver::pool);
+  waits_ = budget_->add_member([this] { return wait(); }, device_budget::giver::pool_user);
 }
 
-detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept {
+// What the stream has freed is unused memory of the pool then. False if the stream is capturing.
+bool async_resource::wait() noexcept {
+  const detail::on_device here{*driver_, device()};
+  return here.result() == status::success && detail::wait_for(*driver_, stream_) == status::success;
+}
+
+// Memory of a graph is not the pool's, but the base counts it there.
+detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t& block) {
   const detail::on_device here{*driver_, device()};
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
-  return {driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
+  std::set<std::uintptr_t> of_graph;  // before the driver is called: there must be a place for it
+  if (pool_record_ != nullptr && detail::capture_state_of(*driver_, stream_) != detail::capture_state::none)
+    of_graph.insert(0);
+  const detail::outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block),
+                                  "cuMemAllocFromPoolAsync"};
+  if (!allocated.good() || of_graph.empty()) return allocated;
+  auto node = of_graph.extract(of_graph.begin());
+  node.value() = block;
+  const std::scoped_lock lock{graph_blocks_mutex_};
+  graph_blocks_.insert(std::move(node));
+  pool_record_->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  return allocated;
 }
 
 // The driver is called even if the device could not be made current: only the default stream needs it.
-detail::outcome async_resource::free_block(std::uintptr_t block, std::size_t) noexcept {
+detail::outcome async_resource::free_block(std::uintptr_t block, std::size_t bytes) noexcept {
   const detail::on_device here{*driver_, device()};
   bool capturing = false;
   // On the default stream it would end the capture of a stream that waits for it.
   if (driver_->is_capturing(stream_, capturing) == status::capture_implicit)
     return {status::capture_implicit, "cuMemFreeAsync"};
-  return {driver_->free_async(block, stream_), "cuMemFreeAsync"};
+  const detail::outcome freed{driver_->free_async(block, stream_), "cuMemFreeAsync"};
+  if (!freed.good() || pool_record_ == nullptr) return freed;
+  const std::scoped_lock lock{graph_blocks_mutex_};
+  if (graph_blocks_.erase(block) != 0) pool_record_->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return freed;
 }
 
 void async_resource::deallocate_after(void* block, std::size_t bytes, std::size_t align,

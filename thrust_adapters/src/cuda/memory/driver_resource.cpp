@@ -30,8 +30,9 @@ driver_resource::driver_resource(char const* kind, char const* name, device_numb
       kind_{kind},
       name_{name},
       device_{device_or_current(driver, device, name)},
-      budget_{budget != counting::none ? &driver.budget(device_) : nullptr},
-      checks_blocks_{checks_blocks} {}
+      checks_blocks_{checks_blocks} {
+  if (budget != counting::none) budget_ = &driver.budget(device_);
+}
 
 driver_resource::~driver_resource() {
   if constexpr (check_level >= 2) {
@@ -46,7 +47,13 @@ outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
     device_budget::claim claim{*budget_, bytes, pool_record_.get()};
     if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
     const outcome allocated = allocate_block(bytes, block);
-    if (allocated.good()) claim.keep();
+    if (!allocated.good()) return allocated;
+    if (pool_record_ != nullptr && !budget_->keep_limit() && free_block(block, bytes).good()) {
+      block = 0;
+      (void)budget_->trim_pools();
+      return {status::out_of_memory, limit_call};
+    }
+    claim.keep();
     return allocated;
   };
   const outcome first = take_once();

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
-#include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
 
 namespace tidemark::gpu::detail {
@@ -13,18 +17,17 @@ namespace tidemark::gpu::detail {
 uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_handle stream, char const* name,
                                      std::pmr::memory_resource* bookkeeping, driver& driver)
     : driver_resource{"uncaptured_memory", name, pool.device, driver, counting::none, false},
-      budget_{&driver.budget(device())},
+      pool_budget_{&driver.budget(device())},
       pool_{pool, driver},
       stream_{stream},
       maps_all_{whole_allocations::are_needed()},
       waiting_{bookkeeping} {
-  pool_record_ = budget_->find_pool(pool_);
-  trims_ = budget_->add_member([this] { return trim_behind(*driver_, device(), stream_, pool_); },
-                               device_budget::giver::pool);
+  pool_record_ = pool_budget_->find_pool(pool_);
+  waits_ = pool_budget_->add_member([this] { return wait(); }, device_budget::giver::pool_user);
 }
 
 uncaptured_memory::~uncaptured_memory() {
-  trims_ = {};
+  waits_ = {};
   const std::size_t bytes = waiting_.bytes();
   if (bytes == 0) return;
   const on_device here{*driver_, device()};
@@ -40,20 +43,25 @@ uncaptured_memory::~uncaptured_memory() {
 
 outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& block) {
   const on_device here{*driver_, device()};
-  if (maps_all_ || capture_state_of(*driver_, stream_) != capture_state::none) return map_block(bytes, block);
+  if (maps_all_ || capture_state_of(*driver_, stream_) != capture_state::none)
+    return allocate_mapped(bytes, block);
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
   free_waiting();
-  device_budget::claim claim{*budget_, bytes, pool_record_.get()};
+  device_budget::claim claim{*pool_budget_, bytes, pool_record_.get()};
   if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
-  waiting_.add();
   const outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
-  if (allocated.good()) claim.keep();
-  else waiting_.remove();
+  if (!allocated.good()) return allocated;
+  if (!pool_budget_->keep_limit() && driver_->free_async(block, stream_) == status::success) {
+    (void)pool_budget_->trim_pools();
+    return {status::out_of_memory, limit_call};
+  }
+  waiting_.add();
+  claim.keep();
   return allocated;
 }
 
 outcome uncaptured_memory::free_block(std::uintptr_t block, std::size_t bytes) noexcept {
-  const bool was_mapped = retire_mapped(block);
+  const bool was_mapped = deallocate_mapped(block);
   const on_device here{*driver_, device()};
   if (capture_state_of(*driver_, stream_) != capture_state::none) {
     if (!was_mapped) waiting_.push({reinterpret_cast<void*>(block), bytes, default_alignment});
@@ -63,48 +71,111 @@ outcome uncaptured_memory::free_block(std::uintptr_t block, std::size_t bytes) n
   free_waiting();
   if (was_mapped) return {};
   const outcome freed{driver_->free_async(block, stream_), "cuMemFreeAsync"};
-  if (freed.good()) budget_->give(bytes, pool_record_.get());
+  if (freed.good()) pool_budget_->give(bytes, pool_record_.get());
   return freed;
 }
 
-// A block with an address space of its own, which counts in the budget. No lock is held while it is made: the ladder
-// of the budget may deallocate blocks of this memory.
-outcome uncaptured_memory::map_block(std::size_t bytes, std::uintptr_t& block) {
-  virtual_memory space{virtual_memory_options{.device = device(), .stream = stream_}, *driver_};
-  const byte_range range = space.reserve(bytes, bytes);
-  if (range.empty() || !space.commit(range)) {
+outcome uncaptured_memory::allocate_mapped(std::size_t bytes, std::uintptr_t& block) {
+  constexpr std::size_t max_chunk_bytes = 64 * MiB;
+  const std::size_t size = tidemark::detail::align_up(bytes, default_alignment);
+  block = allocate_in_chunk(size);
+  if (block != 0) return {};
+  if (!maps_all_ && !driver_->maps_during_captures(device())) {
     throw out_of_memory{{.resource = name(),
                          .requested_bytes = bytes,
                          .alignment = default_alignment,
                          .largest_bytes = exhaustion_report::unknown_bytes,
-                         .because = space.refusal()}};
+                         .because = "a stream is capturing, and the driver maps no memory meanwhile"}};
   }
-  const std::scoped_lock lock{mapped_mutex_};
-  mapped_.emplace(range.begin, std::move(space));
+  std::size_t wanted = size;
+  if (!maps_all_) {
+    const std::scoped_lock lock{chunks_mutex_};
+    std::size_t mapped = 0;
+    for (chunk const& each : chunks_) mapped += each.range.size;
+    wanted = std::max(size, std::min(mapped, max_chunk_bytes));
+  }
+  std::list<chunk> made;  // before memory is mapped: there must be a place for it
+  chunk& added = made.emplace_back(
+      virtual_memory{virtual_memory_options{.device = device(), .stream = stream_}, *driver_});
+  const byte_range range = added.space.reserve(size, wanted);
+  const std::size_t committed = range.empty() ? 0 : added.space.commit_some(range, size);
+  if (committed == 0) {
+    throw out_of_memory{{.resource = name(),
+                         .requested_bytes = bytes,
+                         .alignment = default_alignment,
+                         .largest_bytes = exhaustion_report::unknown_bytes,
+                         .because = added.space.refusal()}};
+  }
+  added.range = {range.begin, committed};
+  added.used_bytes = size;
+  added.live_blocks = 1;
   block = range.begin;
+  const std::scoped_lock lock{chunks_mutex_};
+  chunks_.splice(chunks_.begin(), made);
   return {};
 }
 
-// Moves a mapped block to those that are freed outside of captures. False if the block is of the pool.
-bool uncaptured_memory::retire_mapped(std::uintptr_t block) noexcept {
-  const std::scoped_lock lock{mapped_mutex_};
-  auto found = mapped_.extract(block);
-  if (found.empty()) return false;
-  retired_.insert(std::move(found));
+// The next bytes of a chunk; 0 if none has room.
+std::uintptr_t uncaptured_memory::allocate_in_chunk(std::size_t bytes) noexcept {
+  if (maps_all_) return 0;
+  const std::scoped_lock lock{chunks_mutex_};
+  for (chunk& each : chunks_) {
+    if (each.range.size - each.used_bytes < bytes) continue;
+    ++each.live_blocks;
+    return each.range.begin + std::exchange(each.used_bytes, each.used_bytes + bytes);
+  }
+  return 0;
+}
+
+// False if the block is of the pool.
+bool uncaptured_memory::deallocate_mapped(std::uintptr_t block) noexcept {
+  const std::scoped_lock lock{chunks_mutex_};
+  const auto found =
+      std::ranges::find_if(chunks_, [=](chunk const& each) { return each.range.contains(block); });
+  if (found == chunks_.end()) return false;
+  if (--found->live_blocks == 0) found->used_bytes = 0;
   return true;
 }
 
-void uncaptured_memory::free_waiting() noexcept {
-  mapped_blocks unmapped;  // each after a wait for the stream, without the lock
+// Unmaps chunks without live blocks, each after a wait for the stream. If a capture has begun meanwhile, a
+// chunk stays that is not used again, because `release` has taken its range.
+void uncaptured_memory::free_chunks() noexcept {
+  std::list<chunk> unused;
   {
-    const std::scoped_lock lock{mapped_mutex_};
-    unmapped.swap(retired_);
+    const std::scoped_lock lock{chunks_mutex_};
+    for (auto at = chunks_.begin(); at != chunks_.end();) {
+      const auto next = std::next(at);
+      if (at->live_blocks == 0) unused.splice(unused.end(), chunks_, at);
+      at = next;
+    }
   }
-  unmapped.clear();
+  for (chunk& each : unused) each.space.release(each.range);
+  std::erase_if(unused, [](chunk const& each) { return each.space.held_bytes() == 0; });
+  for (chunk& each : unused) each.used_bytes = each.range.size;
+  const std::scoped_lock lock{chunks_mutex_};
+  chunks_.splice(chunks_.end(), unused);
+}
+
+// What the stream has freed is unused memory of the pool then. False if the stream is capturing.
+bool uncaptured_memory::wait() noexcept {
+  const on_device here{*driver_, device()};
+  if (here.result() != status::success || capture_state_of(*driver_, stream_) != capture_state::none)
+    return false;
+  free_waiting();
+  return driver_->synchronize(stream_) == status::success;
+}
+
+void uncaptured_memory::free_deallocated() noexcept {
+  const on_device here{*driver_, device()};
+  if (capture_state_of(*driver_, stream_) == capture_state::none) free_waiting();
+}
+
+void uncaptured_memory::free_waiting() noexcept {
+  free_chunks();
   while (const std::optional<waiting_blocks::block> next = waiting_.pop()) {
     waiting_.remove();
     const status freed = driver_->free_async(reinterpret_cast<std::uintptr_t>(next->first), stream_);
-    if (freed == status::success) budget_->give(next->bytes, pool_record_.get());
+    if (freed == status::success) pool_budget_->give(next->bytes, pool_record_.get());
     else report_lost(*driver_, name(), "cuMemFreeAsync", freed, next->bytes);
   }
 }

@@ -270,7 +270,8 @@ void virtual_memory::require_may_change(char const* operation, detail::on_device
   require(*driver_, allowed.call, allowed.result);
 }
 
-// Returns whether memory may be mapped; if not, `refusal` says why. Frees released ranges outside of captures.
+// Returns whether memory may be mapped; if not, `refusal` says why. Frees released ranges outside of
+// captures.
 bool virtual_memory::is_ready(detail::on_device const& here) noexcept {
   if (suspended_) {
     refusal_ = "it is suspended";
@@ -315,18 +316,22 @@ detail::outcome virtual_memory::map_all() noexcept {
   return {};
 }
 
-// Frees as many released ranges as possible. @pre the device is current, and may_change.
+// Frees as many released ranges as possible. @pre the device is current, and memory may be mapped.
+// @param may_wait false during a capture: then only ranges without memory are freed.
 // Returns success, or the last error.
-detail::outcome virtual_memory::free_released() noexcept {
+detail::outcome virtual_memory::free_released(bool may_wait) noexcept {
   detail::outcome result;
   bool waited = false;
+  const auto wait_once = [&]() -> detail::outcome {
+    if (waited) return {};
+    const detail::outcome done = wait();
+    waited = done.good();
+    return done;
+  };
   const auto try_free = [&](detail::mapped_range& range) {
-    if (!range.has_ended()) return false;
+    if (!range.has_ended() || (range.held_bytes() != 0 && !may_wait)) return false;
     detail::outcome freed;
-    if (range.mapped_bytes() != 0 && !waited) {
-      freed = wait();
-      waited = freed.good();
-    }
+    if (range.mapped_bytes() != 0) freed = wait_once();
     if (freed.good()) freed = range.unmap(range.range());
     if (freed.good()) freed = range.release(range.range());
     if (freed.good()) freed = range.free();
@@ -334,9 +339,9 @@ detail::outcome virtual_memory::free_released() noexcept {
     return freed.good();
   };
   for (auto at = ranges_.begin(); at != ranges_.end();) at = try_free(*at) ? ranges_.erase(at) : at + 1;
-  if (whole_ && whole_->has_ended_ranges()) {
-    const detail::outcome waited_for = wait();
-    const detail::outcome freed = waited_for.good() ? whole_->free_ended() : waited_for;
+  if (may_wait && whole_ && whole_->has_ended_ranges()) {
+    detail::outcome freed = wait_once();
+    if (freed.good()) freed = whole_->free_ended();
     if (!freed.good()) result = freed;
   }
   return result;
@@ -348,8 +353,13 @@ void virtual_memory::free_all() noexcept {
   if (whole_) whole_->end_all();
   const detail::on_device here{*driver_, memory_.device};
   const detail::outcome allowed = may_change(here);
-  const detail::outcome freed = allowed.good() ? free_released() : allowed;
-  if (freed.good()) return;
+  detail::outcome freed = allowed;
+  if (allowed.good()) freed = free_released();
+  else if (detail::is_of_a_capture(allowed.result) &&
+           std::ranges::any_of(ranges_, [](auto const& each) { return each.held_bytes() == 0; }) &&
+           driver_->maps_during_captures(memory_.device))
+    (void)free_released(false);
+  if (ranges_.empty() && (!whole_ || whole_->held_bytes() == 0)) return;
   std::size_t bytes = whole_ ? whole_->held_bytes() : 0, addresses = 0;
   for (detail::mapped_range const& range : ranges_) {
     bytes += range.held_bytes();

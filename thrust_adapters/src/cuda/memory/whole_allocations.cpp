@@ -28,7 +28,7 @@ outcome whole_allocations::allocate(std::size_t least_bytes, std::size_t wanted_
   if (allocated.result == status::out_of_memory && chunk != least) allocated = allocate_exactly(least, range);
   if (!allocated.good()) return allocated;
   allocations_.push_back({range});
-  if (chunk == next_chunk_bytes_) next_chunk_bytes_ *= 2;
+  if (range.size == next_chunk_bytes_) next_chunk_bytes_ *= 2;
   return allocated;
 }
 

@@ -65,8 +65,8 @@ void device_blocks::refuse(std::size_t bytes, std::size_t align, char const* bec
                        .because = because}};
 }
 
-// Free blocks may be the memory that the upstream lacks: they go back, the ladder of the device's budget trims the
-// pool's own upstream among others, and the upstream is called once more.
+// Free blocks may be the memory that the upstream lacks: they go back, the ladder of the device's budget
+// trims the pool's own upstream among others, and the upstream is called once more.
 template <class Call>
 auto device_blocks::call_upstream(Call call) {
   try {
@@ -260,6 +260,7 @@ std::size_t device_blocks::release_free(std::size_t target_bytes) noexcept {
   std::size_t gone = 0;
   for (std::size_t i = places_.size(); i-- > 0 && cached_bytes_ + stranded_bytes_ > target_bytes;)
     gone += release_free_of(i, cached_bytes_ + stranded_bytes_ - target_bytes);
+  if (own_) own_->free_deallocated();  // large blocks that were deallocated during a capture
   return gone;
 }
 

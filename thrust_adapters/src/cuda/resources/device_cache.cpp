@@ -125,9 +125,9 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
        .because = because}};
 }
 
-// The ladder. All is drained, because the driver may lack one large piece. The budget's ladder trims the cache's own
-// pool after a wait for the stream, and not for the device: drained blocks are free when the stream has reached their
-// frees, and captures and work of other streams go on.
+// The ladder. All is drained, because the driver may lack one large piece. The budget's ladder trims the
+// cache's own pool after a wait for the stream, and not for the device: drained blocks are free when the
+// stream has reached their frees, and captures and work of other streams go on.
 bool device_cache::relieve() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;

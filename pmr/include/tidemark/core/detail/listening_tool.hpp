@@ -36,12 +36,12 @@ class listening_tool {
   listening_tool(listening_tool const&) = delete;
   listening_tool& operator=(listening_tool const&) = delete;
 
-  /// Whether `open_heap` accepts memory only if it is exactly one allocation of `cudaMalloc` or
-  /// `cudaMallocManaged`, as compute-sanitizer does.
+  /// True if `open_heap` accepts memory only as exactly one allocation of `cudaMalloc` or
+  /// `cudaMallocManaged`: compute-sanitizer does so.
   [[nodiscard]] virtual bool takes_whole_allocations_only() const noexcept { return false; }
 
-  /// Memory was committed, and none of it is allocated. @param name of its resource. @return 0 also if the tool
-  /// refuses the memory.
+  /// Memory was committed, and none of it is allocated. @param name of its resource. @return 0 also if the
+  /// tool refuses the memory.
   [[nodiscard]] virtual heap_id open_heap(std::uintptr_t first, std::size_t bytes,
                                           char const* name) noexcept = 0;
   /// All regions of the heap were freed.

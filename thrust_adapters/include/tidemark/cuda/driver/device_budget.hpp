@@ -27,7 +27,7 @@ namespace detail {
 /// A pool of the driver's, as a budget counts it.
 struct counted_pool {
   driver* calls;
-  ::CUmemPoolHandle_st* pool;              // null: it was destroyed
+  ::CUmemPoolHandle_st* pool;
   std::atomic<std::size_t> live_bytes{0};  // of its blocks that count in the budget one by one
 };
 
@@ -45,22 +45,28 @@ struct counted_pool {
 /// Where the device has no more memory, or the limit is reached, the resource that allocates first returns
 /// what it keeps itself. Then every `device_cache` of the device whose memory and records are its own returns
 /// what it keeps, pending blocks after a wait, and a trim is posted to every `device_pool`, whose thread does
-/// it in its next call. Then each pool of the driver's is trimmed, after a wait for its stream. Then the callbacks
-/// are called, and caches and pools of the driver's are drained once more; then the request is tried once more.
-/// Arenas, plans and plain resources do the same from the second step on. Resources whose stream is capturing are
-/// left out; a capture must not begin on a stream while its cache is drained, so that programs that capture leave
+/// it in its next call. Then the driver's pools are trimmed, after a wait for the streams of the resources
+/// that allocate from them. Then the callbacks are called, and caches and the driver's pools are drained once
+/// more; then the request is tried once more. Arenas, plans and plain resources do the same from the second
+/// step on.
+///
+/// Resources whose stream is capturing are left out. A capture must not begin on a stream while another
+/// thread waits for it here, because the wait would invalidate the capture. Near the limit, or with a full
+/// device, any allocation may wait, so a program that captures on one thread and allocates on others leaves
 /// some memory free.
 ///
 /// These bytes count: blocks of the driver and handles of virtual memory, with what caches and pools keep of
-/// them, and all memory that a `gpu::memory_pool` holds, also free memory that the driver's pool retains. Pinned
-/// memory of the host does not count, nor does the device's default pool. Managed memory counts where it was
-/// allocated. If retained memory would exceed the limit, pools of the driver's are trimmed before more is allocated.
+/// them, and all memory that a `gpu::memory_pool` holds, also free memory that the driver's pool retains.
+/// Pinned memory of the host does not count, nor do the device's default pool and what the driver reserves
+/// for graphs. Managed memory counts where it was allocated. If memory that pools retain would exceed the
+/// limit, they are trimmed; if it still would, the request is refused.
 ///
-/// Invariant: `held_bytes() <= limit()`, unless the limit was lowered below it, or a stream whose pool retains
-/// memory is capturing or has not reached its frees.
-/// Complexity: two atomic operations for each call of the driver that gets or frees memory, and a look-up
-/// where an arena takes its one block; with a limit a call of the driver for each pool besides. Thread-safety: any thread. A child that is forked has no device: its
-/// budget is of no use.
+/// Invariant: `held_bytes() <= limit()` after each request, unless the limit was lowered below it. A pool
+/// grows by as much as the driver chooses, so it may exceed the limit until the request that made it grow has
+/// freed its block.
+/// Complexity: two atomic operations for each call of the driver that gets or frees memory,
+/// and a look-up where an arena takes its one block; with a limit a call of the driver for each pool besides.
+/// Thread-safety: any thread. A child that is forked has no device: its budget is of no use.
 class device_budget {
  public:
   /// No limit.
@@ -75,14 +81,15 @@ class device_budget {
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
   /// Bytes that all resources of the device may hold together.
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
-  /// Bytes that are held now, with memory that pools of the driver's retain. A call of the driver for each pool.
+  /// Bytes that are held now, with memory that pools of the driver's retain. A call of the driver for each
+  /// pool.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 
-  /// Which of those that give memory back are asked first: resources, then pools of the driver's, then callbacks.
-  enum class giver { resource, pool, callback };
+  /// Order of relief: resources, users of the driver's pools and the pools, callbacks.
+  enum class giver { resource, pool_user, callback };
 
-  /// A callback is asked as long as its subscription lives. Movable; a moved-from one is none. Its end waits
-  /// until the callback is not running any more, unless it is the callback that ends it.
+  /// A callback is asked as long as its subscription lives. Movable; a moved-from subscription is empty. Its
+  /// end waits until the callback is not running any more, unless it is the callback that ends it.
   class subscription {
    public:
     subscription() noexcept = default;
@@ -111,19 +118,22 @@ class device_budget {
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return subscribe(std::move(callback), giver::callback);
   }
-  /// Asks resources, pools of the driver's and callbacks, in that order, but for `asking`. @return whether any may
-  /// have freed something. Waits for work on the streams of caches and pools.
+  /// Asks resources, trims the driver's pools and asks callbacks, in that order, but for `asking`. @return
+  /// whether any may have freed something. Waits for work on the streams of caches and pools.
   bool relieve(subscription const* asking = nullptr) noexcept;
-  /// Trims all pools of the driver's, each after a wait for its stream. @return whether any may have freed something.
+  /// Trims every `gpu::memory_pool` of the device, after a wait for the streams of the resources that
+  /// allocate from them, but for those that are capturing. @return whether any may have freed something.
   bool trim_pools() noexcept;
 
   // For tidemark's own resources:
 
-  /// A resource or a pool of the driver's that gives memory back, asked before callbacks. @throws std::bad_alloc.
+  /// A resource that gives memory back, or a user of pools that makes its blocks free. Asked before
+  /// callbacks.
+  /// @throws std::bad_alloc.
   [[nodiscard]] subscription add_member(std::function<bool()> give_back, giver kind = giver::resource) {
     return subscribe(std::move(give_back), kind);
   }
-  /// All memory of a pool counts as long as this lives. Movable; a moved-from one is none.
+  /// All memory of a pool counts as long as this lives. Movable; a moved-from membership is empty.
   class pool_membership {
    public:
     pool_membership() noexcept = default;
@@ -145,28 +155,32 @@ class device_budget {
    public:
     /// @param of the pool that the bytes are of; null: none that counts.
     claim(device_budget& budget, std::size_t bytes, detail::counted_pool* of = nullptr) noexcept
-        : budget_{budget.take(bytes) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
+        : budget_{budget.take(bytes, of) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
     claim(claim const&) = delete;
     claim& operator=(claim const&) = delete;
     ~claim() {
-      if (budget_ != nullptr) budget_->give(bytes_);
+      if (budget_ != nullptr) budget_->give(bytes_, pool_);
     }
     /// Whether the limit allows them; nothing is counted if not.
     [[nodiscard]] bool is_allowed() const noexcept { return budget_ != nullptr; }
     /// The driver has given them: they count until `give`.
-    void keep() noexcept {
-      budget_ = nullptr;
-      if (pool_ != nullptr) pool_->live_bytes.fetch_add(bytes_, std::memory_order_relaxed);
-    }
+    void keep() noexcept { budget_ = nullptr; }
 
    private:
     device_budget* budget_;
     std::size_t bytes_;
     detail::counted_pool* pool_;
   };
-  /// Counts this many bytes more. @return whether the limit allows that; nothing is counted if not.
-  [[nodiscard]] bool take(std::size_t bytes) noexcept;
-  /// Counts this many bytes less, which were kept by a claim of the same pool.
+  /// Counts this many bytes more, of a pool or of none. @return whether the limit allows that; nothing is
+  /// counted if not.
+  [[nodiscard]] bool take(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept;
+  /// Trims the driver's pools if they hold memory beyond the limit. @return whether the limit is kept then.
+  [[nodiscard]] bool keep_limit() noexcept {
+    if (limit() == unlimited || held_bytes() <= limit()) return true;
+    (void)trim_pools();
+    return held_bytes() <= limit();
+  }
+  /// Counts this many bytes less, which were taken of the same pool.
   void give(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept {
     if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     counted_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -183,6 +197,7 @@ class device_budget {
   void end(entry const* ended) noexcept;
   void end(detail::counted_pool const* ended) noexcept;
   [[nodiscard]] bool ask(giver kind, entry const* but) noexcept;
+  [[nodiscard]] bool ask_pools(entry const* but) noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
   std::atomic<std::size_t> counted_ = 0;         // without memory that pools of the driver's retain
@@ -199,6 +214,14 @@ class device_budgets {
   /// @throws std::bad_alloc.
   [[nodiscard]] device_budget& of(int device) {
     const std::scoped_lock lock{mutex_};
+    return budgets_[device];
+  }
+  /// The one in which a pool counts, of any device; that of `device` if the pool counts in none.
+  /// @throws std::bad_alloc.
+  [[nodiscard]] device_budget& of(int device, ::CUmemPoolHandle_st* pool) {
+    const std::scoped_lock lock{mutex_};
+    for (auto& [_, budget] : budgets_)
+      if (budget.find_pool(pool) != nullptr) return budget;
     return budgets_[device];
   }
 

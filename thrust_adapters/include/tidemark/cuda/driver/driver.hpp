@@ -201,8 +201,8 @@ class driver {
   /// `cuMemPoolSetAttribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)`: a synchronisation frees unused memory
   /// until the pool holds so many bytes, in use or free.
   virtual status set_release_threshold(pool_handle, std::size_t /*bytes*/) noexcept { return none; }
-  /// `cuMemPoolGetAttribute(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)`: bytes of the device that the pool holds, in use
-  /// or free.
+  /// `cuMemPoolGetAttribute(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)`: bytes of the device that the pool holds,
+  /// in use or free.
   virtual status pool_reserved_bytes(pool_handle, std::size_t& /*bytes*/) noexcept { return none; }
   /// `cuMemPoolSetAccess`: these devices may read and write what is in the pool now and later.
   virtual status set_pool_access(pool_handle, device_set) noexcept { return none; }
@@ -280,6 +280,11 @@ class driver {
   /// What tidemark's resources hold of a device by these calls, and its limit. @throws std::bad_alloc where
   /// it is made, by the first call for the device.
   [[nodiscard]] device_budget& budget(device_number device) { return budgets_.of(device); }
+  /// The budget in which a pool counts, of any device; that of `device` if the pool is no `gpu::memory_pool`.
+  /// @throws std::bad_alloc.
+  [[nodiscard]] device_budget& budget(device_number device, pool_handle pool) {
+    return budgets_.of(device, pool);
+  }
 
   /// What waits until nothing captures. For tidemark's own use.
   [[nodiscard]] detail::retired_executables& retired() noexcept { return retired_; }

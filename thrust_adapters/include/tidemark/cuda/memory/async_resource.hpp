@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <set>
 #include <type_traits>
 
 #include <tidemark/cuda/driver/driver.hpp>
@@ -42,7 +43,7 @@ struct async_resource_options {
 /// memory.deallocate(block, 1 * MiB, 256);  // behind the kernel
 /// ```
 /// While its stream is capturing, it allocates memory of the graph, which exists only while the graph
-/// runs; a cache must not keep that.
+/// runs; a cache must not keep that. The device's budget counts such a block until it is deallocated.
 ///
 /// `allocate`, `deallocate`, `stats`, `name` and `device`: `detail::driver_resource`. Thread-safety: any
 /// thread.
@@ -75,12 +76,16 @@ class async_resource final : public detail::driver_resource {
   [[nodiscard]] pool_handle pool() const noexcept { return pool_; }
 
  private:
-  detail::outcome allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept override;
+  [[nodiscard]] bool wait() noexcept;
+  // @throws std::bad_alloc.
+  detail::outcome allocate_block(std::size_t bytes, std::uintptr_t& block) override;
   detail::outcome free_block(std::uintptr_t block, std::size_t bytes) noexcept override;
 
   pool_handle pool_;
   stream_handle stream_;
-  device_budget::subscription trims_;  // the pool, if it is a `gpu::memory_pool`
+  tidemark::detail::fork_safe<> graph_blocks_mutex_;  // for the next
+  std::set<std::uintptr_t> graph_blocks_;  // allocated during captures, if the pool is a `gpu::memory_pool`
+  device_budget::subscription waits_;      // likewise
 };
 
 }  // namespace tidemark::gpu

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
@@ -28,9 +29,9 @@ struct memory_pool_options {
 
 /// A pool for stream-ordered allocations: see `gpu::async_resource`.
 ///
-/// Unlike the device's default pool it is not shared with libraries, has its own threshold, can be trimmed without
-/// effect on others, and all its memory counts in the device's budget (`gpu::device_budget`), also free memory that
-/// it retains.
+/// Unlike the device's default pool it is not shared with libraries, has its own threshold, can be trimmed
+/// without effect on others, and all its memory counts in the device's budget (`gpu::device_budget`), also
+/// free memory that it retains.
 ///
 /// ```cpp
 /// gpu::memory_pool pool{{.release_threshold_bytes = 2 * GiB}};
@@ -43,6 +44,16 @@ class memory_pool {
   /// An empty pool. @throws out_of_memory; cuda_error of another error, for example if there is no device;
   /// std::invalid_argument if a device of `accessible_from` is not a peer.
   explicit memory_pool(memory_pool_options const& options = {}, driver& driver = default_driver());
+  memory_pool(memory_pool&&) noexcept = default;
+  memory_pool& operator=(memory_pool&& other) noexcept {
+    if (this == &other) return *this;
+    counted_ = {};  // first: the budget may query the driver's pool until then
+    device_ = other.device_;
+    handle_ = std::move(other.handle_);
+    counted_ = std::move(other.counted_);
+    return *this;
+  }
+  ~memory_pool() = default;
 
   /// Frees unused memory until the pool holds `keep_bytes`. A block that was freed on a stream is unused
   /// when the stream has reached that point. @throws cuda_error, with nothing changed.

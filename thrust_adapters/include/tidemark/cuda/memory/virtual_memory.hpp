@@ -25,8 +25,9 @@ struct virtual_memory_options {
   /// The stream whose work uses the memory; null: the device's default stream. It must outlive the memory.
   stream_handle stream = nullptr;
   /// Bytes of the largest allocation of physical memory (a handle), a power of two; 0: 64 MiB. Mapping costs
-  /// 34 µs for a handle of 2 MiB and 106 µs for one of 512 MiB (an H100). Larger ones need fewer calls, and a `decommit` may leave more
-  /// memory that is held and not committed. At least the device's granularity is used.
+  /// 32 µs for a handle of 2 MiB and 106 µs for one of 512 MiB (an H100). Larger ones need fewer calls, and a
+  /// `decommit` may leave more memory that is held and not committed. At least the device's granularity is
+  /// used.
   std::size_t handle_bytes = 0;
   /// How the memory can be handed to other processes: the driver wants to know when it makes it.
   handle_type exported_as = handle_type::none;
@@ -52,21 +53,21 @@ struct virtual_memory_options {
 /// before later work there by an event (`wait_before_reuse`). Then reuse does not wait; `decommit`,
 /// `release` and `suspend` wait for the stream before they unmap.
 ///
-/// While that stream is capturing, `reserve` and `commit` map memory as ever. Nothing is unmapped, because the
-/// graph contains the addresses and a wait would invalidate the capture: `decommit` and `suspend` fail, and
-/// `release` takes effect at the first call after the capture. If the driver refuses to map memory during a
-/// capture, `reserve` and `commit` fail too; a probe finds that out once (`detail::capture_probe`). Captures of
-/// other streams are not disturbed.
+/// While that stream is capturing, `reserve` and `commit` map memory as they do outside of captures. Nothing
+/// is unmapped, because the graph contains the addresses and a wait would invalidate the capture: `decommit`
+/// and `suspend` fail, and `release` takes effect at the first call after the capture. If the driver refuses
+/// to map memory during a capture, `reserve` and `commit` fail too; a probe finds that out once
+/// (`detail::capture_probe`). Captures of other streams are not disturbed.
 ///
 /// Memory comes in handles of one unit up to `handle_bytes`, and the driver unmaps whole handles only. One
 /// that is partly decommitted stays mapped and held until all of it is decommitted; a commit of such a part
 /// makes no call. So up to one handle more is held than is committed at each end of a committed part, and at
 /// most a quarter of what lies before it in the range.
 ///
-/// Under compute-sanitizer (`TIDEMARK_NVTX`) each range is one allocation of `cuMemAlloc`, of 64 MiB or twice as much
-/// as the one before, because the tool accepts no other memory as a heap. All of a range is committed at once,
-/// nothing is decommitted, and `suspend` and `export_memory` throw. Memory that is accessible from other devices is
-/// mapped as ever, and the tool knows nothing of its blocks.
+/// Under compute-sanitizer (`TIDEMARK_NVTX`) each range is one allocation of `cuMemAlloc`, of 64 MiB or twice
+/// as much as the one before, because the tool accepts no other memory as a heap. All of a range is committed
+/// at once, nothing is decommitted, and `suspend` and `export_memory` throw. Memory that is accessible from
+/// other devices is virtual memory all the same, and the tool does not see its blocks.
 ///
 /// Kernels on other devices use the memory where `accessible_from` names them, with no
 /// `cudaDeviceEnablePeerAccess`. Other processes map what `export_memory` gives them, as
@@ -111,8 +112,8 @@ class virtual_memory {
   [[nodiscard]] bool commit(byte_range part) noexcept { return commit_some(part, part.size) >= part.size; }
   /// Maps memory to a part of a range or, if there is too little, to its first bytes. @pre as `commit`, and
   /// `least_bytes <= part.size`.
-  /// @return the bytes committed, at least `least_bytes`, and more than the part if the range is one allocation; 0,
-  /// with nothing changed, as `commit`.
+  /// @return the bytes committed, at least `least_bytes`, and more than the part if the range is one
+  /// allocation; 0, with nothing changed, as `commit`.
   [[nodiscard]] std::size_t commit_some(byte_range part, std::size_t least_bytes) noexcept;
   /// Waits for the stream, and frees the memory of a part, but for handles that are committed in another
   /// part. @pre as `commit`.
@@ -131,8 +132,9 @@ class virtual_memory {
 
   /// Waits for the stream and frees all memory; addresses stay. Does nothing if suspended. Until `resume`
   /// nothing can be reserved or committed; decommitted parts stay so.
-  /// @throws std::logic_error if the stream is capturing, or under compute-sanitizer; cuda_error of an error of the
-  /// driver. The memory and its contents are still there then; if they could not be mapped again, it is suspended.
+  /// @throws std::logic_error if the stream is capturing, or under compute-sanitizer; cuda_error of an error
+  /// of the driver. The memory and its contents are still there then; if they could not be mapped again, it
+  /// is suspended.
   void suspend();
   /// Maps uninitialised memory to all committed parts. Does nothing if not suspended.
   /// @throws out_of_memory; std::logic_error if the stream is capturing; cuda_error of another error. It is
@@ -151,9 +153,9 @@ class virtual_memory {
   /// To send the result to the other process is the program's matter, and so is the order of both
   /// processes' work.
   /// @return owns the file descriptors. O(units of the part), and a call to the driver for each handle.
-  /// @throws std::logic_error if the options did not say `exported_as`, it is suspended, or under compute-sanitizer;
-  /// std::invalid_argument if the part is empty, or a byte of it is not committed; cuda_error of an error of
-  /// the driver; std::bad_alloc. No descriptor is left open then.
+  /// @throws std::logic_error if the options did not say `exported_as`, it is suspended, or under
+  /// compute-sanitizer; std::invalid_argument if the part is empty, or a byte of it is not committed;
+  /// cuda_error of an error of the driver; std::bad_alloc. No descriptor is left open then.
   [[nodiscard]] exported_memory export_memory(byte_range part) const;
 
   /// Later work on the stream, and unmapping, wait for `event`. If the stream cannot, the calling thread
@@ -185,7 +187,7 @@ class virtual_memory {
   [[nodiscard]] detail::mapped_range& range_of(byte_range part) noexcept;
   [[nodiscard]] detail::outcome map_all() noexcept;
   void require_mapped(char const* operation) const;
-  detail::outcome free_released() noexcept;
+  detail::outcome free_released(bool may_wait = true) noexcept;
   void free_all() noexcept;
 
   driver* driver_;

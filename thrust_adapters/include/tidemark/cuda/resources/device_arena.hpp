@@ -30,9 +30,9 @@ namespace tidemark {
 /// or to reset: a step that repeats makes no call. `trim`, `release`, `suspend` and the end of the arena wait
 /// for the stream first; so does a rewind that leaves chunks beyond `retain`.
 ///
-/// While the stream is capturing the arena serves what it holds, and grows. The graph then contains addresses of
-/// the arena: do not trim, release or suspend the arena before the graph has ended. Nothing is unmapped during
-/// the capture. If the driver does not map memory during captures, `out_of_memory` says so.
+/// While the stream is capturing the arena serves what it holds, and grows. The graph then contains addresses
+/// of the arena: do not trim, release or suspend the arena before the graph has ended. Nothing is unmapped
+/// during the capture. If the driver does not map memory during captures, `out_of_memory` says so.
 ///
 /// `suspend()` frees all memory and keeps addresses, marks and scopes; `resume()` puts memory
 /// behind them again. Meanwhile `stats().committed_bytes` is 0, and `suspended_bytes` what it was; allocation

@@ -94,13 +94,13 @@ struct device_cache_options {
 /// A cache is shared by its address: a pointer to it, or a `std::pmr::polymorphic_allocator`, copied or not,
 /// sees the same blocks and counts.
 ///
-/// While its stream is capturing, ready blocks are allocated and deallocated blocks are kept as always. The cache
-/// makes no call that would invalidate the capture: it queries no event, waits for nothing, and frees nothing. It
-/// allocates nothing from its own pool, whose memory would be the graph's; a miss maps memory to addresses of its
-/// own, and throws out_of_memory if the driver does not map memory during captures. What a graph uses comes from
-/// a `graph_arena`, or through a `capture_switch`; where captured work uses a block all the same, the block is deallocated with its stream
-/// named, be it the cache's own: then it stays live as long as launches may use it. Captures of other streams
-/// are not disturbed.
+/// While its stream is capturing, ready blocks are allocated and deallocated blocks are kept as always. The
+/// cache makes no call that would invalidate the capture: it queries no event, waits for nothing, and frees
+/// nothing. It allocates nothing from its own pool, whose memory would be the graph's; a miss maps memory to
+/// addresses of its own, and throws out_of_memory if the driver does not map memory during captures. What a
+/// graph uses comes from a `graph_arena`, or through a `capture_switch`; where captured work uses a block all
+/// the same, the block is deallocated with its stream named, be it the cache's own: then it stays live as
+/// long as launches may use it. Captures of other streams are not disturbed.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///

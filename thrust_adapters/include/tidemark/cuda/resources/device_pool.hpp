@@ -75,10 +75,10 @@ extern template class detail::basic_pool<gpu::detail::device_blocks>;
 /// own, after a wait for the stream. Level 1 too reports a deallocation that makes more blocks of a class
 /// free than there are, or of a large block that is not the pool's, and then does nothing.
 ///
-/// In a capture the pool makes no call to the driver as long as it hits. A miss then maps memory to addresses of
-/// its own if the upstream is the pool's own; it throws out_of_memory if the driver does not map memory during
-/// captures. The pool may use a block again as soon as it was deallocated, also while a graph may still use it:
-/// memory of a graph comes from a `graph_arena`.
+/// In a capture the pool makes no call to the driver as long as it hits. A miss then maps memory to addresses
+/// of its own if the upstream is the pool's own; it throws out_of_memory if the driver does not map memory
+/// during captures. The pool may use a block again as soon as it was deallocated, also while a graph may
+/// still use it: memory of a graph comes from a `graph_arena`.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats`, and for each class
 /// `blocks in slabs == live + listed + stranded`, every free block being one of them.

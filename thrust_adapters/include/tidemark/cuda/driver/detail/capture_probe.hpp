@@ -13,16 +13,16 @@ namespace detail {
 
 /// The answer of a driver to one question, asked at most once: does it map memory during a capture?
 ///
-/// An H100 with driver 580.159.04 maps in every capture mode. CUDA does not document the rule, so an older driver
-/// may refuse the call and end the capture. The probe therefore uses a capture of its own: a new thread, whose
-/// capture mode is thread-local, captures a private stream, and maps one unit of memory. A refusal can end that
-/// capture alone.
+/// An H100 with driver 580.159.04 maps in every capture mode. CUDA does not document the rule, so an older
+/// driver may refuse the call and end the capture. The probe therefore uses a capture of its own: a new
+/// thread, whose capture mode is thread-local, captures a private stream, and maps one unit of memory. A
+/// refusal can end that capture alone.
 ///
 /// Each `driver` has one. Thread-safety: any thread; threads that ask at once may both probe.
 class capture_probe {
  public:
-  /// Whether memory may be mapped on a device while a stream captures. False, and asked again next time, if the
-  /// host or the device has no memory for the probe.
+  /// Whether memory may be mapped on a device while a stream captures. False, and asked again next time, if
+  /// the host or the device has no memory for the probe.
   [[nodiscard]] bool maps_during_captures(driver& calls, int device) noexcept;
 
  private:

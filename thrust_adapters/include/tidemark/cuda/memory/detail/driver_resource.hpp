@@ -67,6 +67,7 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   ~driver_resource() override;
 
   driver* driver_;
+  device_budget* budget_ = nullptr;            // null: blocks do not count
   std::shared_ptr<counted_pool> pool_record_;  // of the pool that blocks are of, if it counts in the budget
   tidemark::detail::usage_counter counter_;
 
@@ -85,7 +86,6 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
   char const* kind_;
   char const* name_;
   device_number device_;
-  device_budget* budget_;  // null: blocks do not count
   bool checks_blocks_;
   tidemark::detail::fork_safe<> mutex_;                    // for what follows
   std::map<std::uintptr_t, std::uintptr_t> over_aligned_;  // blocks by their aligned parts

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory_resource>
 #include <mutex>
 
@@ -18,12 +18,18 @@
 namespace tidemark::gpu::detail {
 
 /// As an `async_resource` on a pool of its own, but does not disturb a capture of its stream. Memory that the
-/// driver allocates in stream order during a capture would belong to the graph, so a block that is allocated
-/// then is mapped to addresses of its own (`virtual_memory`). Nothing is freed during a capture: deallocated
-/// blocks are freed by the first call after it, mapped ones after a wait for the stream. Under compute-sanitizer
-/// every block is allocated so, and is one allocation of `cuMemAlloc`.
+/// driver allocates in stream order during a capture would belong to the graph. So blocks that are allocated
+/// during a capture lie one after another in *chunks* of mapped memory, of 2 to 64 MiB or as large as one
+/// block. A chunk is used again when all its blocks are deallocated, and is unmapped after the capture,
+/// behind the work of the stream. Nothing is freed during a capture: deallocated blocks of the pool are freed
+/// by the first call after it, or by `trim`.
 ///
-/// Thread-safety: any thread.
+/// Under compute-sanitizer every block is a chunk of its own, which is one allocation of `cuMemAlloc`.
+///
+/// Invariant, of each chunk: `used_bytes <= range.size`; `live_blocks == 0` implies `used_bytes == 0`, or
+/// `used_bytes == range.size` if the range could not be unmapped. Thread-safety: any thread. No lock is held
+/// while the driver is asked for memory, because the ladder of the budget may deallocate blocks of this
+/// memory.
 class uncaptured_memory final : public driver_resource {
  public:
   /// @throws cuda_error; out_of_memory.
@@ -32,8 +38,13 @@ class uncaptured_memory final : public driver_resource {
   /// If the stream is capturing, blocks that wait to be freed are lost: a violation (`open_capture`).
   ~uncaptured_memory() override;
 
-  /// Frees all unused memory of the pool. @pre the stream is not capturing.
-  void trim() noexcept { (void)driver_->trim_pool(pool_, 0); }
+  /// Frees what is deallocated, unless the stream is capturing.
+  void free_deallocated() noexcept;
+  /// Frees what is deallocated, and all unused memory of the pool. @pre the stream is not capturing.
+  void trim() noexcept {
+    free_waiting();
+    (void)driver_->trim_pool(pool_, 0);
+  }
 
   [[nodiscard]] memory_pool const& pool() const noexcept { return pool_; }
 
@@ -41,21 +52,28 @@ class uncaptured_memory final : public driver_resource {
   // @throws out_of_memory, with `because`, if the driver maps no memory during captures.
   outcome allocate_block(std::size_t bytes, std::uintptr_t& block) override;
   outcome free_block(std::uintptr_t block, std::size_t bytes) noexcept override;
-  [[nodiscard]] outcome map_block(std::size_t bytes, std::uintptr_t& block);
-  [[nodiscard]] bool retire_mapped(std::uintptr_t block) noexcept;
+  struct chunk {
+    virtual_memory space;
+    byte_range range{};
+    std::size_t used_bytes = 0;
+    std::size_t live_blocks = 0;
+  };
+  [[nodiscard]] outcome allocate_mapped(std::size_t bytes, std::uintptr_t& block);
+  [[nodiscard]] std::uintptr_t allocate_in_chunk(std::size_t bytes) noexcept;
+  [[nodiscard]] bool deallocate_mapped(std::uintptr_t block) noexcept;
+  void free_chunks() noexcept;
+  [[nodiscard]] bool wait() noexcept;
   void free_waiting() noexcept;
 
-  device_budget* budget_;  // what waits to be freed counts, too
+  device_budget* pool_budget_;  // what waits to be freed counts, too
   memory_pool pool_;
   stream_handle stream_;
   bool maps_all_;           // under compute-sanitizer, which accepts no memory of pools as a heap
   waiting_blocks waiting_;  // of the pool, deallocated during a capture
 
-  using mapped_blocks = std::map<std::uintptr_t, virtual_memory>;
-  std::mutex mapped_mutex_;  // for the next two
-  mapped_blocks mapped_;     // live blocks that were allocated during a capture
-  mapped_blocks retired_;    // deallocated ones, which the next call outside of a capture frees
-  device_budget::subscription trims_;
+  std::mutex chunks_mutex_;  // for the next
+  std::list<chunk> chunks_;
+  device_budget::subscription waits_;
 };
 
 }  // namespace tidemark::gpu::detail

@@ -13,12 +13,13 @@
 
 namespace tidemark::gpu::detail {
 
-/// Ranges that are each one allocation of `cuMemAlloc`. compute-sanitizer accepts a heap of NVTX only if the heap is
-/// exactly one such allocation: it refuses virtual memory and memory of pools (seen with 2025.3.1 and 13.5 on an
-/// H100). So each range is there as a whole, and goes as a whole.
+/// Ranges that are each one allocation of `cuMemAlloc`. compute-sanitizer accepts a heap of NVTX only if the
+/// heap is exactly one such allocation: it refuses virtual memory and memory of pools (seen with 2025.3.1 and
+/// 13.5 on an H100). So a range is allocated as a whole and freed as a whole.
 ///
-/// Invariant: `ranges()` are those that were allocated and not freed. The caller makes the device current, in relaxed
-/// mode, so that a capture allows the calls. Thread-safety: one thread at a time.
+/// Invariant: `held_bytes()` is the sum of the ranges that were allocated and neither freed nor abandoned.
+/// The caller makes the device current, in relaxed mode, so that a capture allows the calls. Thread-safety:
+/// one thread at a time.
 class whole_allocations {
  public:
   /// Whether the tool that listens to NVTX accepts no other memory.
@@ -26,9 +27,9 @@ class whole_allocations {
 
   whole_allocations(driver& driver, device_budget& budget) noexcept : driver_{&driver}, budget_{&budget} {}
 
-  /// Allocates a range of at least `least_bytes`, and at most the larger of `wanted_bytes` and the next chunk:
-  /// 64 MiB, then twice as much each time. @return success, or the error. @throws std::bad_alloc; nothing is
-  /// allocated then.
+  /// Allocates a range of at least `least_bytes`, and at most the larger of `wanted_bytes` and the next
+  /// chunk: 64 MiB, then twice as much each time. @return success, or the error. @throws std::bad_alloc;
+  /// nothing is allocated then.
   [[nodiscard]] outcome allocate(std::size_t least_bytes, std::size_t wanted_bytes, byte_range& range);
   /// The range is not used any more; `free_ended` frees it.
   void end(byte_range range) noexcept;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: caches, pools and arenas that need memory during a capture. How much they take, that it goes
+// after the capture, that a request which fails loses nothing, and which drivers the probe trusts. On the
+// fake device.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda.hpp>
+
+#include "fake_device.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using gpu::status;
+using test::fake_device;
+using test::fake_refusal;
+
+constexpr std::size_t unit = 64 * KiB;
+
+// A capture of a stream, which must be valid at its end.
+class valid_capture {
+ public:
+  valid_capture(fake_device& device, gpu::stream_handle stream) : device_{device}, stream_{stream} {
+    EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
+  }
+  valid_capture(valid_capture const&) = delete;
+  valid_capture& operator=(valid_capture const&) = delete;
+  ~valid_capture() {
+    gpu::graph_handle graph = nullptr;
+    EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
+    std::size_t nodes = 1;
+    EXPECT_EQ(device_.node_count(graph, nodes), status::success);
+    EXPECT_EQ(nodes, 0u) << "nothing of the resource is in the graph";
+    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  }
+
+ private:
+  fake_device& device_;
+  gpu::stream_handle stream_;
+};
+
+std::string refusal_of(std::pmr::memory_resource& resource, std::size_t bytes) {
+  try {
+    (void)resource.allocate(bytes, 256);
+    return "";
+  } catch (out_of_memory const& refusal) {
+    return refusal.what();
+  }
+}
+
+struct growth_in_captures : ::testing::Test {
+  fake_device device{{.capacity_bytes = 128 * MiB, .granularity_bytes = unit}};
+  gpu::stream stream{device};
+};
+
+TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_after_it) {
+  device_cache cache{{.stream = stream, .max_blocks_per_size = 500}, device};
+  std::vector<void*> blocks;
+  {
+    const valid_capture graph{device, stream};
+    for (int i = 0; i < 500; ++i) blocks.push_back(cache.allocate(1000));
+    EXPECT_LE(device.physical_bytes(), 4 * MiB);
+    EXPECT_EQ(device.budget(0).held_bytes(), device.physical_bytes());
+  }
+  for (void* block : blocks) cache.deallocate(block, 1000);
+  EXPECT_EQ(cache.collect(true), 500u * 1000u);
+  EXPECT_EQ(device.physical_bytes(), 0u);
+  EXPECT_EQ(device.reserved_bytes(), 0u);
+  EXPECT_EQ(device.budget(0).held_bytes(), 0u);
+}
+
+TEST_F(growth_in_captures, a_chunk_whose_blocks_are_all_deallocated_is_used_again_during_it) {
+  device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
+  const valid_capture graph{device, stream};
+  void* const first = cache.allocate(1 * MiB);
+  const std::size_t held = device.physical_bytes();
+  cache.deallocate(first, 1 * MiB);
+  for (int i = 0; i < 100; ++i) cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);
+  EXPECT_EQ(device.physical_bytes(), held);
+}
+
+TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_with_a_trim) {
+  for (const bool by_relief : {true, false}) {
+    device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
+    {
+      const valid_capture graph{device, stream};
+      cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);
+    }
+    EXPECT_GT(device.physical_bytes(), 0u);
+    (void)(by_relief ? device.budget(0).relieve() : device.budget(0).trim_pools());
+    EXPECT_EQ(device.physical_bytes(), 0u);
+    EXPECT_EQ(device.reserved_bytes(), 0u);
+  }
+}
+
+TEST_F(growth_in_captures, the_trim_of_a_pool_frees_what_was_freed_during_it) {
+  device_pool pool{{.stream = stream, .largest_pooled_bytes = 64 * KiB}, device};
+  {
+    const valid_capture graph{device, stream};
+    pool.deallocate(pool.allocate(1 * MiB), 1 * MiB);
+  }
+  (void)pool.trim();
+  EXPECT_EQ(device.physical_bytes(), 0u);
+  EXPECT_EQ(device.reserved_bytes(), 0u);
+}
+
+TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_and_a_valid_capture) {
+  const test::violation_recorder recorder;
+  device_cache cache{{.stream = stream}, device};
+  device_pool pool{{.stream = stream, .largest_pooled_bytes = 64 * KiB}, device};
+  for (std::pmr::memory_resource* const each :
+       {static_cast<std::pmr::memory_resource*>(&cache), static_cast<std::pmr::memory_resource*>(&pool)}) {
+    const valid_capture graph{device, stream};
+    EXPECT_NE(refusal_of(*each, 200 * MiB), "") << "more than the device has";
+    device.budget(0).set_limit(1 * MiB);
+    EXPECT_NE(refusal_of(*each, 8 * MiB), "") << "more than the limit";
+    device.budget(0).set_limit(gpu::device_budget::unlimited);
+    for (char const* const call : {"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
+      device.fail_next(call);
+      EXPECT_NE(refusal_of(*each, 8 * MiB), "") << call;
+    }
+    EXPECT_EQ(device.physical_bytes(), 0u);
+    EXPECT_EQ(device.reserved_bytes(), 0u);
+  }
+  EXPECT_EQ(recorder.count(violation_kind::open_capture), 0u);
+}
+
+TEST_F(growth_in_captures, a_driver_that_refuses_any_call_of_a_mapping_is_not_trusted) {
+  for (char const* const call : {"cuMemGetInfo", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
+                                 "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}) {
+    std::vector<fake_refusal> refusals = test::observed_refusals();
+    refusals.push_back(
+        {.call = call, .by_others = false, .in_relaxed_too = true, .source = "no driver is known to do so"});
+    fake_device refusing{{.granularity_bytes = unit, .refusals = refusals}};
+    gpu::stream captured{refusing};
+    device_cache cache{{.stream = captured}, refusing};
+    {
+      const valid_capture graph{refusing, captured};
+      EXPECT_NE(refusal_of(cache, 1 * MiB).find("maps no memory meanwhile"), std::string::npos) << call;
+    }
+    EXPECT_EQ(refusing.physical_bytes(), 0u) << call;
+    EXPECT_EQ(refusing.reserved_bytes(), 0u) << call;
+  }
+}
+
+TEST_F(growth_in_captures, a_probe_that_met_a_full_device_is_repeated) {
+  for (char const* const call : {"cuMemCreate", "cuStreamBeginCapture", "cuStreamEndCapture"}) {
+    fake_device full{{.granularity_bytes = unit}};
+    full.fail_next(call);
+    EXPECT_FALSE(full.maps_during_captures(0)) << call;
+    EXPECT_TRUE(full.maps_during_captures(0)) << call;
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
