@@ -697,7 +697,7 @@ TEST_F(cuda_virtual_memory_capture, probes_the_driver_once_for_all_captures_of_a
   EXPECT_TRUE(space_.commit(units_of(range_, 3, 1)));
   gpu::virtual_memory other{stream_.get(), device_};
   EXPECT_TRUE(other.commit(other.reserve(1, unit)));
-  EXPECT_EQ(device_.count("cuStreamBeginCapture"), 2u) << "that of this test and that of the probe";
+  EXPECT_EQ(device_.count("cuStreamBeginCapture"), 2u) << "one capture is the test's, one the probe's";
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
   EXPECT_EQ(device_.destroy_graph(graph), status::success);

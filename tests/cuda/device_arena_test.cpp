@@ -25,6 +25,7 @@
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "device_calls.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "violation_recorder.hpp"
 
@@ -63,25 +64,6 @@ static_assert(ends_after<device_arena::scope, gpu::stream_handle> &&
               ends_after<pinned_arena::scope, gpu::stream const&> &&
               !ends_after<device_arena::scope, std::nullptr_t> &&
               !ends_after<arena::scope, gpu::stream_handle>);
-
-/// Records a small graph on a stream, as long as it lives, and expects it to come out well.
-class capture {
- public:
-  capture(fake_device& device, gpu::stream_handle stream) : device_{device}, stream_{stream} {
-    EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
-  }
-  capture(capture const&) = delete;
-  capture& operator=(capture const&) = delete;
-  ~capture() {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-    EXPECT_EQ(device_.destroy_graph(graph), status::success);
-  }
-
- private:
-  fake_device& device_;
-  gpu::stream_handle stream_;
-};
 
 // ---- making one ----
 
@@ -372,7 +354,7 @@ TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
   (void)step.allocate(4 * unit);
   step.reset();
   {
-    const capture graph{device, stream};
+    const test::empty_capture graph{device, stream};
     EXPECT_EQ(calls_of(device,
                        [&] {
                          device_arena::scope scope{step};
@@ -392,7 +374,7 @@ TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
     void* const before = step.allocate(4 * unit);
     void* during = nullptr;
     {
-      const capture graph{device, stream};
+      const test::empty_capture graph{device, stream};
       during = step.allocate(2 * unit);
       EXPECT_TRUE(device.accessible(before, 4 * unit));
       EXPECT_TRUE(device.accessible(during, 2 * unit));
@@ -416,7 +398,7 @@ TEST(device_arena, in_a_capture_does_not_grow_if_the_driver_refuses_says_why_and
     (void)step.allocate(4 * unit);
     const arena_stats before = step.stats();
     {
-      const capture graph{device, stream};
+      const test::empty_capture graph{device, stream};
       try {
         (void)step.allocate(100);
         FAIL() << "served";
@@ -442,7 +424,7 @@ TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
   const arena_mark mark = step.mark();
   void* const captured = step.allocate(2 * unit);
   {
-    const capture graph{device, stream};
+    const test::empty_capture graph{device, stream};
     step.rewind(mark);  // leaves a chunk, and may retain none
     EXPECT_EQ(step.trim(), 0u);
     EXPECT_TRUE(device.accessible(captured, 2 * unit));

@@ -13,6 +13,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
 
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "violation_recorder.hpp"
 
@@ -20,32 +21,11 @@ namespace tidemark {
 namespace {
 
 using gpu::status;
+using test::empty_capture;
 using test::fake_device;
 using test::fake_refusal;
 
 constexpr std::size_t unit = 64 * KiB;
-
-// A capture of a stream, which must be valid at its end.
-class valid_capture {
- public:
-  valid_capture(fake_device& device, gpu::stream_handle stream) : device_{device}, stream_{stream} {
-    EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
-  }
-  valid_capture(valid_capture const&) = delete;
-  valid_capture& operator=(valid_capture const&) = delete;
-  ~valid_capture() {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-    std::size_t nodes = 1;
-    EXPECT_EQ(device_.node_count(graph, nodes), status::success);
-    EXPECT_EQ(nodes, 0u) << "nothing of the resource is in the graph";
-    EXPECT_EQ(device_.destroy_graph(graph), status::success);
-  }
-
- private:
-  fake_device& device_;
-  gpu::stream_handle stream_;
-};
 
 std::string refusal_of(std::pmr::memory_resource& resource, std::size_t bytes) {
   try {
@@ -65,7 +45,7 @@ TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_afte
   device_cache cache{{.stream = stream, .max_blocks_per_size = 500}, device};
   std::vector<void*> blocks;
   {
-    const valid_capture graph{device, stream};
+    const empty_capture graph{device, stream};
     for (int i = 0; i < 500; ++i) blocks.push_back(cache.allocate(1000));
     EXPECT_LE(device.physical_bytes(), 4 * MiB);
     EXPECT_EQ(device.budget(0).held_bytes(), device.physical_bytes());
@@ -79,7 +59,7 @@ TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_afte
 
 TEST_F(growth_in_captures, a_chunk_whose_blocks_are_all_deallocated_is_used_again_during_it) {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
-  const valid_capture graph{device, stream};
+  const empty_capture graph{device, stream};
   void* const first = cache.allocate(1 * MiB);
   const std::size_t held = device.physical_bytes();
   cache.deallocate(first, 1 * MiB);
@@ -91,7 +71,7 @@ TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_
   for (const bool by_relief : {true, false}) {
     device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
     {
-      const valid_capture graph{device, stream};
+      const empty_capture graph{device, stream};
       cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);
     }
     EXPECT_GT(device.physical_bytes(), 0u);
@@ -104,7 +84,7 @@ TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_
 TEST_F(growth_in_captures, the_trim_of_a_pool_frees_what_was_freed_during_it) {
   device_pool pool{{.stream = stream, .largest_pooled_bytes = 64 * KiB}, device};
   {
-    const valid_capture graph{device, stream};
+    const empty_capture graph{device, stream};
     pool.deallocate(pool.allocate(1 * MiB), 1 * MiB);
   }
   (void)pool.trim();
@@ -118,7 +98,7 @@ TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_an
   device_pool pool{{.stream = stream, .largest_pooled_bytes = 64 * KiB}, device};
   for (std::pmr::memory_resource* const each :
        {static_cast<std::pmr::memory_resource*>(&cache), static_cast<std::pmr::memory_resource*>(&pool)}) {
-    const valid_capture graph{device, stream};
+    const empty_capture graph{device, stream};
     EXPECT_NE(refusal_of(*each, 200 * MiB), "") << "more than the device has";
     device.budget(0).set_limit(1 * MiB);
     EXPECT_NE(refusal_of(*each, 8 * MiB), "") << "more than the limit";
@@ -143,7 +123,7 @@ TEST_F(growth_in_captures, a_driver_that_refuses_any_call_of_a_mapping_is_not_tr
     gpu::stream captured{refusing};
     device_cache cache{{.stream = captured}, refusing};
     {
-      const valid_capture graph{refusing, captured};
+      const empty_capture graph{refusing, captured};
       EXPECT_NE(refusal_of(cache, 1 * MiB).find("maps no memory meanwhile"), std::string::npos) << call;
     }
     EXPECT_EQ(refusing.physical_bytes(), 0u) << call;

@@ -170,7 +170,7 @@ TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
   gpu::device_resource device;
   auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
   graph_layout const layout = rehearse(body);          // how much memory does it need?
-  graph_arena memory{layout, &device};                 // exactly so much, of a gpu::device_resource
+  graph_arena memory{layout, &device};                 // exactly this size, from a gpu::device_resource
   body(memory);                                        // while a stream captures; see capture.hpp
   EXPECT_EQ(memory.layout().bytes, layout.bytes);
 }

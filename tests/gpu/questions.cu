@@ -201,8 +201,7 @@ std::string answer_in_capture(question const& asked, gpu::capture_mode mode, boo
 void which_calls_each_mode_refuses() {
   std::puts("## Calls while a stream captures\n");
   std::puts(
-      "Events and streams that are waited for are others than the one that captures, and have no work "
-      "left.\n");
+      "The events and streams that a call waits for are not part of the capture, and have no work left.\n");
   std::puts(
       "| call | global | global, another thread | thread-local | thread-local, another thread | relaxed |");
   std::puts("|---|---|---|---|---|---|");

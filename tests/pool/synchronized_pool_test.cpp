@@ -29,6 +29,7 @@
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 
+#include "other_thread.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
@@ -500,36 +501,6 @@ TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
 
 // ---- one step at a time -----------------------------------------------------------------------------------
 
-/// A thread that does one thing after the other: `run` returns when it is done.
-class stepping_thread {
- public:
-  stepping_thread() = default;
-  stepping_thread(stepping_thread const&) = delete;
-  stepping_thread& operator=(stepping_thread const&) = delete;
-  ~stepping_thread() {
-    step_ = nullptr;
-    go_.release();
-    thread_.join();
-  }
-  void run(std::function<void()> step) {
-    step_ = std::move(step);
-    go_.release();
-    done_.acquire();
-  }
-
- private:
-  void work() {
-    for (go_.acquire(); step_; go_.acquire()) {
-      step_();
-      done_.release();
-    }
-  }
-
-  std::function<void()> step_;
-  std::binary_semaphore go_{0}, done_{0};
-  std::thread thread_{[this] { work(); }};
-};
-
 pool_options caching_at_most(std::size_t bytes,
                              std::vector<std::size_t> sizes = pool_options::tensor_classes().size_classes) {
   return {.max_cached_bytes = bytes, .size_classes = std::move(sizes)};
@@ -566,8 +537,8 @@ TEST(synchronized_pool, what_is_too_much_of_what_a_thread_leaves_goes_down_to_a_
 TEST(synchronized_pool, threads_that_join_make_the_others_caches_smaller) {
   synchronized_pool pool{caching_at_most(512 * KiB)};
   free_until_cached(pool, 320 * KiB);  // 124 KiB of it in the cache of this thread
-  std::vector<stepping_thread> others(7);
-  for (stepping_thread& other : others) other.run([&] { (void)pool.allocate(64); });
+  std::vector<test::other_thread> others(7);
+  for (test::other_thread& other : others) other.run([&] { (void)pool.allocate(64); });
   (void)pool.allocate(1024);  // from its list: only because it was asked to does it look
   EXPECT_LE(pool.stats().cached_bytes, 256 * KiB + 32 * KiB + 7 * 4 * KiB)
       << "what no thread caches, this thread's share, and a page for each of the others";
@@ -584,7 +555,7 @@ TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share)
     for (const std::size_t bytes : sizes) of_class.push_back(take(pool, 7 * KiB / bytes, bytes));
     for (std::size_t i = 0; i < sizes.size(); ++i) give(pool, of_class[i], sizes[i]);
   }}.join();  // the depot has a chain of each class now
-  stepping_thread other;
+  test::other_thread other;
   other.run([&] { call(pool); });
   for (const std::size_t bytes : sizes) (void)pool.allocate(bytes);
   other.run([&] {
@@ -599,7 +570,7 @@ TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share)
 
 TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
   synchronized_pool pool;
-  stepping_thread other;
+  test::other_thread other;
   other.run([&] { give(pool, take(pool, 1000, 64), 64); });
   pool.clear();
   (void)pool.trim(1 * MiB);
@@ -619,7 +590,7 @@ TEST(synchronized_pool, pressure_that_a_thread_has_not_seen_is_not_forgotten_for
 TEST(synchronized_pool, a_trim_holds_for_threads_that_end_without_another_call) {
   synchronized_pool pool;
   {
-    stepping_thread other;
+    test::other_thread other;
     other.run([&] { give(pool, take(pool, 1000, 64), 64); });
     pool.clear();
     EXPECT_GT(pool.stats().cached_bytes, 60'000u);
@@ -641,7 +612,7 @@ TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_nex
 
 TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threads_too) {
   synchronized_pool pool{pool_options::tensor_classes()};
-  stepping_thread other;
+  test::other_thread other;
   other.run([&] { give(pool, take(pool, 1000, 64), 64); });
   (void)pool.trim(200'000);
   other.run([&] { call(pool); });
@@ -652,7 +623,7 @@ TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threa
 TEST(synchronized_pool, a_trim_does_not_concern_threads_that_begin_later) {
   synchronized_pool pool{caching_at_most(512 * KiB)};
   pool.clear();
-  stepping_thread later, another;
+  test::other_thread later, another;
   later.run([&] { give(pool, take(pool, 100, 64), 64); });
   const std::size_t cached = pool.stats().cached_bytes;
   another.run([&] { call(pool); });  // shares are smaller: the other thread looks
@@ -663,7 +634,7 @@ TEST(synchronized_pool, a_trim_does_not_concern_threads_that_begin_later) {
 TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them_is_freed) {
   synchronized_pool pool{caching_at_most(1 * MiB)};
   (void)pool.allocate(64);  // of several threads none looks at every free
-  stepping_thread other;
+  test::other_thread other;
   other.run([&] {
     std::vector<void*> live = take(pool, 32 * KiB, 1024);
     std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
@@ -676,7 +647,7 @@ TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
   synchronized_pool pool{caching_at_most(1 * MiB)};
   std::vector<void*> live;
   {
-    stepping_thread other;
+    test::other_thread other;
     other.run([&] {
       std::vector<void*> rest;
       for (std::size_t i = 0; i < 16 * KiB; ++i) {
@@ -704,7 +675,7 @@ TEST(synchronized_pool, other_threads_are_not_made_to_trim_repeatedly_once_nothi
   pool.clear();
   give(pool, odd, 64);  // as half of them is gone, and half of that, slabs are looked for
   EXPECT_GT(pool.stats().stranded_bytes, 0u) << "too little to be worth going back";
-  stepping_thread other;
+  test::other_thread other;
   std::set<void*> of_other;
   other.run([&] {
     const std::vector<void*> held = take(pool, 100, 64);
@@ -924,8 +895,8 @@ TEST(synchronized_pool, a_thread_with_blocks_of_all_classes_keeps_to_a_share_tha
     for (std::size_t sum = 0; sum < of_class; sum += bytes) held.emplace_back(pool.allocate(bytes, 8), bytes);
   }
   for (auto const& [block, bytes] : held) pool.deallocate(block, bytes, 8);
-  std::vector<stepping_thread> others(15);
-  for (stepping_thread& other : others) other.run([&] { call(pool); });
+  std::vector<test::other_thread> others(15);
+  for (test::other_thread& other : others) other.run([&] { call(pool); });
   call(pool);
   others[0].run([&] { (void)pool.trim(); });  // what is cached then is in the cache of this thread
   EXPECT_LE(pool.stats().cached_bytes, 4 * MiB / 16);
@@ -1164,7 +1135,7 @@ TEST(synchronized_pool, a_thread_needs_no_lock_for_a_large_block_that_it_freed) 
 TEST(synchronized_pool, a_thread_keeps_large_blocks_of_up_to_a_sixteenth_of_its_share) {
   for (const std::size_t bytes : {256 * KiB, 256 * KiB + 1}) {
     synchronized_pool pool;
-    stepping_thread other;
+    test::other_thread other;
     void* freed = nullptr;
     other.run([&] { pool.deallocate(freed = pool.allocate(bytes), bytes); });
     EXPECT_EQ(pool.allocate(bytes) == freed, bytes > 256 * KiB);
@@ -1218,8 +1189,8 @@ TEST(synchronized_pool, trim_returns_what_went_to_the_upstream_where_that_is_nea
 TEST(synchronized_pool, a_thread_with_large_blocks_keeps_to_a_share_that_shrinks) {
   synchronized_pool pool{caching_at_most(8 * MiB)};
   give(pool, take(pool, 60, 60'000), 60'000);
-  std::vector<stepping_thread> others(15);
-  for (stepping_thread& other : others) other.run([&] { call(pool); });
+  std::vector<test::other_thread> others(15);
+  for (test::other_thread& other : others) other.run([&] { call(pool); });
   call(pool);
   others[0].run([&] { (void)pool.trim(); });  // what is cached then is in the cache of this thread
   EXPECT_LE(pool.stats().cached_bytes, 4 * MiB / 16);
@@ -1229,7 +1200,7 @@ TEST(synchronized_pool, a_thread_with_large_blocks_keeps_to_a_share_that_shrinks
 TEST(synchronized_pool, a_threads_large_blocks_are_its_own_until_a_trim_of_another_thread) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
-  stepping_thread other;
+  test::other_thread other;
   void* mine = nullptr;
   other.run([&] { pool.deallocate(mine = pool.allocate(200'000), 200'000); });
   void* const block = pool.allocate(200'000);
@@ -1278,7 +1249,7 @@ TEST(synchronized_pool, what_a_thread_frees_beyond_its_share_serves_other_thread
 
 TEST(synchronized_pool, small_and_large_blocks_share_a_threads_cache) {
   synchronized_pool pool{caching_at_most(8 * MiB)};
-  stepping_thread other;
+  test::other_thread other;
   other.run([&] { call(pool); });  // 2 MiB for each of two threads
   std::vector<void*> const small = take(pool, 3000, 1024), large = take(pool, 60, 50'000);
   for (std::size_t i = 0; i < 3000; ++i) {
@@ -1396,7 +1367,7 @@ TEST(synchronized_pool, a_large_block_in_a_threads_cache_is_hidden) {
 TEST(synchronized_pool, release_forgets_large_blocks_in_caches) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
-  stepping_thread other;
+  test::other_thread other;
   std::vector<void*> held;
   other.run([&] { held = take(pool, 5, 40'000); });
   pool.deallocate(held[0], 40'000);  // freed here, allocated there

@@ -21,7 +21,7 @@ PROGRAMS = {"tidemark_gpu_device": "echo a device", "tidemark_gpu_rules": RULES,
             "tidemark_gpu_thrust": "echo pipelines", "tidemark_gpu_nccl": "echo 'skipped: libnccl.so.2 is not here'; exit 77",
             "tidemark_gpu_use_after_rewind": "echo ran", "tidemark_gpu_graph_copy": "echo copied"}
 
-# What compute-sanitizer prints of each case of use_after_rewind: the last argument is the case, and before it are the options.
+# A stand-in for compute-sanitizer: prints its report for each case of use_after_rewind. The last argument is the case; options precede it.
 SANITIZER = """echo '========= COMPUTE-SANITIZER'
 case "$*" in
   *'--nvtx no'* | *right) ;;

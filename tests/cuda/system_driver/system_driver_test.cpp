@@ -26,6 +26,21 @@ void on_a_new_thread(Body body) {
   std::thread{body}.join();
 }
 
+// Calls of a new thread that leave it without a context, and that the driver accepts.
+template <class Body>
+void expect_no_context_from(Body body) {
+  const int retained_before = driver_record().contexts_retained,
+            refused_before = driver_record().refused_calls;
+  on_a_new_thread([&] {
+    body();
+    gpu::context_handle context = nullptr;
+    EXPECT_EQ(gpu::system_driver().current_context(context), gpu::status::success);
+    EXPECT_EQ(context, nullptr);
+  });
+  EXPECT_EQ(driver_record().contexts_retained, retained_before);
+  EXPECT_EQ(driver_record().refused_calls, refused_before);
+}
+
 TEST(system_driver, a_thread_without_a_context_gets_one_before_its_first_call) {
   const int refused_before = driver_record().refused_calls, calls_before = driver_record().calls_in_context;
   on_a_new_thread([] {
@@ -39,32 +54,18 @@ TEST(system_driver, a_thread_without_a_context_gets_one_before_its_first_call) {
 }
 
 TEST(system_driver, a_query_for_the_current_device_makes_no_context) {
-  const int retained_before = driver_record().contexts_retained,
-            refused_before = driver_record().refused_calls;
-  on_a_new_thread([] {
+  expect_no_context_from([] {
     gpu::device_number device = 7;
     EXPECT_EQ(gpu::system_driver().current_device(device), gpu::status::success);
     EXPECT_EQ(device, 0);
-    gpu::context_handle context = nullptr;
-    EXPECT_EQ(gpu::system_driver().current_context(context), gpu::status::success);
-    EXPECT_EQ(context, nullptr);
   });
-  EXPECT_EQ(driver_record().contexts_retained, retained_before);
-  EXPECT_EQ(driver_record().refused_calls, refused_before);
 }
 
 TEST(system_driver, a_call_that_names_a_device_makes_no_context) {
-  const int retained_before = driver_record().contexts_retained,
-            refused_before = driver_record().refused_calls;
-  on_a_new_thread([] {
+  expect_no_context_from([] {
     gpu::physical_handle memory = 0;
     EXPECT_EQ(gpu::system_driver().create(1, std::size_t{2} << 20, memory), gpu::status::success);
-    gpu::context_handle context = nullptr;
-    EXPECT_EQ(gpu::system_driver().current_context(context), gpu::status::success);
-    EXPECT_EQ(context, nullptr);
   });
-  EXPECT_EQ(driver_record().contexts_retained, retained_before);
-  EXPECT_EQ(driver_record().refused_calls, refused_before);
 }
 
 TEST(system_driver, a_call_keeps_the_context_that_the_thread_has) {

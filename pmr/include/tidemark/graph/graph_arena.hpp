@@ -79,7 +79,7 @@ struct graph_arena_mark {
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse(body);          // how much memory does it need?
-/// graph_arena memory{layout, &device};                 // exactly so much, of a gpu::device_resource
+/// graph_arena memory{layout, &device};                 // exactly this size, from a gpu::device_resource
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
 /// **By a plan.** A capture on one stream does what it does in the order in which it was captured, and so

@@ -190,8 +190,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
 
   /// Returns all ready blocks to the upstream, and the pending ones whose fences are done; with `force` those
-  /// of the other fences too, each after a wait. Of each order it stops at the first that is not done. As a
-  /// callback of `on_memory_pressure` it works as it is. The memory for records is kept.
+  /// of the other fences too, each after a wait. In each order it stops at the first block whose fence is not
+  /// done. It can be a callback of `on_memory_pressure`. The memory for records is kept.
   /// @return bytes returned to the upstream. O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
 

@@ -149,6 +149,7 @@ void uncaptured_memory::free_chunks() noexcept {
       at = next;
     }
   }
+  if (unused.empty()) return;
   for (chunk& each : unused) each.space.release(each.range);
   std::erase_if(unused, [](chunk const& each) { return each.space.held_bytes() == 0; });
   for (chunk& each : unused) each.used_bytes = each.range.size;

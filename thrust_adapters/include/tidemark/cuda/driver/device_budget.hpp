@@ -33,8 +33,8 @@ struct counted_pool {
 
 }  // namespace detail
 
-/// The memory of one device that tidemark's resources hold, all together: those of one `gpu::driver`, which
-/// has a budget for each device (`driver::budget`).
+/// Counts and limits the memory that all resources of one `gpu::driver` hold on one device. `driver::budget`
+/// returns the budget of a device.
 ///
 /// ```cpp
 /// gpu::device_budget& of_device = gpu::default_driver().budget(0);
@@ -185,7 +185,7 @@ class device_budget {
     if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     counted_.fetch_sub(bytes, std::memory_order_relaxed);
   }
-  /// Whether this many bytes more are allowed.
+  /// True if the limit allows this many more bytes.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     const std::size_t held = held_bytes(), limit = this->limit();
     return held <= limit && bytes <= limit - held;

@@ -288,7 +288,7 @@ class driver {
 
   /// What waits until nothing captures. For tidemark's own use.
   [[nodiscard]] detail::retired_executables& retired() noexcept { return retired_; }
-  /// Whether memory may be mapped on a device while a stream captures. For tidemark's own use.
+  /// True if memory may be mapped on a device while a stream captures. For tidemark's own use.
   [[nodiscard]] bool maps_during_captures(device_number device) noexcept {
     return probe_.maps_during_captures(*this, device);
   }

@@ -21,8 +21,8 @@ namespace detail {
 /// Each `driver` has one. Thread-safety: any thread; threads that ask at once may both probe.
 class capture_probe {
  public:
-  /// Whether memory may be mapped on a device while a stream captures. False, and asked again next time, if
-  /// the host or the device has no memory for the probe.
+  /// True if memory may be mapped on a device while a stream captures. If the host or the device has no
+  /// memory for the probe, the result is false and the next call probes again.
   [[nodiscard]] bool maps_during_captures(driver& calls, int device) noexcept;
 
  private:
