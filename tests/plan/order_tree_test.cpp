@@ -143,7 +143,7 @@ struct random_tree {
 TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_lower) {
   std::mt19937_64 random{11};
   std::size_t apart = 0, gathered = 0;
-  for (std::size_t problem = 0; problem < 200; ++problem) {
+  for (std::size_t problem = 0; problem < 100; ++problem) {
     const random_tree made{random};
     std::vector<std::uint32_t> numbers(15);
     for (std::uint32_t& each : numbers) each = static_cast<std::uint32_t>(random() % 4);
@@ -154,8 +154,8 @@ TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_low
       ++(can ? gathered : apart);
     }
   }
-  EXPECT_GT(apart, 20u);
-  EXPECT_GT(gathered, 20u);
+  EXPECT_GT(apart, 10u);
+  EXPECT_GT(gathered, 10u);
 }
 
 TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {

@@ -518,7 +518,7 @@ TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
                {.lower = 2, .upper = 4, .size = 1, .offset = 9}};
   for (std::size_t i = 0; i < 4096; ++i)
     asked.push_back({.lower = 6 + i, .upper = 7 + i, .size = 1, .offset = 0});
-  EXPECT_EQ(planned(asked, up_to(10'000)).height, 14u);
+  EXPECT_EQ(planned(asked, up_to(500)).height, 14u);
 }
 
 TEST(plan, a_capacity_that_holds_everything_ends_after_the_first_order) {
@@ -686,22 +686,20 @@ void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const
 }
 
 TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
-  // Where promotion does not go back that of seed 10 is at 1.021, and the others at 1.008 and 1.011.
-  for (std::uint64_t seed : {9u, 10u, 11u}) {
-    std::mt19937_64 random{seed};
-    blocks asked;
-    for (std::size_t i = 0; i < 5000; ++i) {
-      const std::uint64_t lower = random() % 20'000;
-      asked.push_back({.lower = lower, .upper = lower + 1 + random() % 1250, .size = 1 + random() % 100'000});
-    }
-    EXPECT_LT(planned(asked, up_to(150'000)).ratio(), 1.007) << seed;
-    for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
-    for (std::size_t i = 0; i < 50; ++i) {
-      const std::size_t offset = 3'000'000 + i % 3 * 200'000 + i % 2 * 2'000'000;
-      asked.push_back({.lower = i * 400, .upper = i * 400 + 400, .size = 200'000, .offset = offset});
-    }
-    EXPECT_LT(planned(asked, up_to(250'000)).ratio(), 1.03) << seed;
+  // The first ratio is 1.021 if promotion does not go back.
+  std::mt19937_64 random{10};
+  blocks asked;
+  for (std::size_t i = 0; i < 5000; ++i) {
+    const std::uint64_t lower = random() % 20'000;
+    asked.push_back({.lower = lower, .upper = lower + 1 + random() % 1250, .size = 1 + random() % 100'000});
   }
+  EXPECT_LT(planned(asked, up_to(150'000)).ratio(), 1.007);
+  for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
+  for (std::size_t i = 0; i < 50; ++i) {
+    const std::size_t offset = 3'000'000 + i % 3 * 200'000 + i % 2 * 2'000'000;
+    asked.push_back({.lower = i * 400, .upper = i * 400 + 400, .size = 200'000, .offset = offset});
+  }
+  EXPECT_LT(planned(asked, up_to(250'000)).ratio(), 1.03);
 }
 
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
