@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <memory_resource>
 #include <stdexcept>
@@ -383,6 +384,16 @@ TEST_F(use_after_epoch_detector, reports_a_violation_by_default) {
             "use-after-epoch: data: buffer was reclaimed when epoch 2 \"step\" ended");
 }
 
+TEST_F(use_after_epoch_detector, off_throws_at_an_element_by_policy) {
+  const buffer<float> gone = reclaimed(), never;
+  set_epoch_detector(false);
+  EXPECT_EQ(message_of([&] { return gone[3]; }),
+            "use-after-epoch: operator[]: buffer was reclaimed when epoch 2 \"step\" ended");
+  EXPECT_EQ(message_of([&] { return never[0]; }),
+            "use-after-epoch: operator[]: buffer has no block: it is empty, or was released or moved from");
+  EXPECT_EQ(message_of([&] { return gone.data(); }), "");
+}
+
 TEST_F(use_after_epoch_detector, reports_one_access_once) {
   const buffer<float> gone = reclaimed();
   set_use_after_epoch_policy(use_after_epoch_policy::report);
@@ -404,6 +415,43 @@ TEST_F(use_after_epoch_death, a_use_of_a_reclaimed_buffer_aborts_with_the_messag
   const buffer<float> a = ones(), gone = reclaimed();
   EXPECT_EXIT((void)mul(a, gone), testing::KilledBySignal(SIGABRT),
               "tidemark: use-after-epoch: mul: rhs was reclaimed when epoch 2 \"step\" ended");
+}
+
+TEST_F(use_after_epoch_death, off_aborts_at_an_element_of_a_reclaimed_buffer_or_view) {
+  buffer<float> gone;
+  buffer_view<float> view;
+  with_epoch(memory, "step", [&] {
+    gone = ones();
+    view = gone.view(2, 3);
+  });
+  const buffer<float> other = ones();
+  ASSERT_EQ(other.data(), gone.storage().address()) << "not a test otherwise";
+  set_epoch_detector(false);
+  EXPECT_EXIT(gone[3] = 5, testing::KilledBySignal(SIGABRT),
+              "tidemark: use-after-epoch: operator\\[\\]: buffer was reclaimed when epoch 1 \"step\" ended");
+  EXPECT_EXIT((void)view[0], testing::KilledBySignal(SIGABRT),
+              "tidemark: use-after-epoch: operator\\[\\]: view was reclaimed when epoch 1 \"step\" ended");
+}
+
+TEST_F(use_after_epoch_death, aborts_at_an_element_of_a_buffer_without_a_block) {
+  const buffer<float> never;
+  buffer<float> released = ones();
+  released.release();
+  for (buffer<float> const* each : {&never, static_cast<buffer<float> const*>(&released)}) {
+    EXPECT_EXIT(
+        (void)(*each)[0], testing::KilledBySignal(SIGABRT),
+        "tidemark: use-after-epoch: operator\\[\\]: buffer has no block: it is empty, or was released or "
+        "moved from");
+  }
+}
+
+TEST_F(use_after_epoch_death, aborts_at_an_element_if_the_handler_returns) {
+  const buffer<float> gone = reclaimed();
+  set_violation_handler(
+      [](violation const& found) { std::fprintf(stderr, "%s, %s", found.resource, found.message); });
+  EXPECT_EXIT((void)gone[0], testing::KilledBySignal(SIGABRT),
+              "^epochs, use-after-epoch: operator\\[\\]: buffer was reclaimed when epoch 2 \"step\" ended$");
+  set_violation_handler(nullptr);
 }
 
 TEST_F(use_after_epoch_death, a_promoted_buffer_exits_cleanly) {

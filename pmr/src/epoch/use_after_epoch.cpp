@@ -16,10 +16,22 @@ std::atomic<use_after_epoch_policy> policy_in_force{use_after_epoch_policy::repo
 
 // "was reclaimed when epoch 2 "step" ended"
 std::string fate_of(detail::storage const& storage) {
+  if (storage.address() == nullptr) return "has no block: it is empty, or was released or moved from";
   const std::optional<detail::ending> how = storage.how_it_ended();
   if (!how) return "was deallocated, or reclaimed by an unknown epoch";
   if (how->depth == 0) return std::string{"was reclaimed when buffer_group \""} + how->name + "\" was closed";
   return "was reclaimed when epoch " + std::to_string(how->depth) + " \"" + how->name + "\" ended";
+}
+
+// Throws or reports, as the policy says.
+void find(char const* operation, named_operand const& operand) {
+  detail::storage const& used = *operand.storage_;
+  const std::string message =
+      std::string{"use-after-epoch: "} + operation + ": " + operand.role_ + " " + fate_of(used);
+  if (policy_in_force == use_after_epoch_policy::throw_exception) throw use_after_epoch{message};
+  detail::report_violation(violation_kind::use_after_epoch,
+                           used.resource() != nullptr ? used.resource()->name() : operand.role_, "%s",
+                           message.c_str());
 }
 
 }  // namespace
@@ -41,12 +53,13 @@ void find_reclaimed(char const* operation, std::initializer_list<named_operand> 
   for (named_operand const& each : operands) {
     storage const& used = *each.storage_;
     if (used.address() == nullptr || used.is_live()) continue;
-    const std::string message =
-        std::string{"use-after-epoch: "} + operation + ": " + each.role_ + " " + fate_of(used);
-    if (policy_in_force == use_after_epoch_policy::throw_exception) throw use_after_epoch{message};
-    report_violation(violation_kind::use_after_epoch, used.resource()->name(), "%s", message.c_str());
-    return;
+    return find(operation, each);
   }
+}
+
+void refuse_element(named_operand const& dead) {
+  find("operator[]", dead);
+  std::abort();
 }
 
 }  // namespace detail

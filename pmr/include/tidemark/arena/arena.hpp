@@ -138,6 +138,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.
   /// @return whether it did; if not, nothing has changed. Grown bytes are uninitialised.
+  /// @pre the block is of `allocate` of this class: libstdc++ gives that of `std::pmr::memory_resource` the
+  /// attribute `alloc_size`, by which compilers take the first size for final.
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
 
   /// The present position. Amortised O(1). @throws std::bad_alloc if it cannot be recorded.

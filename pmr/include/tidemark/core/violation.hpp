@@ -35,7 +35,7 @@ enum class violation_kind {
   upstream_use,     ///< an upstream was used that was to be left alone (`expect_no_upstream`)
   missed_resource,  ///< blocks came from elsewhere, and the caller has not checked (`expect_resource`)
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
-  use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`)
+  use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`, `buffer[i]`)
   open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
   lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
   frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)

@@ -35,8 +35,9 @@ class buffer_group;
 /// that the host must not touch: then only what says "any memory" below may be called. Of length 0 it has no
 /// block, and nothing is tracked.
 ///
-/// Each access is O(1), takes no lock, and looks up the block's state; take `span()` for a loop. With the
-/// detector on (`use_after_epoch.hpp`) an access to a reclaimed buffer is reported.
+/// Each access is O(1), takes no lock, and looks up the block's state; take `span()` for a loop. `x[i]` of an
+/// empty or reclaimed buffer is a violation that ends the program. With the detector on
+/// (`use_after_epoch.hpp`) every access to a reclaimed buffer is reported.
 ///
 /// Move-only. The resource must outlive it. Thread-safety: as any container; besides, its epoch may end on
 /// another thread while `size` or `release` is called, or it is destroyed: the block is deallocated once.
@@ -83,7 +84,8 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   [[nodiscard]] T* data() const TIDEMARK_LIFETIMEBOUND { return base::data(); }
   /// All elements: none where `data` is null. @throws as `data`.
   [[nodiscard]] std::span<T> span() const TIDEMARK_LIFETIMEBOUND { return base::span(); }
-  /// One of them. @pre `i < size()`. @throws as `data`.
+  /// One of them. Without a block (any more) it reports a violation (`use_after_epoch`), and aborts if the
+  /// handler returns. @pre `i < size()`. @throws use_after_epoch if that is the policy.
   [[nodiscard]] T& operator[](std::size_t i) const TIDEMARK_LIFETIMEBOUND { return base::operator[](i); }
   /// Where the elements begin: with `end` a range.
   [[nodiscard]] T* begin() const TIDEMARK_LIFETIMEBOUND { return base::begin(); }
@@ -107,16 +109,16 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   /// Another buffer of the same elements, from the same resource, in the epoch that is open now. Host memory.
   /// @throws as `data` and the constructor.
   [[nodiscard]] buffer copy() const {
-    T const* const from = this->access("copy");
-    if (from == nullptr) return {};
-    return buffer{*resource(), std::span<T const>{from, this->size()}};
+    const std::span<T const> from = this->elements("copy");
+    if (from.empty()) return {};
+    return buffer{*resource(), from};
   }
   /// Copies the elements to the start of `to`. Host memory. @throws as `data`; std::out_of_range if there is
   /// no room, and nothing is copied.
   void copy_to(std::span<T> to) const {
-    T const* const from = this->access("copy_to");
-    if (this->size() > to.size()) detail::refuse_view(0, this->size(), to.size());
-    std::copy_n(from, this->size(), to.data());
+    const std::span<T const> from = this->elements("copy_to");
+    if (from.size() > to.size()) detail::refuse_view(0, from.size(), to.size());
+    std::ranges::copy(from, to.begin());
   }
 
   /// The resource; null if it has none.

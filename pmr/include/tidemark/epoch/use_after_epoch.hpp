@@ -53,6 +53,9 @@ struct named_operand {
 
 namespace detail {
 TIDEMARK_COLD void find_reclaimed(char const* operation, std::initializer_list<named_operand> operands);
+/// Reports `operator[]` of a dead handle, and aborts if the handler returns. @throws use_after_epoch if the
+/// policy says so.
+[[noreturn]] TIDEMARK_COLD void refuse_element(named_operand const& dead);
 }  // namespace detail
 
 /// Reports the first operand whose storage its epoch or buffer group has reclaimed. Each access of `buffer`

@@ -164,7 +164,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// @param align a power of two; blocks are aligned to 256 at least.
   /// @throws out_of_memory; std::invalid_argument if `align` is found not to be a power of two, which only
   /// level 2 looks at where it is below 256. Nothing has changed then.
-  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+  // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]]
       return allocate_slow(bytes, align);

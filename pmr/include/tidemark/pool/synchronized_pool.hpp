@@ -101,7 +101,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   ~synchronized_pool() override { detach(); }
 
   /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
-  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+  // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {

@@ -45,7 +45,8 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// @throws what the upstream throws, after its free memory was returned to it and it was called once more;
   /// std::bad_alloc for sizes near the largest. Nothing is allocated then, and the pool can be used as
   /// before.
-  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+  // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if constexpr (check_level >= 2) return allocate_checked(bytes, align);
     if (void* block = lists_.take(bytes, align)) [[likely]]
