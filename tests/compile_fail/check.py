@@ -31,16 +31,18 @@ def compile_case(number):
 
 scratch = tempfile.TemporaryDirectory()
 included = precompile(scratch.name)
-cases = re.findall(r"CASE == (\d+)\s+// message: (.*)", open(source).read())
+cases = re.findall(r"CASE == (\d+)\s+// (message|one sentence): (.*)", open(source).read())
 failures = []
 plain = compile_case(0)
 if plain.returncode != 0:
     failures.append(f"must compile without a case:\n{plain.stderr}")
-for number, message in cases:
+for number, kind, message in cases:
     result = compile_case(number)
     if result.returncode == 0:
         failures.append(f"case {number} compiles and must not")
     elif not re.search(message, result.stderr):
         failures.append(f"case {number} fails without '{message}':\n{result.stderr}")
+    elif kind == "one sentence" and len(re.findall(r"error: ", result.stderr)) != 1:
+        failures.append(f"case {number} has more than one error:\n{result.stderr}")
 print(f"{len(cases)} cases, {len(failures)} failures", *failures, sep="\n")
 sys.exit(1 if failures or not cases else 0)

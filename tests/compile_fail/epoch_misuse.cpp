@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each CASE must fail to compile, with a message that matches; without a case the file must compile.
 #include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,15 +16,31 @@ using namespace tidemark;
 
 void misuse(epoch_resource& memory, epoch& e, buffer_group& tape, buffer<float>& b) {
   (void)memory, (void)e, (void)tape, (void)b;
-#if CASE == 1  // message: elements must be trivially copyable
+#if CASE == 18  // one sentence: epoch::keep takes buffers, views, pointers, and contiguous ranges
+  e.keep(std::pmr::list<std::pmr::string>{});
+#elif CASE == 19  // one sentence: epoch::keep takes
+  e.keep(std::pmr::vector<std::pmr::string>{});
+#elif CASE == 20  // one sentence: epoch::keep takes
+  e.keep(std::pmr::map<int, int>{});
+#elif CASE == 21  // one sentence: epoch::keep takes
+  e.keep(std::vector<buffer<float> >{});
+#elif CASE == 22  // one sentence: epoch::keep takes
+  e.keep(b, std::optional<buffer_view<float> >{});
+#elif CASE == 23  // one sentence: epoch::keep takes
+  e.keep(std::unique_ptr<int>{});
+#elif CASE == 24  // one sentence: with_epoch does not keep the buffers in a range
+  (void)with_epoch(memory, [&] { return std::vector<buffer<float> >(2); });
+#elif CASE == 25  // one sentence: with_epoch does not keep the buffers in a range
+  (void)with_epoch(memory, [&] { return std::pair{1, std::make_unique<buffer<float> >()}; });
+#elif CASE == 1   // message: elements must be trivially copyable
   buffer<std::string> strings{memory, 3};
 #elif CASE == 2   // message: elements must be trivially copyable
   buffer<std::vector<int> > rows;
-#elif CASE == 3   // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 3   // one sentence: epoch::keep takes
   e.keep(3);
-#elif CASE == 4   // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 4   // one sentence: epoch::keep takes
   e.keep(b, std::function<void()>{});
-#elif CASE == 5   // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 5   // one sentence: epoch::keep takes
   e.keep(std::pair<buffer<float>, int>{});
 #elif CASE == 6   // message: deleted
   buffer<float> copy{b};

@@ -391,7 +391,8 @@ TEST_F(epoch_slabs, hold_the_storage_of_containers) {
     }
     EXPECT_EQ(words.size(), 50u);
     kept = words[7];
-    e.keep(kept);
+    e.keep(kept.data());
+    for (std::pmr::string const& each : kept) e.keep(each);
   }
   ASSERT_EQ(kept.size(), 30u);
   for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].front(), static_cast<char>('a' + i % 5));

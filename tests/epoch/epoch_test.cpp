@@ -6,13 +6,20 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <deque>
+#include <list>
+#include <map>
 #include <memory>
 #include <memory_resource>
 #include <new>
 #include <numeric>
 #include <optional>
 #include <ranges>
+#include <set>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -390,39 +397,42 @@ TYPED_TEST(epochs, a_reclaimed_handle_does_not_free_its_successor_in_the_next_ep
 }
 
 TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
-  buffer<int> by_view, by_pointer, by_interior_pointer, by_span, not_kept;
-  std::pair<buffer<int>, buffer<int>> by_tuple;
-  std::vector<buffer<int>> by_range;
-  std::optional<buffer<int>> by_optional;
-  std::unique_ptr<buffer<int>> by_smart_pointer;
+  buffer<int> by_view, by_pointer, by_interior_pointer, by_span, by_array_of_pointers, by_array_of_views,
+      by_array_of_spans, not_kept;
   {
     epoch e{this->memory};
-    for (buffer<int>* b : {&by_view, &by_pointer, &by_interior_pointer, &by_span, &not_kept}) {
+    for (buffer<int>* b : {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_array_of_pointers,
+                           &by_array_of_views, &by_array_of_spans, &not_kept}) {
       *b = {this->memory, 100};
     }
-    by_tuple.first = {this->memory, 100};
-    by_tuple.second = {this->memory, 100};
-    by_range.emplace_back(this->memory, 100);
-    by_range.emplace_back(this->memory, 100);
-    by_optional.emplace(this->memory, 100);
-    by_smart_pointer = std::make_unique<buffer<int>>(this->memory, 100);
     EXPECT_EQ(e.keep(by_view.view(90, 10).view(5, 2), by_view.view()), 1u);
     EXPECT_EQ(e.keep(by_pointer.data()), 1u);
     EXPECT_EQ(e.keep(by_interior_pointer.data() + 99), 1u);
     EXPECT_EQ(e.keep(by_span.span().subspan(50)), 1u);
-    EXPECT_EQ(e.keep(by_tuple), 2u);
-    EXPECT_EQ(e.keep(by_range), 2u);
-    EXPECT_EQ(e.keep(std::tie(by_optional, by_smart_pointer), std::optional<buffer<int>>{}), 2u);
+    EXPECT_EQ(e.keep(std::array<int const volatile*, 2>{nullptr, by_array_of_pointers.data() + 1}), 1u);
+    EXPECT_EQ(e.keep(std::vector{by_array_of_views.view(50, 1)}), 1u);
+    EXPECT_EQ(e.keep(std::array{by_array_of_spans.span()}), 1u);
     EXPECT_EQ(e.keep(not_kept.data() + 100), 0u) << "one behind its end";
-    EXPECT_EQ(e.end().promoted, 10u);
+    EXPECT_EQ(e.end().promoted, 7u);
   }
-  for (buffer<int>* b :
-       {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_tuple.first, &by_tuple.second,
-        &by_range.front(), &by_range.back(), &*by_optional, &*by_smart_pointer}) {
+  for (buffer<int>* b : {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_array_of_pointers,
+                         &by_array_of_views, &by_array_of_spans}) {
     EXPECT_EQ(b->size(), 100u);
   }
   EXPECT_FALSE(not_kept.is_live());
 }
+
+template <class T>
+concept is_kept = keepable<T> && keepable<T const&>;
+static_assert(is_kept<void*> && is_kept<std::pmr::string*> && is_kept<std::nullptr_t>);
+static_assert(is_kept<std::vector<std::byte>> && is_kept<std::u8string_view> && is_kept<int[3]>);
+static_assert(!is_kept<int> && !is_kept<void (*)()> && !is_kept<std::optional<void*>>);
+static_assert(!is_kept<std::unique_ptr<int>> && !is_kept<std::shared_ptr<int>>);
+static_assert(!is_kept<std::tuple<void*>> && !is_kept<std::pair<int*, int*>>);
+static_assert(!is_kept<std::vector<buffer<int>>> && !is_kept<std::vector<std::string>>);
+static_assert(!is_kept<std::pmr::list<int*>> && !is_kept<std::pmr::deque<int>> &&
+              !is_kept<std::vector<bool>>);
+static_assert(!is_kept<std::pmr::map<int, int>> && !is_kept<std::pmr::set<int>>);
 
 TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
   const auto steps = [&] {
@@ -562,6 +572,25 @@ TEST_F(rewound_epochs, keep_by_an_address_that_was_once_a_blocks_start) {
   EXPECT_TRUE(around.is_live());
 }
 
+TEST(epoch_keep, keeps_the_storage_of_contiguous_ranges) {
+  pool blocks;
+  epoch_resource memory{&blocks};
+  std::optional<std::pmr::vector<int>> numbers;
+  std::optional<std::pmr::string> text;
+  std::optional<std::pmr::vector<std::array<int, 3>>> rows;
+  {
+    epoch e{memory};
+    numbers.emplace(100, &memory);
+    text.emplace(100, 'x', &memory);
+    rows.emplace(100, std::array{1, 2, 3}, &memory);
+    EXPECT_EQ(e.keep(nullptr, std::pmr::string{"short"}, std::span<int>{}, std::array{1, 2}), 0u);
+    EXPECT_EQ(e.keep(*numbers, std::string_view{*text}, *rows), 3u);
+    EXPECT_EQ(e.end().promoted, 3u);
+  }
+  EXPECT_EQ(text->back(), 'x');
+  EXPECT_EQ(rows->back()[2], 3);
+}
+
 TYPED_TEST(epochs, with_epoch_returns_the_result_and_keeps_it) {
   const buffer<int> kept = with_epoch(this->memory, [&] { return buffer<int>{this->memory, 8}; });
   EXPECT_EQ(kept.size(), 8u);
@@ -582,6 +611,23 @@ TYPED_TEST(epochs, with_epoch_keeps_what_its_second_function_names) {
       [](trained& all) { return std::tie(all.loss); });
   EXPECT_TRUE(result.loss.is_live());
   EXPECT_FALSE(result.gradients.is_live());
+}
+
+TYPED_TEST(epochs, with_epoch_keeps_the_parts_of_a_tuple) {
+  const auto [loss, rest] = with_epoch(this->memory, "step", [&] {
+    return std::tuple{buffer<int>{this->memory, 1},
+                      std::tuple{std::string{"text"}, buffer<int>{this->memory, 2}, 3}};
+  });
+  EXPECT_TRUE(loss.is_live() && std::get<1>(rest).is_live());
+}
+
+TYPED_TEST(epochs, with_epoch_lets_a_body_keep_the_handles_of_a_range) {
+  const auto all = with_epoch(this->memory, [&](epoch& e) {
+    std::vector<buffer<int>> made;
+    for (int i = 0; i < 2; ++i) e.keep(made.emplace_back(this->memory, 1));
+    return made;
+  });
+  EXPECT_TRUE(all[0].is_live() && all[1].is_live());
 }
 
 TYPED_TEST(epochs, with_epoch_keeps_for_a_body_without_result) {

@@ -6,9 +6,12 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
+#include <ranges>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include <tidemark/core/detail/leads_to_memory.hpp>
 #include <tidemark/core/detail/named_range.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
@@ -51,17 +54,25 @@ class [[nodiscard]] epoch {
     if (is_open()) (void)end();
   }
 
-  /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers and spans into a
-  /// block, contiguous containers (their storage, and what their elements lead to), other ranges (what their
-  /// elements lead to, but not their nodes), and tuples, optionals and smart pointers of such. Does nothing
-  /// for null, for blocks of other epochs, threads and resources, and for blocks that are kept already.
+  /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers to or into a block,
+  /// and contiguous ranges of trivially copyable elements, such as spans and vectors (their storage, and the
+  /// blocks of elements that are pointers or views). Anything else does not compile, because nodes and
+  /// elements of containers may own blocks that are not found. Does nothing for null, for blocks of other
+  /// epochs, threads and resources, and for blocks that are kept already.
   /// @return how many blocks are newly kept. O(1) for the start of a block, O(blocks of the epoch) for an
   /// address inside one.
-  template <keepable... Things>
+  template <class... Things>
   std::size_t keep(Things const&... things) noexcept {
+    // A variable, because compilers explain a concept in ten lines.
+    constexpr bool all_are_keepable = (keepable<Things> && ...);
+    static_assert(all_are_keepable,
+                  "epoch::keep takes buffers, views, pointers, and contiguous ranges of trivially copyable "
+                  "elements: keep the parts of anything else one by one");
     std::size_t kept = 0;
-    const auto count = [&](auto const& where) { kept += keep_block(where) ? 1 : 0; };
-    (detail::for_each_block(things, count), ...);
+    if constexpr (all_are_keepable) {
+      const auto count = [&](auto const& where) { kept += keep_block(where) ? 1 : 0; };
+      (detail::for_each_block(things, count), ...);
+    }
     return kept;
   }
 
@@ -100,11 +111,45 @@ decltype(auto) call_body(epoch& e, Body&& body) {
 template <class Body>
 using body_result = decltype(call_body(std::declval<epoch&>(), std::declval<Body>()));
 
+/// Keeps a thing, or each part of a tuple.
+template <class Thing>
+void keep_each(epoch& e, Thing const& thing) {
+  if constexpr (tuple_like<Thing>) {
+    std::apply([&](auto const&... parts) { (keep_each(e, parts), ...); }, thing);
+  } else {
+    e.keep(thing);
+  }
+}
+
+/// Ranges, optionals and smart pointers of handles.
+template <class T>
+concept holds_handles = (!keepable<T> && std::ranges::range<T const> && requires(T const& thing) {
+                          requires has_storage<std::ranges::range_value_t<T>>;
+                        }) || (points_to_one<T> && requires(T const& thing) {
+                          requires has_storage<std::remove_cvref_t<decltype(*thing)>>;
+                        });
+
+/// Keeps what can be kept of the result of a body. @tparam Body may have kept the rest itself if it was called
+/// with the epoch
+template <class Body, class Result>
+void keep_result(epoch& e, Result const& result) {
+  if constexpr (tuple_like<Result>) {
+    std::apply([&](auto const&... parts) { (keep_result<Body>(e, parts), ...); }, result);
+  } else if constexpr (keepable<Result>) {
+    e.keep(result);
+  } else {
+    constexpr bool is_kept_by_body = !holds_handles<Result> || std::invocable<Body, epoch&>;
+    static_assert(is_kept_by_body,
+                  "with_epoch does not keep the buffers in a range, an optional or a smart pointer: let the "
+                  "body take the epoch, and keep them one by one");
+  }
+}
+
 }  // namespace detail
 
 /// Runs `body`, as `body()` or `body(epoch&)`, in an epoch and returns its result. Keeps what `keep` returns,
-/// called with the result (with nothing, if that is void): buffers, pointers, spans, or a tuple or range of
-/// such. Without `keep`, keeps the result itself if it can be kept.
+/// called with the result (with nothing, if that is void): what `epoch::keep` takes, or a tuple of such.
+/// Without `keep`, keeps the result itself, or the parts of a tuple, as far as `epoch::keep` takes them.
 ///
 /// ```cpp
 /// auto [loss, gradients] = with_epoch(memory, "step", [&] { return train(batch); },
@@ -119,11 +164,11 @@ detail::body_result<Body> with_epoch(epoch_resource& resource, char const* name,
   epoch e{resource, name};
   if constexpr (std::is_void_v<detail::body_result<Body>>) {
     detail::call_body(e, std::forward<Body>(body));
-    (e.keep(std::invoke(std::forward<Keep>(keep))), ...);
+    (detail::keep_each(e, std::invoke(std::forward<Keep>(keep))), ...);
   } else {
     detail::body_result<Body> result = detail::call_body(e, std::forward<Body>(body));
-    (e.keep(std::invoke(std::forward<Keep>(keep), result)), ...);
-    if constexpr (sizeof...(Keep) == 0 && keepable<detail::body_result<Body>>) e.keep(result);
+    (detail::keep_each(e, std::invoke(std::forward<Keep>(keep), result)), ...);
+    if constexpr (sizeof...(Keep) == 0) detail::keep_result<Body>(e, result);
     return result;
   }
 }
