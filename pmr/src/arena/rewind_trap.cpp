@@ -79,6 +79,8 @@ bool rewind_trap::retire(virtual_memory& space, byte_range slice, std::uintptr_t
   const call_stack stack{__builtin_return_address(0), by.size()};
   std::ranges::transform(stack.frames(), by.begin(), &stack_frame::call);
   log_->rewinds.add(slice.begin, last, by);
+  if (options_.handle_signals)
+    handle_faults();  // a fault that was not a late use has put the earlier action back
   return true;
 }
 

@@ -89,16 +89,16 @@ void give_trap_log_back(trap_log& log) noexcept {
 
 }  // namespace detail
 
-bool report_use_after_rewind(void const* address, void const* instruction) noexcept {
-  const auto used = reinterpret_cast<std::uintptr_t>(address);
-  detail::trap_log const* log = detail::newest_log.load(std::memory_order_acquire);
-  while (log != nullptr && !log->contains(used)) log = log->next;
-  if (log == nullptr) return false;
-  const detail::trap_log::name_text copied_name = log->copy_name();
+namespace {
+
+// A function of its own: a fault that is not reported needs little stack, which may be a host's small one.
+[[gnu::noinline]] bool report(detail::trap_log const& log, std::uintptr_t used,
+                              void const* instruction) noexcept {
+  const detail::trap_log::name_text copied_name = log.copy_name();
   char const* const name = copied_name.data();
   detail::rewind_place by{};
-  const bool is_known = log->rewinds.find(used, by);
-  if (!log->contains(used)) return false;  // its arena has ended meanwhile, and the log may be another's
+  const bool is_known = log.rewinds.find(used, by);
+  if (!log.contains(used)) return false;  // its arena has ended meanwhile, and the log may be another's
   detail::signal_text text;
   text << "arena '" << std::string_view{name} << "': use of " << used;
   text << (is_known ? " after it was rewound over"
@@ -109,6 +109,15 @@ bool report_use_after_rewind(void const* address, void const* instruction) noexc
     if (is_known && call != 0) (text << " ").code(call);
   get_violation_handler()({violation_kind::use_after_rewind, name, text.c_str()});
   return true;
+}
+
+}  // namespace
+
+bool report_use_after_rewind(void const* address, void const* instruction) noexcept {
+  const auto used = reinterpret_cast<std::uintptr_t>(address);
+  detail::trap_log const* log = detail::newest_log.load(std::memory_order_acquire);
+  while (log != nullptr && !log->contains(used)) log = log->next;
+  return log != nullptr && report(*log, used, instruction);
 }
 
 }  // namespace tidemark

@@ -27,8 +27,9 @@ struct trap_options {
   /// Address space for trapped scopes, besides that of the arena. Once used up, the addresses begin anew, and what
   /// was rewound first is no longer found.
   std::size_t reserve = 1 * GiB;
-  /// Whether the first arena of the process with this option handles SIGSEGV from then on (on macOS SIGBUS too). If
-  /// not, call `report_use_after_rewind` in a handler of your own.
+  /// Whether the library handles SIGSEGV (on macOS SIGBUS too) from the first arena of the process with this option
+  /// on. A fault that is no late use puts the program's earlier action back; the next trapped scope that ends installs
+  /// the library's handler again. If false, call `report_use_after_rewind` in a handler of your own.
   bool handle_signals = true;
 };
 

@@ -16,8 +16,8 @@ namespace tidemark {
 ///
 /// The report is a `violation_kind::use_after_rewind`: the program's `violation_handler` receives it, in the signal
 /// handler, where few functions may be called. The default one writes it to the standard error stream, and returns. The
-/// library's own signal handler calls this, and then does what the program did with the signal before: its
-/// earlier handler, or the end of the process. Call it in your own handler where that is in force instead.
+/// library's own signal handler calls this, puts the program's earlier action back, and returns: the fault
+/// happens again and reaches that action. Call it in your own handler where that is in force instead.
 ///
 /// @param address that was used: `si_addr` of the signal's `siginfo_t`
 /// @param instruction that used it; null: not known
