@@ -16,8 +16,9 @@ void block_ledger::add(live_block const& block) {
   freed_before_.erase(address);
 }
 
-std::optional<live_block> block_ledger::remove(char const* kind, char const* resource, void const* block,
-                                               std::size_t bytes, std::size_t align) noexcept {
+std::optional<live_block> block_ledger::remove(late_reports& late, char const* kind, char const* resource,
+                                               void const* block, std::size_t bytes,
+                                               std::size_t align) noexcept {
   const std::uintptr_t address = address_of(block);
   const auto found = live_.find(address);
   const auto above = found == live_.end() ? live_.upper_bound(address) : found;
@@ -43,8 +44,8 @@ std::optional<live_block> block_ledger::remove(char const* kind, char const* res
     std::snprintf(why, sizeof why, "which lies %zu bytes inside a block of %zu bytes",
                   address - std::prev(above)->first, std::prev(above)->second.bytes);
   }
-  report_violation(violation_kind::bad_deallocate, resource, "%s '%s': %s%zu bytes aligned to %zu at %p, %s",
-                   kind, resource, what, bytes, align, block, why);
+  late.add(violation_kind::bad_deallocate, resource, "%s '%s': %s%zu bytes aligned to %zu at %p, %s", kind,
+           resource, what, bytes, align, block, why);
   return std::nullopt;
 }
 

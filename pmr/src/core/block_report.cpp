@@ -50,7 +50,7 @@ void print_blocks(std::FILE* out, char const* kind, char const* resource,
   }
 }
 
-void report_leak(char const* kind, char const* resource, block_ledger const& ledger,
+void report_leak(late_reports& late, char const* kind, char const* resource, block_ledger const& ledger,
                  std::uint64_t first_number, char const* when) noexcept {
   const auto counts = [=](live_block const& block) { return block.number >= first_number; };
   auto leaked = std::views::values(ledger.live()) | std::views::filter(counts);
@@ -71,9 +71,9 @@ void report_leak(char const* kind, char const* resource, block_ledger const& led
   }
   char rest[40] = "";
   if (named < n) std::snprintf(rest, sizeof rest, "; and %zu more", n - named);
-  report_violation(violation_kind::leak, resource,
-                   "%s '%s': %sleak: %zu block%s of %zu bytes %s not deallocated: %s%s", kind, resource, when,
-                   n, n == 1 ? "" : "s", bytes, n == 1 ? "was" : "were", list, rest);
+  late.add(violation_kind::leak, resource,
+           "%s '%s': %sleak: %zu block%s of %zu bytes %s not deallocated: %s%s", kind, resource, when, n,
+           n == 1 ? "" : "s", bytes, n == 1 ? "was" : "were", list, rest);
 }
 
 }  // namespace tidemark::detail

@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <system_error>
 #include <thread>
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/identity.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/violation.hpp>
 
 #if defined(__GLIBC__)
 // Set by the dynamic linker, or at the start of a static program: where the process's first stack begins.
@@ -164,7 +166,8 @@ std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexc
 // it was the forking thread's number.
 bool is_held_by_this_thread([[maybe_unused]] pthread_mutex_t const& mutex) noexcept {
 #if defined(__GLIBC__)
-  return __atomic_load_n(&mutex.__data.__owner, __ATOMIC_RELAXED) == gettid();
+  const int owner = __atomic_load_n(&mutex.__data.__owner, __ATOMIC_RELAXED);
+  return owner != 0 && owner == gettid();  // without the system call while the mutex is free
 #else
   return false;
 #endif
@@ -173,6 +176,14 @@ void hold_in_child([[maybe_unused]] pthread_mutex_t& mutex) noexcept {
 #if defined(__GLIBC__)
   __atomic_store_n(&mutex.__data.__owner, gettid(), __ATOMIC_RELAXED);
 #endif
+}
+
+void refuse_reentry() {
+  report_violation(
+      violation_kind::reentry, "",
+      "a resource is called by its own upstream, bookkeeping resource or callback while it waits "
+      "for that, with its lock held");
+  throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur));
 }
 
 void fork_participant::join() noexcept {

@@ -10,6 +10,7 @@
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/identity.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>
@@ -118,15 +119,16 @@ void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t
 }
 
 void capture_switch::check_new(void const* block) const noexcept {
+  detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   const std::uintptr_t address = address_of(block);
   const bool is_deferred = std::ranges::any_of(
       records_, [&](auto const& entry) { return entry.second.deferred.contains(address); });
   if (!is_deferred && !is_baked(address) && arena_at(address) == nullptr) return;
-  detail::report_violation(violation_kind::bad_deallocate, name(),
-                           "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
-                           "it was deallocated past the switch",
-                           name(), block);
+  late.add(violation_kind::bad_deallocate, name(),
+           "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
+           "it was deallocated past the switch",
+           name(), block);
 }
 
 void capture_switch::deallocate_specially(void* block, std::size_t bytes, std::size_t align) {
@@ -134,10 +136,10 @@ void capture_switch::deallocate_specially(void* block, std::size_t bytes, std::s
 }
 
 bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noexcept {
+  detail::late_reports late;
   const auto refuse = [&] {
-    detail::report_violation(violation_kind::bad_deallocate, name(),
-                             "capture_switch '%s': %zu bytes at %p were deallocated already", name(), bytes,
-                             block);
+    late.add(violation_kind::bad_deallocate, name(),
+             "capture_switch '%s': %zu bytes at %p were deallocated already", name(), bytes, block);
     return true;
   };
   const std::uintptr_t address = address_of(block);
@@ -147,9 +149,11 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
   detail::capture_record* const record = frozen_record();
   bool is_kept = true;
   if (graph_arena* const arena = arena_at(address)) {
-    const std::uint64_t refused = arena->bad_deallocations_;
+    if (!arena->is_block_in_use(address, bytes)) {
+      arena->refuse(late, block, bytes);
+      return true;
+    }
     arena->deallocate(block, bytes, align);
-    if (arena->bad_deallocations_ != refused) return true;
     // Saturating, because a block may be from before the arena was installed.
     detail::switched_usage& usage = arenas_[arena];
     usage.blocks -= std::min<std::size_t>(usage.blocks, 1);
@@ -163,10 +167,9 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
         baked_by(*record).try_emplace(address, detail::switched_block{bytes, align, false});
     } catch (...) {
       if (baked != baked_.end()) baked->erase(address);
-      detail::report_violation(violation_kind::exhausted, name(),
-                               "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: "
-                               "they are lost",
-                               name(), bytes, block);
+      late.add(violation_kind::exhausted, name(),
+               "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: they are lost",
+               name(), bytes, block);
     }
   } else {
     is_kept = false;
@@ -367,8 +370,11 @@ char const* capture_switch::broken_invariant() const noexcept {
 }
 
 void capture_switch::check_invariants() const noexcept {
-  const std::scoped_lock lock{mutex_};
-  detail::invariant_check{"capture_switch", name()}.report(broken_invariant());
+  char const* const broken = [&] {
+    const std::scoped_lock lock{mutex_};
+    return broken_invariant();
+  }();
+  detail::invariant_check{"capture_switch", name()}.report(broken);
 }
 
 }  // namespace tidemark

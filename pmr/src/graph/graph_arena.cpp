@@ -206,7 +206,7 @@ void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
   (void)planned_->run.deallocate(address, planned_->now);  // false: it is in the tail
 }
 
-void graph_arena::refuse(void* block, std::size_t bytes) noexcept {
+void graph_arena::refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   ++bad_deallocations_;
   if (options_.bad_deallocate == bad_deallocate_policy::ignore) return;
@@ -217,8 +217,8 @@ void graph_arena::refuse(void* block, std::size_t bytes) noexcept {
   if (offset < high_water_bytes() && offset % default_alignment == 0 &&
       granules_[offset / default_alignment] != 0)
     why = "the block has another size";
-  detail::report_violation(violation_kind::bad_deallocate, name(),
-                           "graph_arena '%s': deallocate of %zu bytes at %p: %s", name(), bytes, block, why);
+  late.add(violation_kind::bad_deallocate, name(), "graph_arena '%s': deallocate of %zu bytes at %p: %s",
+           name(), bytes, block, why);
 }
 
 void graph_arena::reset() {
@@ -236,8 +236,7 @@ void graph_arena::reset() {
 // ---- captured anew -----------------------------------------------------------------------------------
 
 // Against other threads, which deallocate through the switch that knows the arena.
-std::unique_lock<detail::fork_safe<std::recursive_mutex>> detail::rewound_arena::locked(
-    graph_arena const& arena) {
+std::unique_lock<detail::fork_safe<>> detail::rewound_arena::locked(graph_arena const& arena) {
   if (arena.known_to_ == nullptr) return {};
   return std::unique_lock{arena.known_to_->mutex_};
 }

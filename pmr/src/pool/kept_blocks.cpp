@@ -29,13 +29,28 @@ kept_block* kept_blocks::take_ready(std::size_t bytes, std::size_t align) noexce
   return next;
 }
 
-kept_block* kept_blocks::take(std::size_t bytes, std::size_t align) noexcept {
+// The next block of a list whose fence is done, out of that list and not of the other one; null if `left`
+// allows no more queries.
+template <kept_block::links kept_block::* Links>
+kept_block* kept_blocks::take_done(pending_blocks<Links>& from, pending_looks& left,
+                                   held_lock& lock) noexcept {
+  while (kept_block* const asked = from.begin_query(left)) {
+    lock.unlock();
+    const bool is_done = asked->fence.done();
+    lock.lock();
+    from.end_query(*asked, is_done, left);
+    if (is_done) return asked;
+  }
+  return nullptr;
+}
+
+kept_block* kept_blocks::take(std::size_t bytes, std::size_t align, held_lock& lock) noexcept {
   if (kept_block* const ready = take_ready(bytes, align)) return ready;
   const auto found = sizes_.find({bytes, align});
   if (found == sizes_.end()) return nullptr;
   auto& pending = found->second.pending;
   pending_looks looks = pending.looks(max_looks);
-  kept_block* const done = pending.take_done(looks);
+  kept_block* const done = take_done(pending, looks, lock);
   if (done == nullptr) return nullptr;
   pending_.remove(*done);
   pending_bytes_ -= done->bytes;
@@ -48,7 +63,7 @@ bool kept_blocks::has_pending(std::size_t bytes, std::size_t align) const noexce
 }
 
 bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,
-                       kept_chain& leaving) noexcept {
+                       void const* order, kept_chain& leaving) noexcept {
   blocks_of_size* of_size = nullptr;
   try {
     of_size = &size_entry({bytes, align});
@@ -70,6 +85,7 @@ bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_
     add_ready(record, leaving);
   } else {
     record.fence = std::move(fence);
+    record.order = order;
     pending_.push_back(record);
     of_size->pending.push_back(record);
     pending_bytes_ += bytes;
@@ -77,10 +93,10 @@ bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_
   return true;
 }
 
-void kept_blocks::look(std::span<reuse_fence> fences, kept_chain& leaving) noexcept {
+void kept_blocks::look(std::span<reuse_fence> fences, kept_chain& leaving, held_lock& lock) noexcept {
   pending_looks looks = pending_.looks(fences.size());
   for (reuse_fence& fence : fences) {
-    kept_block* const done = pending_.take_done(looks);
+    kept_block* const done = take_done(pending_, looks, lock);
     if (done == nullptr) return;
     done->of_size->pending.remove(*done);
     pending_bytes_ -= done->bytes;
@@ -93,11 +109,17 @@ void kept_blocks::take_out_ready(kept_chain& leaving) noexcept {
   while (!ready_.empty()) evict(*ready_.front(), leaving);
 }
 
-void kept_blocks::take_out_pending(bool also_not_done, kept_chain& leaving) noexcept {
+void kept_blocks::take_out_pending(kept_chain& leaving) noexcept {
+  while (kept_block* const taken = pending_.take_any()) {
+    taken->of_size->pending.remove(*taken);
+    pending_bytes_ -= taken->bytes;
+    leaving.push_back(*taken);
+  }
+}
+
+void kept_blocks::take_out_done(kept_chain& leaving, held_lock& lock) noexcept {
   pending_looks looks = pending_.looks(pending_.size());
-  while (!pending_.empty()) {
-    kept_block* const taken = also_not_done ? &pending_.take_any() : pending_.take_done(looks);
-    if (taken == nullptr) return;
+  while (kept_block* const taken = take_done(pending_, looks, lock)) {
     taken->of_size->pending.remove(*taken);
     pending_bytes_ -= taken->bytes;
     leaving.push_back(*taken);

@@ -114,31 +114,39 @@ descriptor open_trigger(pressure_monitor_options const& options) {
 
 }  // namespace
 
-struct pressure_monitor::listener {
+// Owned by the monitor and by its thread, because a callback on that thread may destroy the monitor.
+struct pressure_monitor::listener : std::enable_shared_from_this<pressure_monitor::listener> {
   explicit listener(pressure_monitor_options options) : options_{std::move(options)} {
     if (options_.events_path == "self") options_.events_path = events_path_of_this_process();
     stalled_ = stalled_microseconds(read_all(options_.psi_path));
     events_ = limit_events(read_all(options_.events_path));
     sources_.psi = stalled_.has_value();
     sources_.cgroup = events_.has_value();
+  }
+  listener(listener const&) = delete;
+  listener& operator=(listener const&) = delete;
+  ~listener() { mutex_.leave(); }
+
+  void start() {
     if (!options_.background || sources_.manual()) return;
     if (sources_.psi) trigger_ = open_trigger(options_);
     if (sources_.cgroup) events_file_ = open_kernel_file(options_.events_path, O_RDONLY);
     sources_.psi_trigger = trigger_.number() >= 0;
     open_stop_pipe();
     const std::scoped_lock lock{mutex_};
-    thread_ = std::thread{[this] { listen(); }};
+    thread_ = std::thread{[self = shared_from_this()] { self->listen(); }};
     mutex_.adapt_with(*this);
   }
-  listener(listener const&) = delete;
-  listener& operator=(listener const&) = delete;
-  ~listener() {
+
+  // Waits for the thread, unless it is the calling one, which ends when the callback has returned.
+  void stop() {
     mutex_.leave();
     if (!thread_.joinable()) return;
     // Not by closing it: a child may have this end as well.
     while (::write(stop_write_.number(), "", 1) < 0 && errno == EINTR) {
     }
-    thread_.join();
+    if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
+    else thread_.join();
   }
 
   // The thread is not there, so that it cannot be waited for; and its files are the parent's.
@@ -154,6 +162,14 @@ struct pressure_monitor::listener {
   bool check(bool triggered = false) {
     const auto stalled = stalled_microseconds(read_all(options_.psi_path));
     const auto events = limit_events(read_all(options_.events_path));
+    if (!is_pressure(triggered, stalled, events)) return false;
+    ++signals_;
+    (void)signal_memory_pressure();
+    return true;
+  }
+
+  [[nodiscard]] bool is_pressure(bool triggered, std::optional<std::uint64_t> stalled,
+                                 std::optional<std::uint64_t> events) {
     const std::scoped_lock lock{mutex_};
     const auto threshold = static_cast<std::uint64_t>(options_.stall.count());
     const bool pressure = triggered || (stalled && stalled_ && *stalled >= *stalled_ + threshold) ||
@@ -161,10 +177,7 @@ struct pressure_monitor::listener {
     // Of two readers at once the later one may come first here: counts only rise. Nothing is less than any.
     stalled_ = std::max(stalled, stalled_);
     events_ = std::max(events, events_);
-    if (!pressure) return false;
-    ++signals_;
-    (void)signal_memory_pressure();
-    return true;
+    return pressure;
   }
 
   void open_stop_pipe() {
@@ -211,12 +224,17 @@ struct pressure_monitor::listener {
 };
 
 pressure_monitor::pressure_monitor(pressure_monitor_options options)
-    : listener_{std::make_unique<listener>(std::move(options))} {}
-pressure_monitor::~pressure_monitor() = default;
+    : listener_{std::make_shared<listener>(std::move(options))} {
+  listener_->start();
+}
+pressure_monitor::~pressure_monitor() { listener_->stop(); }
 
 pressure_monitor::source_set pressure_monitor::sources() const noexcept { return listener_->sources_; }
 bool pressure_monitor::is_listening() const noexcept { return listener_->thread_.joinable(); }
-bool pressure_monitor::check() { return listener_->check(); }
+bool pressure_monitor::check() {
+  const std::shared_ptr<listener> own = listener_;  // a callback may destroy the monitor
+  return own->check();
+}
 std::uint64_t pressure_monitor::signals() const noexcept { return listener_->signals_; }
 
 }  // namespace tidemark

@@ -71,8 +71,8 @@ void* reuse_cache::take_done(std::size_t bytes, std::size_t align) noexcept {
   reuse_fence finished;  // before the lock, so that it is destroyed after it
   void* block = nullptr;
   query([&]() noexcept {
-    const std::scoped_lock lock{mutex_};
-    detail::kept_block* const taken = kept_.take(bytes, align);
+    std::unique_lock lock{mutex_};
+    detail::kept_block* const taken = kept_.take(bytes, align, lock);
     if (taken == nullptr) return;
     finished = std::move(taken->fence);
     block = hit(*taken);
@@ -141,8 +141,9 @@ void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t a
                                    reuse_fence fence) noexcept {
   if (block == nullptr) return;
   if constexpr (check_level >= 2) {
+    detail::late_reports late;
     const std::scoped_lock lock{ledger_mutex_};
-    if (!ledger_.remove("reuse_cache", name(), block, bytes, align)) return;
+    if (!ledger_.remove(late, "reuse_cache", name(), block, bytes, align)) return;
   }
   give(block, bytes, align, std::move(fence));
 }
@@ -150,13 +151,14 @@ void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t a
 void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept {
   std::array<reuse_fence, looks_per_deallocation> finished;
   detail::kept_chain leaving;
+  void const* const order = fence.order();
   bool is_kept = false, must_look = false;
   // With `mutex_` held.
   const auto keep = [&]() noexcept {
     ++counts_.deallocations;
     --counts_.used_blocks;
     counts_.used_bytes -= bytes;
-    is_kept = kept_.keep(block, bytes, align, fence, leaving);
+    is_kept = kept_.keep(block, bytes, align, fence, order, leaving);
   };
   {
     const std::scoped_lock lock{mutex_};
@@ -166,8 +168,8 @@ void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_
   }
   if (must_look) {  // before it is kept: what is found to be done has been free for longer
     query([&]() noexcept {
-      const std::scoped_lock lock{mutex_};
-      kept_.look(finished, leaving);
+      std::unique_lock lock{mutex_};
+      kept_.look(finished, leaving, lock);
     });
     const std::scoped_lock lock{mutex_};
     keep();
@@ -207,13 +209,13 @@ std::size_t reuse_cache::collect(bool force) noexcept {
   {
     const std::scoped_lock lock{mutex_};
     kept_.take_out_ready(leaving);
-    if (force) kept_.take_out_pending(true, leaving);
+    if (force) kept_.take_out_pending(leaving);
     must_query = kept_.has_pending();
   }
   if (must_query) {
     query([&]() noexcept {
-      const std::scoped_lock lock{mutex_};
-      kept_.take_out_pending(false, leaving);
+      std::unique_lock lock{mutex_};
+      kept_.take_out_done(leaving, lock);
     });
   }
   return return_to_upstream(leaving);
@@ -237,8 +239,11 @@ void reuse_cache::check_invariants() const noexcept {
   const std::size_t known_bytes = now.used_bytes + now.cached_bytes + now.pending_bytes;
   require(is_in_child_ ? now.held_bytes >= known_bytes : now.held_bytes == known_bytes,
           "held_bytes == used_bytes + cached_bytes + pending_bytes");
-  const std::scoped_lock lock{mutex_};
-  require.report(kept_.broken_invariant());
+  char const* const broken = [&] {
+    const std::scoped_lock lock{mutex_};
+    return kept_.broken_invariant();
+  }();
+  require.report(broken);
 }
 
 // ---- level 2 ----------------------------------------------------------------------------------------------

@@ -119,7 +119,19 @@ void synchronized_pool::deallocate_not_listed(void* block, std::size_t bytes, st
   deallocate_slow(block, bytes, align, result);
 }
 
+// The store is not to be entered by the upstream that it calls: reports this, where the C library knows the
+// owner of a lock.
+bool synchronized_pool::refuse_reentry(char const* operation) const noexcept {
+  if (!store_mutex_.is_held_by_this_thread()) return false;
+  detail::report_violation(violation_kind::reentry, name(),
+                           "synchronized_pool '%s': %s is called by the pool's own upstream, while the pool "
+                           "waits for it",
+                           name(), operation);
+  return true;
+}
+
 void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
+  if (refuse_reentry("allocate")) throw std::bad_alloc{};
   detail::thread_cache& cache = cache_of_this_thread();
   drain_pending_work(cache);
   const std::size_t index = classes_.index_of(bytes, align);
@@ -135,6 +147,7 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
 
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                         detail::free_result result) noexcept {
+  if (refuse_reentry("deallocate")) return;
   detail::thread_cache* cache = nullptr;
   try {
     cache = &cache_of_this_thread();
@@ -399,6 +412,7 @@ void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
 }
 
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
+  if (refuse_reentry("trim")) return 0;
   request_trim(target_bytes);
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
@@ -410,6 +424,7 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
 }
 
 void synchronized_pool::release() noexcept {
+  if (refuse_reentry("release")) return;
   if constexpr (check_level >= 2) detail::report_frames_of(*this, "synchronized_pool", name());
   {
     const std::scoped_lock lock{caches_mutex_};
@@ -453,6 +468,7 @@ void synchronized_pool::note_peak() const noexcept {
 // meanwhile, no difference is negative.
 pool_stats synchronized_pool::count() const noexcept {
   pool_stats all{.name = options_.name};
+  if (refuse_reentry("stats")) return all;
   {
     const std::scoped_lock lock{store_mutex_};
     all.allocations = store_.counts().allocations;
@@ -507,6 +523,7 @@ pool_stats synchronized_pool::stats() const noexcept {
 }
 
 void synchronized_pool::reset_stats() noexcept {
+  if (refuse_reentry("reset_stats")) return;
   const pool_stats now = count();
   const std::scoped_lock lock{caches_mutex_};
   at_reset_ = {now.allocations, now.deallocations, now.misses};
@@ -582,11 +599,18 @@ char const* synchronized_pool::broken_invariant() const noexcept {
 }
 
 void synchronized_pool::check_invariants() const noexcept {
+  if (refuse_reentry("check_invariants")) return;
   const detail::invariant_check require{"synchronized_pool", name()};
   const pool_stats now = stats();
-  const std::scoped_lock lock{store_mutex_, caches_mutex_};
-  require.report(broken_invariant());
-  require(now.held_bytes == now.used_bytes + now.cached_bytes + now.stranded_bytes || !lost_bytes_are_exact_,
+  char const* broken = nullptr;
+  bool is_exact = true;
+  {
+    const std::scoped_lock lock{store_mutex_, caches_mutex_};
+    broken = broken_invariant();
+    is_exact = lost_bytes_are_exact_;
+  }
+  require.report(broken);
+  require(now.held_bytes == now.used_bytes + now.cached_bytes + now.stranded_bytes || !is_exact,
           "held_bytes == used_bytes + cached_bytes + stranded_bytes");
   require(now.cached_bytes <= now.peak_cached_bytes, "cached_bytes <= peak_cached_bytes");
   require(now.requested_bytes <= now.used_bytes, "requested_bytes <= used_bytes");

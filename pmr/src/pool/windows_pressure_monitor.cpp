@@ -9,7 +9,7 @@ namespace tidemark {
 
 struct pressure_monitor::listener {};
 
-pressure_monitor::pressure_monitor(pressure_monitor_options) : listener_{std::make_unique<listener>()} {}
+pressure_monitor::pressure_monitor(pressure_monitor_options) : listener_{std::make_shared<listener>()} {}
 pressure_monitor::~pressure_monitor() = default;
 
 pressure_monitor::source_set pressure_monitor::sources() const noexcept { return {}; }

@@ -44,7 +44,10 @@ test_resource::test_resource(test_resource_options const& options, std::pmr::mem
 test_resource::~test_resource() {
   check_guards();
   detail::report_leak(kind_, name(), ledger_);
-  shrink_quarantine(0);
+  {
+    detail::late_reports late;
+    shrink_quarantine(late, 0);
+  }
   for (auto const& [block, entry] : ledger_.live()) free_padded(padded(block, entry));
 }
 
@@ -62,6 +65,7 @@ test_resource::padded_block test_resource::padded(std::uintptr_t block,
 
 void* test_resource::allocate(std::size_t bytes, std::size_t align,
                               std::optional<std::source_location> site) {
+  detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   const std::uint64_t number = ++requests_;
   const std::size_t front = front_bytes(align);
@@ -83,7 +87,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
                            .injected_failure = must_fail ? number : 0});
     }
     padded_blocks spare(1);
-    memory = allocate_from_upstream(all_bytes, align);
+    memory = allocate_from_upstream(late, all_bytes, align);
     const std::uintptr_t first = detail::address_of(memory), begin = first + front, end = begin + bytes;
     void* const block = reinterpret_cast<void*>(begin);
     ledger_.add(detail::block_here(block, bytes, align, number, site));
@@ -101,33 +105,35 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
   }
 }
 
-void* test_resource::allocate_from_upstream(std::size_t bytes, std::size_t align) {
+void* test_resource::allocate_from_upstream(detail::late_reports& late, std::size_t bytes,
+                                            std::size_t align) {
   try {
     return upstream_resource()->allocate(bytes, align);
   } catch (std::bad_alloc const&) {
     if (quarantine_.empty()) throw;
-    shrink_quarantine(0);  // the code under test must not run out of memory because of the quarantine
+    shrink_quarantine(late, 0);  // the code under test must not run out of memory because of the quarantine
   }
   return upstream_resource()->allocate(bytes, align);
 }
 
 void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
   if (block == nullptr) return;
+  detail::late_reports late;
   const std::scoped_lock lock{mutex_};
-  const auto entry = ledger_.remove(kind_, name(), block, bytes, align);
+  const auto entry = ledger_.remove(late, kind_, name(), block, bytes, align);
   if (!entry) return;
   padded_blocks freed;
   freed.splice(freed.end(), spare_, spare_.begin());
   freed.front() = padded(reinterpret_cast<std::uintptr_t>(block), *entry);
   padded_block const& whole = freed.front();
   counter_.on_deallocate(bytes);
-  check_outside(whole);
+  check_outside(late, whole);
   fill_and_poison(whole.block, whole.block + bytes, detail::freed_fill);
   const std::size_t all_bytes = whole.last - whole.first;
   // A larger block would only displace all others. A block of 0 bytes would never leave, because the limit
   // is in bytes.
   if (all_bytes == 0 || all_bytes > options_.quarantine_bytes) return free_padded(whole);
-  shrink_quarantine(options_.quarantine_bytes - all_bytes);
+  shrink_quarantine(late, options_.quarantine_bytes - all_bytes);
   quarantine_.splice(quarantine_.end(), freed);
   quarantined_bytes_ += all_bytes;
 }
@@ -138,13 +144,13 @@ void test_resource::free_padded(padded_block const& whole) {
   upstream_resource()->deallocate(reinterpret_cast<void*>(whole.first), all_bytes, whole.entry.align);
 }
 
-void test_resource::shrink_quarantine(std::size_t max_bytes) {
+void test_resource::shrink_quarantine(detail::late_reports& late, std::size_t max_bytes) {
   while (quarantined_bytes_ > max_bytes) {
     padded_blocks oldest;
     oldest.splice(oldest.end(), quarantine_, quarantine_.begin());
     padded_block const& whole = oldest.front();
     quarantined_bytes_ -= whole.last - whole.first;
-    check_freed(whole);
+    check_freed(late, whole);
     free_padded(whole);
   }
 }
@@ -204,8 +210,10 @@ class test_resource::failing_run {
     std::snprintf(when, sizeof when,
                   "fail_each_allocation: run %llu, in which %s%s: ", static_cast<unsigned long long>(n_),
                   failed() ? "that request failed" : "nothing failed", end);
+    detail::late_reports late;
     const std::scoped_lock lock{resource_.mutex_};
-    detail::report_leak(resource_.kind_, resource_.name(), resource_.ledger_, requests_before_ + 1, when);
+    detail::report_leak(late, resource_.kind_, resource_.name(), resource_.ledger_, requests_before_ + 1,
+                        when);
     return blocks;
   }
 
@@ -253,31 +261,34 @@ std::size_t fail_each_allocation(test_resource& resource, std::function<void()> 
 // ---- checks ----
 
 std::size_t test_resource::check_guards() noexcept {
+  detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   std::size_t corrupted = 0;
-  for (auto const& [block, entry] : ledger_.live()) corrupted += check_outside(padded(block, entry)) ? 0 : 1;
-  for (padded_block const& freed : quarantine_) corrupted += check_freed(freed) ? 0 : 1;
+  for (auto const& [block, entry] : ledger_.live())
+    corrupted += check_outside(late, padded(block, entry)) ? 0 : 1;
+  for (padded_block const& freed : quarantine_) corrupted += check_freed(late, freed) ? 0 : 1;
   return corrupted;
 }
 
-bool test_resource::check_outside(padded_block const& whole) noexcept {
+bool test_resource::check_outside(detail::late_reports& late, padded_block const& whole) noexcept {
   const std::uintptr_t end = whole.block + whole.entry.bytes;
   const bool before =
-      check_range(whole, whole.first, whole.block, guard_fill, "overrun: a byte before the block");
-  const bool behind = check_range(whole, end, whole.last, guard_fill, "overrun: a byte behind the block");
+      check_range(late, whole, whole.first, whole.block, guard_fill, "overrun: a byte before the block");
+  const bool behind =
+      check_range(late, whole, end, whole.last, guard_fill, "overrun: a byte behind the block");
   return before && behind;
 }
 
-bool test_resource::check_freed(padded_block const& whole) noexcept {
-  const bool outside = check_outside(whole);
-  return check_range(whole, whole.block, whole.block + whole.entry.bytes, detail::freed_fill,
+bool test_resource::check_freed(detail::late_reports& late, padded_block const& whole) noexcept {
+  const bool outside = check_outside(late, whole);
+  return check_range(late, whole, whole.block, whole.block + whole.entry.bytes, detail::freed_fill,
                      "write after free: a byte") &&
          outside;
 }
 
 // Reports the first byte that is not `fill`, and repairs the range, so that each is reported once.
-bool test_resource::check_range(padded_block const& whole, std::uintptr_t first, std::uintptr_t last,
-                                unsigned char fill, char const* what) noexcept {
+bool test_resource::check_range(detail::late_reports& late, padded_block const& whole, std::uintptr_t first,
+                                std::uintptr_t last, unsigned char fill, char const* what) noexcept {
   detail::unpoison(first, last - first);
   detail::mark_defined(first, last - first);
   auto const* const begin = reinterpret_cast<unsigned char const*>(first);
@@ -287,17 +298,18 @@ bool test_resource::check_range(padded_block const& whole, std::uintptr_t first,
   if (!intact) {
     const auto offset = static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(changed) - whole.block);
     const detail::block_text text = detail::describe(whole.entry);
-    detail::report_violation(violation_kind::overrun, name(),
-                             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(),
-                             what, offset, static_cast<unsigned>(*changed), text.text);
+    late.add(violation_kind::overrun, name(),
+             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(), what, offset,
+             static_cast<unsigned>(*changed), text.text);
   }
   fill_and_poison(first, last, fill);
   return intact;
 }
 
 void test_resource::empty_quarantine() noexcept {
+  detail::late_reports late;
   const std::scoped_lock lock{mutex_};
-  shrink_quarantine(0);
+  shrink_quarantine(late, 0);
 }
 
 std::size_t test_resource::quarantined_bytes() const noexcept {

@@ -15,7 +15,7 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/identity.hpp>
-#include <tidemark/core/violation.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 
 namespace tidemark {
 namespace {
@@ -113,12 +113,13 @@ trace_log::trace_log(trace_log_options options)
 
 trace_log::~trace_log() {
   mutex_.leave();
+  detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   if (!closed_) finish();
   if (detail::trace_file const* const failed = failed_file(); failed != nullptr && !error_reported_) {
-    detail::report_violation(violation_kind::lost_output, "trace_log",
-                             "trace_log: cannot write %s: %s; the trace is incomplete",
-                             failed->path().c_str(), std::strerror(failed->error().value()));
+    late.add(violation_kind::lost_output, "trace_log",
+             "trace_log: cannot write %s: %s; the trace is incomplete", failed->path().c_str(),
+             std::strerror(failed->error().value()));
   }
 }
 

@@ -39,19 +39,24 @@ void trace_resource::deallocate(void* block, std::size_t bytes, std::size_t alig
 }
 
 void trace_resource::check_invariants() const noexcept {
-  const std::scoped_lock lock{log_.mutex_};
   const detail::invariant_check expect{kind_, name()};
-  std::size_t bytes = 0;
-  std::uintptr_t end = 0;
+  std::size_t bytes = 0, blocks = 0, used_bytes = 0, used_blocks = 0;
   bool apart = true;
-  for (auto const& [begin, block] : track_->live) {
-    apart &= begin >= end;
-    end = begin + std::max<std::size_t>(block.bytes, 1);
-    bytes += block.bytes;
+  {
+    const std::scoped_lock lock{log_.mutex_};
+    std::uintptr_t end = 0;
+    for (auto const& [begin, block] : track_->live) {
+      apart &= begin >= end;
+      end = begin + std::max<std::size_t>(block.bytes, 1);
+      bytes += block.bytes;
+    }
+    blocks = track_->live.size();
+    used_bytes = counter_.used_bytes();
+    used_blocks = counter_.used_blocks();
   }
   expect(apart, "live blocks do not overlap");
-  expect(bytes == counter_.used_bytes(), "used_bytes is the sum of the live blocks");
-  expect(track_->live.size() == counter_.used_blocks(), "used_blocks is the number of live blocks");
+  expect(bytes == used_bytes, "used_bytes is the sum of the live blocks");
+  expect(blocks == used_blocks, "used_blocks is the number of live blocks");
 }
 
 }  // namespace tidemark

@@ -17,8 +17,9 @@ void* tracking_resource::allocate(std::size_t bytes, std::size_t align,
 void tracking_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
   if (block == nullptr) return;
   {
+    detail::late_reports late;
     const std::scoped_lock lock{mutex_};
-    if (!ledger_.remove(kind_, name(), block, bytes, align)) return;
+    if (!ledger_.remove(late, kind_, name(), block, bytes, align)) return;
   }
   resource_adaptor::deallocate(block, bytes, align);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/workspace/workspace_options.hpp>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
@@ -24,26 +25,34 @@ std::optional<unsigned> parse_ways(std::string_view text) {
   return ways;
 }
 
-workspace_options options_of_environment() {
-  constexpr char const* name = "TIDEMARK_WORKSPACE_CACHE_WAYS";
+constexpr char const* ways_variable = "TIDEMARK_WORKSPACE_CACHE_WAYS";
+
+// NOLINTNEXTLINE(concurrency-mt-unsafe): as documented
+char const* ways_of_environment() { return std::getenv(ways_variable); }
+
+workspace_options options_of_environment(bool& is_refused) {
   workspace_options options;
-  char const* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as documented
+  char const* const text = ways_of_environment();
   if (text == nullptr || *text == '\0') return options;
-  if (const auto ways = parse_ways(text)) {
-    options.cache_ways = *ways;
-  } else {
-    detail::report_warning(warning_kind::refused_setting, name,
-                           "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored", name, text);
-  }
+  if (const auto ways = parse_ways(text)) options.cache_ways = *ways;
+  else is_refused = true;
   return options;
 }
 
 struct shared_defaults {
   detail::fork_safe<> mutex;
-  workspace_options options = options_of_environment();
+  bool has_refused_ways = false;
+  workspace_options options = options_of_environment(has_refused_ways);
 };
+// Warns behind the initialisation, because the handler may make workspaces.
 shared_defaults& defaults() {
   static auto* const shared = new shared_defaults;
+  static std::atomic<bool> must_warn{shared->has_refused_ways};
+  if (must_warn.load(std::memory_order_relaxed) && must_warn.exchange(false)) {
+    detail::report_warning(warning_kind::refused_setting, ways_variable,
+                           "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored", ways_variable,
+                           ways_of_environment());
+  }
   return *shared;
 }
 

@@ -31,15 +31,14 @@ namespace tidemark {
 /// Complexity: that of the functions. Thread-safety: one thread at a time; any, one after the other.
 class reuse_fence {
  public:
-  /// What one kind of fence does. All of them may be called on any thread, and must not throw.
+  /// What one kind of fence does. All functions may be called on any thread, must not throw, and may use the
+  /// cache that the fence was given to: a cache calls them without a lock.
   struct functions {
-    /// Whether the work has ended. @pre It is quick, and does not use the cache that the fence was given to:
-    /// that calls it under its lock.
+    /// Whether the work has ended. @pre It is quick: a request waits for it.
     bool (*done)(void* state) noexcept;
-    /// Returns when it has ended, at once where it has. May take long, and may use the cache.
+    /// Returns when it has ended, at once where it has. May take long.
     void (*wait)(void* state) noexcept;
-    /// Ends the state, also if the end of the work was not noticed. May use the cache. Null: nothing is to be
-    /// done.
+    /// Ends the state, also if the end of the work was not noticed. Null: nothing is to be done.
     void (*destroy)(void* state) noexcept;
     /// What the fence comes in the order of, such as its event's stream: of fences with one order, those
     /// given to a cache later are done later. A cache then asks only the first of them. It must be the same

@@ -40,6 +40,7 @@ enum class violation_kind {
   lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
   frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
   use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal handler
+  reentry,           ///< a resource was called by the upstream that it was calling
 };
 
 /// One violation. Its texts live as long as the call of the handler.

@@ -198,10 +198,8 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
 
   capture_switch_options options_;
   detail::usage_counter counter_;
-  detail::special_count special_;  // records, baked sets and known arenas
-  // For what follows, and for the arenas known. Recursive, because an arena may call the violation handler,
-  // which may look at the switch.
-  mutable detail::fork_safe<std::recursive_mutex> mutex_;
+  detail::special_count special_;      // records, baked sets and known arenas
+  mutable detail::fork_safe<> mutex_;  // for what follows, and for the arenas known
   std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
   std::list<detail::switched_blocks> baked_;                      // of captures that go on, and of graphs
   std::map<graph_arena*, detail::switched_usage> arenas_;         // installed once, and not ended

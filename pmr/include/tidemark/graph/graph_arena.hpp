@@ -14,6 +14,7 @@
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/violation.hpp>
@@ -276,7 +277,11 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   [[nodiscard]] void* take_planned(std::size_t bytes, std::size_t align);
   void deallocate_planned(std::uintptr_t address) noexcept;
   void begin_planned() noexcept;
-  TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept;
+  TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept {
+    detail::late_reports now;
+    refuse(now, block, bytes);
+  }
+  void refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept;
 
   detail::monotone_layout layout_;
   std::unique_ptr<granule_count[], free_memory> granules_;  // of the block that begins there; 0: none in use

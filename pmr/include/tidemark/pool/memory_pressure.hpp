@@ -13,10 +13,9 @@ class pressure_subscription;
 
 namespace detail {
 
-struct pressure_callback {
-  std::function<void()> call;
-  unsigned long long stack_owner;  // `stack_owner_of` the object that the callback belongs to
-  ~pressure_callback();            // Waits until it is not running, and is not called any more.
+struct pressure_callback;
+struct pressure_ender {
+  void operator()(pressure_callback* ended) const noexcept;
 };
 /// As `on_memory_pressure`, for an object: a child forgets the callback if the object was on the stack of a
 /// thread that does not exist there.
@@ -24,8 +23,8 @@ struct pressure_callback {
 
 }  // namespace detail
 
-/// A callback is called as long as its subscription lives. Movable; moved-from and default-made there is no
-/// callback. Once the destructor has returned the callback is not running any more.
+/// A callback is called as long as its subscription lives. Movable; a moved-from subscription has no
+/// callback. The destructor waits for a call on another thread. A callback may end its own subscription.
 class pressure_subscription {
  public:
   pressure_subscription() noexcept = default;
@@ -33,18 +32,20 @@ class pressure_subscription {
  private:
   friend pressure_subscription detail::on_memory_pressure_of(void const* object,
                                                              std::function<void()> callback);
-  std::unique_ptr<detail::pressure_callback> callback_;
+  std::unique_ptr<detail::pressure_callback, detail::pressure_ender> callback_;
 };
 
-/// Has `callback` called whenever memory gets short, on the thread that signals it. It must not throw, nor
-/// subscribe or unsubscribe. Callbacks are called in no particular order. Every pool subscribes itself: its
-/// callback only posts a trim, which the pool's owner does in its next call. @throws std::bad_alloc.
-/// Thread-safe. A child that is forked has the callbacks, too; one that refers to the stack of another thread
-/// must not be called there. A callback may fork; on the thread of a `pressure_monitor` its child must end or
-/// exec inside the callback.
+/// Has `callback` called whenever memory gets short, on the thread that signals it. It must not throw. No
+/// lock is held meanwhile, so that it may make and end resources and subscriptions, also its own. It runs on
+/// one thread at a time: a signal of another thread leaves out a callback that is running. Callbacks are
+/// called in the order of their subscriptions. Every pool subscribes itself: its callback only posts a trim,
+/// which the pool's owner does in its next call. @throws std::bad_alloc. Thread-safe. A child that is forked
+/// has the callbacks, too; one that refers to the stack of another thread must not be called there. A
+/// callback may fork; on the thread of a `pressure_monitor` its child must end or exec inside the callback.
 [[nodiscard]] pressure_subscription on_memory_pressure(std::function<void()> callback);
 
-/// Calls all callbacks: memory is short. By hand, or by a `pressure_monitor`. Thread-safe.
+/// Calls all callbacks that are subscribed: memory is short. By hand, or by a `pressure_monitor`. Inside a
+/// callback it does nothing. Thread-safe; allocates nothing. O(callbacks * log(callbacks)).
 /// @return how many were called.
 std::size_t signal_memory_pressure();
 

@@ -55,7 +55,7 @@ class pressure_monitor {
   explicit pressure_monitor(pressure_monitor_options options = {});
   pressure_monitor(pressure_monitor const&) = delete;
   pressure_monitor& operator=(pressure_monitor const&) = delete;
-  /// Stops, and waits for the thread.
+  /// Stops, and waits for the thread, unless a callback on that thread destroys the monitor.
   ~pressure_monitor();
 
   /// What of the system it listens to; nothing where the system has none of it.
@@ -73,7 +73,7 @@ class pressure_monitor {
 
  private:
   struct listener;
-  std::unique_ptr<listener> listener_;
+  std::shared_ptr<listener> listener_;
 };
 
 }  // namespace tidemark

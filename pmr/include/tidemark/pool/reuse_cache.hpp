@@ -63,15 +63,16 @@ struct reuse_cache_options {
   /// time. It is called without a lock, by any thread that allocates, and may use the cache. Null:
   /// `collect()`, and if the upstream throws again `collect(true)`, so that it is called up to three times.
   reuse_relief relief = {};
-  /// What surrounds the queries of a call. It is called without a lock, by any thread, and must not use the
-  /// cache. Null: fences are queried as they are.
+  /// What surrounds the queries of a call. It is called without a lock, by any thread. Null: fences are
+  /// queried as they are.
   reuse_query_scope query_scope = {};
   /// In messages and statistics; must outlive the cache.
   char const* name = "reuse_cache";
   /// Where blocks come from; null: `std::pmr::get_default_resource()`. Must outlive the cache.
   std::pmr::memory_resource* upstream = nullptr;
   /// Where the cache's own records come from, which the host writes; null: `std::pmr::new_delete_resource()`.
-  /// Must outlive the cache. It is called under the cache's lock and must not call back.
+  /// Must outlive the cache. It is called under the cache's lock; calling back is
+  /// reported as `violation_kind::reentry`.
   std::pmr::memory_resource* bookkeeping = nullptr;
 };
 
@@ -144,11 +145,11 @@ struct reuse_cache_stats {
 /// blocks have orders, and those without. Records are allocated as more blocks are kept than ever before,
 /// none once warm.
 /// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One
-/// lock guards the records, and is held while `reuse_fence::done` and the bookkeeping resource are called.
-/// The upstream, and what may take long of fences, are called without it: threads hit while one waits, both
-/// may call back, and the upstream must be thread-safe if the threads that use the cache are several. A child
-/// that is forked may do the same; `held_bytes` includes there what other threads were just giving to the
-/// upstream, and level 2 reports no leaks there.
+/// lock guards the records, and is held while the bookkeeping resource is called. The upstream, the relief
+/// and fences are called without it: threads hit while one waits, all may call back, and the upstream must be
+/// thread-safe if the threads that use the cache are several. A child that is forked may do the same;
+/// `held_bytes` includes there what other threads were just giving to the upstream, and level 2 reports no
+/// leaks there.
 ///
 /// Level 2 knows the live blocks, and reports a wrong deallocation.
 class reuse_cache final : public detail::forwarding_resource<reuse_cache> {

@@ -117,8 +117,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
     if (block == nullptr) [[unlikely]]
       return;
     if constexpr (check_level >= 2) {
+      detail::late_reports late;
       const std::scoped_lock lock{ledger_mutex_};
-      if (!ledger_.remove("synchronized_pool", name(), block, bytes, align)) return;
+      if (!ledger_.remove(late, "synchronized_pool", name(), block, bytes, align)) return;
     }
     auto result = detail::free_result::not_listed;
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
@@ -194,6 +195,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
 
   // What is shared.
+  [[nodiscard]] bool refuse_reentry(char const* operation) const noexcept;
   void leave(detail::block_cache& from, std::size_t index, detail::block_chain chain) noexcept;
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
   std::size_t relieve_upstream() noexcept;  // with store_mutex_ held

@@ -77,9 +77,9 @@ struct test_resource_options {
 /// - `quarantined_bytes() <= options.quarantine_bytes`
 ///
 /// Complexity: O(log live blocks + bytes). Thread-safety: any thread, if the upstream allows it: one mutex
-/// guards all; "the n-th allocation" counts those of all threads. The handler may read the resource and
-/// must not change it. A forked child may use it too; blocks of other threads are leaks if they end there.
-/// Exceptions: see `allocate`.
+/// guards all; "the n-th allocation" counts those of all threads. The handler is called
+/// without the mutex and may use the resource. A forked child may use it too; blocks of other threads are
+/// leaks if they end there. Exceptions: see `allocate`.
 class test_resource final : public detail::ledger_adaptor<test_resource> {
  public:
   static constexpr unsigned char guard_fill = 0xFD;  ///< content of guards
@@ -153,14 +153,14 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
 
   std::size_t front_bytes(std::size_t align) const noexcept;
   padded_block padded(std::uintptr_t block, live_block const& entry) const noexcept;
-  void* allocate_from_upstream(std::size_t bytes, std::size_t align);
+  void* allocate_from_upstream(detail::late_reports& late, std::size_t bytes, std::size_t align);
   void fail_requests(char const* operation, std::uint64_t n, std::uint64_t count);
-  bool check_outside(padded_block const& whole) noexcept;
-  bool check_freed(padded_block const& whole) noexcept;
-  bool check_range(padded_block const& whole, std::uintptr_t first, std::uintptr_t last, unsigned char fill,
-                   char const* what) noexcept;
+  bool check_outside(detail::late_reports& late, padded_block const& whole) noexcept;
+  bool check_freed(detail::late_reports& late, padded_block const& whole) noexcept;
+  bool check_range(detail::late_reports& late, padded_block const& whole, std::uintptr_t first,
+                   std::uintptr_t last, unsigned char fill, char const* what) noexcept;
   void free_padded(padded_block const& whole);
-  void shrink_quarantine(std::size_t max_bytes);
+  void shrink_quarantine(detail::late_reports& late, std::size_t max_bytes);
 
   test_resource_options options_;
   padded_blocks spare_;       // one node for each live block, because deallocation must not allocate

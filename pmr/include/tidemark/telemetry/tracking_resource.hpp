@@ -37,9 +37,9 @@ namespace tidemark {
 /// as leaks: track a resource above such an upstream that deallocates its blocks.
 ///
 /// Complexity: O(log live blocks) and an allocation by `operator new` for the record. Thread-safety: any
-/// thread, if the upstream allows it; a mutex guards the records. The handler may read the resource and
-/// must not allocate from it. A forked child may use it too; blocks of other threads are leaks if they end
-/// there. Exceptions: the upstream's, or std::bad_alloc if there is no memory for the record; only
+/// thread, if the upstream allows it; a mutex guards the records. The handler is called without
+/// the mutex and may use the resource. A forked child may use it too; blocks of other threads are leaks if
+/// they end there. Exceptions: the upstream's, or std::bad_alloc if there is no memory for the record; only
 /// `refused` has changed then.
 class tracking_resource final : public detail::ledger_adaptor<tracking_resource> {
  public:

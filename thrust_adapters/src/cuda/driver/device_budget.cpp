@@ -33,8 +33,7 @@ void device_budget::end(entry const* ended) noexcept {
     last = std::move(*found);
     entries_.erase(found);
   }
-  const std::scoped_lock lock{last->mutex};
-  last->has_ended = true;
+  last->gate.close();
 }
 
 device_budget::pool_membership device_budget::add_pool(driver& calls, ::CUmemPoolHandle_st* pool) {
@@ -106,6 +105,16 @@ bool device_budget::trim_pools() noexcept {
   return any;
 }
 
+// A second thread waits for a resource that gives back, but not for a user's callback, which may wait for
+// that thread.
+bool device_budget::enter(entry& next) noexcept {
+  while (!next.gate.enter()) {
+    if (next.kind == giver::callback || next.gate.is_closed()) return false;
+    next.gate.wait_for_others();
+  }
+  return true;
+}
+
 bool device_budget::ask(giver kind, entry const* but) noexcept {
   std::vector<std::shared_ptr<entry>> asked;
   try {
@@ -116,9 +125,9 @@ bool device_budget::ask(giver kind, entry const* but) noexcept {
   }
   bool any = false;
   for (std::shared_ptr<entry> const& each : asked) {
-    if (each.get() == but || each->kind != kind) continue;
-    const std::scoped_lock lock{each->mutex};
-    if (!each->has_ended) any = each->call() || any;
+    if (each.get() == but || each->kind != kind || !enter(*each)) continue;
+    const tidemark::detail::gate_leaver leaves{each->gate};
+    any = each->call() || any;
   }
   return any;
 }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include <tidemark/core/allocation_site.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 
 namespace tidemark::detail {
 
@@ -28,11 +29,12 @@ class block_ledger {
   void add(live_block const& block);
 
   /// A block is being freed.
+  /// @param late gets the report of a wrong call
   /// @param kind, resource what resource it is, for the report: `pool 'step': double free of 64 bytes ...`
   /// @return what was recorded; nothing, after a report of `violation_kind::bad_deallocate`, if the call
   /// is wrong: the block is then still recorded as it was.
-  std::optional<live_block> remove(char const* kind, char const* resource, void const* block,
-                                   std::size_t bytes, std::size_t align) noexcept;
+  std::optional<live_block> remove(late_reports& late, char const* kind, char const* resource,
+                                   void const* block, std::size_t bytes, std::size_t align) noexcept;
 
   /// Forgets all blocks.
   void clear() noexcept;

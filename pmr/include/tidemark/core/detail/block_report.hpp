@@ -12,6 +12,7 @@
 
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 
 namespace tidemark::detail {
 
@@ -36,10 +37,16 @@ void print_blocks(std::FILE* out, char const* kind, char const* resource,
 
 /// Reports `violation_kind::leak` if there are live blocks with numbers from `first_number` on: how many, of
 /// how many bytes, and as many of them as the message has room for.
+/// @param late gets the report
 /// @param kind, resource what resource it is, for the message: `tracking_resource 'weights': leak: 3 blocks
 /// ...`
 /// @param when more about it, before "leak"
-void report_leak(char const* kind, char const* resource, block_ledger const& ledger,
+void report_leak(late_reports& late, char const* kind, char const* resource, block_ledger const& ledger,
                  std::uint64_t first_number = 0, char const* when = "") noexcept;
+/// The same at once.
+inline void report_leak(char const* kind, char const* resource, block_ledger const& ledger) noexcept {
+  late_reports now;
+  report_leak(now, kind, resource, ledger);
+}
 
 }  // namespace tidemark::detail

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/brief_lock.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
 
@@ -53,6 +54,8 @@ class fork_attempt {
 /// @return what it was. Not while another thread forks.
 std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexcept;
 
+/// Reports a violation. @throws std::system_error
+[[noreturn]] TIDEMARK_COLD void refuse_reentry();
 /// Whether the calling thread holds the mutex, if the C library tells.
 [[nodiscard]] bool is_held_by_this_thread(pthread_mutex_t const& mutex) noexcept;
 /// In a child: makes the calling thread the owner of a mutex that it held when it forked. The C library knows
@@ -139,8 +142,20 @@ class fork_safe final : fork_participant {
   fork_safe& operator=(fork_safe const&) = delete;
   ~fork_safe() { leave(); }
 
-  void lock() { mutex_.lock(); }
+  /// Reports a violation and throws std::system_error if the calling thread holds the mutex, where the C
+  /// library tells: a resource is called by the upstream that it calls.
+  void lock() {
+    if (is_held_by_this_thread()) [[unlikely]]
+      refuse_reentry();
+    mutex_.lock();
+  }
   [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
+  /// True if the calling thread holds the mutex, and may not lock it once more.
+  [[nodiscard]] bool is_held_by_this_thread() noexcept {
+    if constexpr (requires { mutex_.native_handle(); } && !std::is_same_v<Mutex, std::recursive_mutex>)
+      return detail::is_held_by_this_thread(*mutex_.native_handle());
+    return false;
+  }
   void unlock() { mutex_.unlock(); }
 
   /// From now on `object.adapt_to_child()` is called in a child. @pre the mutex is locked, or no other thread

@@ -44,7 +44,7 @@ class rewound_arena {
   static void require_no_block_outlives(graph_arena const& arena);
 
  private:
-  [[nodiscard]] static std::unique_lock<fork_safe<std::recursive_mutex>> locked(graph_arena const& arena);
+  [[nodiscard]] static std::unique_lock<fork_safe<>> locked(graph_arena const& arena);
   template <class Function>
   void for_each_block_since(graph_arena_mark const& mark, Function function) const;
   void restore() noexcept;

@@ -61,7 +61,8 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       return;
     if constexpr (check_level >= 2) {
       owner_.require(FreeLists::kind, name(), "deallocate");
-      if (!ledger_.remove(FreeLists::kind, name(), block, bytes, align)) return;
+      late_reports late;
+      if (!ledger_.remove(late, FreeLists::kind, name(), block, bytes, align)) return;
     }
     const free_result result = lists_.give(block, bytes, align);
     if (result != free_result::listed) [[unlikely]]

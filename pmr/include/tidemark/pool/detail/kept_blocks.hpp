@@ -8,12 +8,14 @@
 #include <cstddef>
 #include <deque>
 #include <memory_resource>
+#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 
 namespace tidemark::detail {
@@ -32,6 +34,8 @@ struct kept_block {
   std::size_t bytes = 0;              // as requested
   std::size_t align = 0;              // as requested
   reuse_fence fence;                  // empty: ready
+  void const* order = nullptr;        // the fence's, which is queried once
+  bool is_queried = false;            // a thread asks the fence, without the lock: the block stays
   blocks_of_size* of_size = nullptr;  // of its size and alignment; may be gone once the block has left it
   links in_all;                       // ready, pending, leaving or spare: always in one of these lists
   links in_size;                      // ready or pending: in one of `of_size`
@@ -114,18 +118,17 @@ class pending_blocks {
   /// @pre there is room for it.
   void push_back(kept_block& block) noexcept {
     ++size_;
-    void const* const order = block.fence.order();
-    if (order == nullptr) return others_.push_back(block);
-    auto found = find(order);
-    if (found == queues_.end()) found = queues_.insert(queues_.end(), queue{.order = order, .blocks = {}});
+    if (block.order == nullptr) return others_.push_back(block);
+    auto found = find(block.order);
+    if (found == queues_.end())
+      found = queues_.insert(queues_.end(), queue{.order = block.order, .blocks = {}});
     found->blocks.push_back(block);
   }
   /// @pre it is here, with its fence.
   void remove(kept_block& block) noexcept {
     --size_;
-    void const* const order = block.fence.order();
-    if (order == nullptr) return others_.remove(block);
-    const auto found = find(order);
+    if (block.order == nullptr) return others_.remove(block);
+    const auto found = find(block.order);
     found->blocks.remove(block);
     if (!found->blocks.empty()) return;
     const auto index = static_cast<std::size_t>(found - queues_.begin());
@@ -138,38 +141,50 @@ class pending_blocks {
   [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept {
     return {.in_all = at_most, .of_queues = queues_.size(), .of_others = others_.size()};
   }
-  /// The next block whose fence is done, removed; null if `left` allows no more queries. Other fences each
-  /// time.
-  [[nodiscard]] kept_block* take_done(pending_looks& left) noexcept {
+  /// The next block whose fence is to be asked, marked as queried; null if `left` allows no more queries.
+  /// Other fences each time. The caller asks the fence without a lock and calls `end_query`.
+  [[nodiscard]] kept_block* begin_query(pending_looks& left) noexcept {
     while (left.in_all > 0 && (left.of_queues > 0 || left.of_others > 0)) {
       --left.in_all;
       is_turn_of_queues_ = !is_turn_of_queues_;
-      if (left.of_queues > 0 && (is_turn_of_queues_ || left.of_others == 0)) {
-        kept_block& first = *queues_[turn_].blocks.front();
-        if (first.fence.done()) {
-          if (queues_[turn_].blocks.size() == 1) --left.of_queues;  // it will be gone
-          remove(first);
-          return &first;
-        }
+      const bool of_queue = left.of_queues > 0 && (is_turn_of_queues_ || left.of_others == 0);
+      // Other threads may have emptied either since the last query.
+      if (of_queue ? queues_.empty() : others_.empty()) {
+        (of_queue ? left.of_queues : left.of_others) = 0;
+        continue;
+      }
+      kept_block& first = *(of_queue ? queues_[turn_].blocks : others_).front();
+      if (!of_queue) {
+        --left.of_others;
+        others_.rotate();
+      } else if (first.is_queried) {  // by another thread
         --left.of_queues;
         turn_ = (turn_ + 1) % queues_.size();
-      } else {
-        kept_block& first = *others_.front();
-        --left.of_others;
-        if (first.fence.done()) {
-          remove(first);
-          return &first;
-        }
-        others_.rotate();
       }
+      if (first.is_queried) continue;
+      first.is_queried = true;
+      return &first;
     }
     return nullptr;
   }
-  /// Any block, of each queue the first one, removed without a query. @pre not empty.
-  [[nodiscard]] kept_block& take_any() noexcept {
-    kept_block& first = *(others_.empty() ? queues_.front().blocks : others_).front();
-    remove(first);
-    return first;
+  /// A query has ended. Removes the block if its fence is done. @pre `begin_query` has returned the block.
+  void end_query(kept_block& block, bool is_done, pending_looks& left) noexcept {
+    block.is_queried = false;
+    if (block.order != nullptr) {
+      const auto found = find(block.order);
+      if (!is_done) turn_ = static_cast<std::size_t>(found - queues_.begin() + 1) % queues_.size();
+      if (!is_done || found->blocks.size() == 1) left.of_queues -= std::min<std::size_t>(left.of_queues, 1);
+    }
+    if (is_done) remove(block);
+  }
+  /// Any block that no thread queries, of each queue the first one, removed without a query; null if there is
+  /// none.
+  [[nodiscard]] kept_block* take_any() noexcept {
+    kept_block* found = first_unqueried(others_);
+    for (auto of = queues_.begin(); found == nullptr && of != queues_.end(); ++of)
+      found = first_unqueried(of->blocks);
+    if (found != nullptr) remove(*found);
+    return found;
   }
 
   /// Calls `visit` with each block. O(blocks).
@@ -182,13 +197,12 @@ class pending_blocks {
   [[nodiscard]] bool is_valid() const noexcept {
     std::size_t blocks = others_.size();
     bool valid = turn_ == 0 || turn_ < queues_.size();
-    for_each_of(others_, [&](kept_block const& block) { valid = valid && block.fence.order() == nullptr; });
+    for_each_of(others_, [&](kept_block const& block) { valid = valid && block.order == nullptr; });
     for (queue const& each : queues_) {
       blocks += each.blocks.size();
       valid = valid && !each.blocks.empty() && each.order != nullptr &&
               std::ranges::count(queues_, each.order, &queue::order) == 1;
-      for_each_of(each.blocks,
-                  [&](kept_block const& block) { valid = valid && block.fence.order() == each.order; });
+      for_each_of(each.blocks, [&](kept_block const& block) { valid = valid && block.order == each.order; });
     }
     return valid && blocks == size_;
   }
@@ -202,6 +216,11 @@ class pending_blocks {
 
   [[nodiscard]] auto find(void const* order) noexcept {
     return std::ranges::find(queues_, order, &queue::order);
+  }
+  [[nodiscard]] static kept_block* first_unqueried(list const& blocks) noexcept {
+    kept_block* block = blocks.front();
+    while (block != nullptr && block->is_queried) block = list::after(*block);
+    return block;
   }
   template <class Visit>
   static void for_each_of(list const& blocks, Visit visit) {
@@ -236,8 +255,8 @@ struct blocks_of_size {
 };
 
 /// Blocks by exact size and alignment, ready or behind a fence. Calls no upstream, and of a fence only
-/// `done`: blocks that leave are put into a chain of the caller's, and fences that are done are moved to the
-/// caller.
+/// `done`, with the caller's lock released: blocks that leave are put into a chain of the caller's, and
+/// fences that are done are moved to the caller. A block whose fence is asked stays where it is meanwhile.
 ///
 /// Invariants: each record is in exactly one of the lists ready, pending, spare, or a chain of the caller's;
 /// `ready_bytes() == sum over ready <= max_cached_bytes`, `pending_bytes() == sum over pending`; a ready
@@ -268,6 +287,9 @@ class kept_blocks {
         pending_{bookkeeping},
         sizes_{bookkeeping},
         index_{bookkeeping} {}
+  /// The lock of the caller, which is released while a fence is asked.
+  using held_lock = std::unique_lock<fork_safe<>>;
+
   kept_blocks(kept_blocks const&) = delete;
   kept_blocks& operator=(kept_blocks const&) = delete;
 
@@ -277,23 +299,25 @@ class kept_blocks {
 
   /// The same, or else the first block whose fence turns out to be done: of each order it queries the first
   /// one of this size, and `max_looks` fences at most, other ones each time.
-  [[nodiscard]] kept_block* take(std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] kept_block* take(std::size_t bytes, std::size_t align, held_lock& lock) noexcept;
 
   /// Keeps a block, behind `fence` unless that is empty.
+  /// @param order the fence's
   /// @param leaving what must go for it, perhaps itself, is added here
   /// @return false, with nothing changed, if there is no memory for the record.
   [[nodiscard]] bool keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,
-                          kept_chain& leaving) noexcept;
+                          void const* order, kept_chain& leaving) noexcept;
 
   /// Queries as many pending fences as `fences` has room for, the first of each order and other ones each
   /// time. Those that are done are moved there, and their blocks become ready.
-  void look(std::span<reuse_fence> fences, kept_chain& leaving) noexcept;
+  void look(std::span<reuse_fence> fences, kept_chain& leaving, held_lock& lock) noexcept;
 
   /// Adds to `leaving` what is ready, the oldest first. O(blocks).
   void take_out_ready(kept_chain& leaving) noexcept;
-  /// Adds to `leaving` what is pending, with the fences: all of it without a query, or only that whose fence
-  /// is done, of each order up to the first that is not. O(blocks).
-  void take_out_pending(bool also_not_done, kept_chain& leaving) noexcept;
+  /// Adds to `leaving` what is pending, with the fences, and without a query. O(blocks).
+  void take_out_pending(kept_chain& leaving) noexcept;
+  /// The same, but only what has a fence that is done, of each order up to the first that is not. O(blocks).
+  void take_out_done(kept_chain& leaving, held_lock& lock) noexcept;
 
   [[nodiscard]] bool has_pending() const noexcept { return !pending_.empty(); }
   [[nodiscard]] bool has_pending(std::size_t bytes, std::size_t align) const noexcept;
@@ -318,6 +342,9 @@ class kept_blocks {
   using sizes = std::pmr::unordered_map<kept_size, blocks_of_size, size_hash>;
 
   [[nodiscard]] blocks_of_size& size_entry(kept_size wanted);
+  template <kept_block::links kept_block::* Links>
+  [[nodiscard]] kept_block* take_done(pending_blocks<Links>& from, pending_looks& left,
+                                      held_lock& lock) noexcept;
   void add_ready(kept_block& block, kept_chain& leaving) noexcept;
   void remove_ready(kept_block& block) noexcept;
   void evict(kept_block& block, kept_chain& leaving) noexcept;

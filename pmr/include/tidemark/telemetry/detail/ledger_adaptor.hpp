@@ -40,8 +40,7 @@ class ledger_adaptor : public resource_adaptor<Adaptor> {
   using resource_adaptor<Adaptor>::resource_adaptor;
   ~ledger_adaptor() override = default;
 
-  // Recursive, because a violation handler may call leaks().
-  mutable fork_safe<std::recursive_mutex> mutex_;
+  mutable fork_safe<> mutex_;
   block_ledger ledger_;
 
  private:

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include <tidemark/core/detail/callback_gate.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 
 struct CUmemPoolHandle_st;
@@ -99,8 +100,7 @@ class device_budget {
     struct entry {
       std::function<bool()> call;
       giver kind;
-      std::recursive_mutex mutex = {};
-      bool has_ended = false;
+      tidemark::detail::callback_gate gate = {};
     };
     struct ender {
       device_budget* of;
@@ -112,8 +112,8 @@ class device_budget {
   /// Has `callback` called on the thread that runs out of memory, once at least for each request that would
   /// fail. It returns whether it has freed anything. It must not throw; it may free memory, and make and end
   /// resources, but not use the one that runs out. What it allocates of the device fails without asking
-  /// anyone. It is called without locks of tidemark's, but for those of the resources below which memory runs
-  /// out.
+  /// anyone. It runs on one thread at a time: another thread that runs out meanwhile leaves it out. It is
+  /// called without locks of tidemark's, but for those of the resources below which memory runs out.
   /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return subscribe(std::move(callback), giver::callback);
@@ -196,6 +196,7 @@ class device_budget {
   [[nodiscard]] subscription subscribe(std::function<bool()> call, giver kind);
   void end(entry const* ended) noexcept;
   void end(detail::counted_pool const* ended) noexcept;
+  [[nodiscard]] static bool enter(entry& next) noexcept;
   [[nodiscard]] bool ask(giver kind, entry const* but) noexcept;
   [[nodiscard]] bool ask_pools(entry const* but) noexcept;
 

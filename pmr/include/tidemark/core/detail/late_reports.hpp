@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `late_reports`: violations that are found under a lock and reported after it. Owns their texts.
+#pragma once
+
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark::detail {
+
+/// Keeps violations until it ends, and reports them then. Declared in front of a lock it reports after the
+/// lock is released, so that the handler may use the resource, on this thread or on others.
+///
+/// ```cpp
+/// late_reports late;
+/// const std::scoped_lock lock{mutex_};
+/// if (!ledger_.remove(late, "pool", name(), block, bytes, align)) return;
+/// ```
+/// The first violation needs no memory. A further one is reported at once if there is no memory for it.
+class late_reports {
+ public:
+  late_reports() noexcept = default;
+  late_reports(late_reports const&) = delete;
+  late_reports& operator=(late_reports const&) = delete;
+  ~late_reports() {
+    if (first_.resource != nullptr) [[unlikely]]
+      report_all();
+  }
+
+  /// As `report_violation`, later. @param resource must live until this ends
+  [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void add(violation_kind kind, char const* resource,
+                                                                char const* format, ...) noexcept;
+
+ private:
+  struct entry {
+    entry() noexcept {}  // NOLINT(modernize-use-equals-default): leaves the message uninitialised
+    violation_kind kind{};
+    char const* resource = nullptr;  // null: unused
+    entry* next = nullptr;
+    char message[512];
+  };
+
+  TIDEMARK_COLD void report_all() noexcept;
+
+  entry first_;
+  entry* last_ = &first_;
+};
+
+}  // namespace tidemark::detail

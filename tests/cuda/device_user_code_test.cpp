@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: callbacks of a device's budget, and handlers of what its resources report, make, use and end
+// resources of each kind, on their own thread and on one that they wait for. As
+// tests/core/user_code_test.cpp, on the fake device.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda.hpp>
+
+#include "fake_device.hpp"
+
+namespace tidemark {
+namespace {
+
+using gpu::device_budget;
+using gpu::status;
+
+std::function<void()> on_report;
+
+struct device_user_code : ::testing::Test {
+  static constexpr std::size_t grain = 64 * KiB;
+
+  device_user_code() { ::alarm(60); }
+  ~device_user_code() override {
+    (void)set_violation_handler(nullptr);
+    (void)set_warning_handler(nullptr);
+    on_report = nullptr;
+    ::alarm(0);
+  }
+
+  // On this thread and on one that it waits for.
+  void on_both_threads(std::function<void()> const& action) {
+    action();
+    device.threads_meet();
+    std::thread{action}.join();
+    device.threads_meet();
+  }
+  // Those of small blocks, so that they are served next to what fills the device.
+  void use_each_kind() {
+    gpu::stream own{device};
+    gpu::device_resource plain{{}, device};
+    gpu::pinned_resource pinned{{}, device};
+    device_cache cache{{.stream = own}, device};
+    device_caches caches{{}, device};
+    for (std::pmr::memory_resource* const each :
+         std::initializer_list<std::pmr::memory_resource*>{&plain, &pinned, &cache, caches.on(own)})
+      each->deallocate(each->allocate(256, 256), 256, 256);
+    const device_budget::subscription asked = budget.on_exhausted([] { return false; });
+    (void)budget.held_bytes();
+  }
+  // A device that has no memory for the largest request.
+  void run_out() {
+    gpu::device_resource plain{{}, device};
+    EXPECT_THROW((void)plain.allocate(100 * grain), std::bad_alloc);
+  }
+  // Handles each report by `handle`, once.
+  static void report_to(std::function<void()> const& handle) {
+    on_report = [handle, is_called = std::make_shared<std::atomic<bool>>(false)] {
+      if (!is_called->exchange(true)) handle();
+    };
+    (void)set_violation_handler([](violation const&) { on_report(); });
+    (void)set_warning_handler([](warning const&) { on_report(); });
+  }
+
+  test::fake_device device{{.capacity_bytes = 64 * grain, .granularity_bytes = grain, .devices = 2}};
+  gpu::stream stream{device};
+  device_budget& budget{device.budget(0)};
+};
+
+TEST_F(device_user_code, callbacks_make_use_and_end_resources_of_each_kind) {
+  int calls = 0;
+  const auto asked = budget.on_exhausted([&] {
+    ++calls;
+    on_both_threads([&] { use_each_kind(); });
+    return false;
+  });
+  run_out();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(device_user_code, callbacks_end_resources_that_the_budget_asks) {
+  std::optional<device_cache> cache{std::in_place, device_cache_options{.stream = stream}, device};
+  cache->deallocate(cache->allocate(grain), grain);
+  std::optional<device_pool> pool{std::in_place, device_pool_options{.stream = stream}, device};
+  pool->deallocate(pool->allocate(256), 256);
+  const auto asked = budget.on_exhausted([&] {
+    cache.reset();
+    device.threads_meet();
+    pool.reset();
+    return true;
+  });
+  run_out();
+  EXPECT_FALSE(cache.has_value());
+  EXPECT_FALSE(pool.has_value());
+}
+
+TEST_F(device_user_code, callbacks_end_their_own_subscription_and_those_of_others) {
+  int others = 0;
+  std::optional<device_budget::subscription> own, other;
+  own = budget.on_exhausted([&] {
+    own.reset();
+    other.reset();
+    return false;
+  });
+  other = budget.on_exhausted([&] { return ++others, false; });
+  run_out();
+  EXPECT_EQ(others, 0) << "ended before its turn";
+  run_out();
+  EXPECT_FALSE(own.has_value());
+}
+
+TEST_F(device_user_code, callbacks_ask_the_budget_again_without_effect) {
+  int calls = 0;
+  const auto asked = budget.on_exhausted([&] {
+    ++calls;
+    EXPECT_FALSE(budget.relieve());
+    EXPECT_FALSE(budget.trim_pools());
+    run_out();
+    return false;
+  });
+  run_out();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(device_user_code, callbacks_wait_for_a_thread_that_runs_out_itself) {
+  std::atomic<int> calls{0};
+  const auto asked = budget.on_exhausted([&] {
+    ++calls;
+    std::thread{[&] {
+      (void)budget.relieve();
+      run_out();
+    }}.join();
+    return false;
+  });
+  run_out();
+  EXPECT_EQ(calls, 1) << "the thread leaves it out";
+}
+
+TEST_F(device_user_code, handlers_use_the_resource_that_reports_a_wrong_deallocation) {
+  if (check_level < 2) GTEST_SKIP() << "level 2 finds it";
+  device_cache cache{{.stream = stream}, device};
+  auto* const foreign = reinterpret_cast<void*>(std::uintptr_t{1} << 40U);
+  std::atomic<int> handled{0};
+  report_to([&] {
+    ++handled;
+    on_both_threads([&] { cache.deallocate(cache.allocate(256), 256); });
+    use_each_kind();
+  });
+  cache.deallocate(foreign, 256);
+  EXPECT_EQ(handled, 1);
+}
+
+TEST_F(device_user_code, handlers_use_the_plain_resource_that_reports_a_wrong_deallocation) {
+  gpu::block_resource<gpu::block_kind::device> plain{{}, device};
+  void* const block = plain.allocate(256);
+  std::atomic<int> handled{0};
+  report_to([&] {
+    ++handled;
+    on_both_threads([&] { plain.deallocate(plain.allocate(256), 256); });
+    use_each_kind();
+  });
+  plain.deallocate(block, 512);
+  EXPECT_EQ(handled, 1);
+  plain.deallocate(block, 256);
+}
+
+TEST_F(device_user_code, handlers_use_the_caches_that_report_a_double_free) {
+  device_caches caches{{}, device};
+  void* const block = caches.allocate(256, 256, stream);
+  caches.deallocate(block, 256, 256, stream);
+  std::atomic<int> handled{0};
+  report_to([&] {
+    ++handled;
+    on_both_threads([&] { caches.deallocate(caches.allocate(256, 256, stream), 256, 256, stream); });
+    use_each_kind();
+  });
+  caches.deallocate(block, 256, 256, stream);
+  EXPECT_EQ(handled, 1);
+}
+
+}  // namespace
+}  // namespace tidemark
