@@ -132,7 +132,8 @@ class arena_push {
 
   // Rewinds to where the arena was when it was made, unless `arena` is null by then.
   struct rollback {
-    explicit rollback(arena_type& to) noexcept : arena{&to}, chunk{to.chunk_}, cursor{to.cursor_} {}
+    [[nodiscard]] explicit rollback(arena_type& to) noexcept
+        : arena{&to}, chunk{to.chunk_}, cursor{to.cursor_} {}
     rollback(rollback const&) = delete;
     rollback& operator=(rollback const&) = delete;
     ~rollback() {

@@ -39,20 +39,20 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   using arena_type = basic_arena<AddressSpace>;
 
   /// An inert scope.
-  basic_arena_scope() noexcept = default;
+  [[nodiscard]] basic_arena_scope() noexcept = default;
   /// Opens a scope on `arena`.
-  explicit basic_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
-                             detail::call_site where = std::source_location::current()) noexcept
+  [[nodiscard]] explicit basic_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
+                                           detail::call_site where = std::source_location::current()) noexcept
       : where_{where} {
     open(arena);
   }
   /// Opens a scope on `*arena`, or makes an inert one of null.
-  explicit basic_arena_scope(arena_type* arena,
-                             detail::call_site where = std::source_location::current()) noexcept
+  [[nodiscard]] explicit basic_arena_scope(arena_type* arena,
+                                           detail::call_site where = std::source_location::current()) noexcept
       : where_{where} {
     if (arena != nullptr) open(*arena);
   }
-  basic_arena_scope(basic_arena_scope&& other) noexcept { take(other); }
+  [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept { take(other); }
   /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the arena that `scope` is open
   /// on gives a scope that begins where the old one began.
   basic_arena_scope& operator=(basic_arena_scope&& other) noexcept {

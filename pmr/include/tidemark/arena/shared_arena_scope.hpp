@@ -32,14 +32,14 @@ class [[nodiscard]] basic_shared_arena_scope {
   using arena_type = basic_shared_arena<AddressSpace>;
 
   /// Opens a scope on `arena`. @throws std::bad_alloc if its beginning cannot be recorded.
-  explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
-                                    detail::call_site where = std::source_location::current())
+  [[nodiscard]] explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
+                                                  detail::call_site where = std::source_location::current())
       : arena_{&arena},
         begin_{arena.mark()},
         outer_{std::exchange(arena.innermost_, this)},
         where_{where},
         range_{detail::range_kind::arena_scope, arena.name()} {}
-  basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
+  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
   /// Ends this scope, then takes over `other`. `scope = shared_arena::scope{team}` on the arena that `scope`
   /// is open on gives a scope that begins where the old one began.
   basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {

@@ -27,8 +27,8 @@ class [[nodiscard]] allocation_site {
  public:
   /// @param label what the memory is for; must live as long as the blocks, as a literal does
   /// @param where this place in the source, unless you pass another
-  explicit allocation_site(char const* label = "",
-                           std::source_location where = std::source_location::current()) noexcept;
+  [[nodiscard]] explicit allocation_site(
+      char const* label = "", std::source_location where = std::source_location::current()) noexcept;
   allocation_site(allocation_site const&) = delete;
   allocation_site& operator=(allocation_site const&) = delete;
   ~allocation_site();

@@ -25,9 +25,9 @@ struct pressure_ender {
 
 /// A callback is called as long as its subscription lives. Movable; a moved-from subscription has no
 /// callback. The destructor waits for a call on another thread. A callback may end its own subscription.
-class pressure_subscription {
+class [[nodiscard]] pressure_subscription {
  public:
-  pressure_subscription() noexcept = default;
+  [[nodiscard]] pressure_subscription() noexcept = default;
 
  private:
   friend pressure_subscription detail::on_memory_pressure_of(void const* object,

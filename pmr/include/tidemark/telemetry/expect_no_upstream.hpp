@@ -57,7 +57,8 @@ class expect_no_upstream final : public detail::resource_adaptor<expect_no_upstr
 
    private:
     friend expect_no_upstream;
-    explicit quiet_period(expect_no_upstream& below) noexcept : below_{&below}, before_{below.unexpected()} {
+    [[nodiscard]] explicit quiet_period(expect_no_upstream& below) noexcept
+        : below_{&below}, before_{below.unexpected()} {
       below_->quiet_periods_.fetch_add(1, std::memory_order_relaxed);
     }
 

@@ -67,7 +67,8 @@ class [[nodiscard]] expect_resource {
   /// @param expected where the thread's memory should come from; must outlive this object
   /// @param name in the report; must outlive this object
   /// @throws std::invalid_argument if `expected` is null; std::bad_alloc. Nothing has changed then.
-  explicit expect_resource(std::pmr::memory_resource const* expected, char const* name = "expect_resource");
+  [[nodiscard]] explicit expect_resource(std::pmr::memory_resource const* expected,
+                                         char const* name = "expect_resource");
   expect_resource(expect_resource const&) = delete;
   expect_resource& operator=(expect_resource const&) = delete;
   /// Ends the scope. On another thread `violation_kind::wrong_thread` is reported, and the records stay in
@@ -88,7 +89,7 @@ class [[nodiscard]] expect_resource {
   class [[nodiscard]] allowance {
    public:
     /// From here on, until it is destroyed.
-    allowance() noexcept;
+    [[nodiscard]] allowance() noexcept;
     allowance(allowance const&) = delete;
     allowance& operator=(allowance const&) = delete;
     ~allowance();

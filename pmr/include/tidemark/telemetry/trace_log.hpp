@@ -179,7 +179,8 @@ class trace_log {
 class [[nodiscard]] trace_slice {
  public:
   /// Begins a slice. @param name any text. @throws std::bad_alloc; nothing was written then.
-  trace_slice(trace_log& log, std::string_view name) : log_{&log}, thread_{&log.begin_slice(name)} {}
+  [[nodiscard]] trace_slice(trace_log& log, std::string_view name)
+      : log_{&log}, thread_{&log.begin_slice(name)} {}
   trace_slice(trace_slice const&) = delete;
   trace_slice& operator=(trace_slice const&) = delete;
   ~trace_slice() { log_->end_slice(*thread_); }

@@ -10,7 +10,7 @@ namespace {
 /// on a stream of the device on which it was created. A default stream is of the current context.
 class context_of_stream {
  public:
-  context_of_stream(driver& driver, stream_handle stream) noexcept : driver_{&driver} {
+  [[nodiscard]] context_of_stream(driver& driver, stream_handle stream) noexcept : driver_{&driver} {
     if (is_same_stream(stream, nullptr) || stream == per_thread_stream) return;
     context_handle wanted = nullptr;
     result_ = driver.context_of(stream, wanted);

@@ -20,8 +20,8 @@ class call_overlap {
   class call {
    public:
     /// Reports a violation if another thread is in a call now. @param operation what the calling thread does
-    call([[maybe_unused]] call_overlap& of, [[maybe_unused]] char const* kind,
-         [[maybe_unused]] char const* name, [[maybe_unused]] char const* operation) noexcept {
+    [[nodiscard]] call([[maybe_unused]] call_overlap& of, [[maybe_unused]] char const* kind,
+                       [[maybe_unused]] char const* name, [[maybe_unused]] char const* operation) noexcept {
       if constexpr (check_level >= 2) {
         const unsigned long long thread = this_thread_number();
         unsigned long long inside = 0;

@@ -21,7 +21,7 @@ class named_range {
  public:
   named_range() noexcept = default;
   /// Begins one. @param name a text that ends in 0, and is read now.
-  named_range(range_kind kind, char const* name) noexcept {
+  [[nodiscard]] named_range(range_kind kind, char const* name) noexcept {
     if (ranges_are_heard.load(std::memory_order_relaxed)) id_ = current_tool().begin_range(kind, name);
   }
   named_range(named_range&& other) noexcept : id_{std::exchange(other.id_, 0)} {}

@@ -19,7 +19,7 @@ class thread_ownership {
   /// Lets the calling thread use the resource for its owner while the result lives.
   [[nodiscard]] auto lend() noexcept {
     struct loan {
-      loan(thread_ownership& of) noexcept : ownership{of}, owner{std::exchange(of.owner_, 0)} {}
+      [[nodiscard]] loan(thread_ownership& of) noexcept : ownership{of}, owner{std::exchange(of.owner_, 0)} {}
       loan(loan const&) = delete;
       loan& operator=(loan const&) = delete;
       ~loan() { ownership.owner_ = owner; }

@@ -25,7 +25,7 @@ namespace tidemark::detail {
 class rewound_arena {
  public:
   /// @throws allocator_busy if blocks are in use that the body had allocated, with nothing changed.
-  rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
+  [[nodiscard]] rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
   rewound_arena(rewound_arena const&) = delete;
   rewound_arena& operator=(rewound_arena const&) = delete;
   /// Unless kept: counts and layout are what they were before. Blocks that are in use above the mark stay so,

@@ -111,7 +111,7 @@ class planned_core : public forwarding_resource<planned_core> {
   class [[nodiscard]] step {
    public:
     /// @throws std::logic_error, with nothing changed, if a step of the arena is open; std::bad_alloc.
-    explicit step(planned_core& arena) : arena_{&arena} { arena.begin(*this); }
+    [[nodiscard]] explicit step(planned_core& arena) : arena_{&arena} { arena.begin(*this); }
     step(step const&) = delete;
     step& operator=(step const&) = delete;
     ~step() {

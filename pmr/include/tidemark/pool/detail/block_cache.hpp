@@ -42,7 +42,7 @@ inline void poison_freed([[maybe_unused]] void* block, std::size_t bytes) noexce
 template <class Block>
 class opened_block {
  public:
-  explicit opened_block(Block* block) noexcept : block_{block} {
+  [[nodiscard]] explicit opened_block(Block* block) noexcept : block_{block} {
     unpoison(reinterpret_cast<std::uintptr_t>(block), sizeof(Block));
     mark_defined(reinterpret_cast<std::uintptr_t>(block), sizeof(Block));
   }

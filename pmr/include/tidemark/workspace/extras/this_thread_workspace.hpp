@@ -44,7 +44,7 @@ namespace detail {
 class [[nodiscard]] workspace_binding {
  public:
   /// Makes `ws` the workspace of this thread. It must outlive the binding.
-  explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
+  [[nodiscard]] explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
       : bound_{&ws}, outer_{detail::this_threads_workspace} {
     ws.release_thread_ownership();
     detail::this_threads_workspace = &ws;

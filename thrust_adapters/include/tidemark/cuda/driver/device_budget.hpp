@@ -154,7 +154,7 @@ class device_budget {
   class claim {
    public:
     /// @param of the pool that the bytes are of; null: none that counts.
-    claim(device_budget& budget, std::size_t bytes, detail::counted_pool* of = nullptr) noexcept
+    [[nodiscard]] claim(device_budget& budget, std::size_t bytes, detail::counted_pool* of = nullptr) noexcept
         : budget_{budget.take(bytes, of) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
     claim(claim const&) = delete;
     claim& operator=(claim const&) = delete;

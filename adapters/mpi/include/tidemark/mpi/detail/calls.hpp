@@ -31,7 +31,7 @@ inline void require_success(int code, char const* call) {
 /// running. @throws std::invalid_argument for the null communicator, which other ranks may have got of a split.
 class returned_errors {
  public:
-  explicit returned_errors(MPI_Comm comm) : comm_{comm} {
+  [[nodiscard]] explicit returned_errors(MPI_Comm comm) : comm_{comm} {
     if (comm == MPI_COMM_NULL) throw std::invalid_argument{"tidemark: the communicator is MPI_COMM_NULL"};
     MPI_Comm_get_errhandler(comm_, &before_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -52,7 +52,7 @@ class returned_errors {
 /// since. Any threads: the first changes the handlers, and the last one puts them back.
 class returned_errors_of_process {
  public:
-  returned_errors_of_process() {
+  [[nodiscard]] returned_errors_of_process() {
     shared_state& shared = state();
     const std::scoped_lock lock{shared.mutex};
     if (shared.users == 0) {

@@ -12,7 +12,7 @@ namespace tidemark::gpu::detail {
 /// Only for what was used before the capture, or not at all.
 class relaxed_mode {
  public:
-  explicit relaxed_mode(driver& driver) noexcept
+  [[nodiscard]] explicit relaxed_mode(driver& driver) noexcept
       : driver_{&driver}, exchanged_{driver.exchange_capture_mode(mode_) == status::success} {}
   relaxed_mode(relaxed_mode const&) = delete;
   relaxed_mode& operator=(relaxed_mode const&) = delete;
@@ -33,7 +33,8 @@ class relaxed_mode {
 /// never chose one would make a context there, of hundreds of MiB.
 class on_device {
  public:
-  on_device(driver& driver, device_number device) noexcept : relaxed_{driver}, driver_{&driver} {
+  [[nodiscard]] on_device(driver& driver, device_number device) noexcept
+      : relaxed_{driver}, driver_{&driver} {
     device_number now = 0;
     result_ = driver.current_device(now);
     if (result_ != status::success || now == device) return;
