@@ -10,11 +10,15 @@
 #include <cstring>
 #include <list>
 #include <memory>
+#include <memory_resource>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include <tidemark/core/upstream_memory.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "process_memory.hpp"
 #include "recording_supply.hpp"
@@ -173,14 +177,29 @@ TEST(arena, push_array_of_no_elements_is_empty_and_has_an_address) {
 }
 
 TEST(arena, push_array_whose_size_overflows_is_an_error_and_allocates_nothing) {
+  statistics_resource below{std::pmr::new_delete_resource()};
   arena a;
-  (void)a.allocate(64);
-  const std::size_t before = a.position();
-  for (std::size_t n : {max_size, max_size / sizeof(double) + 1, max_size / 2}) {
-    EXPECT_THROW((void)a.push_array<double>(n), out_of_memory) << n;
-    EXPECT_THROW((void)a.push_array<double>(n, uninitialized), out_of_memory) << n;
-  }
-  EXPECT_EQ(a.position(), before);
+  upstream_arena in_upstream{&below};
+  const auto expect_nothing_allocated = [](auto& of) {
+    auto* const newest = of.template push_array<double>(8).data();
+    const arena_stats before = of.stats();
+    for (std::size_t n : {max_size, max_size / sizeof(double) + 1, max_size / 2}) {
+      EXPECT_THROW((void)of.template push_array<double>(n), out_of_memory) << n;
+      EXPECT_THROW((void)of.template push_array<double>(n, uninitialized), out_of_memory) << n;
+    }
+    const arena_stats after = of.stats();
+    EXPECT_EQ(after.used_bytes, before.used_bytes);
+    EXPECT_EQ(after.peak_bytes, before.peak_bytes);
+    EXPECT_EQ(after.committed_bytes, before.committed_bytes);
+    EXPECT_EQ(after.reserved_bytes, before.reserved_bytes);
+    EXPECT_EQ(after.chunks, before.chunks);
+    EXPECT_EQ(after.system_calls, before.system_calls);
+    EXPECT_EQ(after.allocations, before.allocations);
+    EXPECT_EQ(of.template push_array<double>(8).data(), newest + 8) << "and the next block is where it was";
+  };
+  expect_nothing_allocated(a);
+  expect_nothing_allocated(in_upstream);
+  EXPECT_EQ(below.stats().allocations, 1u) << "the first chunk";
 }
 
 TEST(arena, sizes_near_size_max_are_errors_and_change_nothing) {

@@ -62,6 +62,16 @@ static_assert(detail::fixed_elements::index<double> == 0 && detail::fixed_elemen
 static_assert(detail::fixed_elements::index<std::uint64_t> == detail::fixed_elements::infos.size(),
               "words are no bits to a workspace");
 
+// Resolved at compile time: a constant for each common type, and no place for any other.
+using detail::fixed_elements;
+static_assert(fixed_elements::infos.size() == 8);
+static_assert(fixed_elements::index<double> == 0 && fixed_elements::index<float> == 1);
+static_assert(fixed_elements::index<std::int64_t> == 2 && fixed_elements::index<std::int32_t> == 3);
+static_assert(fixed_elements::index<std::complex<float>> == 4 &&
+              fixed_elements::index<std::complex<double>> == 5);
+static_assert(fixed_elements::index<bool> == 6 && fixed_elements::index<detail::bit_word> == 7);
+static_assert(fixed_elements::index<std::uint64_t> == 8 && fixed_elements::index<std::int16_t> == 8);
+
 TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
   typename TypeParam::template scope<> scope{this->ws};
   (void)take<double>(scope, 1);
@@ -102,6 +112,20 @@ TYPED_TEST(acquisitions, serve_structures_and_templates_of_the_users) {
   for (dual<float> const& one : coarse) ASSERT_TRUE(one.value == 1 && one.slope == 2);
   for (dual<double> const& one : fine) ASSERT_TRUE(one.value == 3 && one.slope == 4);
 }
+
+#ifdef __FLT16_MAX__
+TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
+  for (int pass = 0; pass < 2; ++pass) {
+    typename TypeParam::template scope<> scope{this->ws};
+    const auto table = scope.fill(static_cast<_Float16>(0.5), 10, 10);
+    EXPECT_EQ(table.size(), 100u);
+    for (_Float16 const each : table.elements()) ASSERT_EQ(static_cast<float>(each), 0.5F);
+    EXPECT_EQ(stats_of(this->ws, detail::element_name<_Float16>).slots, 1u);
+    EXPECT_EQ(this->ws.stats().used_bytes, 200u);
+  }
+  EXPECT_EQ(this->upstream.calls, 1u);
+}
+#endif
 
 // ---- sizes ----
 

@@ -264,39 +264,6 @@ TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_work
 }
 
 // The benchmark has the loop with 100 x 100; as often as here that takes minutes without optimisation.
-TYPED_TEST(workspace_heap, ten_thousand_products_of_random_matrices_allocate_nothing) {
-  constexpr std::size_t n = 10;
-  std::mt19937_64 generator{7}, same_generator{7};
-  double sum = 0, expected = 0;
-  const auto multiply = [](auto const& a, auto const& b, auto const& c) {
-    for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t j = 0; j < n; ++j) {
-        double dot = 0;
-        for (std::size_t k = 0; k < n; ++k) dot += a[i * n + k] * b[k * n + j];
-        c[i * n + j] = dot;
-      }
-    }
-    return std::accumulate(c.begin(), c.end(), 0.0);
-  };
-  this->expect_nothing_once_warm(
-      [&] {
-        typename TestFixture::scope scope{this->ws};
-        const auto a = acquire_uniform(scope, generator, n, n);
-        const auto b = acquire_uniform(scope, generator, n, n);
-        const auto c = scope.template acquire<double>(n, n);
-        sum += multiply(a.elements(), b.elements(), c.elements());
-      },
-      9'999);
-  std::array<double, n * n> a, b, c;
-  for (int i = 0; i < 10'000; ++i) {
-    std::uniform_real_distribution<double> distribution;
-    std::ranges::generate(a, [&] { return distribution(same_generator); });
-    std::ranges::generate(b, [&] { return distribution(same_generator); });
-    expected += multiply(a, b, std::span{c});
-  }
-  EXPECT_EQ(sum, expected);
-}
-
 // ---- tensors ----------------------------------------------------------------------------------------------
 
 TYPED_TEST(workspace_heap, three_and_four_shapes_of_tensors_that_take_turns_allocate_nothing) {

@@ -333,14 +333,34 @@ TYPED_TEST(workspaces, save_the_count_of_a_type_once_in_each_scope) {
 }
 
 TYPED_TEST(workspaces, save_the_counts_of_the_types_that_a_checkpoint_names_at_once) {
+  (void)take<float>(this->ws, 8);
+  (void)take<double>(this->ws, 8);
   this->ws.template checkpoint<double, numbered<0>>();
-  EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+  EXPECT_EQ(this->ws.stats().saved_counts, 2u) << "not that of float, which has a slot in use";
   (void)take<double>(this->ws, 8);
   (void)take<numbered<0>>(this->ws, 8);
   EXPECT_EQ(this->ws.stats().saved_counts, 2u);
+  EXPECT_EQ(stats_of(this->ws, "float64").active_slots, 2u);
+  EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 1u);
+  EXPECT_EQ(this->ws.stats().active_slots, 4u);
   this->ws.rewind();
   EXPECT_EQ(this->ws.stats().saved_counts, 0u);
-  EXPECT_EQ(this->ws.stats().active_slots, 0u);
+  EXPECT_EQ(stats_of(this->ws, "float64").active_slots, 1u);
+  EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 1u) << "a type that is not named keeps its count";
+  EXPECT_EQ(this->ws.stats().active_slots, 2u);
+}
+
+TYPED_TEST(workspaces, save_the_count_of_a_type_that_a_checkpoint_does_not_name_at_its_first_use) {
+  (void)take<float>(this->ws, 8);
+  this->ws.template checkpoint<double>();
+  EXPECT_EQ(this->ws.stats().saved_counts, 1u);
+  for (int i = 0; i < 3; ++i) (void)take<float>(this->ws, 8);
+  (void)take<numbered<0>>(this->ws, 8);
+  EXPECT_EQ(this->ws.stats().saved_counts, 3u);
+  EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 4u);
+  this->ws.rewind();
+  EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 1u);
+  EXPECT_EQ(this->ws.stats().active_slots, 1u);
 }
 
 TYPED_TEST(workspaces, save_the_count_of_a_type_once_though_it_is_named_twice) {

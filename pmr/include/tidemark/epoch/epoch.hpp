@@ -129,8 +129,8 @@ concept holds_handles = (!keepable<T> && std::ranges::range<T const> && requires
                           requires has_storage<std::remove_cvref_t<decltype(*thing)>>;
                         });
 
-/// Keeps what can be kept of the result of a body. @tparam Body may have kept the rest itself if it was called
-/// with the epoch
+/// Keeps what can be kept of the result of a body.
+/// @tparam Body may have kept the rest itself if it was called with the epoch
 template <class Body, class Result>
 void keep_result(epoch& e, Result const& result) {
   if constexpr (tuple_like<Result>) {
