@@ -26,6 +26,8 @@ using tidemark::arena_stats;
 using tidemark::exhaustion_policy;
 using tidemark::report_use_after_rewind;
 using tidemark::trap_options;
+using tidemark::no_destructor;
+using tidemark::no_destructor_t;
 using tidemark::uninitialized;
 using tidemark::uninitialized_t;
 

@@ -857,7 +857,8 @@ TEST(arena, pushed_objects_are_not_destroyed) {
   };
   {
     arena a;
-    (void)a.push<counts>();
+    (void)a.push<counts>(no_destructor);
+    (void)a.push_array<counts>(3, no_destructor);
     a.reset();
   }
   EXPECT_EQ(destroyed, 0);

@@ -11,8 +11,9 @@ struct with_virtual_functions {
   virtual void run() {}
 };
 
-void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, process_arena& memory) {
-  (void)step, (void)device, (void)scope, (void)memory;
+void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, process_arena& memory,
+            local_arena& local) {
+  (void)step, (void)device, (void)scope, (void)memory, (void)local;
 #if CASE == 1  // message: deleted
   arena copy{step};
 #elif CASE == 2   // message: deleted
@@ -46,6 +47,40 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
   memory.make<std::string>();  // its destructor would run while others read it
 #elif CASE == 17  // message: virtual functions points into its own program
   memory.publish(with_virtual_functions{});
+#elif CASE == 18  // message: needs_no_destructor
+  (void)step.push<std::string>("its destructor would not run");
+#elif CASE == 19  // message: needs_no_destructor
+  (void)scope.push_array<std::string>(3);
+#elif CASE == 20  // message: (constraints not satisfied|no matching|unsatisfied)
+  step.make<std::string>(&step, &scope, 3);
+#elif CASE == 21  // message: (constraints not satisfied|no matching)
+  (void)local.push<std::string>();
+#elif CASE == 22  // message: write arena a\{\{\.reserve = 64 \* MiB\}\}
+  arena sized{4096};
+#elif CASE == 23  // message: write arena a\{\{\.reserve = 64 \* MiB\}\}, or upstream_arena a\{&upstream\}
+  arena on_upstream{std::pmr::new_delete_resource()};
+#elif CASE == 24  // message: (designated initializer|designated-initializer|designator|no matching)
+  arena named{.name = "x"};
+#elif CASE == 25  // message: write shared_arena team\{\{\.reserve = 64 \* MiB\}, \{\.threads = 4\}\}
+  shared_arena team{4};
+#elif CASE == 26  // message: write shared_arena team
+  shared_arena team{std::pmr::new_delete_resource()};
+#elif CASE == 27  // message: write process_arena a\{\{\.reserve = 64 \* MiB\}\}
+  process_arena sized{4096};
+#elif CASE == 28  // message: write pool p\{\{\.max_cached_bytes = 64 \* MiB\}\}
+  pool sized{4096};
+#elif CASE == 29  // message: write synchronized_pool p\{\{\.max_cached_bytes = 64 \* MiB\}\}
+  synchronized_pool sized{4096};
+#elif CASE == 30  // message: write workspace ws\{\{\.max_held_bytes = 64 \* MiB\}\}
+  workspace sized{4096};
+#elif CASE == 31  // message: write epoch_resource memory\{&upstream\}
+  epoch_resource sized{4096};
+#elif CASE == 32  // message: write reuse_cache c\{\{\.max_cached_bytes = 64 \* MiB\}\}
+  reuse_cache sized{4096};
+#elif CASE == 33  // message: write limit_resource budget\{64 \* MiB, &upstream\}
+  limit_resource budget{std::pmr::new_delete_resource(), 4096};
+#elif CASE == 34  // message: write arena a\{\{\.reserve
+  borrowed_arena sized{4096};
 #elif CASE == 14  // message: (explicit|no match|could not convert|no viable)
   step = 64 * MiB;
 #endif

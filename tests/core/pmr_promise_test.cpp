@@ -483,7 +483,8 @@ TEST_F(outlived_frames, are_reported_where_a_synchronized_pool_ends_or_is_releas
 
 TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound) {
   arena step{{.name = "step"}};
-  auto* const blocks = step.push<std::pmr::unsynchronized_pool_resource>(&step);  // never destroyed
+  auto* const blocks =
+      step.push<std::pmr::unsynchronized_pool_resource>(no_destructor, &step);  // never destroyed
   const arena_mark mark = step.mark();
   escape(*blocks);
   step.rewind(mark);

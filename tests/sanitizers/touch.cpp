@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Touches memory of an arena or a workspace as its argument says, so that a test can see what a sanitizer
 // makes of it. Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <memory_resource>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/pool.hpp>
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
@@ -34,6 +36,22 @@ bool uses_rightly(Workspace& ws) {
   ws.reset();
   ws.release();
   return ws.template zeros<double>(10)[9] == 0;
+}
+
+// A sanitizer does not see the blocks in a pool's slabs: the pool says it.
+template <class Pool>
+void misuse_pool(char const* what) {
+  const auto is = [&](char const* name) { return std::strcmp(what, name) == 0; };
+  Pool blocks{std::pmr::new_delete_resource()};
+  void* const block = blocks.allocate(64);
+  alignas(64) static std::byte foreign[64];
+  if (is("lost")) return;
+  if (is("double_free")) blocks.deallocate(block, 64);
+  if (is("wrong_size")) blocks.deallocate(block, 640);
+  if (is("foreign")) blocks.deallocate(foreign, 64);
+  if (is("interior")) blocks.deallocate(static_cast<std::byte*>(block) + 16, 16);
+  if (is("released")) return blocks.release();
+  blocks.deallocate(block, 64);
 }
 
 int main(int, char** arguments) {
@@ -135,6 +153,10 @@ int main(int, char** arguments) {
     }
     tidemark::workspace::scope<> scope{ws};
     if (scope.acquire<int>(100)[7] == 1) sink = 1;  // what the scope before has written is freed now
+  } else if (std::strncmp(what, "pool_", 5) == 0) {
+    misuse_pool<tidemark::pool>(what + 5);
+  } else if (std::strncmp(what, "threads_pool_", 13) == 0) {
+    misuse_pool<tidemark::synchronized_pool>(what + 13);
   } else {
     std::printf("unknown case\n");
     return 2;

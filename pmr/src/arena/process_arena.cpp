@@ -8,17 +8,26 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/request.hpp>
 
 namespace tidemark {
 
 template class basic_arena<shared_memory>;
 
+namespace {
+
+char const* name_of(process_arena_options const& options) noexcept {
+  return detail::name_or(options.name, process_arena_options{}.name);
+}
+
+}  // namespace
+
 process_arena::process_arena(process_arena_options const& options)
-    : arena_{shared_memory{{.address = options.address, .path = options.path, .name = options.name}},
+    : arena_{shared_memory{{.address = options.address, .path = options.path, .name = name_of(options)}},
              arena_options{.reserve = options.reserve,
                            .commit_step = options.commit_step,
                            .growable = false,
-                           .name = options.name}},
+                           .name = name_of(options)}},
       header_{arena_.push<detail::process_header>()},
       begin_{arena_.mark()} {
   header_->format = {.magic = detail::process_format::expected_magic,

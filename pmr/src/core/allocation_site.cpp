@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/core/allocation_site.hpp>
 
+#include <tidemark/core/detail/request.hpp>
+
 namespace tidemark {
 namespace {
 
@@ -9,7 +11,7 @@ thread_local allocation_site* innermost_site = nullptr;
 }  // namespace
 
 allocation_site::allocation_site(char const* label, std::source_location where) noexcept
-    : label_{label}, where_{where}, outer_{innermost_site} {
+    : label_{detail::name_or(label, "")}, where_{where}, outer_{innermost_site} {
   innermost_site = this;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <ranges>
 #include <utility>
@@ -74,6 +76,28 @@ void report_leak(late_reports& late, char const* kind, char const* resource, blo
   late.add(violation_kind::leak, resource,
            "%s '%s': %sleak: %zu block%s of %zu bytes %s not deallocated: %s%s", kind, resource, when, n,
            n == 1 ? "" : "s", bytes, n == 1 ? "was" : "were", list, rest);
+}
+
+live_block pooled_block(void const* block, std::size_t bytes, std::size_t align, block_ledger& ledger,
+                        call_site where) noexcept {
+  const std::source_location site = where.location();
+  return block_here(block, bytes, align, ledger.next_number(),
+                    site.line() != 0 ? std::optional{site} : std::nullopt);
+}
+
+void report_lost_blocks(char const* kind, char const* resource, block_ledger const& ledger,
+                        std::size_t frames, [[maybe_unused]] bool on_host) noexcept {
+#if TIDEMARK_ASAN
+  for (live_block const& block : std::views::values(ledger.live())) {
+    // The address is stored, so that the call stays, and inverted, so that it is no pointer to the block.
+    if (on_host) [[maybe_unused]]
+      std::uintptr_t const volatile lost =
+          ~reinterpret_cast<std::uintptr_t>(std::malloc(std::max<std::size_t>(block.bytes, 1)));
+  }
+#endif
+  if (ledger.live().size() <= frames) return;
+  late_reports now{by_default::goes_on};
+  report_leak(now, kind, resource, ledger);
 }
 
 }  // namespace tidemark::detail

@@ -15,7 +15,7 @@ void late_reports::add(violation_kind kind, char const* resource, char const* fo
   std::vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
   entry* const added = first_.resource == nullptr ? &first_ : new (std::nothrow) entry;
-  if (added == nullptr) return report_violation(kind, resource, "%s", message);
+  if (added == nullptr) return report_violation(then_, kind, resource, "%s", message);
   added->kind = kind;
   added->resource = resource;
   std::snprintf(added->message, sizeof added->message, "%s", message);
@@ -23,9 +23,9 @@ void late_reports::add(violation_kind kind, char const* resource, char const* fo
 }
 
 void late_reports::report_all() noexcept {
-  report_violation(first_.kind, first_.resource, "%s", first_.message);
+  report_violation(then_, first_.kind, first_.resource, "%s", first_.message);
   for (std::unique_ptr<entry> each{first_.next}; each != nullptr; each.reset(each->next))
-    report_violation(each->kind, each->resource, "%s", each->message);
+    report_violation(then_, each->kind, each->resource, "%s", each->message);
 }
 
 }  // namespace tidemark::detail

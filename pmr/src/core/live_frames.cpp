@@ -74,15 +74,17 @@ void forget_stale(Find find) noexcept {
 }
 
 // Reports without the lock, because the handler may destroy coroutines. `find` says which frame is next.
+// @return how many
 template <class Find>
-void report_each(Find find, char const* kind, char const* resource) noexcept {
-  while (live_count.load(std::memory_order_relaxed) != 0) {
+std::size_t report_each(Find find, char const* kind, char const* resource) noexcept {
+  std::size_t reported = 0;
+  for (; live_count.load(std::memory_order_relaxed) != 0; ++reported) {
     frame_table& frames = table();
     live_block block;
     {
       const std::scoped_lock lock{frames.mutex};
       const auto found = find(frames.live);
-      if (found == frames.live.end()) return;
+      if (found == frames.live.end()) break;
       block = found->second.block;
       frames.live.erase(found);
       live_count.store(frames.live.size(), std::memory_order_relaxed);
@@ -91,6 +93,7 @@ void report_each(Find find, char const* kind, char const* resource) noexcept {
                      "%s '%s': memory of a coroutine is freed that was not destroyed: its frame of %s", kind,
                      resource, detail::describe(block).text);
   }
+  return reported;
 }
 
 }  // namespace
@@ -128,9 +131,9 @@ void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kin
   report_each([=](frame_map& live) { return find_in(live, first, last); }, kind, resource);
 }
 
-void report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
-                      char const* resource) noexcept {
-  report_each([&](frame_map& live) { return find_of(live, memory); }, kind, resource);
+std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
+                             char const* resource) noexcept {
+  return report_each([&](frame_map& live) { return find_of(live, memory); }, kind, resource);
 }
 
 void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept {

@@ -4,9 +4,14 @@
 #include <cstddef>
 #include <cstdio>
 
+#include <tidemark/core/detail/request.hpp>
+
 namespace tidemark {
 
-out_of_memory::out_of_memory(exhaustion_report const& report) noexcept : report_{report} {
+out_of_memory::out_of_memory(exhaustion_report const& numbers) noexcept : report_{numbers} {
+  report_.resource = detail::name_or(report_.resource, "");
+  report_.because = detail::name_or(report_.because, "");
+  exhaustion_report const& report = report_;
   if (report.injected_failure != 0) {
     std::snprintf(
         message_, sizeof message_,

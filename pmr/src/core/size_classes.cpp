@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <tidemark/core/detail/request.hpp>
+
 namespace tidemark::detail {
 namespace {
 
@@ -23,7 +25,7 @@ constexpr auto sizes_by_default = [] {
 static_assert(sizes_by_default.front() == 8 && sizes_by_default.back() == 16 * KiB);
 
 [[noreturn]] void refuse(char const* pool, std::string const& what) {
-  throw std::invalid_argument("pool '" + std::string{pool} + "': " + what);
+  throw std::invalid_argument("pool '" + std::string{name_or(pool, "pool")} + "': " + what);
 }
 
 }  // namespace

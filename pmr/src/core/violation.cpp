@@ -2,6 +2,9 @@
 #include <tidemark/core/violation.hpp>
 
 #include <unistd.h>
+#if TIDEMARK_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #include <atomic>
 #include <cstdarg>
@@ -19,9 +22,17 @@ void print_in_signal_handler(violation const& report) noexcept {
     if (::write(STDERR_FILENO, part.data(), part.size()) < 0) return;
 }
 
+// With the calls that led there, where a sanitizer can print them.
+void print(violation const& report) {
+  std::fprintf(stderr, "tidemark: %s\n", report.message);
+#if TIDEMARK_ASAN
+  __sanitizer_print_stack_trace();
+#endif
+}
+
 void print_and_abort(violation const& report) {
   if (report.kind == violation_kind::use_after_rewind) return print_in_signal_handler(report);
-  std::fprintf(stderr, "tidemark: %s\n", report.message);
+  print(report);
   std::abort();
 }
 
@@ -59,6 +70,16 @@ void report_violation(violation_kind kind, char const* resource, char const* for
   std::va_list arguments;
   va_start(arguments, format);
   report(get_violation_handler(), kind, resource, format, arguments);
+  va_end(arguments);
+}
+
+void report_violation(by_default then, violation_kind kind, char const* resource, char const* format,
+                      ...) noexcept {
+  violation_handler const handler = get_violation_handler();
+  std::va_list arguments;
+  va_start(arguments, format);
+  report(handler == print_and_abort && then == by_default::goes_on ? print : handler, kind, resource, format,
+         arguments);
   va_end(arguments);
 }
 

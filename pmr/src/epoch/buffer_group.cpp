@@ -4,11 +4,13 @@
 #include <stdexcept>
 #include <string>
 
+#include <tidemark/core/detail/request.hpp>
+
 namespace tidemark {
 
 buffer_group::buffer_group(epoch_resource& resource, char const* name)
-    : resource_{resource}, group_{resource.acquire_group()}, name_{name} {
-  (void)group_.open(name, true);  // cannot fail: it is the first frame
+    : resource_{resource}, group_{resource.acquire_group()}, name_{detail::name_or(name, "buffer_group")} {
+  (void)group_.open(name_, true);  // cannot fail: it is the first frame
 }
 
 buffer_group::~buffer_group() {

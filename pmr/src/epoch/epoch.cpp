@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 
 namespace tidemark {
@@ -10,9 +11,9 @@ namespace tidemark {
 epoch::epoch(epoch_resource& resource, char const* name)
     : resource_{resource},
       group_{resource.group_of_this_thread()},
-      name_{name},
-      depth_{group_.open(name)},  // cannot fail if it is the first
-      range_{detail::range_kind::epoch, name} {}
+      name_{detail::name_or(name, "epoch")},
+      depth_{group_.open(name_)},  // cannot fail if it is the first
+      range_{detail::range_kind::epoch, name_} {}
 
 epoch_summary epoch::end() noexcept {
   const std::size_t depth = std::exchange(depth_, 0);

@@ -8,6 +8,7 @@
 
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/violation.hpp>
@@ -21,6 +22,7 @@ namespace {
 // Not the default resource: that may be this one.
 epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream) {
   options.upstream = detail::or_default(upstream != nullptr ? upstream : options.upstream);
+  options.name = detail::name_or(options.name, epoch_options{}.name);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   options.max_slab_block_bytes =
       options.max_quarantine_bytes == 0

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 
@@ -26,11 +27,12 @@ std::string fate_of(detail::storage const& storage) {
 // Throws or reports, as the policy says.
 void find(char const* operation, named_operand const& operand) {
   detail::storage const& used = *operand.storage_;
-  const std::string message =
-      std::string{"use-after-epoch: "} + operation + ": " + operand.role_ + " " + fate_of(used);
+  char const* const role = detail::name_or(operand.role_, "operand");
+  const std::string message = std::string{"use-after-epoch: "} + detail::name_or(operation, "use") + ": " +
+                              role + " " + fate_of(used);
   if (policy_in_force == use_after_epoch_policy::throw_exception) throw use_after_epoch{message};
   detail::report_violation(violation_kind::use_after_epoch,
-                           used.resource() != nullptr ? used.resource()->name() : operand.role_, "%s",
+                           used.resource() != nullptr ? used.resource()->name() : role, "%s",
                            message.c_str());
 }
 

@@ -11,6 +11,7 @@
 #include <tidemark/core/detail/identity.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/late_reports.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>
@@ -68,8 +69,8 @@ capture_switch::~capture_switch() {
 
 void* capture_switch::allocate(std::size_t bytes, std::size_t align) {
   try {
-    void* const block =
-        special_.any() ? allocate_specially(bytes, align) : options_.upstream->allocate(bytes, align);
+    void* const block = special_.any() ? allocate_specially(bytes, align)
+                                       : detail::allocate_from(*options_.upstream, name(), bytes, align);
     counter_.on_allocate(bytes);
     return block;
   } catch (...) {
@@ -92,7 +93,7 @@ void* capture_switch::allocate_specially(std::size_t bytes, std::size_t align) {
     }
   }
   if (record != nullptr) return allocate_baked(*record, bytes, align);
-  void* const block = options_.upstream->allocate(bytes, align);
+  void* const block = detail::allocate_from(*options_.upstream, name(), bytes, align);
   if (check_level >= 2) check_new(block);
   return block;
 }
@@ -110,7 +111,7 @@ void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t
     const std::scoped_lock lock{mutex_};
     (void)baked_by(record);
   }
-  void* const block = options_.upstream->allocate(bytes, align);
+  void* const block = detail::allocate_from(*options_.upstream, name(), bytes, align);
   if (check_level >= 2) check_new(block);
   node.key() = address_of(block);
   const std::scoped_lock lock{mutex_};

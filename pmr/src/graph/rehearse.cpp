@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 
 namespace tidemark {
@@ -41,7 +42,7 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
     detail::throw_out_of_layout(rehearsal_kind, layout_, bytes, align);
   const std::uintptr_t address = next.place(bytes);
   void* block = reinterpret_cast<void*>(address);
-  if (memory_ != nullptr) block = memory_->allocate(bytes, block_align);
+  if (memory_ != nullptr) block = detail::allocate_from(*memory_, rehearsal_name, bytes, block_align);
   try {
     blocks_.add({block, bytes, align});
   } catch (...) {

@@ -16,7 +16,8 @@ using parse_cap = std::optional<std::size_t>(std::string_view) noexcept;
 
 byte_cap cap_from_environment(char const* name, std::size_t fallback_bytes, parse_cap* parse,
                               char const* allowed) {
-  char const* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as documented
+  char const* const text =
+      name != nullptr ? std::getenv(name) : nullptr;  // NOLINT(concurrency-mt-unsafe): as documented
   if (text == nullptr || *text == '\0') return {.bytes = fallback_bytes, .warning = {}};
   if (const std::optional<std::size_t> bytes = parse(text)) return {.bytes = *bytes, .warning = {}};
   return {.bytes = fallback_bytes,

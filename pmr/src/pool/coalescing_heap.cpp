@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
@@ -153,9 +154,7 @@ coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t bytes) {
 }
 
 void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes) {
-  // No object can be larger.
-  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  if (bytes > largest - align - page_bytes) throw std::bad_alloc{};
+  if (bytes > max_block_bytes - align - page_bytes) throw std::bad_alloc{};
   const std::size_t own_bytes = bytes_for(bytes, align);
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
   chunk_bytes = align_down(chunk_bytes, page_bytes);  // with what it has besides, whole pages

@@ -2,20 +2,19 @@
 #include <tidemark/pool/detail/large_blocks.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <new>
+
+#include <tidemark/core/detail/request.hpp>
 
 namespace tidemark::detail {
 
 void* large_blocks::allocate(std::size_t bytes, std::size_t align) {
   const std::size_t upstream_align = std::max(align, alignof(header));
   const std::size_t offset = offset_of_block(upstream_align);
-  // No object can be larger, and some upstreams (libstdc++'s aligned operator new) overflow above it.
-  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  if (bytes > largest - offset) throw std::bad_alloc{};
   // A block of 0 bytes takes one, so that its address is not the next block's.
-  const std::size_t room = std::max<std::size_t>(bytes, 1);
-  auto* const base = static_cast<std::byte*>(upstream_->allocate(offset + room, upstream_align));
+  const std::size_t all_bytes = add_saturating(offset, std::max<std::size_t>(bytes, 1));
+  if (all_bytes > max_block_bytes) throw std::bad_alloc{};
+  auto* const base = static_cast<std::byte*>(upstream_->allocate(all_bytes, upstream_align));
   auto* const block = ::new (base) header{nullptr, live_, bytes, upstream_align};
   std::memcpy(base + offset - sizeof upstream_align, &upstream_align, sizeof upstream_align);
   if (live_ != nullptr) live_->previous = block;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 
 #include "../core/default_upstream.hpp"
@@ -39,6 +40,7 @@ pool_options completed(pool_options const& options, std::pmr::memory_resource* u
                        size_classes const& classes) {
   pool_options result{options};
   result.upstream = or_default(upstream);
+  result.name = name_or(options.name, pool_options{}.name);
   result.size_classes.clear();
   for (std::size_t i = 0; i < classes.count(); ++i) result.size_classes.push_back(classes.bytes(i));
   return result;

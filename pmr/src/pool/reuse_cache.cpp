@@ -10,6 +10,7 @@
 
 #include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/violation.hpp>
 
@@ -24,6 +25,7 @@ constexpr std::size_t looks_per_deallocation = 2;
 
 reuse_cache_options completed(reuse_cache_options options) noexcept {
   options.upstream = detail::or_default(options.upstream);
+  options.name = detail::name_or(options.name, reuse_cache_options{}.name);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   return options;
 }
@@ -111,7 +113,7 @@ void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
 
 void* reuse_cache::ask_upstream(std::size_t bytes, std::size_t align) {
   // No resource has so much; called all the same, one would be flushed for nothing.
-  if (bytes > std::size_t{std::numeric_limits<std::ptrdiff_t>::max()}) throw std::bad_alloc{};
+  if (bytes > detail::max_block_bytes) throw std::bad_alloc{};
   for (int refusals = 1;; ++refusals) {
     try {
       return options_.upstream->allocate(bytes, align);

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
@@ -42,7 +43,10 @@ void synchronized_pool::attach() {
 
 // For the destructor: threads, forks and memory pressure do not call the pool from now on.
 void synchronized_pool::detach() noexcept {
-  if constexpr (check_level >= 2) detail::report_frames_of(*this, "synchronized_pool", name());
+  std::size_t frames = 0;
+  if constexpr (check_level >= 2) frames = detail::report_frames_of(*this, "synchronized_pool", name());
+  if constexpr (detail::records_blocks)
+    if (!is_in_child_) detail::report_lost_blocks("synchronized_pool", name(), ledger_, frames, true);
   store_mutex_.leave();
   pressure_ = {};
   threads_.leave();
@@ -438,7 +442,7 @@ void synchronized_pool::release() noexcept {
   depot_.subtract_cached(depot_.cached_bytes());
   store_.release();
   publish();
-  if constexpr (check_level >= 2) ledger_.clear();
+  if constexpr (detail::records_blocks) ledger_.clear();
 }
 
 // ---- statistics -------------------------------------------------------------------------------------------
@@ -541,6 +545,7 @@ std::size_t synchronized_pool::thread_count() const noexcept {
 // are there the threads that were leaving chains in the depot, or taking them. What lies in neither of these
 // places is lost.
 void synchronized_pool::adapt_to_child() noexcept {
+  is_in_child_ = true;
   detail::thread_cache const* const own = threads_.find();
   move_if(caches_, lost_caches_, [&](detail::thread_cache const& cache) {
     if (&cache == own) return false;
@@ -562,14 +567,14 @@ void synchronized_pool::adapt_to_child() noexcept {
 
 // ---- checks -----------------------------------------------------------------------------------------------
 
-void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align) {
+void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align, detail::call_site where) {
   detail::require_power_of_two("synchronized_pool", name(), align);
   const own_cache slot = threads_.own_slot();
   void* block = slot.owner == threads_.number() ? slot.part->blocks.take(bytes, align) : nullptr;
   if (block == nullptr) block = allocate_slow(bytes, align);
   try {
     const std::scoped_lock lock{ledger_mutex_};
-    ledger_.add({block, bytes, align});
+    ledger_.add(detail::pooled_block(block, bytes, align, ledger_, where));
   } catch (...) {
     deallocate_slow(block, bytes, align, detail::free_result::not_listed);
     throw;

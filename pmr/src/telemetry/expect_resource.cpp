@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/telemetry/detail/new_watch.hpp>
 
@@ -16,6 +17,7 @@ namespace tidemark {
 using detail::innermost_scope;
 
 expect_resource::expect_resource(std::pmr::memory_resource const* expected, char const* name) {
+  name = detail::name_or(name, "expect_resource");
   const allowance own_records;
   if (expected == nullptr)
     throw std::invalid_argument(std::string{"expect_resource '"} + name + "': the expected resource is null");

@@ -12,6 +12,7 @@
 #include <string>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/out_of_memory.hpp>
@@ -33,11 +34,12 @@ void fill_and_poison(std::uintptr_t first, std::uintptr_t last, unsigned char va
 }  // namespace
 
 test_resource::test_resource(test_resource_options const& options, std::pmr::memory_resource* upstream)
-    : ledger_adaptor{"test_resource", upstream, options.name}, options_{options} {
+    : ledger_adaptor{"test_resource", upstream, detail::name_or(options.name, test_resource_options{}.name)},
+      options_{options} {
+  options_.name = name();
   if (options.guard_bytes > max_guard_bytes) {
-    throw std::invalid_argument(subject(options.name) + "guard_bytes is " +
-                                std::to_string(options.guard_bytes) + "; it may be " +
-                                std::to_string(max_guard_bytes) + " at most");
+    throw std::invalid_argument(subject(name()) + "guard_bytes is " + std::to_string(options.guard_bytes) +
+                                "; it may be " + std::to_string(max_guard_bytes) + " at most");
   }
 }
 
@@ -55,7 +57,7 @@ test_resource::~test_resource() {
 
 // A multiple of the alignment, so that the block behind it is aligned.
 std::size_t test_resource::front_bytes(std::size_t align) const noexcept {
-  return detail::align_up(options_.guard_bytes, align);
+  return align <= max_guard_bytes ? detail::align_up(options_.guard_bytes, align) : 0;
 }
 
 test_resource::padded_block test_resource::padded(std::uintptr_t block,
@@ -76,7 +78,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
     detail::require_power_of_two(kind_, name(), align);
     const bool must_fail = first_failing_ <= number && number <= last_failing_;
     if (must_fail) ++injected_failures_;
-    if (must_fail || all_bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) {
+    if (must_fail || std::max(all_bytes, align) > detail::max_block_bytes) {
       const std::size_t used = counter_.used_bytes();
       throw out_of_memory({.resource = name(),
                            .requested_bytes = bytes,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/request.hpp>
 
 namespace tidemark {
 
@@ -22,7 +23,7 @@ trace_resource::~trace_resource() { log_.remove_track(*track_); }
 void* trace_resource::allocate(std::size_t bytes, std::size_t align) {
   void* block = nullptr;
   try {
-    block = upstream_resource()->allocate(bytes, align);
+    block = detail::allocate_from(*upstream_resource(), name(), bytes, align);
     log_.record_allocation(*track_, block, bytes);
   } catch (...) {
     counter_.refused();

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/telemetry/detail/new_watch.hpp>
 #include <tidemark/telemetry/expect_resource.hpp>
 
@@ -11,6 +12,8 @@
 
 namespace tidemark::detail {
 namespace {
+
+constexpr char const* watcher_name = "expect_resource";
 
 // Never destroyed, like what is in it.
 struct watch_list {
@@ -47,11 +50,11 @@ struct watch_list {
 
 void* watching_resource::do_allocate(std::size_t bytes, std::size_t align) {
   if (innermost_scope == nullptr) [[likely]]
-    return upstream_->allocate(bytes, align);
+    return allocate_from(*upstream_, watcher_name, bytes, align);
   void* block = nullptr;
   {
     const expect_resource::allowance passing_on;  // the upstream may call operator new
-    block = upstream_->allocate(bytes, align);
+    block = allocate_from(*upstream_, watcher_name, bytes, align);
   }
   count_missed(bytes, upstream_, __builtin_return_address(0));
   return block;

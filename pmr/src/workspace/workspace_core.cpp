@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
@@ -36,6 +37,7 @@ unsigned valid_cache_ways(workspace_options const& options) {
 }
 
 workspace_options completed(workspace_options options) {
+  options.name = name_or(options.name, workspace_options{}.name);
   require_power_of_two("workspace", options.name, options.alignment);
   options.cache_ways = valid_cache_ways(options);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
@@ -109,7 +111,7 @@ void workspace_core::grow_log(std::size_t counts) {
 }
 
 slot& workspace_core::take_slow(slot_list& list, std::size_t n) {
-  if (n > PTRDIFF_MAX / list.element->bytes) throw_out_of_memory(list, SIZE_MAX);
+  if (n > max_block_bytes / list.element->bytes) throw_out_of_memory(list, SIZE_MAX);
   try {
     return prepare(list, n);
   } catch (std::bad_alloc const&) {
@@ -172,7 +174,7 @@ void workspace_core::throw_out_of_memory(slot_list const& list, std::size_t byte
                        .used_bytes = stats().used_bytes,
                        .committed_bytes = held_bytes_,
                        .reserved_bytes = cap,
-                       .largest_bytes = cap != 0 ? cap - held_bytes_ : PTRDIFF_MAX}};
+                       .largest_bytes = cap != 0 ? cap - held_bytes_ : max_block_bytes}};
 }
 
 // Nothing is copied, because nothing in the slot is live. If it throws, the slot is as it was.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
@@ -67,6 +68,7 @@ void set_default_workspace_options(workspace_options const& options) {
   detail::require_power_of_two("workspace", options.name, options.alignment);
   const std::scoped_lock lock{defaults().mutex};
   defaults().options = options;
+  defaults().options.name = detail::name_or(options.name, workspace_options{}.name);
 }
 
 }  // namespace tidemark

@@ -2,6 +2,7 @@
 // Texts of a workspace: its description, and the message of an escape.
 #include <array>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 #include <tidemark/workspace/detail/escape.hpp>
@@ -52,6 +53,11 @@ void throw_escape(workspace_core const& core, workspace_core::overlap escaping, 
                          "': " + shape_text(element.name, extents) + " acquired at " +
                          place_text(escaping.taken->generation->acquired) + " would leave its scope at " +
                          place_text(where) + "; return a copy, or acquire it from the scope around this one"};
+}
+
+void throw_ended_scope(std::source_location opened) {
+  throw std::logic_error{"acquisition through a workspace's scope, opened at " + place_text(opened) +
+                         ", that has ended"};
 }
 
 }  // namespace tidemark::detail

@@ -24,6 +24,7 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/upstream_memory.hpp>
@@ -98,8 +99,18 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
              std::constructible_from<AddressSpace, Memory...>
   explicit basic_arena(Options options, Memory&&... memory)
       : basic_arena(AddressSpace(std::forward<Memory>(memory)...), options) {}
+  /// A wrong form: does not compile, and says which form is right.
+  template <class Argument>
+    requires(!std::constructible_from<AddressSpace, Argument> &&
+             (std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>))
+  explicit basic_arena(Argument) : basic_arena(AddressSpace(), arena_options{}) {
+    static_assert(detail::right_form<Argument>,
+                  "an arena takes options: write arena a{{.reserve = 64 * MiB}}, or upstream_arena "
+                  "a{&upstream} for an arena on another resource");
+  }
 
   /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes it inert.
+  /// A destructor of `make` that rewinds, resets or releases the same arena is reported, and changes nothing.
   ~basic_arena() override;
 
   /// Uninitialised memory.
@@ -172,7 +183,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   /// scope.
   void pop(std::size_t bytes) noexcept;
   /// Frees everything and keeps the memory for reuse. @throws std::logic_error if a scope is open.
-  void reset() { free_all("reset"); }
+  void reset() { (void)free_all("reset"); }
   /// Frees everything and returns all memory; the arena can be used again. @throws as `reset`.
   void release();
 
@@ -341,7 +352,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   enum class refusal { none, addresses, memory };  // what the address space refused
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  void free_all(char const* operation);
+  bool free_all(char const* operation);
   void mark_commits() noexcept;
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
@@ -371,6 +382,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   TIDEMARK_COLD void count_rewind() noexcept;
   void watch() noexcept;
   void run_destructors(std::size_t target) noexcept;
+  bool may_rewind_to(std::size_t target) const noexcept;
   std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept;
   void rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
   [[gnu::noinline]] void rewind_slow(arena_mark const& mark);
@@ -399,6 +411,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   std::size_t peak_ = 0;                           // highest position, as far as `chunk_` does not tell it
   std::size_t committed_bytes_ = 0;                // of all chunks
   std::size_t reserved_bytes_ = 0;                 // of all chunks
+  std::size_t destroying_from_ = 0;                // position at which destructors began to run; 0: none run
   std::size_t chunks_ = 0;                         // with memory
   std::uint64_t system_calls_ = 0;                 // of space_
   std::uint64_t allocations_ = 0;                  // counted at level 2

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,6 +30,18 @@ struct uninitialized_t {
 };
 inline constexpr uninitialized_t uninitialized{};
 
+/// Tag: push a `T` whose destructor does something, and never run that destructor.
+struct no_destructor_t {
+  explicit no_destructor_t() = default;
+};
+inline constexpr no_destructor_t no_destructor{};
+
+namespace detail {
+/// Nothing is lost where no destructor of a `T` runs. Otherwise use `make`, or `push` with `no_destructor`.
+template <class T>
+concept needs_no_destructor = std::is_trivially_destructible_v<T>;
+}  // namespace detail
+
 /// The typed allocations of `basic_arena` and of its scopes, which derive from it. They throw what
 /// `basic_arena::allocate` throws, also where `n * sizeof(T)` overflows, and what constructors of `T` throw;
 /// nothing has changed then. O(bytes constructed or zeroed); fresh memory is zero already. One thread at a
@@ -38,20 +51,34 @@ template <class Self, class AddressSpace>
 class arena_push {
   using arena_type = basic_arena<AddressSpace>;
   static constexpr bool on_host = AddressSpace::host_accessible;
+  // Memory that other processes read: a destructor would run over objects that they may be reading.
+  static constexpr bool never_destroys = requires { requires AddressSpace::seen_by_others; };
   static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
 
  public:
-  /// A `T` constructed from `arguments`; no destructor will run (see `make`). Without arguments a trivial `T`
-  /// is all zero bytes, which for a pointer to member is not null.
+  /// A `T` constructed from `arguments`, which needs no destructor (see `make`). Without arguments a trivial
+  /// `T` is all zero bytes, which for a pointer to member is not null.
   template <class T, class... Arguments>
-  [[nodiscard]] T* push(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
-    requires(on_host)
+    requires(detail::needs_no_destructor<T> || never_destroys) &&
+            std::constructible_from<T, Arguments...>
+            [[nodiscard]] T* push(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
+              requires(on_host)
   {
     if constexpr (sizeof...(Arguments) == 0 && std::is_trivially_default_constructible_v<T>) {
       return static_cast<T*>(push_bytes(sizeof(T), alignof(T)));
     } else {
       return construct<T>(target(), std::forward<Arguments>(arguments)...);
     }
+  }
+
+  /// A `T` constructed from `arguments`, whose destructor will not run: for containers all of whose memory is
+  /// the arena's.
+  template <class T, class... Arguments>
+    requires std::constructible_from<T, Arguments...>
+  [[nodiscard]] T* push(no_destructor_t, Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
+    requires(on_host)
+  {
+    return construct<T>(target(), std::forward<Arguments>(arguments)...);
   }
 
   /// Uninitialised memory for a trivial `T`.
@@ -61,20 +88,27 @@ class arena_push {
     return static_cast<T*>(target().allocate(sizeof(T), alignof(T)));
   }
 
-  /// `n` contiguous `T()`, where `n` may be 0; trivial ones are all zero bytes. No destructors will run.
+  /// `n` contiguous `T()`, where `n` may be 0; trivial ones are all zero bytes. They need no destructors.
   template <class T>
-  [[nodiscard]] std::span<T> push_array(std::size_t n) TIDEMARK_LIFETIMEBOUND
-    requires(on_host)
+    requires(detail::needs_no_destructor<T> || never_destroys) &&
+            std::constructible_from<T>
+            [[nodiscard]] std::span<T> push_array(std::size_t n) TIDEMARK_LIFETIMEBOUND
+              requires(on_host)
   {
     if constexpr (std::is_trivially_default_constructible_v<T>) {
       return {static_cast<T*>(push_bytes(array_bytes<T>(n), alignof(T))), n};
     } else {
-      rollback undo{target()};
-      T* first = allocate_array<T>(*undo.arena, n);
-      std::uninitialized_value_construct_n(first, n);
-      undo.arena = nullptr;
-      return {first, n};
+      return construct_array<T>(n);
     }
+  }
+
+  /// `n` contiguous `T()` whose destructors will not run.
+  template <class T>
+    requires std::constructible_from<T>
+  [[nodiscard]] std::span<T> push_array(std::size_t n, no_destructor_t) TIDEMARK_LIFETIMEBOUND
+    requires(on_host)
+  {
+    return construct_array<T>(n);
   }
 
   /// `n` contiguous trivial `T` in uninitialised memory.
@@ -105,6 +139,7 @@ class arena_push {
   /// destroyed, in the reverse order of construction. Destructors must not throw. The result may be
   /// discarded: what the destructor does may be all that is wanted.
   template <class T, class... Arguments>
+    requires std::constructible_from<T, Arguments...>
   T* make(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
     requires(on_host)
   {
@@ -152,6 +187,14 @@ class arena_push {
   template <class T>
   static T* allocate_array(arena_type& to, std::size_t n) {
     return static_cast<T*>(to.allocate(array_bytes<T>(n), alignof(T)));
+  }
+  template <class T>
+  std::span<T> construct_array(std::size_t n) {
+    rollback undo{target()};
+    T* first = allocate_array<T>(*undo.arena, n);
+    std::uninitialized_value_construct_n(first, n);
+    undo.arena = nullptr;
+    return {first, n};
   }
   template <class T, class... Arguments>
   static T* construct(arena_type& to, Arguments&&... arguments) {

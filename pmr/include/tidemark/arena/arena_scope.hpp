@@ -13,6 +13,7 @@
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/named_range.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 
@@ -31,8 +32,8 @@ namespace tidemark {
 /// expects.
 ///
 /// The arena must outlive it. Move-only; a moved-from, ended or default-made scope is inert: it rewinds
-/// nothing, and nothing may be allocated through it. `push`, `push_array`, `push_bytes` and `make` are those
-/// of `arena_push`. Opening and ending are O(1). One thread at a time.
+/// nothing, and nothing may be allocated through it, which level 2 reports. `push`, `push_array`,
+/// `push_bytes` and `make` are those of `arena_push`. Opening and ending are O(1). One thread at a time.
 template <class AddressSpace>
 class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<AddressSpace>, AddressSpace> {
  public:
@@ -94,8 +95,12 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
 
   /// Whether it is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
-  /// The arena, for `std::pmr` containers. @pre it is open.
-  [[nodiscard]] arena_type& arena() const noexcept { return *arena_; }
+  /// The arena, for `std::pmr` containers. @pre it is open; level 2 reports a violation, then throws
+  /// std::logic_error, as does every allocation through it.
+  [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
+    require_open();
+    return *arena_;
+  }
 
   /// As `basic_arena::allocate`. @pre it is open.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = arena_type::default_alignment)
@@ -133,14 +138,19 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
     return arena_->chunk_ == opened_.chunk && arena_->cursor_ == opened_.cursor;
   }
 
-  arena_type& push_target() const noexcept {
+  void require_open() const noexcept(check_level < 2) {
+    if constexpr (check_level >= 2)
+      if (arena_ == nullptr) detail::throw_not_open("arena", where_);
+  }
+  arena_type& push_target() const noexcept(check_level < 2) {
+    require_open();
     if constexpr (check_level >= 2) {
       if (arena_->innermost_ != this) {
         detail::report_violation(
             violation_kind::outer_scope_use, arena_->name(),
-            "arena '%s': allocating through an outer scope while a scope inside it is open; the "
-            "memory would vanish when the inner one ends",
-            arena_->name());
+            "arena '%s': allocating through an outer scope while a scope inside it is open; the memory would "
+            "vanish when the inner one ends%s",
+            arena_->name(), detail::opened_text(where_, arena_->innermost_->where_).c_str());
       }
     }
     return *arena_;

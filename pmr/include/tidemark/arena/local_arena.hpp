@@ -3,6 +3,7 @@
 /// `local_arena`: one thread's handle on a shared arena. Owns no memory.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory_resource>
 
@@ -58,11 +59,15 @@ class basic_local_arena final : public detail::forwarding_resource<basic_local_a
   }
   /// As `arena_push::push`, with its overloads.
   template <class T, class... Arguments>
+    requires requires(arena_type& arena, Arguments&&... given) {
+      (void)arena.template push<T>(std::forward<Arguments>(given)...);
+    }
   [[nodiscard]] T* push(Arguments&&... arguments) {
     return arena_->template push<T>(std::forward<Arguments>(arguments)...);
   }
   /// As `arena_push::push_array`, with its overloads.
   template <class T, class... Tag>
+    requires requires(arena_type& arena, Tag... tag) { (void)arena.template push_array<T>(1, tag...); }
   [[nodiscard]] std::span<T> push_array(std::size_t n, Tag... tag) {
     return arena_->template push_array<T>(n, tag...);
   }
@@ -73,6 +78,7 @@ class basic_local_arena final : public detail::forwarding_resource<basic_local_a
   }
   /// As `arena_push::make`.
   template <class T, class... Arguments>
+    requires std::constructible_from<T, Arguments...>
   T* make(Arguments&&... arguments) {
     return arena_->template make<T>(std::forward<Arguments>(arguments)...);
   }

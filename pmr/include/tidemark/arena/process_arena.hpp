@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <tidemark/arena/detail/process_format.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/shared_memory.hpp>
@@ -66,6 +68,13 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
   /// @throws what `shared_memory::reserve` throws, std::system_error also where the system has no addresses for
   /// so large a file; out_of_memory.
   explicit process_arena(process_arena_options const& options = {});
+  /// A wrong form: does not compile, and says which form is right.
+  template <class Argument>
+    requires std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>
+  explicit process_arena(Argument) : process_arena{process_arena_options{}} {
+    static_assert(detail::right_form<Argument>,
+                  "a process_arena takes options: write process_arena a{{.reserve = 64 * MiB}}");
+  }
 
   /// Uninitialised memory, as `basic_arena::allocate`.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(

@@ -22,6 +22,7 @@
 #include <tidemark/arena/shared_arena_options.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/virtual_memory.hpp>
@@ -90,6 +91,14 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
       : basic_shared_arena(virtual_memory{{options.huge_pages, options.prefault}}, options, team) {}
   /// A shared arena on `space`, whose own options for huge pages and prefaulting hold. @throws as above.
   explicit basic_shared_arena(AddressSpace space, arena_options options = {}, team_options team = {});
+  /// A wrong form: does not compile, and says which form is right.
+  template <class Argument>
+    requires std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>
+  explicit basic_shared_arena(Argument) : basic_shared_arena() {
+    static_assert(
+        detail::right_form<Argument>,
+        "a shared arena takes options: write shared_arena team{{.reserve = 64 * MiB}, {.threads = 4}}");
+  }
   /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes it inert.
   ~basic_shared_arena() override;
 
@@ -132,7 +141,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current());
   /// Frees everything, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
   /// with nothing changed, if a scope is open, of the arena or of a thread.
-  void reset(detail::call_site where = std::source_location::current());
+  void reset(detail::call_site where = std::source_location::current()) { (void)free_all(where); }
   /// Frees everything and returns all memory; the arena can be used again. At a quiescent point. @throws as
   /// `reset`.
   void release(detail::call_site where = std::source_location::current());
@@ -185,6 +194,8 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   void rewind_to(shared_arena_mark const& mark, char const* operation, detail::call_site where);
   void require_rewindable(live_mark const* mark, char const* operation, detail::call_site where) const;
   void run_destructors(live_mark const* mark) noexcept;
+  bool may_rewind() const noexcept;
+  bool free_all(detail::call_site where);  // false if a destructor that the arena runs calls it
   void rewind_parts(live_mark const* mark, char const* operation, detail::call_site where) noexcept;
   void close(scope& closing) noexcept;
   template <class Error>

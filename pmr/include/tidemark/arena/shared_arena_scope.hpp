@@ -67,8 +67,13 @@ class [[nodiscard]] basic_shared_arena_scope {
   }
   /// Whether it is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
-  /// The arena, for `std::pmr` containers. @pre it is open.
-  [[nodiscard]] arena_type& arena() const noexcept { return *arena_; }
+  /// The arena, for `std::pmr` containers. @pre it is open; level 2 reports a violation, then throws
+  /// std::logic_error.
+  [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
+    if constexpr (check_level >= 2)
+      if (arena_ == nullptr) detail::throw_not_open("shared_arena", where_);
+    return *arena_;
+  }
 
  private:
   friend arena_type;

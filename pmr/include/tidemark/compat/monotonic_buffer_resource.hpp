@@ -52,7 +52,8 @@ class monotonic_buffer_resource : public detail::distinct_resource {
   /// The first chunk of `first_bytes` at least, all from `upstream`.
   monotonic_buffer_resource(std::size_t first_bytes, std::pmr::memory_resource* upstream) noexcept
       : monotonic_buffer_resource{nullptr, 0, first_bytes, upstream} {}
-  /// First `bytes` bytes at `buffer`, which stay the caller's, then chunks from `upstream`.
+  /// First `bytes` bytes at `buffer`, which stay the caller's, then chunks from `upstream`. Null: no buffer,
+  /// and a first chunk as large as behind a buffer of that size.
   monotonic_buffer_resource(void* buffer, std::size_t bytes,
                             std::pmr::memory_resource* upstream = std::pmr::get_default_resource()) noexcept
       : monotonic_buffer_resource{buffer, bytes, detail::multiply_saturating(bytes, growth), upstream} {}
@@ -80,7 +81,7 @@ class monotonic_buffer_resource : public detail::distinct_resource {
   monotonic_buffer_resource(void* buffer, std::size_t bytes, std::size_t first_bytes,
                             std::pmr::memory_resource* upstream) noexcept
       : buffer_{detail::address_of(buffer)},
-        buffer_bytes_{bytes},
+        buffer_bytes_{buffer != nullptr ? bytes : 0},
         first_bytes_{std::min(first_bytes, detail::upstream_chunks::max_bytes)},
         chunks_{upstream} {
     begin_anew();

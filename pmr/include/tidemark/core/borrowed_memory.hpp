@@ -34,11 +34,12 @@ class basic_borrowed_memory {
   static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
   static constexpr std::size_t chunk_growth = 1;
 
-  /// Borrows `bytes` bytes from `first` on.
+  /// Borrows `bytes` bytes from `first` on; null: no memory.
   basic_borrowed_memory(void* first, std::size_t bytes) noexcept
-      : range_{reinterpret_cast<std::uintptr_t>(first), bytes} {}
-  /// Borrows `range`.
-  explicit basic_borrowed_memory(byte_range range) noexcept : range_{range} {}
+      : range_{reinterpret_cast<std::uintptr_t>(first), first != nullptr ? bytes : 0} {}
+  /// Borrows `range`. The host has no memory at address 0; a made-up device may have some.
+  explicit basic_borrowed_memory(byte_range range) noexcept
+      : range_{HostAccessible && range.begin == 0 ? byte_range{} : range} {}
 
   /// The whole range, the first time and again after its release, if it holds
   /// `least_bytes`; else an empty one.

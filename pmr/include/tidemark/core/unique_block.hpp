@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark {
@@ -29,11 +30,12 @@ class [[nodiscard]] unique_block {
 
   /// An empty one.
   unique_block() noexcept = default;
-  /// A block of `memory`; null: the default resource. @throws what the resource throws.
+  /// A block of `memory`; null: the default resource. @throws what the resource throws; out_of_memory for
+  /// more than PTRDIFF_MAX bytes.
   [[nodiscard]] unique_block(std::pmr::memory_resource* memory, std::size_t bytes,
                              std::size_t align = default_alignment)
       : block_{nullptr, {memory != nullptr ? memory : std::pmr::get_default_resource(), bytes, align}} {
-    block_.reset(block_.get_deleter().memory->allocate(bytes, align));
+    block_.reset(detail::allocate_from(*block_.get_deleter().memory, "unique_block", bytes, align));
   }
 
   /// Its first byte; null if it is empty.

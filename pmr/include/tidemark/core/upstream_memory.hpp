@@ -14,6 +14,7 @@
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark {
@@ -71,11 +72,13 @@ class basic_upstream_memory {
   explicit basic_upstream_memory(std::size_t first_bytes) noexcept
     requires HostAccessible
       : basic_upstream_memory{first_bytes, std::pmr::get_default_resource()} {}
-  /// First `buffer`, which stays the caller's, then chunks from `upstream`.
+  /// First `buffer`, which stays the caller's, then chunks from `upstream`. Null: no buffer, and a first
+  /// chunk of at least `bytes`.
   basic_upstream_memory(void* buffer, std::size_t bytes, std::pmr::memory_resource* upstream) noexcept
       : upstream_{upstream},
-        buffer_{reinterpret_cast<std::uintptr_t>(buffer), bytes},
-        unused_buffer_{buffer_} {}
+        buffer_{reinterpret_cast<std::uintptr_t>(buffer), buffer != nullptr ? bytes : 0},
+        unused_buffer_{buffer_},
+        first_bytes_{bytes} {}
   /// First `buffer`, then chunks from the default resource.
   basic_upstream_memory(void* buffer, std::size_t bytes) noexcept
     requires HostAccessible
@@ -91,7 +94,7 @@ class basic_upstream_memory {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if (least_bytes <= room_for(unused_buffer_, block_alignment))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
-    const std::size_t bytes = std::max(least_bytes, wanted_bytes);
+    const std::size_t bytes = std::max(least_bytes, std::min(wanted_bytes, detail::max_block_bytes));
     void* chunk = upstream_->allocate(bytes, block_alignment);
     return detail::without_stale_frames({reinterpret_cast<std::uintptr_t>(chunk), bytes});
   }

@@ -31,7 +31,8 @@ enum class violation_kind {
   invariant,        ///< a data structure's invariant does not hold (level 2)
   exhausted,        ///< memory ran out in a resource whose policy is to abort
   overrun,          ///< bytes outside a block, or of a freed one, were written (`test_resource`)
-  leak,             ///< blocks were not deallocated before their resource was destroyed
+  leak,             ///< blocks were not deallocated before their resource was destroyed; printed, without
+                    ///< an abort, of pools
   upstream_use,     ///< an upstream was used that was to be left alone (`expect_no_upstream`)
   missed_resource,  ///< blocks came from elsewhere, and the caller has not checked (`expect_resource`)
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
@@ -39,6 +40,8 @@ enum class violation_kind {
   open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
   lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
   frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
+  rewind_in_destructor,  ///< a destructor that an arena runs rewinds, resets or releases that arena
+  ended_scope_use,       ///< an ended, moved-from or default-made scope was used (level 2)
   use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal handler
   reentry,           ///< a resource was called by the upstream that it was calling
 };
@@ -54,7 +57,8 @@ struct violation {
 /// harmful thing that its documentation names.
 using violation_handler = void (*)(violation const&);
 
-/// Replaces the handler. Null: the default, which prints the message to the standard error stream and aborts.
+/// Replaces the handler. Null: the default, which prints the message to the standard error stream and aborts,
+/// but for a leak of a pool, after which it goes on.
 /// Thread-safe. @return the handler before
 violation_handler set_violation_handler(violation_handler handler) noexcept;
 
@@ -92,6 +96,14 @@ namespace detail {
 
 /// Formats the message (printf style, cut at 511 characters) and calls the handler in force.
 [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_violation(violation_kind kind,
+                                                                           char const* resource,
+                                                                           char const* format, ...) noexcept;
+
+/// What the default handler does once it has printed the message.
+enum class by_default { aborts, goes_on };
+/// The same, for a report after which the default handler may go on.
+[[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void report_violation(by_default then,
+                                                                           violation_kind kind,
                                                                            char const* resource,
                                                                            char const* format, ...) noexcept;
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -19,6 +20,8 @@
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
@@ -104,6 +107,11 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
       : epoch_resource{epoch_options{}, upstream} {}
   /// As `options` say, from `upstream` unless it is null. @throws what the bookkeeping throws.
   explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr);
+  /// A wrong form: does not compile, and says which form is right.
+  explicit epoch_resource(std::integral auto bytes) : epoch_resource{nullptr} {
+    static_assert(detail::right_form<decltype(bytes)>,
+                  "an epoch_resource has no size: write epoch_resource memory{&upstream}, or with options");
+  }
   /// Reports epochs and buffer groups that still exist, and reclaims their blocks. They may be destroyed
   /// afterwards, and an epoch ended, which does nothing then; buffers may not. What was kept in slabs goes
   /// back to the upstream with them.
@@ -169,6 +177,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     return check_level >= 2 ? !table_.empty() : filter_.may_contain(block);
   }
   [[nodiscard]] void* allocate_from_upstream(std::size_t bytes, std::size_t align) {
+    detail::require_possible(name(), bytes, align);
     try {
       return options_.upstream->allocate(bytes, align);
     } catch (std::bad_alloc const&) {

@@ -4,6 +4,7 @@
 /// the free blocks that it keeps.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -12,6 +13,7 @@
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/units.hpp>
@@ -164,6 +166,12 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
       : reuse_cache{reuse_cache_options{.upstream = upstream}} {}
   /// As `options` say. @throws what the bookkeeping resource throws.
   explicit reuse_cache(reuse_cache_options const& options);
+  /// A wrong form: does not compile, and says which form is right.
+  explicit reuse_cache(std::integral auto bytes) : reuse_cache{} {
+    static_assert(
+        detail::right_form<decltype(bytes)>,
+        "a reuse_cache takes its limit as an option: write reuse_cache c{{.max_cached_bytes = 64 * MiB}}");
+  }
   /// Waits for all fences and returns what is kept to the upstream. Live blocks stay with their users, and
   /// can no longer be deallocated; level 2 reports them (`violation_kind::leak`).
   ~reuse_cache() override;

@@ -15,8 +15,10 @@
 
 #include <tidemark/core/detail/adaptive_mutex.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
@@ -90,6 +92,12 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
         store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
     attach();
   }
+  /// A wrong form: does not compile, and says which form is right.
+  explicit synchronized_pool(std::integral auto bytes) : synchronized_pool{} {
+    static_assert(
+        detail::right_form<decltype(bytes)>,
+        "a pool takes its limit as an option: write synchronized_pool p{{.max_cached_bytes = 64 * MiB}}");
+  }
   /// As the standard's pools are made; see `pool`.
   explicit synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : synchronized_pool{detail::from_standard(options)} {}
@@ -97,14 +105,15 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options,
                     std::pmr::memory_resource* upstream)
       : synchronized_pool{detail::from_standard(options), upstream} {}
-  /// Returns everything to the upstream, also live blocks. Threads that used the pool may live on.
+  /// As that of `pool`. Threads that used the pool may live on.
   ~synchronized_pool() override { detach(); }
 
   /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
   // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
-    if constexpr (check_level >= 2) return allocate_checked(bytes, align);
+      std::size_t bytes, std::size_t align = default_alignment,
+      [[maybe_unused]] detail::call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
+    if constexpr (detail::records_blocks) return allocate_checked(bytes, align, where);
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
       if (void* block = slot.part->blocks.take(bytes, align)) [[likely]]
         return block;
@@ -116,7 +125,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if (block == nullptr) [[unlikely]]
       return;
-    if constexpr (check_level >= 2) {
+    if constexpr (detail::records_blocks) {
       detail::late_reports late;
       const std::scoped_lock lock{ledger_mutex_};
       if (!ledger_.remove(late, "synchronized_pool", name(), block, bytes, align)) return;
@@ -174,7 +183,11 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      detail::free_result result) noexcept;
-  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align);
+  // The caller is a container: its innermost `allocation_site` names the place.
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return allocate(bytes, align, detail::call_site{});
+  }
+  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, detail::call_site where);
   [[nodiscard]] void* allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align);
   void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                         std::size_t align) noexcept;
@@ -235,8 +248,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   std::atomic<std::size_t> reachable_bytes_{0};
 
   // A fork takes the newest lock first: in the order in which they are taken elsewhere.
-  detail::fork_safe<> ledger_mutex_;  // level 2 only
-  detail::block_ledger ledger_;       // level 2 only
+  detail::fork_safe<> ledger_mutex_;  // where blocks are recorded, as ledger_
+  detail::block_ledger ledger_;
+  bool is_in_child_ = false;  // blocks of threads that are not there are no leaks
 
   // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
   mutable detail::fork_safe<> caches_mutex_;

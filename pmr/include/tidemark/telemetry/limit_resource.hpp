@@ -4,10 +4,12 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <memory_resource>
 #include <type_traits>
 
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/telemetry/detail/resource_adaptor.hpp>
@@ -41,6 +43,14 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
                           std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                           char const* name = "limit")
       : resource_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
+
+  /// A wrong form: does not compile, and says which form is right.
+  template <std::convertible_to<std::pmr::memory_resource*> Upstream, class... Rest>
+    requires(!std::integral<Upstream>)
+  explicit limit_resource(Upstream, Rest...) : limit_resource{std::size_t{0}} {
+    static_assert(detail::right_form<Upstream>,
+                  "a limit_resource takes the limit first: write limit_resource budget{64 * MiB, &upstream}");
+  }
 
   /// Memory from the upstream.
   /// @throws out_of_memory if more than `limit_bytes()` would be in use; what the upstream throws. Only

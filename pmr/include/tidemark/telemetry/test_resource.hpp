@@ -40,7 +40,8 @@ std::size_t fail_each_allocation(test_resource& resource, std::function<void()> 
 
 /// How a `test_resource` is made.
 struct test_resource_options {
-  /// Guard bytes before and behind each block, 4 KiB at most; more before it if its alignment needs that.
+  /// Guard bytes before and behind each block, 4 KiB at most; before it as many as its alignment needs, and
+  /// none if that is more than 4 KiB.
   std::size_t guard_bytes = 16;
   /// Most bytes of freed blocks in quarantine, which finds late writes. 0: there is no quarantine.
   std::size_t quarantine_bytes = 64 * KiB;

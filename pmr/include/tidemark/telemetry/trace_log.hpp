@@ -178,7 +178,10 @@ class trace_log {
 /// Thread-safe. The log must outlive it.
 class [[nodiscard]] trace_slice {
  public:
-  /// Begins a slice. @param name any text. @throws std::bad_alloc; nothing was written then.
+  /// Begins a slice. @param name any text; null: none. @throws std::bad_alloc; nothing was written then.
+  [[nodiscard]] trace_slice(trace_log& log, char const* name)
+      : trace_slice{log, std::string_view{name != nullptr ? name : ""}} {}
+  /// The same.
   [[nodiscard]] trace_slice(trace_log& log, std::string_view name)
       : log_{&log}, thread_{&log.begin_slice(name)} {}
   trace_slice(trace_slice const&) = delete;

@@ -7,6 +7,7 @@
 #include <memory_resource>
 #include <string>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/telemetry/detail/resource_adaptor.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 
@@ -42,6 +43,9 @@ class trace_resource final : public detail::resource_adaptor<trace_resource> {
   explicit trace_resource(trace_log& log,
                           std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                           std::string name = "trace_resource");
+  /// The same; a null name is the default one.
+  explicit trace_resource(trace_log& log, std::pmr::memory_resource* upstream, char const* name)
+      : trace_resource{log, upstream, std::string{detail::name_or(name, "trace_resource")}} {}
   ~trace_resource() override;
 
   /// Memory from the upstream.

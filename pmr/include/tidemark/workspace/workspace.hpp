@@ -4,6 +4,7 @@
 /// `std::pmr::memory_resource`.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -13,6 +14,7 @@
 #include <type_traits>
 
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/workspace/detail/slot_list.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 #include <tidemark/workspace/workspace_acquisition.hpp>
@@ -98,6 +100,12 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   explicit basic_workspace(std::pmr::memory_resource* upstream) : basic_workspace{over(upstream)} {}
   /// As `options` say. @throws std::invalid_argument if the alignment is not a power of two.
   explicit basic_workspace(workspace_options const& options) : core_{options, checked} {}
+  /// A wrong form: does not compile, and says which form is right.
+  explicit basic_workspace(std::integral auto bytes) : basic_workspace{} {
+    static_assert(
+        detail::right_form<decltype(bytes)>,
+        "a workspace takes its limit as an option: write workspace ws{{.max_held_bytes = 64 * MiB}}");
+  }
   basic_workspace(basic_workspace const&) = delete;
   basic_workspace& operator=(basic_workspace const&) = delete;
   /// Frees all memory. Reports a violation if a scope is still open, whose end would use freed memory.

@@ -112,8 +112,11 @@ class [[nodiscard]] basic_workspace<Checks>::scope
 
   /// Whether it is open.
   [[nodiscard]] explicit operator bool() const noexcept { return workspace_ != nullptr; }
-  /// The workspace, to be passed to functions. @pre it is open.
-  [[nodiscard]] workspace_type& workspace() const noexcept { return *workspace_; }
+  /// The workspace, to be passed to functions. @pre it is open. @throws std::logic_error if not, at level 1.
+  [[nodiscard]] workspace_type& workspace() const noexcept(!checked) {
+    if constexpr (checked) require_open();
+    return *workspace_;
+  }
 
  private:
   friend detail::workspace_access;
@@ -140,8 +143,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     return workspace_->core_;
   }
   void require_open() const {
-    if (workspace_ == nullptr)
-      throw std::logic_error{"acquisition through a workspace's scope that has ended"};
+    if (workspace_ == nullptr) detail::throw_ended_scope(where());
   }
   void require_innermost() const {
     require_open();

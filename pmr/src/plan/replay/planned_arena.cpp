@@ -8,6 +8,7 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/units.hpp>
@@ -74,7 +75,7 @@ planned_core::~planned_core() {
 void* planned_core::allocate_out_of_order(std::size_t bytes, std::size_t align) {
   // A step that no plan serves, and that is not recorded, costs no more than this beside the fallback.
   if (phase_ == phase::fallback && !records_ && std::has_single_bit(align)) {
-    void* const block = options_.fallback->allocate(bytes, align);
+    void* const block = allocate_from(*options_.fallback, name(), bytes, align);
     ++step_fallback_;
     count_fallback(bytes, align);
     return block;
@@ -87,7 +88,7 @@ void* planned_core::allocate_out_of_order(std::size_t bytes, std::size_t align) 
 void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   require_power_of_two(planned_kind, options_.name, align);
   if (phase_ == phase::idle) {
-    void* const block = options_.fallback->allocate(bytes, align);
+    void* const block = allocate_from(*options_.fallback, name(), bytes, align);
     ++outside_allocations_;
     return block;
   }
@@ -95,7 +96,7 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   if (void* const block = take_slot(bytes, align)) return block;
   try {
     ++step_fallback_;
-    void* const block = options_.fallback->allocate(bytes, align);
+    void* const block = allocate_from(*options_.fallback, name(), bytes, align);
     if (records_) record_fallback(block, bytes, align);
     count_fallback(bytes, align);
     return block;

@@ -24,6 +24,7 @@ before its first header: on the command line, as the CMake target tidemark::thru
 #include <cuda/stream_ref>
 #endif
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
@@ -95,7 +96,7 @@ class cuda_resource {
   /// then.
   [[nodiscard]] void* allocate(::cuda::stream_ref stream, std::size_t bytes,
                                std::size_t align = default_alignment) {
-    detail::require_countable(bytes, align, "cuda_resource");
+    detail::require_possible("cuda_resource", bytes, align);
     void* const block = resource_->allocate(bytes, aligned(align));
     if (has_stream()) {
       require_done("cuStreamWaitEvent", gpu::put_behind(*driver_, stream.get(), own_stream()), block, bytes,
@@ -125,7 +126,7 @@ class cuda_resource {
   }
   /// A block for any work. @throws as the other, and `cuda_error` of work on the resource's stream.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t align = default_alignment) {
-    detail::require_countable(bytes, align, "cuda_resource");
+    detail::require_possible("cuda_resource", bytes, align);
     void* const block = resource_->allocate(bytes, aligned(align));
     if (has_stream()) require_done("cuStreamSynchronize", wait_for(own_stream()), block, bytes, align);
     return block;

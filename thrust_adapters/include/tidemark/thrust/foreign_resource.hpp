@@ -11,6 +11,7 @@
 
 #include <thrust/mr/memory_resource.h>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/cuda/driver/detail/stream_ordered.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
@@ -92,7 +93,7 @@ class foreign_resource final : public std::pmr::memory_resource, public gpu::det
   /// @throws what the source throws; out_of_memory if it returns null or an unaligned block, and for more
   /// than PTRDIFF_MAX bytes.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    detail::require_countable(bytes, align, "foreign_resource");
+    detail::require_possible("foreign_resource", bytes, align);
     void* const block = allocate_block(at_least_one(bytes), align);
     if (block == nullptr) throw_out_of_memory(bytes, align, "its source returned null");
     if (reinterpret_cast<std::uintptr_t>(block) % align != 0) {

@@ -12,6 +12,7 @@
 #include <thrust/memory.h>
 #include <thrust/mr/memory_resource.h>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/cuda/memory/memory_access.hpp>
 #include <tidemark/thrust/detail/backend.hpp>
 #include <tidemark/thrust/detail/deallocate_or_warn.hpp>
@@ -83,7 +84,7 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
 
   /// A block. @throws what the resource throws; out_of_memory for more than PTRDIFF_MAX bytes.
   [[nodiscard]] Pointer do_allocate(std::size_t bytes, std::size_t align) override {
-    detail::require_countable(bytes, align, "thrust_resource");
+    detail::require_possible("thrust_resource", bytes, align);
     return Pointer{resource_->allocate(bytes, std::max(align, default_alignment))};
   }
   /// Frees a block. Null: nothing happens. If the resource throws, which those of tidemark do not, the

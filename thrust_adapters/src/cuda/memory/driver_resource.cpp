@@ -6,6 +6,7 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/violation.hpp>
 
@@ -16,9 +17,9 @@ namespace {
 
 // Bytes of a block with room for an aligned part; 0 if no block can be so large.
 std::size_t padded_bytes(std::size_t bytes, std::size_t align) noexcept {
-  constexpr auto largest = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  using tidemark::detail::max_block_bytes;
   const std::size_t padding = align > driver_block_alignment ? align - driver_block_alignment : 0;
-  if (padding > largest || bytes > largest - padding) return 0;
+  if (padding > max_block_bytes || bytes > max_block_bytes - padding) return 0;
   return std::max<std::size_t>(bytes, 1) + padding;  // the driver has no blocks of 0 bytes
 }
 

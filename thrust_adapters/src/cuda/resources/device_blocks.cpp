@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
@@ -19,7 +20,7 @@ namespace {
 using tidemark::detail::address_of;
 using tidemark::detail::free_result;
 
-constexpr std::size_t max_bytes{std::numeric_limits<std::ptrdiff_t>::max()};  // what no resource has more of
+using tidemark::detail::max_block_bytes;
 constexpr char const* slab_too_large = "slabs of slab_bytes are more than any resource has";
 
 // Room for `more`, doubled, so that a class that grows copies its records O(1) times each.
@@ -119,13 +120,13 @@ void device_blocks::refill(std::size_t bytes, std::size_t align) {
     return;
   }
   const std::size_t blocks = std::clamp<std::size_t>(wanted_slab_bytes_ / to.block_bytes, 1, fit);
-  if (blocks > max_bytes / to.block_bytes) refuse(bytes, align, slab_too_large);
+  if (blocks > max_block_bytes / to.block_bytes) refuse(bytes, align, slab_too_large);
   call_upstream([&] { add_slab(index, blocks); });
   ++misses_;
 }
 
 void* device_blocks::allocate_large(std::size_t bytes, std::size_t align) {
-  if (bytes > max_bytes) refuse(bytes, align, "");
+  if (bytes > max_block_bytes) refuse(bytes, align, "");
   void* const block = call_upstream([&] { return upstream_->allocate(bytes, align); });
   try {
     large_.insert_or_assign(block, large_block{bytes, align});

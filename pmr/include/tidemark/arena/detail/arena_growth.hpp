@@ -66,7 +66,8 @@ template <class AddressSpace>
 basic_arena<AddressSpace>::~basic_arena() {
   if (innermost_ != nullptr) {
     detail::report_violation(violation_kind::scope_outlived, name(),
-                             "arena '%s' is destroyed while a scope on it is open", name());
+                             "arena '%s' is destroyed while a scope on it is open%s", name(),
+                             innermost_->where_.opened().c_str());
     for (scope* open = std::exchange(innermost_, nullptr); open != nullptr; open = open->opened_.outer) {
       open->arena_ = nullptr;
     }

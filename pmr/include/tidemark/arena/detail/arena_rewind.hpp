@@ -11,6 +11,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/identity.hpp>
 
 namespace tidemark {
@@ -30,15 +31,32 @@ inline std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(chunk_record co
   return chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
 }
 
-// Runs those of `make` above a position. All memory is there meanwhile: they may use what was allocated
-// later.
+// Runs the destructors of `make` above a position. All memory stays meanwhile: a destructor may use blocks
+// that were allocated later, and may allocate. The floor is raised to the cursor, so that each rewind by a
+// destructor takes the slow path, which rejects it unless it ends at or above the cursor of now.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::run_destructors(std::size_t target) noexcept {
+  if (finalizers_ == nullptr || finalizers_->end_position <= target) return;
+  const std::size_t outer = std::exchange(destroying_from_, position());
+  floor_ = cursor_;
   while (finalizers_ != nullptr && finalizers_->end_position > target) {
     const detail::arena_finalizer finalizer = *finalizers_;
     finalizers_ = finalizer.previous;
     finalizer.destroy(finalizer.object);
   }
+  destroying_from_ = outer;
+}
+
+// Whether the arena may go back to a position: not below an object whose destructor is running.
+template <class AddressSpace>
+bool basic_arena<AddressSpace>::may_rewind_to(std::size_t target) const noexcept {
+  if (target >= destroying_from_) return true;
+  detail::report_violation(
+      violation_kind::rewind_in_destructor, name(),
+      "arena '%s': a destructor that the arena runs rewinds, resets or releases the same "
+      "arena; the arena stays as it is",
+      name());
+  return false;
 }
 
 // Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
@@ -46,6 +64,7 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   cursor = std::max(cursor, chunk.begin);
   const std::size_t target = position_in(chunk, cursor);
+  if (!may_rewind_to(target)) return;
   run_destructors(target);
   if constexpr (sets_aside) {
     while (asides_.ended != nullptr) return_aside(*std::exchange(asides_.ended, asides_.ended->previous));
@@ -64,13 +83,18 @@ void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   if constexpr (check_level >= 2) check_invariants();
 }
 
-// Frees all blocks. @throws std::logic_error if a scope is open
+// Frees all blocks. @return false, with nothing changed, if a destructor that the arena runs calls it
+// @throws std::logic_error if a scope is open
 template <class AddressSpace>
-void basic_arena<AddressSpace>::free_all(char const* operation) {
+bool basic_arena<AddressSpace>::free_all(char const* operation) {
   before_use(operation);
-  if (innermost_ != nullptr)
-    throw std::logic_error("arena '" + std::string(name()) + "': " + operation + " while a scope is open");
+  if (destroying_from_ != 0) return may_rewind_to(0);
+  if (innermost_ != nullptr) {
+    throw std::logic_error("arena '" + std::string(name()) + "': " + operation + " while a scope is open" +
+                           innermost_->where_.opened());
+  }
   rewind_to(first_, first_.begin);
+  return true;
 }
 
 // Of the kept chunks the last used go first: the next batch needs the others before it needs them.
@@ -118,6 +142,7 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::rewind_slow(arena_mark const& mark) {
+  if (!may_rewind_to(mark.position_)) return;
   if (char const* const why = why_not_rewind(mark))
     throw std::invalid_argument("arena '" + std::string(name()) + "': cannot rewind: the mark " + why);
   rewind_far(mark);
@@ -172,7 +197,7 @@ void basic_arena<AddressSpace>::pop(std::size_t bytes) noexcept {
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::release() {
-  free_all("release");
+  if (!free_all("release")) return;
   while (first_.next != nullptr) drop(*first_.next);
   peak_ = peak();
   drop(first_);
@@ -191,7 +216,8 @@ void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
     return;
   }
   detail::report_violation(violation_kind::scope_order, name(),
-                           "arena '%s': a scope ends while a scope inside it is still open", name());
+                           "arena '%s': a scope ends while a scope inside it is still open%s", name(),
+                           detail::opened_text(closing.where_, innermost_->where_).c_str());
   scope* inner = innermost_;
   while (inner->opened_.outer != &closing) inner = inner->opened_.outer;
   inner->opened_ = closing.opened_;  // the inner scope will rewind what the outer one would have rewound

@@ -234,6 +234,18 @@ void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) no
   }
 }
 
+// Whether the arena may go back now: not in a destructor that it runs.
+template <class AddressSpace>
+bool basic_shared_arena<AddressSpace>::may_rewind() const noexcept {
+  if (std::ranges::none_of(parts_, [](auto const& part) { return part->arena.destroying_from_ != 0; }))
+    return true;
+  detail::report_violation(violation_kind::rewind_in_destructor, name(),
+                           "shared_arena '%s': a destructor that the arena runs rewinds, resets or releases "
+                           "the same arena; the arena stays as it is",
+                           name());
+  return false;
+}
+
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char const* operation,
                                                     detail::call_site where) noexcept {
@@ -261,6 +273,7 @@ void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char 
 
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::rewind(shared_arena_mark const& mark, detail::call_site where) {
+  if (!may_rewind()) return;
   if (innermost_ != nullptr && mark.number_ < innermost_->begin_.number_) {
     refuse<std::invalid_argument>(
         "rewind", where,
@@ -272,6 +285,7 @@ void basic_shared_arena<AddressSpace>::rewind(shared_arena_mark const& mark, det
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::rewind_to(shared_arena_mark const& mark, char const* operation,
                                                  detail::call_site where) {
+  if (!may_rewind()) return;
   const std::size_t index = mark.index_;
   if (mark.arena_ != id_)
     refuse<std::invalid_argument>(operation, where,
@@ -287,18 +301,20 @@ void basic_shared_arena<AddressSpace>::rewind_to(shared_arena_mark const& mark, 
 }
 
 template <class AddressSpace>
-void basic_shared_arena<AddressSpace>::reset(detail::call_site where) {
+bool basic_shared_arena<AddressSpace>::free_all(detail::call_site where) {
+  if (!may_rewind()) return false;
   if (innermost_ != nullptr)
     refuse<std::logic_error>("reset", where, "a scope is open, opened" + innermost_->where_.text());
   require_rewindable(nullptr, "reset", where);
   rewind_parts(nullptr, "reset", where);
   marks_.clear();
   positions_.clear();
+  return true;
 }
 
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::release(detail::call_site where) {
-  reset(where);
+  if (!free_all(where)) return;
   for (std::unique_ptr<part_type>& part : parts_) {
     const auto loan = part->arena.owner_.lend();
     part->arena.release();

@@ -10,8 +10,13 @@
 
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/late_reports.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark::detail {
+
+/// Whether pools record their blocks: at level 2, and where AddressSanitizer looks on, which sees a pool's
+/// slabs and not its blocks.
+inline constexpr bool records_blocks = check_level >= 2 || TIDEMARK_ASAN != 0;
 
 /// The live blocks by address, and the addresses that were freed last. Tells a double free from a wrong
 /// size, an interior pointer or a foreign one.
@@ -27,6 +32,9 @@ class block_ledger {
 
   /// A block was allocated. @throws std::bad_alloc, with nothing changed.
   void add(live_block const& block);
+
+  /// The number of the next request, from 1.
+  [[nodiscard]] std::uint64_t next_number() noexcept { return ++requests_; }
 
   /// A block is being freed.
   /// @param late gets the report of a wrong call
@@ -47,6 +55,7 @@ class block_ledger {
   // Freed, and not in live_: the newest, max_freed at most, and those that were the newest before, so
   // that the ledger of a long run stays bounded.
   blocks freed_, freed_before_;
+  std::uint64_t requests_ = 0;
 };
 
 }  // namespace tidemark::detail

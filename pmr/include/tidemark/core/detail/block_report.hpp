@@ -12,6 +12,7 @@
 
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/late_reports.hpp>
 
 namespace tidemark::detail {
@@ -48,5 +49,17 @@ inline void report_leak(char const* kind, char const* resource, block_ledger con
   late_reports now;
   report_leak(now, kind, resource, ledger);
 }
+
+/// The record of a block of a pool: allocated at `where`, or else where the innermost `allocation_site` says.
+[[nodiscard]] live_block pooled_block(void const* block, std::size_t bytes, std::size_t align,
+                                      block_ledger& ledger, call_site where) noexcept;
+
+/// Reports the live blocks of a pool that ends, as `report_leak`, but for frames of coroutines alone, which
+/// were reported. The default handler prints the report and does not abort, because a pool may be meant to
+/// end with live blocks. Where AddressSanitizer looks on, a block of the heap as large as each live one is
+/// lost on purpose: LeakSanitizer, which would see the slabs freed and nothing else, then counts them.
+/// @param frames live frames of coroutines
+void report_lost_blocks(char const* kind, char const* resource, block_ledger const& ledger,
+                        std::size_t frames, bool on_host) noexcept;
 
 }  // namespace tidemark::detail

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <tidemark/core/config.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
 
@@ -26,6 +27,11 @@ class call_site {
     if (where_.line() == 0) return "";
     return std::string(" at ") + where_.file_name() + ':' + std::to_string(where_.line());
   }
+  /// ", opened at main.cpp:12", for a message about a scope; empty if the place is not known.
+  [[nodiscard]] std::string opened() const {
+    const std::string at = text();
+    return at.empty() ? at : ", opened" + at;
+  }
 
  private:
   std::source_location where_;
@@ -38,7 +44,16 @@ class call_site {
 
   [[nodiscard]] static std::source_location location() noexcept { return {}; }
   [[nodiscard]] static std::string text() { return ""; }
+  [[nodiscard]] static std::string opened() { return ""; }
 };
 #endif
+
+/// "; they were opened at main.cpp:12 and at main.cpp:14", for a message about two scopes; empty if a place
+/// is not known.
+[[nodiscard]] TIDEMARK_COLD std::string opened_text(call_site outer, call_site inner);
+
+/// Reports the use of a scope that was ended or moved from, or was never opened. @throws std::logic_error
+/// with the same message, if the violation handler returns.
+[[noreturn]] TIDEMARK_COLD void throw_not_open(char const* owner, call_site opened);
 
 }  // namespace tidemark::detail

@@ -19,7 +19,8 @@ namespace tidemark::detail {
 /// The first violation needs no memory. A further one is reported at once if there is no memory for it.
 class late_reports {
  public:
-  late_reports() noexcept = default;
+  /// @param then what the default handler does after each report
+  explicit late_reports(by_default then = by_default::aborts) noexcept : then_{then} {}
   late_reports(late_reports const&) = delete;
   late_reports& operator=(late_reports const&) = delete;
   ~late_reports() {
@@ -42,6 +43,7 @@ class late_reports {
 
   TIDEMARK_COLD void report_all() noexcept;
 
+  by_default then_;
   entry first_;
   entry* last_ = &first_;
 };

@@ -34,8 +34,8 @@ namespace tidemark::detail {
 void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                       char const* resource) noexcept;
 /// The same for all live frames that came from this resource, which frees all its memory. O(live frames).
-void report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
-                      char const* resource) noexcept;
+std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
+                             char const* resource) noexcept;
 
 /// This memory comes to a resource, so that no frame is in it: forgets what is recorded there.
 void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept;

@@ -9,9 +9,12 @@
 #include <utility>
 
 #include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
@@ -47,20 +50,22 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// before.
   // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
-    if constexpr (check_level >= 2) return allocate_checked(bytes, align);
+      std::size_t bytes, std::size_t align = default_alignment,
+      [[maybe_unused]] call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
+    if constexpr (records_blocks) return allocate_checked(bytes, align, where);
     if (void* block = lists_.take(bytes, align)) [[likely]]
       return block;
     return allocate_slow(bytes, align);
   }
 
-  /// Takes a block back, with the size and alignment it was allocated with. Does nothing for null. Level 2
-  /// reports a block that is deallocated twice, of another size, interior or foreign, and then does nothing.
+  /// Takes a block back, with the size and alignment it was allocated with. Does nothing for null. Level 2,
+  /// and a build for AddressSanitizer, report a block that is deallocated twice, of another size, interior or
+  /// foreign, and then do nothing.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if (block == nullptr) [[unlikely]]
       return;
-    if constexpr (check_level >= 2) {
-      owner_.require(FreeLists::kind, name(), "deallocate");
+    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "deallocate");
+    if constexpr (records_blocks) {
       late_reports late;
       if (!ledger_.remove(late, FreeLists::kind, name(), block, bytes, align)) return;
     }
@@ -86,10 +91,8 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// Returns everything to the upstream, also live blocks, which count as deallocated. The pool can be used
   /// as before.
   void release() noexcept {
-    if constexpr (check_level >= 2) {
-      owner_.require(FreeLists::kind, name(), "release");
-      ledger_.clear();
-    }
+    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "release");
+    if constexpr (records_blocks) ledger_.clear();
     before_free_all();
     lists_.release();
     trim_times_.trimmed(0);
@@ -124,18 +127,29 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       : lists_{std::forward<Arguments>(arguments)...},
         max_cached_bytes_{max_cached_bytes},
         trim_times_{max_cached_bytes},
-        name_{name} {
+        name_{name_or(name, FreeLists::kind)} {
     if constexpr (check_level >= 2) forget_frames_of(*this);
     update_watermark();
   }
-  ~basic_pool() override { before_free_all(); }
+  ~basic_pool() override {
+    const std::size_t frames = before_free_all();
+    if constexpr (records_blocks)
+      report_lost_blocks(FreeLists::kind, name(), ledger_, frames, FreeLists::host_accessible);
+  }
+
+  // The caller is a container: its innermost `allocation_site` names the place.
+  void* do_allocate(std::size_t bytes, std::size_t align) final {
+    return allocate(bytes, align, call_site{});
+  }
 
   [[nodiscard]] FreeLists& lists() noexcept { return lists_; }
   [[nodiscard]] FreeLists const& lists() const noexcept { return lists_; }
 
  private:
-  void before_free_all() const noexcept {
-    if constexpr (check_level >= 2) report_frames_of(*this, FreeLists::kind, name());
+  // @return how many frames of coroutines are live, which were reported
+  std::size_t before_free_all() const noexcept {
+    if constexpr (check_level >= 2) return report_frames_of(*this, FreeLists::kind, name());
+    return 0;
   }
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align) {
     void* const block = lists_.take_slow(bytes, align);
@@ -150,13 +164,13 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     update_watermark();
   }
   // A block that could not be recorded is deallocated again.
-  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align) {
-    owner_.require(FreeLists::kind, name(), "allocate");
+  [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, call_site where) {
+    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "allocate");
     require_power_of_two(FreeLists::kind, name(), align);
     void* block = lists_.take(bytes, align);
     if (block == nullptr) block = allocate_slow(bytes, align);
     try {
-      ledger_.add({block, bytes, align});
+      ledger_.add(pooled_block(block, bytes, align, ledger_, where));
     } catch (...) {
       const free_result result = lists_.give(block, bytes, align);
       if (result != free_result::listed) deallocate_slow(block, bytes, align, result);
@@ -186,7 +200,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   trim_policy trim_times_;
   char const* name_;
   thread_ownership owner_;  // level 2 only
-  block_ledger ledger_;     // level 2 only
+  block_ledger ledger_;     // where `records_blocks`
 };
 
 template <class FreeLists>

@@ -18,6 +18,7 @@ namespace tidemark::detail {
 class pool_blocks : public block_cache {
  public:
   static constexpr char const* kind = "pool";
+  static constexpr bool host_accessible = true;
   static constexpr std::size_t default_alignment = alignof(std::max_align_t);
 
   /// @param upstream null: the default resource.

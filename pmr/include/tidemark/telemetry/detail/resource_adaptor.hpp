@@ -8,6 +8,7 @@
 #include <new>
 
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/usage_counter.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
@@ -38,22 +39,22 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
   [[nodiscard]] resource_stats stats() const noexcept { return counter_.stats(name_); }
 
  protected:
-  /// @param kind the class's name, for messages.
+  /// @param kind the class's name, for messages, and the name for null
   /// @throws std::invalid_argument if `upstream` is null.
   resource_adaptor(char const* kind, std::pmr::memory_resource* upstream, char const* name)
-      : kind_{kind}, name_{name}, upstream_{upstream} {
-    if (upstream == nullptr) throw_null_upstream(kind, name);
+      : kind_{kind}, name_{name_or(name, kind)}, upstream_{upstream} {
+    if (upstream == nullptr) throw_null_upstream(kind, name_);
   }
   ~resource_adaptor() override = default;
 
   /// A block from the upstream, counted after `record(block)`. @throws what the upstream or `record` throws;
-  /// only `refused` has changed then.
+  /// out_of_memory for more than PTRDIFF_MAX bytes. Only `refused` has changed then.
   template <class Record>
   [[nodiscard, gnu::returns_nonnull]] void* allocate_counted(std::size_t bytes, std::size_t align,
                                                              Record const& record) {
     void* block = nullptr;
     try {
-      block = upstream_->allocate(bytes, align);
+      block = allocate_from(*upstream_, name_, bytes, align);
       record(block);
       counter_.on_allocate(bytes);
       return block;

@@ -134,6 +134,8 @@ class escape_search {
   workspace_core::overlap found_;
 };
 
+/// @throws std::logic_error with a sentence. @param opened where the scope was opened
+[[noreturn]] TIDEMARK_COLD void throw_ended_scope(std::source_location opened);
 /// @throws workspace_escape
 [[noreturn]] TIDEMARK_COLD void throw_escape(workspace_core const& core, workspace_core::overlap escaping,
                                              std::source_location where);

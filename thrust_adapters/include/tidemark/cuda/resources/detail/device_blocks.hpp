@@ -50,6 +50,7 @@ namespace tidemark::gpu::detail {
 class device_blocks {
  public:
   static constexpr char const* kind = "device_pool";
+  static constexpr bool host_accessible = false;
   static constexpr std::size_t default_alignment = device_classes::granule_bytes;
 
   /// @param options complete, except for an upstream. @param driver for the upstream that is made if there is

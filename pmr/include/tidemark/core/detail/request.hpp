@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The largest request, and calls of an upstream that reject larger ones. Owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory_resource>
+
+#include <tidemark/core/macros.hpp>
+
+namespace tidemark::detail {
+
+/// The largest block of any resource: no object of C++ is larger, and some resources of the standard library
+/// overflow when they round a larger size up.
+inline constexpr std::size_t max_block_bytes = std::numeric_limits<std::ptrdiff_t>::max();
+
+/// @throws out_of_memory.
+[[noreturn]] TIDEMARK_COLD void throw_too_large(char const* resource, std::size_t bytes, std::size_t align);
+
+/// Rejects more than `max_block_bytes`. @param resource a name, which must outlive the exception
+/// @throws out_of_memory; nothing was called before.
+inline void require_possible(char const* resource, std::size_t bytes, std::size_t align) {
+  if (bytes > max_block_bytes) [[unlikely]]
+    throw_too_large(resource, bytes, align);
+}
+
+/// A block of `upstream`. @throws as `require_possible`, before the upstream is called; what it throws.
+[[nodiscard, gnu::returns_nonnull]] inline void* allocate_from(std::pmr::memory_resource& upstream,
+                                                               char const* resource, std::size_t bytes,
+                                                               std::size_t align) {
+  require_possible(resource, bytes, align);
+  return upstream.allocate(bytes, align);
+}
+
+/// `name`, or the default one for null.
+[[nodiscard]] constexpr char const* name_or(char const* name, char const* default_name) noexcept {
+  return name != nullptr ? name : default_name;
+}
+
+}  // namespace tidemark::detail
