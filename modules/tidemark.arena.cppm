@@ -33,6 +33,7 @@ using tidemark::uninitialized_t;
 
 // Scopes and scratch
 using tidemark::basic_arena_scope;
+using tidemark::no_conflicts;
 using tidemark::scratch;
 using tidemark::scratch_arena_count;
 using tidemark::scratch_conflict;

@@ -148,7 +148,8 @@ struct training_memory {
   }
 
   std::vector<tidemark::arena_stats> stats() const {
-    return {permanent_arena.stats(), step_arena.stats(), tidemark::scratch().arena().stats()};
+    return {permanent_arena.stats(), step_arena.stats(),
+            tidemark::scratch(tidemark::no_conflicts).arena().stats()};
   }
 };
 

@@ -493,10 +493,10 @@ TEST(arena_trap, is_an_option_of_scratch_arenas) {
     set_scratch_options({.name = "scratch", .trap = {.one_in = 1}});
     void* first = nullptr;
     {
-      arena::scope temporary = scratch();
+      arena::scope temporary = scratch(no_conflicts);
       first = temporary.allocate(1);
     }
-    arena::scope temporary = scratch();
+    arena::scope temporary = scratch(no_conflicts);
     EXPECT_NE(temporary.allocate(1), first);
     EXPECT_EQ(temporary.arena().stats().trapped_scopes, 1u);
     set_scratch_options({.name = "scratch"});

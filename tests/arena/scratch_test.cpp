@@ -25,7 +25,7 @@ TEST(scratch, is_a_scope_that_rewinds) {
   on_a_fresh_thread([] {
     arena* which = nullptr;
     for (int i = 0; i < 3; ++i) {
-      arena::scope s = scratch();
+      arena::scope s = scratch(no_conflicts);
       if (which == nullptr) which = &s.arena();
       EXPECT_EQ(&s.arena(), which);
       EXPECT_EQ(which->position(), 0u);
@@ -38,7 +38,7 @@ TEST(scratch, is_a_scope_that_rewinds) {
 
 TEST(scratch, never_comes_from_an_arena_in_conflict) {
   on_a_fresh_thread([] {
-    arena::scope out = scratch();
+    arena::scope out = scratch(no_conflicts);
     const arena::scope by_scope = scratch(out);
     const arena::scope by_arena = scratch(out.arena());
     const arena::scope by_pointer = scratch(&out.arena());
@@ -56,7 +56,7 @@ TEST(scratch, never_comes_from_an_arena_in_conflict) {
 
 TEST(scratch, makes_a_further_arena_when_all_are_in_conflict) {
   on_a_fresh_thread([] {
-    const arena::scope a = scratch();
+    const arena::scope a = scratch(no_conflicts);
     const arena::scope b = scratch(a);
     const arena::scope c = scratch(a, b);
     const arena::scope d = scratch(b, c, a);
@@ -71,7 +71,7 @@ TEST(scratch, ignores_null_and_foreign_conflicts) {
     arena elsewhere;
     arena* none = nullptr;
     arena::scope inert;
-    const arena::scope first = scratch();
+    const arena::scope first = scratch(no_conflicts);
     const arena::scope second = scratch(nullptr, none, inert, elsewhere, std::pmr::new_delete_resource());
     EXPECT_EQ(&second.arena(), &first.arena());
     EXPECT_EQ(scratch_arena_count(), 1u);
@@ -81,11 +81,11 @@ TEST(scratch, ignores_null_and_foreign_conflicts) {
 TEST(scratch, each_thread_has_its_own) {
   arena* here = nullptr;
   {
-    const arena::scope s = scratch();
+    const arena::scope s = scratch(no_conflicts);
     here = &s.arena();
   }
   on_a_fresh_thread([&] {
-    const arena::scope s = scratch();
+    const arena::scope s = scratch(no_conflicts);
     EXPECT_NE(&s.arena(), here);
   });
 }
@@ -93,7 +93,7 @@ TEST(scratch, each_thread_has_its_own) {
 TEST(scratch, grows_on_demand_and_its_options_can_be_set) {
   set_scratch_options({.reserve = 64 * KiB, .name = "small scratch"});
   on_a_fresh_thread([] {
-    arena::scope s = scratch();
+    arena::scope s = scratch(no_conflicts);
     EXPECT_STREQ(s.arena().name(), "small scratch");
     EXPECT_EQ(s.arena().stats().reserved_bytes, 64 * KiB);
     const std::span<float> large = s.push_array<float>(100 * MiB / sizeof(float));  // far beyond one chunk
@@ -107,7 +107,7 @@ TEST(scratch, is_given_back_when_the_thread_ends) {
   test::recording_os os;
   set_default_os_memory(&os);
   on_a_fresh_thread([&] {
-    arena::scope a = scratch();
+    arena::scope a = scratch(no_conflicts);
     arena::scope b = scratch(a);
     (void)b.push_array<int>(100'000);
     EXPECT_EQ(os.reserves, 2u);
@@ -121,7 +121,7 @@ TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
   static bool worked = false;
   struct late_user {
     ~late_user() {
-      arena::scope s = scratch();
+      arena::scope s = scratch(no_conflicts);
       worked = s.push_array<int>(1000)[999] == 0;
     }
     void touch() {}
@@ -131,7 +131,7 @@ TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
   on_a_fresh_thread([] {
     thread_local late_user made_before_any_scratch;
     made_before_any_scratch.touch();
-    (void)scratch().push_array<int>(10);
+    (void)scratch(no_conflicts).push_array<int>(10);
   });
   set_default_os_memory(nullptr);
   EXPECT_TRUE(worked);
@@ -143,9 +143,9 @@ TEST(scratch, without_memory_throws_and_never_returns_a_null_scope) {
   os.fail_from = 0;
   set_default_os_memory(&os);
   on_a_fresh_thread([] {
-    EXPECT_THROW((void)scratch(), out_of_memory);
+    EXPECT_THROW((void)scratch(no_conflicts), out_of_memory);
     EXPECT_EQ(scratch_arena_count(), 0u);
-    EXPECT_TRUE(scratch());  // the second call works again
+    EXPECT_TRUE(scratch(no_conflicts));  // the second call works again
   });
   set_default_os_memory(nullptr);
 }
@@ -162,7 +162,7 @@ std::span<int> doubled(std::span<int const> x, arena& out) {
 
 TEST(scratch, results_survive_when_callers_pass_their_own_scratch_down) {
   on_a_fresh_thread([] {
-    arena::scope mine = scratch();
+    arena::scope mine = scratch(no_conflicts);
     const std::vector<int> x{1, 2, 3};
     const std::span<int> once = doubled(x, mine.arena());
     const std::span<int> twice = doubled(once, mine.arena());

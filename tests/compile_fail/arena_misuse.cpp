@@ -35,7 +35,7 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
 #elif CASE == 10  // message: (nodiscard|discard|unused|ignoring)
   step.allocate(64);
 #elif CASE == 11  // message: (nodiscard|discard|unused|ignoring)
-  scratch();  // a scope that ends at once
+  scratch(no_conflicts);  // a scope that ends at once
 #elif CASE == 12  // message: (nodiscard|discard|unused|ignoring)
   step.mark();
 #elif CASE == \
@@ -79,6 +79,8 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
   reuse_cache sized{4096};
 #elif CASE == 33  // message: write limit_resource budget\{64 \* MiB, &upstream\}
   limit_resource budget{std::pmr::new_delete_resource(), 4096};
+#elif CASE == 35  // message: scratch\(no_conflicts\)
+  arena::scope temporary = scratch();
 #elif CASE == 34  // message: write arena a\{\{\.reserve
   borrowed_arena sized{4096};
 #elif CASE == 14  // message: (explicit|no match|could not convert|no viable)

@@ -36,7 +36,7 @@ void unnamed(arena& a, shared_arena& s, workspace& w, basic_workspace<0>& w0, ba
   lease_workspace();                                // warns
   on_memory_pressure([] {});                        // warns
   pressure_subscription{};                          // warns
-  scratch();                                        // warns
+  scratch(no_conflicts);                            // warns
   scratch(a);                                       // warns
   arena::scope named{a};
   shared_arena::scope team{s};

@@ -636,7 +636,7 @@ TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
         (void)lease->acquire<double>(10);
         release_waiting_workspaces();
         set_scratch_options({.name = "scratch"});
-        const arena::scope temporary = scratch();
+        const arena::scope temporary = scratch(no_conflicts);
         tick_workspace_sweeps();
         return default_workspace_options().name != nullptr;
       });

@@ -51,7 +51,7 @@ void use_each_kind() {
   for (std::pmr::memory_resource* const each :
        std::initializer_list<std::pmr::memory_resource*>{&p, &s, &r, &e, &t, &k, &n, &c, &standard})
     use(*each);
-  const arena::scope temporary = scratch();
+  const arena::scope temporary = scratch(no_conflicts);
   workspace w;
   workspace::scope in{w};
   (void)in.acquire<float>(16);

@@ -130,7 +130,7 @@ int late_11() {
 #endif
 #if IS_CASE(12)  // scratch | returned through a variable
 std::span<int> returned_12() {
-  arena::scope temporary = scratch();
+  arena::scope temporary = scratch(no_conflicts);
   std::span<int> values = temporary.push_array<int>(100);
   return values;
 }

@@ -128,7 +128,7 @@ TEST(module, importer_and_includer_share_statics) {
   // identities.
   EXPECT_EQ(tidemark::get_violation_handler(), included::violation_handler_there());
   EXPECT_EQ(&tidemark::default_os_memory(), included::os_memory_there());
-  tidemark::arena::scope mine = tidemark::scratch();
+  tidemark::arena::scope mine = tidemark::scratch(tidemark::no_conflicts);
   EXPECT_EQ(&mine.arena(), included::scratch_arena_there());
   EXPECT_EQ(tidemark::check_level, included::check_level_there());
 }

@@ -67,7 +67,7 @@ std::pair<std::string_view, std::function<void(std::function<void(step const&)> 
      }},
     {"scratch", [](auto const& run) {
        run([] {
-         arena::scope temporary = scratch();
+         arena::scope temporary = scratch(no_conflicts);
          (void)temporary.push_array<double>(500);
        });
      }},

@@ -20,7 +20,7 @@ bool allocates_on_this_thread() {
     tidemark::epoch e{memory, "step"};
     tidemark::expect_resource expected{&memory};
     std::pmr::vector<std::size_t> values({1, 2, 3}, &memory);
-    tidemark::arena::scope temporary = tidemark::scratch();
+    tidemark::arena::scope temporary = tidemark::scratch(tidemark::no_conflicts);
     tidemark::workspace::scope<> scope{numbers};
     temporary.push_array<double>(100)[99] = 1.0;
     numbers.acquire<double>(100)[99] = 1.0;

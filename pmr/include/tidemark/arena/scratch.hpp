@@ -35,6 +35,9 @@ class scratch_conflict {
   std::pmr::memory_resource const* resource_ = nullptr;
 };
 
+/// The argument of `scratch` that says: there is no arena to avoid, as where all results are values.
+inline constexpr std::nullptr_t no_conflicts = nullptr;
+
 namespace detail {
 /// The first of the calling thread's scratch arenas that is not in `conflicts`; a new one where there is
 /// none.
@@ -51,16 +54,21 @@ namespace detail {
 ///   std::span<float> sums = temporary.push_array<float>(x.size());
 ///   ...
 /// ```
-/// Any number of conflicts will do: a thread makes a further arena when all it has are in conflict, and keeps
-/// it. Thread-safe: each thread has its own arenas, made at first need and destroyed when it ends, after the
-/// destructors of its thread_local objects. Those of the main thread are there until the process is gone:
-/// objects of `make` that are on them then are not destroyed.
+/// A function whose results are no memory says so: `scratch(no_conflicts)`. Any number of conflicts will do: a
+/// thread makes a further arena when all it has are in conflict, and keeps it. Thread-safe: each thread has
+/// its own arenas, made at first need and destroyed when it ends, after the destructors of its thread_local
+/// objects. Those of the main thread are there until the process is gone: objects of `make` that are on them
+/// then are not destroyed.
 /// @throws std::bad_alloc (as out_of_memory, if it is address space that lacks) if a further arena is needed
 /// and cannot be had.
 template <std::convertible_to<scratch_conflict>... Conflicts>
+  requires(sizeof...(Conflicts) > 0)
 [[nodiscard]] arena::scope scratch(Conflicts const&... conflicts) {
   return arena::scope{detail::scratch_arena({scratch_conflict(conflicts)...})};
 }
+
+/// Not without an argument: results on the same arena would vanish with the scope.
+arena::scope scratch() = delete;  // write scratch(out), or scratch(no_conflicts)
 
 /// Number of scratch arenas that the calling thread has.
 [[nodiscard]] std::size_t scratch_arena_count() noexcept;
