@@ -61,7 +61,8 @@ volatile sig_atomic_t calls = 0;
 sigjmp_buf before_fault;
 std::array<char, 16384> own_stack;
 
-// Each test runs in a new process: a handler of the test program may be in force, and an arena may have trapped.
+// Each test runs in a new process: a handler of the test program may be in force, and an arena may have
+// trapped.
 struct fault_chain : testing::Test {
   fault_chain() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   ~fault_chain() override { GTEST_FLAG_SET(death_test_style, "fast"); }

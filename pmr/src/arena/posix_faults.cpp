@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #if defined(__linux__)
+#include <link.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -11,23 +12,30 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include <tidemark/arena/use_after_rewind.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 
 #include "trap_log.hpp"
 
-namespace tidemark::detail {
-namespace {
-
-void const* instruction_of([[maybe_unused]] void const* context) noexcept {
-#if defined(__linux__) && defined(__x86_64__)
-  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__linux__) && defined(__aarch64__)
-  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.pc);
-#else
-  return nullptr;
+// A note in the ELF file, by which another shared object that contains the library finds the signals of this
+// one: as the distance from the note's last word. The type is another one where `handled_signal` changes.
+#if defined(__ELF__) && defined(__LP64__)
+#define TIDEMARK_SIGNALS_NOTE 1
+asm(".pushsection .note.tidemark,\"a\",%note\n"
+    ".balign 4\n"
+    ".long 9, 8, 1\n"  // bytes of name and word, and the type
+    ".asciz \"tidemark\"\n"
+    ".balign 4\n"
+    "0: .quad tidemark_handled_signals - 0b\n"
+    ".popsection");
 #endif
-}
+
+namespace tidemark::detail {
 
 enum class handler_state { absent, changing, installed };
 
@@ -40,8 +48,22 @@ struct handled_signal {
 #if defined(__APPLE__)
 constinit handled_signal handled[] = {{SIGSEGV}, {SIGBUS}};
 #else
-constinit handled_signal handled[] = {{SIGSEGV}};
+// Under a name for the note; only this shared object sees it.
+[[gnu::visibility("hidden")]] extern handled_signal handled[1] __asm__("tidemark_handled_signals");
+[[gnu::used]] constinit handled_signal handled[1] = {{SIGSEGV}};
 #endif
+
+namespace {
+
+void const* instruction_of([[maybe_unused]] void const* context) noexcept {
+#if defined(__linux__) && defined(__x86_64__)
+  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.pc);
+#else
+  return nullptr;
+#endif
+}
 
 void on_fault(int number, siginfo_t* info, void* context) noexcept;
 
@@ -58,8 +80,9 @@ struct sigaction current_action(int number) noexcept {
   return now;
 }
 
-// The handler runs on the stack on which the earlier one would run: an alternate stack may be as small as that
-// one needs. SA_RESTART is the earlier one's as well, because the kernel looks at the first handler's flag.
+// The handler runs on the stack on which the earlier one would run: an alternate stack may be as small as
+// that one needs. SA_RESTART is the earlier one's as well, because the kernel looks at the first handler's
+// flag.
 void install(handled_signal& signal) noexcept {
   struct sigaction const now = current_action(signal.number);
   if (!is_ours(now)) signal.before = now;
@@ -80,8 +103,8 @@ void send_again(int number, [[maybe_unused]] siginfo_t* info) noexcept {
 #endif
 }
 
-// Puts the earlier action back. The kernel then delivers the signal to it, with its own flags, mask and stack:
-// a fault happens again when this handler returns, and a signal that was sent is sent again.
+// Puts the earlier action back. The kernel then delivers the signal to it, with its own flags, mask and
+// stack: a fault happens again when this handler returns, and a signal that was sent is sent again.
 void pass_on(handled_signal& signal, siginfo_t* info, void* context) noexcept {
   struct sigaction const before = signal.before;
   const bool was_sent = info->si_code <= 0;
@@ -112,9 +135,60 @@ void on_fault(int number, siginfo_t* info, void* context) noexcept {
   errno = error;
 }
 
+// ---- the end of the library ---------------------------------------------------------------------------------
+
+#if defined(TIDEMARK_SIGNALS_NOTE)
+struct signals_note {
+  std::uint32_t sizes_and_type[3];
+  char name[12];
+  std::uint32_t distance[2];
+};
+constexpr signals_note expected{{9, 8, 1}, "tidemark", {}};
+
+// In each loaded object that contains the library and whose earlier action is this one's handler, the action
+// before that takes its place.
+int skip_in(dl_phdr_info* object, std::size_t, void* leaving) noexcept {
+  auto const& own = *static_cast<handled_signal const*>(leaving);
+  for (auto const* each = object->dlpi_phdr; each != object->dlpi_phdr + object->dlpi_phnum; ++each) {
+    if (each->p_type != PT_NOTE || each->p_align > 4) continue;
+    for (std::uintptr_t at = object->dlpi_addr + each->p_vaddr, end = at + each->p_memsz; at < end;) {
+      auto const& note = *reinterpret_cast<signals_note const*>(at);
+      auto const& [name_bytes, word_bytes, type] = note.sizes_and_type;
+      at += sizeof note.sizes_and_type + align_up(std::size_t{name_bytes}, 4) +
+            align_up(std::size_t{word_bytes}, 4);
+      if (std::memcmp(note.sizes_and_type, expected.sizes_and_type, sizeof note.sizes_and_type) != 0 ||
+          std::memcmp(note.name, expected.name, sizeof note.name) != 0)
+        continue;
+      std::int64_t distance = 0;
+      std::memcpy(&distance, note.distance, sizeof distance);
+      auto& theirs = *reinterpret_cast<handled_signal*>(reinterpret_cast<std::uintptr_t>(note.distance) +
+                                                        static_cast<std::uintptr_t>(distance));
+      if (is_ours(theirs.before)) theirs.before = own.before;
+    }
+  }
+  return 0;
+}
+#endif
+
+struct fault_handler {
+  // Puts the earlier action back where the handler is in force, or where another copy of the library would.
+  void detach() noexcept {
+    for (handled_signal& signal : handled) {
+      const handler_state state =
+          signal.state.exchange(handler_state::changing);  // no one installs it any more
+      if (state == handler_state::absent) continue;
+      if (is_ours(current_action(signal.number))) ::sigaction(signal.number, &signal.before, nullptr);
+#if defined(TIDEMARK_SIGNALS_NOTE)
+      else ::dl_iterate_phdr(skip_in, &signal);
+#endif
+    }
+  }
+};
+
 }  // namespace
 
-void handle_faults() noexcept {
+void handle_faults() {
+  [[maybe_unused]] static auto& handler = *new until_unload<fault_handler>;
   for (handled_signal& signal : handled) {
     handler_state state = signal.state.load(std::memory_order_acquire);
     if (state == handler_state::absent &&

@@ -13,13 +13,22 @@
 
 namespace tidemark::detail {
 
+namespace {
+
+// The log last: a constructor that throws gives no log back.
+trap_log& open_log(trap_options const& options, char const* name) {
+  if (options.handle_signals) handle_faults();
+  return take_trap_log(name);
+}
+
+}  // namespace
+
 rewind_trap::rewind_trap(trap_options const& options, char const* name)
-    : options_{options}, log_{&take_trap_log(name)} {
+    : options_{options}, log_{&open_log(options, name)} {
   // Another one in each process and arena, so that together they look everywhere.
   random_ = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
             (reinterpret_cast<std::uintptr_t>(this) << 20);
   draw();
-  if (options_.handle_signals) handle_faults();
 }
 
 rewind_trap::~rewind_trap() { give_trap_log_back(*log_); }

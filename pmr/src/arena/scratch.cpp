@@ -21,7 +21,12 @@ options_for_new_arenas& shared_options() {
   return shared;
 }
 
-using arena_list = std::list<arena>;  // a list, because arenas do not move
+struct arena_list {
+  std::list<arena> all;  // a list, because arenas do not move
+  ~arena_list() {        // on another thread when the library is unloaded
+    for (arena& each : all) each.release_thread_ownership();
+  }
+};
 
 // The calling thread's arenas. Destructors of other thread_local objects may still ask for scratch memory.
 using thread_arenas = detail::thread_specific<arena_list>;
@@ -32,7 +37,7 @@ arena& detail::scratch_arena(std::initializer_list<scratch_conflict> conflicts) 
   const auto conflicting = [&](arena const& candidate) {
     return std::ranges::any_of(conflicts, [&](scratch_conflict c) { return c.resource() == &candidate; });
   };
-  arena_list& all = thread_arenas::get();
+  std::list<arena>& all = thread_arenas::get().all;
   for (arena& candidate : all) {
     if (!conflicting(candidate)) return candidate;
   }
@@ -45,8 +50,8 @@ arena& detail::scratch_arena(std::initializer_list<scratch_conflict> conflicts) 
 }
 
 std::size_t scratch_arena_count() noexcept {
-  arena_list const* const all = thread_arenas::find();
-  return all != nullptr ? all->size() : 0;
+  arena_list const* const arenas = thread_arenas::find();
+  return arenas != nullptr ? arenas->all.size() : 0;
 }
 
 void set_scratch_options(arena_options const& options) {

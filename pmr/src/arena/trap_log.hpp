@@ -114,8 +114,8 @@ struct trap_log {
 [[nodiscard]] trap_log& take_trap_log(char const* name);
 /// Another arena may take it.
 void give_trap_log_back(trap_log& log) noexcept;
-/// Handles the signals of faults from now on, until one is passed on to the program's earlier action. Does nothing
-/// while they are handled.
-void handle_faults() noexcept;
+/// Handles the signals of faults from now on, until one is passed on to the program's earlier action. Does
+/// nothing while they are handled. @throws std::bad_alloc, only at the first call.
+void handle_faults();
 
 }  // namespace tidemark::detail

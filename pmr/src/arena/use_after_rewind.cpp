@@ -10,7 +10,9 @@
 
 #include <cerrno>  // program_invocation_short_name
 #include <string_view>
+#include <utility>
 
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
 
 #include "trap_log.hpp"
@@ -19,9 +21,15 @@ namespace tidemark {
 namespace detail {
 namespace {
 
-// Logs are never freed, so that a handler may walk the list at any time, but taken again: there are as many
-// as there were arenas that trapped at once.
+// Logs are freed only when the library is unloaded, so that a handler may walk the list at any time, but
+// taken again: there are as many as there were arenas that trapped at once.
 constinit std::atomic<trap_log*> newest_log{nullptr};
+
+struct all_logs {
+  ~all_logs() {
+    for (trap_log* log = newest_log.exchange(nullptr); log != nullptr;) delete std::exchange(log, log->next);
+  }
+};
 
 /// A text of bounded length: what is too much is left out.
 class signal_text {
@@ -72,6 +80,7 @@ trap_log& take_trap_log(char const* name) {
     log = log->next;
   }
   if (log == nullptr) {
+    [[maybe_unused]] static auto& owner = *new until_unload<all_logs>;
     log = new trap_log;
     log->is_taken.store(true, std::memory_order_relaxed);
     log->next = newest_log.load(std::memory_order_relaxed);

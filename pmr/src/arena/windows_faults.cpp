@@ -24,7 +24,7 @@ LONG CALLBACK on_fault(EXCEPTION_POINTERS* fault) noexcept {
 
 }  // namespace
 
-void handle_faults() noexcept {
+void handle_faults() {
   [[maybe_unused]] static void* const once = ::AddVectoredExceptionHandler(1, on_fault);
 }
 

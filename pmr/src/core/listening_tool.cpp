@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <tidemark/core/detail/until_unload.hpp>
+
 namespace tidemark::detail {
 namespace {
 
@@ -31,18 +33,26 @@ bool is_compute_sanitizer() noexcept {
   return is;
 }
 
-nvtxDomainHandle_t make_domain() noexcept {
-  auto* const domain = nvtxDomainCreateA("tidemark");
+struct tool_domain {
+  nvtxDomainHandle_t handle = nvtxDomainCreateA("tidemark");
+
+  tool_domain() noexcept;
+  tool_domain(tool_domain const&) = delete;
+  tool_domain& operator=(tool_domain const&) = delete;
+  ~tool_domain() { nvtxDomainDestroy(handle); }
+};
+
+tool_domain::tool_domain() noexcept {
+  auto* const domain = handle;
   nvtxDomainNameCategoryA(domain, static_cast<std::uint32_t>(range_kind::arena_scope), "arena scope");
   nvtxDomainNameCategoryA(domain, static_cast<std::uint32_t>(range_kind::workspace_scope), "workspace scope");
   nvtxDomainNameCategoryA(domain, static_cast<std::uint32_t>(range_kind::epoch), "epoch");
-  return domain;
 }
 
-// Never destroyed: ranges may end in destructors of static objects.
+// Ranges may end in destructors of static objects.
 nvtxDomainHandle_t domain() noexcept {
-  static auto* const made = make_domain();
-  return made;
+  static auto& made = *new until_unload<tool_domain>;
+  return made.value.handle;
 }
 
 void const* pointer(std::uintptr_t address) noexcept { return reinterpret_cast<void const*>(address); }

@@ -12,6 +12,7 @@
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
 
 namespace tidemark::detail {
@@ -35,10 +36,10 @@ struct frame_table {
 // frame is in memory that is freed, the freeing thread knows by the order that makes freeing it right.
 std::atomic<std::size_t> live_count{0};
 
-// Never destroyed: frames may be, after what is static.
+// Frames may be destroyed after all static objects.
 frame_table& table() {
-  static frame_table& made = *new frame_table;
-  return made;
+  static auto& made = *new until_unload<frame_table>;
+  return made.value;
 }
 
 // A frame that begins or ends in this range. One that only lies around it is not of it: a local of a

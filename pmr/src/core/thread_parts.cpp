@@ -50,6 +50,10 @@ using thread_entries = thread_specific<parts_of_thread>;
 
 }  // namespace
 
+std::shared_ptr<owner_anchor> make_owner_anchor(void* owner, owner_anchor::end_function end_part) {
+  return std::make_shared<owner_anchor>(owner, end_part);
+}
+
 void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
   auto const* const parts = thread_entries::find();
   return parts != nullptr ? parts->find(anchor) : nullptr;

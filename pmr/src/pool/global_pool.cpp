@@ -3,12 +3,22 @@
 
 #include <memory_resource>
 
+#include <tidemark/core/detail/until_unload.hpp>
+
 namespace tidemark::detail {
+namespace {
+
+struct process_pool {
+  synchronized_pool pool{pool_options{.upstream = std::pmr::new_delete_resource(), .name = "global pool"}};
+
+  ~process_pool() { pool.release(); }  // also blocks that a program has lost
+};
+
+}  // namespace
 
 synchronized_pool& make_global_pool() {
-  static auto* const pool =
-      new synchronized_pool{pool_options{.upstream = std::pmr::new_delete_resource(), .name = "global pool"}};
-  return *pool;
+  static auto& made = *new until_unload<process_pool>;
+  return made.value.pool;
 }
 
 }  // namespace tidemark::detail

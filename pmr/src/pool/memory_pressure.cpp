@@ -7,6 +7,7 @@
 
 #include <tidemark/core/detail/callback_gate.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 
 namespace tidemark {
 
@@ -46,10 +47,10 @@ struct subscriber_list {
   detail::fork_safe<> mutex;      // for all; no callback is called under it
 };
 
-// Never destroyed, because pools with static storage duration unsubscribe at any time of the program's end.
+// Pools with static storage duration unsubscribe at any time of the program's end.
 subscriber_list& subscribers() {
-  static auto* const list = new subscriber_list;
-  return *list;
+  static auto& list = *new detail::until_unload<subscriber_list>;
+  return list.value;
 }
 
 }  // namespace

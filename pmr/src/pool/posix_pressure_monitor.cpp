@@ -26,6 +26,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
@@ -115,7 +116,8 @@ descriptor open_trigger(pressure_monitor_options const& options) {
 }  // namespace
 
 // Owned by the monitor and by its thread, because a callback on that thread may destroy the monitor.
-struct pressure_monitor::listener : std::enable_shared_from_this<pressure_monitor::listener> {
+struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_monitor::listener>,
+                                          detail::unload_participant {
   explicit listener(pressure_monitor_options options) : options_{std::move(options)} {
     if (options_.events_path == "self") options_.events_path = events_path_of_this_process();
     stalled_ = stalled_microseconds(read_all(options_.psi_path));
@@ -125,7 +127,10 @@ struct pressure_monitor::listener : std::enable_shared_from_this<pressure_monito
   }
   listener(listener const&) = delete;
   listener& operator=(listener const&) = delete;
-  ~listener() { mutex_.leave(); }
+  ~listener() override {
+    leave();
+    mutex_.leave();
+  }
 
   void start() {
     if (!options_.background || sources_.manual()) return;
@@ -134,13 +139,18 @@ struct pressure_monitor::listener : std::enable_shared_from_this<pressure_monito
     sources_.psi_trigger = trigger_.number() >= 0;
     open_stop_pipe();
     const std::scoped_lock lock{mutex_};
+    join();
     thread_ = std::thread{[self = shared_from_this()] { self->listen(); }};
     mutex_.adapt_with(*this);
   }
 
+  // A program may never destroy a monitor; its thread ends all the same when the library is unloaded.
+  void detach() noexcept override {
+    stop();
+    close_files();
+  }
   // Waits for the thread, unless it is the calling one, which ends when the callback has returned.
-  void stop() {
-    mutex_.leave();
+  void stop() noexcept {
     if (!thread_.joinable()) return;
     // Not by closing it: a child may have this end as well.
     while (::write(stop_write_.number(), "", 1) < 0 && errno == EINTR) {
@@ -152,6 +162,10 @@ struct pressure_monitor::listener : std::enable_shared_from_this<pressure_monito
   // The thread is not there, so that it cannot be waited for; and its files are the parent's.
   void adapt_to_child() noexcept {
     std::construct_at(&thread_);
+    close_files();
+  }
+
+  void close_files() noexcept {
     for (descriptor* const file : {&trigger_, &events_file_, &stop_read_, &stop_write_}) {
       const descriptor closed{std::move(*file)};
     }

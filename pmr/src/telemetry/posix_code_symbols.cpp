@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 
 #include "symbol_table.hpp"
 
@@ -34,14 +35,14 @@ struct module {
   symbol_table symbols;
 };
 
-// Never destroyed, because scopes may be open while the program ends.
+// Scopes may be open while the program ends.
 struct module_list {
   fork_safe<> mutex;
   std::vector<std::unique_ptr<module>> modules;
 
   static module_list& instance() {
-    static auto* const list = new module_list;
-    return *list;
+    static auto& list = *new until_unload<module_list>;
+    return list.value;
   }
   module const& find(std::uintptr_t begin, char const* path) {
     const std::scoped_lock lock{mutex};

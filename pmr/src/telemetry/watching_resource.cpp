@@ -2,9 +2,11 @@
 #include "watching_resource.hpp"
 
 #include <mutex>
+#include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/telemetry/detail/new_watch.hpp>
 #include <tidemark/telemetry/expect_resource.hpp>
 
@@ -15,15 +17,17 @@ namespace {
 
 constexpr char const* watcher_name = "expect_resource";
 
-// Never destroyed, like what is in it.
 struct watch_list {
   fork_safe<> mutex;
   watching_resource* newest = nullptr;
   std::size_t open_scopes = 0;
 
   static watch_list& instance() {
-    static auto* const list = new watch_list;
-    return *list;
+    static auto& list = *new until_unload<watch_list>;
+    return list.value;
+  }
+  ~watch_list() {
+    while (newest != nullptr) delete std::exchange(newest, newest->next());
   }
   [[nodiscard]] watching_resource* find(std::pmr::memory_resource const* resource) const noexcept {
     watching_resource* known = newest;

@@ -2,8 +2,10 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/workspace/detail/extents.hpp>
 #include <tidemark/workspace/detail/generation.hpp>
 #include <tidemark/workspace/workspace.hpp>
@@ -14,10 +16,14 @@ namespace {
 struct unused_records {
   fork_safe<> mutex;
   slot_generation* first = nullptr;
+
+  ~unused_records() {
+    while (first != nullptr) delete std::exchange(first, first->next_free);
+  }
 };
 unused_records& unused() {
-  static auto* const records = new unused_records;  // views read records until the process ends
-  return *records;
+  static auto& records = *new until_unload<unused_records>;  // views read records until the process ends
+  return records.value;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 
@@ -47,14 +48,14 @@ struct shared_defaults {
 };
 // Warns behind the initialisation, because the handler may make workspaces.
 shared_defaults& defaults() {
-  static auto* const shared = new shared_defaults;
-  static std::atomic<bool> must_warn{shared->has_refused_ways};
+  static auto& shared = *new detail::until_unload<shared_defaults>;
+  static std::atomic<bool> must_warn{shared.value.has_refused_ways};
   if (must_warn.load(std::memory_order_relaxed) && must_warn.exchange(false)) {
     detail::report_warning(warning_kind::refused_setting, ways_variable,
                            "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored", ways_variable,
                            ways_of_environment());
   }
-  return *shared;
+  return shared.value;
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <tidemark/core/detail/thread_specific.hpp>
+
 #include "process_memory.hpp"
 
 namespace {
@@ -16,8 +18,8 @@ using tidemark::torch::device_memory;
 using tidemark::torch::process_memory;
 using tidemark::torch::settings;
 
-// Of strings that are returned to Python.
-thread_local std::string said;
+// The thread's string that was returned to Python last. A thread_local string would keep the object loaded.
+std::string& said() { return tidemark::detail::thread_specific<std::string>::get(); }
 
 // What a call that must not throw does.
 template <class Call>
@@ -38,8 +40,8 @@ char const* or_say(Call call) noexcept {
   } catch (std::bad_alloc const&) {
     return "tidemark_torch: there is no memory on the host";
   } catch (std::exception const& error) {
-    said = std::string{"tidemark_torch: "} + error.what();
-    return said.c_str();
+    said() = std::string{"tidemark_torch: "} + error.what();
+    return said().c_str();
   }
 }
 
@@ -159,8 +161,8 @@ char const* tidemark_torch_close_trace() noexcept {
 char const* tidemark_torch_stats(int device) noexcept {
   try {
     device_memory* const memory = process_memory::instance().find(device);
-    said = memory == nullptr ? "{}" : memory->statistics();
-    return said.c_str();
+    said() = memory == nullptr ? "{}" : memory->statistics();
+    return said().c_str();
   } catch (std::exception const&) {
     return "{}";
   }

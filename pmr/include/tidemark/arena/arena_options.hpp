@@ -18,18 +18,20 @@ enum class exhaustion_policy {
   abort,            ///< report a violation, which aborts by default; if the handler returns, throw
 };
 
-/// Which scopes of an `arena` are trapped: a pointer into such a scope that is used after the scope has ended is
-/// a fault and is reported, as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the costs.
+/// Which scopes of an `arena` are trapped: a pointer into such a scope that is used after the scope has ended
+/// is a fault and is reported, as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the
+/// costs.
 struct trap_options {
-  /// Of so many rewinds, on average, one is followed by a scope that is trapped, at random as GWP-ASan does it;
-  /// 1: every scope is, for tests; 0: none, which costs nothing.
+  /// Of so many rewinds, on average, one is followed by a scope that is trapped, at random as GWP-ASan does
+  /// it; 1: every scope is, for tests; 0: none, which costs nothing.
   std::uint32_t one_in = 0;
-  /// Address space for trapped scopes, besides that of the arena. Once used up, the addresses begin anew, and what
-  /// was rewound first is no longer found.
+  /// Address space for trapped scopes, besides that of the arena. Once used up, the addresses begin anew, and
+  /// what was rewound first is no longer found.
   std::size_t reserve = 1 * GiB;
-  /// Whether the library handles SIGSEGV (on macOS SIGBUS too) from the first arena of the process with this option
-  /// on. A fault that is no late use puts the program's earlier action back; the next trapped scope that ends installs
-  /// the library's handler again. If false, call `report_use_after_rewind` in a handler of your own.
+  /// Whether the library handles SIGSEGV (on macOS SIGBUS too) from the first arena of the process with this
+  /// option on. A fault that is no late use puts the program's earlier action back; the next trapped scope
+  /// that ends installs the library's handler again. If false, call `report_use_after_rewind` in a handler of
+  /// your own.
   bool handle_signals = true;
 };
 

@@ -14,10 +14,11 @@ namespace tidemark {
 /// `addr2line -Cfe app 0x21a4` prints function and line. Where the C library does not tell files and offsets
 /// (glibc from 2.35 on does), the addresses are those in memory.
 ///
-/// The report is a `violation_kind::use_after_rewind`: the program's `violation_handler` receives it, in the signal
-/// handler, where few functions may be called. The default one writes it to the standard error stream, and returns. The
-/// library's own signal handler calls this, puts the program's earlier action back, and returns: the fault
-/// happens again and reaches that action. Call it in your own handler where that is in force instead.
+/// The report is a `violation_kind::use_after_rewind`: the program's `violation_handler` receives it, in the
+/// signal handler, where few functions may be called. The default one writes it to the standard error stream,
+/// and returns. The library's own signal handler calls this, puts the program's earlier action back, and
+/// returns: the fault happens again and reaches that action. Call it in your own handler where that is in
+/// force instead.
 ///
 /// @param address that was used: `si_addr` of the signal's `siginfo_t`
 /// @param instruction that used it; null: not known

@@ -8,6 +8,7 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/thread_specific.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 
 namespace tidemark {
 namespace {
@@ -17,10 +18,12 @@ constexpr std::size_t max_waiting = 64;
 struct waiting_workspaces {
   detail::fork_safe<> mutex;
   std::vector<std::unique_ptr<workspace>> all;
+
+  void detach() noexcept { all.clear(); }  // workspaces use other state of the library
 };
 waiting_workspaces& waiting() {
-  static auto* const workspaces = new waiting_workspaces;  // leases may end after statics are destroyed
-  return *workspaces;
+  static auto& workspaces = *new detail::until_unload<waiting_workspaces>;
+  return workspaces.value;  // leases may end after statics are destroyed
 }
 
 // The thread's own workspace, which is the current one until another is bound.
@@ -28,6 +31,7 @@ struct own_workspace {
   workspace ws;
   ~own_workspace() {
     if (detail::this_threads_workspace == &ws) detail::this_threads_workspace = nullptr;
+    ws.release_thread_ownership();  // another thread destroys it when the library is unloaded
   }
 };
 

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/workspace/detail/sweep_schedule.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 
@@ -20,23 +22,29 @@ namespace {
 
 using sweep_schedule = detail::basic_sweep_schedule<detail::std_sync>;
 sweep_schedule& schedule() {
-  // Never destroyed: workspaces may live as long as the process.
-  static auto* const one = new sweep_schedule{detail::sweep_ticks, sweep_options{}.trim_every};
-  return *one;
+  // Workspaces may live as long as the process.
+  static auto& one =
+      *new detail::until_unload<sweep_schedule>{detail::sweep_ticks, sweep_options{}.trim_every};
+  return one.value;
 }
 
 struct sweeper {
   sweeper() noexcept { mutex.adapt_with(*this); }
   // The child has no such thread, so that it can be neither joined nor stopped.
   void adapt_to_child() noexcept { lost.splice(lost.end(), thread); }
+  // A lost thread cannot be joined.
+  void detach() noexcept {
+    thread.clear();
+    for (std::jthread& each : lost) std::construct_at(&each);
+  }
 
   std::list<std::jthread> thread;  // one while sweeps are enabled
   std::list<std::jthread> lost;    // of parent processes; kept, as they own memory
   detail::fork_safe<> mutex;       // for both; never locked under the schedule's
 };
 sweeper& the_sweeper() {
-  static auto* const one = new sweeper;
-  return *one;
+  static auto& one = *new detail::until_unload<sweeper>;
+  return one.value;
 }
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours{24 * 365};

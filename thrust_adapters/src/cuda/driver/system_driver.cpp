@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
 namespace tidemark::gpu {
@@ -425,10 +426,10 @@ class real_driver final : public driver {
 
 }  // namespace
 
-// Never destroyed: resources in static storage may end later.
+// Resources in static storage may end later.
 driver& system_driver() noexcept {
-  static auto* const table = new real_driver;
-  return *table;
+  static auto& table = *new tidemark::detail::until_unload<real_driver>;
+  return table.value;
 }
 
 }  // namespace tidemark::gpu

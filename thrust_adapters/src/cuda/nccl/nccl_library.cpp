@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/cuda/nccl/nccl.hpp>
 
 namespace tidemark::gpu {
@@ -94,10 +95,10 @@ char const* nccl_library::error_string(nccl_status result) noexcept {
   return text != nullptr ? text : nccl::error_string(result);
 }
 
-// Never destroyed: arenas in static storage may end later.
+// Arenas in static storage may end later.
 nccl& system_nccl() noexcept {
-  static auto* const library = new nccl_library{"libnccl.so.2"};
-  return *library;
+  static auto& library = *new tidemark::detail::until_unload<nccl_library>{"libnccl.so.2"};
+  return library.value;
 }
 
 }  // namespace tidemark::gpu

@@ -56,6 +56,10 @@ class basic_owner_anchor {
 };
 using owner_anchor = basic_owner_anchor<std_sync>;
 
+/// An anchor. A function of the library: threads keep anchors longer than the program that contains the
+/// object may stay loaded. @throws std::bad_alloc.
+[[nodiscard]] std::shared_ptr<owner_anchor> make_owner_anchor(void* owner,
+                                                              owner_anchor::end_function end_part);
 /// The calling thread's part of the object; null if it has none. O(objects that the thread has parts of).
 [[nodiscard]] void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
 /// The thread has a part from now on, until it ends or gives it up. @throws std::bad_alloc; nothing has
@@ -82,7 +86,7 @@ class thread_parts {
 
   /// @throws std::bad_alloc.
   explicit thread_parts(Owner& owner)
-      : anchor_{std::make_shared<owner_anchor>(&owner, [](void* object, void* part) noexcept {
+      : anchor_{make_owner_anchor(&owner, [](void* object, void* part) noexcept {
           static_cast<Owner*>(object)->end(*static_cast<Part*>(part));
         })} {}
 

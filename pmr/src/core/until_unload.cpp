@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a shared object. The loader of an ELF system calls functions in this order:
+//   dlclose:             begin_unload, destructors of static objects (exit_watch), end_unload
+//   end of the process:  destructors of static objects (exit_watch), begin_unload, end_unload
+// exit_watch sees which of them it is.
+#include <tidemark/core/detail/until_unload.hpp>
+
+#if __has_include(<gnu/libc-version.h>)
+#include <dlfcn.h>
+#include <link.h>
+#endif
+
+#include <mutex>
+
+#include <tidemark/core/detail/brief_lock.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+
+#if defined(__GLIBC__)
+// Weak: absent in a program that is linked statically, which unloads nothing.
+#pragma weak dladdr1
+#pragma weak dlopen
+#endif
+
+namespace tidemark::detail {
+
+/// Participants, the newest first. Never destroyed but by `end_unload`.
+struct unload_list {
+  fork_safe<brief_lock> lock;
+  unload_participant* newest = nullptr;
+
+  static unload_list& instance() {
+    static auto& made = *new unload_list;
+    return made;
+  }
+
+  void add(unload_participant& one) noexcept {
+    const std::scoped_lock guard{lock};
+    one.older_ = newest;
+    if (newest != nullptr) newest->newer_ = &one;
+    newest = &one;
+  }
+  void remove(unload_participant& one) noexcept {
+    const std::scoped_lock guard{lock};
+    if (newest != &one && one.newer_ == nullptr) return;  // not in the list
+    (one.newer_ != nullptr ? one.newer_->older_ : newest) = one.older_;
+    if (one.older_ != nullptr) one.older_->newer_ = one.newer_;
+    one.newer_ = one.older_ = nullptr;
+  }
+
+  // No other thread runs code of this shared object. A participant that detaches may make others, and so may
+  // one that is destroyed.
+  void end() noexcept {
+    for (unload_participant* one = newest; one != nullptr; one = one->older_) one->detach();
+    while (newest != nullptr) {
+      unload_participant& one = *newest;
+      remove(one);
+      one.destroy();
+    }
+  }
+};
+
+#if defined(__ELF__)
+namespace {
+
+constinit bool unload_has_begun = false;
+constinit bool process_has_ended = false;
+constinit bool has_participants = false;
+
+// At the end of the process. A static object of the program may still call dlclose, which then must not unmap
+// code that other threads run: the object becomes one that is never unloaded. The program itself has no name.
+void keep_loaded() noexcept {
+#if defined(__GLIBC__)
+  Dl_info own{};
+  link_map* object = nullptr;
+  if (&dladdr1 == nullptr || &dlopen == nullptr) return;
+  if (::dladdr1(&unload_has_begun, &own, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0) return;
+  if (object->l_name[0] != '\0') (void)::dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+#endif
+}
+
+struct exit_watch {
+  ~exit_watch() {
+    process_has_ended = !unload_has_begun;
+    if (process_has_ended) keep_loaded();
+  }
+};
+
+[[gnu::destructor]] void begin_unload() noexcept { unload_has_begun = true; }
+
+// The last function of the object that the loader calls: those with a number come after all others, and the
+// least number is the last.
+[[gnu::destructor(101)]] void end_unload() noexcept {
+  if (process_has_ended || !has_participants) return;
+  unload_list::instance().end();
+  delete &unload_list::instance();
+}
+
+}  // namespace
+
+void unload_participant::join() {
+  static const exit_watch watch;
+  has_participants = true;
+  unload_list::instance().add(*this);
+}
+#else
+void unload_participant::join() { unload_list::instance().add(*this); }
+#endif
+
+void unload_participant::leave() noexcept { unload_list::instance().remove(*this); }
+
+}  // namespace tidemark::detail
