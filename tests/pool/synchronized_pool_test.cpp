@@ -532,6 +532,7 @@ TEST(synchronized_pool, what_is_too_much_of_what_a_thread_leaves_goes_down_to_a_
   EXPECT_LE(pool.stats().cached_bytes, 128 * KiB) << "what no thread caches may be 256 KiB";
   EXPECT_GT(pool.stats().cached_bytes, 96 * KiB) << "a slab may go back that was needed";
   pool.check_invariants();
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, threads_that_join_make_the_others_caches_smaller) {
@@ -542,6 +543,7 @@ TEST(synchronized_pool, threads_that_join_make_the_others_caches_smaller) {
   (void)pool.allocate(1024);  // from its list: only because it was asked to does it look
   EXPECT_LE(pool.stats().cached_bytes, 256 * KiB + 32 * KiB + 7 * 4 * KiB)
       << "what no thread caches, this thread's share, and a page for each of the others";
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share) {
@@ -566,6 +568,7 @@ TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share)
     }
     EXPECT_LE(most, 512 * KiB);
   });
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
@@ -641,6 +644,7 @@ TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them
     give(pool, live, 1024);
   });
   EXPECT_LE(pool.stats().held_bytes, 1 * MiB) << "32 MiB were live";
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
@@ -664,6 +668,7 @@ TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB);
   }
   EXPECT_LT(pool.stats().held_bytes, 9 * MiB);
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, other_threads_are_not_made_to_trim_repeatedly_once_nothing_is_live) {
@@ -685,6 +690,7 @@ TEST(synchronized_pool, other_threads_are_not_made_to_trim_repeatedly_once_nothi
   for (int i = 0; i < 50; ++i) give(pool, take(pool, 100, 1024), 1024);
   other.run([&] { call(pool); });  // were it asked to trim, it would leave its blocks to others here
   for (void* block : take(pool, 5000, 64)) EXPECT_FALSE(of_other.contains(block));
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, is_there_for_what_runs_after_a_threads_cache_has_ended) {
@@ -761,6 +767,7 @@ TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thre
   (void)pool.trim(500 * KiB);
   user.join();
   EXPECT_EQ(pool.stats().misses, misses);
+  pool.release();  // its live blocks are meant to go with it
 }
 
 // ---- counts -----------------------------------------------------------------------------------------------
@@ -807,6 +814,7 @@ TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_however_little_may_be_
       ASSERT_GE(pool.stats().peak_cached_bytes, highest) << "pool " << pools << ", step " << step;
       pool.check_invariants();
     }
+    pool.release();  // its live blocks are meant to go with it
   }
 }
 
@@ -1080,6 +1088,7 @@ TEST(synchronized_pool, a_thread_takes_its_own_large_blocks_again_last_in_first_
   EXPECT_EQ(now.used_bytes, 7u * 20'032);
   EXPECT_EQ(now.requested_bytes, 7u * 19'990);
   pool.check_invariants();
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, what_a_thread_keeps_is_merged_before_the_heap_grows) {
@@ -1090,6 +1099,7 @@ TEST(synchronized_pool, what_a_thread_keeps_is_merged_before_the_heap_grows) {
   (void)pool.allocate(1'950'000);
   EXPECT_EQ(upstream.calls, calls) << "the neighbours, and what is behind them";
   pool.check_invariants();
+  pool.release();  // its live blocks are meant to go with it
 }
 
 TEST(synchronized_pool, a_thread_needs_no_lock_for_a_large_block_that_it_freed) {
@@ -1139,6 +1149,7 @@ TEST(synchronized_pool, a_thread_keeps_large_blocks_of_up_to_a_sixteenth_of_its_
     void* freed = nullptr;
     other.run([&] { pool.deallocate(freed = pool.allocate(bytes), bytes); });
     EXPECT_EQ(pool.allocate(bytes) == freed, bytes > 256 * KiB);
+    pool.release();  // its live blocks are meant to go with it
   }
 }
 
@@ -1302,6 +1313,7 @@ TEST(synchronized_pool, a_thread_that_uses_many_pools_in_turn_keeps_large_blocks
   }
   for (std::size_t i = 0; i < pools.size(); ++i) give(*pools[i], blocks[i], 30'000);
   for (std::size_t i = 0; i < pools.size(); ++i) EXPECT_EQ(pools[i]->allocate(30'000), blocks[i][1]);
+  for (auto& pool : pools) pool->release();
 }
 
 TEST(synchronized_pool, gives_back_large_blocks_of_this_thread_when_the_upstream_has_no_more) {
