@@ -47,7 +47,7 @@ using tidemark::gpu::memory_info;
 using tidemark::gpu::memory_properties;
 using tidemark::gpu::physical_handle;
 using tidemark::gpu::pool_handle;
-using tidemark::gpu::require;
+using tidemark::gpu::require_success;
 using tidemark::gpu::shareable_handle;
 using tidemark::gpu::set_default_driver;
 using tidemark::gpu::status;

@@ -288,7 +288,7 @@ int run(int argc, char** argv) {
   }
   const tidemark::workspace_stats memory = workspace.stats();
   std::printf("\nthe workspace asked its upstream %zu times in all: %zu slots, %zu KiB\n", upstream.calls,
-              memory.slots, memory.held_bytes / tidemark::KiB);
+              memory.slot_count, memory.held_bytes / tidemark::KiB);
   if constexpr (tidemark::workspace::checked) {
     std::puts("This workspace is checked: it fills what is taken back, and its time says little.");
   }

@@ -702,7 +702,7 @@ TEST_F(fork_files, a_monitor_of_a_child_has_no_thread_and_can_be_checked_and_des
   EXPECT_TRUE(monitor->is_listening());
   for (int i = 0; i < children; ++i) {
     ASSERT_EQ(child_runs([&] {
-                if (monitor->is_listening() || monitor->check()) return false;
+                if (monitor->is_listening() || monitor->poll()) return false;
                 monitor.reset();
                 return true;
               }),

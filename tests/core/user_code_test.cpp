@@ -248,12 +248,12 @@ TEST_F(pressure_callbacks, use_and_destroy_the_monitor_that_signals) {
     pressure_monitor* const signalling = monitor.get();
     const pressure_subscription subscription = on_memory_pressure([&] {
       if (is_destroyed) return;
-      EXPECT_FALSE(signalling->check()) << "read already";
+      EXPECT_FALSE(signalling->poll()) << "read already";
       monitor.reset();
       is_destroyed = true;
     });
     write(10'000'000);
-    if (!background) EXPECT_TRUE(signalling->check());
+    if (!background) EXPECT_TRUE(signalling->poll());
     while (!is_destroyed) std::this_thread::yield();
   }
   ::unlink(path.c_str());

@@ -74,7 +74,7 @@ class cuda_capture : public ::testing::Test {
     };
   }
   void put_on_stream(void (*function)(void*), addition& work) {
-    gpu::require(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
+    gpu::require_success(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
   }
 
   std::unique_ptr<graph_arena> an_arena(std::size_t of_bytes = 4 * KiB) {

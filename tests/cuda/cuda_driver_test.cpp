@@ -249,12 +249,12 @@ TEST_F(cuda_error_text, a_call_is_cut_at_127_characters) {
 TEST_F(cuda_error_text, it_is_caught_as_an_exception_and_copied_without_memory) {
   static_assert(std::is_nothrow_copy_constructible_v<cuda_error>);
   try {
-    gpu::require(device, "cuEventRecord", status::illegal_address);
+    gpu::require_success(device, "cuEventRecord", status::illegal_address);
     FAIL() << "nothing was thrown";
   } catch (std::exception const& error) {
     EXPECT_STREQ(error.what(), "cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
   }
-  gpu::require(device, "cuEventRecord", status::success);
+  gpu::require_success(device, "cuEventRecord", status::success);
 }
 
 // ---- stream ----

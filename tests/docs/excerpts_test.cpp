@@ -46,7 +46,7 @@ void backward(float*, std::size_t, gpu::stream_handle) {}
 void train(gpu::stream_handle stream, std::pmr::memory_resource& memory, unique_block&, unique_block&, double = 1) {
   unique_block const hidden{&memory, 1000, 256};
   gpu::driver& driver = gpu::default_driver();
-  gpu::require(driver, "cuLaunchHostFunc", driver.launch_on_host(stream, [](void*) {}, nullptr));
+  gpu::require_success(driver, "cuLaunchHostFunc", driver.launch_on_host(stream, [](void*) {}, nullptr));
 }
 
 /// A device of the tests is the default one.

@@ -25,10 +25,11 @@ class small_graph {
   small_graph() {
     gpu::stream stream;
     gpu::graph_handle graph = nullptr;
-    gpu::require(driver(), "cuStreamBeginCapture", driver().begin_capture(stream, capture_mode::relaxed));
+    gpu::require_success(driver(), "cuStreamBeginCapture",
+                         driver().begin_capture(stream, capture_mode::relaxed));
     nothing<<<1, 1, 0, stream.get()>>>();
-    gpu::require(driver(), "cuStreamEndCapture", driver().end_capture(stream, graph));
-    gpu::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable_));
+    gpu::require_success(driver(), "cuStreamEndCapture", driver().end_capture(stream, graph));
+    gpu::require_success(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable_));
     (void)driver().destroy_graph(graph);
   }
   small_graph(small_graph const&) = delete;
@@ -127,7 +128,7 @@ answer unsafe_calls() {
   answer all{true, ""};
   const gpu::memory_properties here{0};
   gpu::pool_handle pool = nullptr;
-  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(here, pool));
+  gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(here, pool));
   check_unsafe("cuMemPoolSetAttribute", all, [&] { return driver().set_release_threshold(pool, 0); });
   (void)driver().destroy_pool(pool);
   check_unsafe("cuStreamCreate", all, [] {
@@ -181,7 +182,7 @@ answer captured_event_asked() {
   const gpu::event point;
   const auto recorded = [&](auto call) {
     return ask_in_own_capture(captured, capture_mode::relaxed, [&] {
-      gpu::require(driver(), "cuEventRecord", driver().record(point, captured));
+      gpu::require_success(driver(), "cuEventRecord", driver().record(point, captured));
       return call();
     });
   };
@@ -197,10 +198,10 @@ answer waiting_stream_drawn_in() {
   const gpu::event point, joined;
   bool is_drawn_in = false;
   const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed, [&] {
-    gpu::require(driver(), "cuEventRecord", driver().record(point, captured));
-    gpu::require(driver(), "cuStreamWaitEvent", driver().wait(other, point));
-    gpu::require(driver(), "cuStreamIsCapturing", driver().is_capturing(other, is_drawn_in));
-    gpu::require(driver(), "cuEventRecord", driver().record(joined, other));
+    gpu::require_success(driver(), "cuEventRecord", driver().record(point, captured));
+    gpu::require_success(driver(), "cuStreamWaitEvent", driver().wait(other, point));
+    gpu::require_success(driver(), "cuStreamIsCapturing", driver().is_capturing(other, is_drawn_in));
+    gpu::require_success(driver(), "cuEventRecord", driver().record(joined, other));
     return driver().wait(captured, joined);
   });
   return {is_drawn_in && got.survives, std::string{is_drawn_in ? "it captures" : "it does not"}};
@@ -212,8 +213,9 @@ answer legacy_stream_used() {
   const gpu::event point;
   gpu::pool_handle pool = nullptr;
   std::uintptr_t block = 0;
-  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
-  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, nullptr, block));
+  gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  gpu::require_success(driver(), "cuMemAllocFromPoolAsync",
+                       driver().allocate_async(1000, pool, nullptr, block));
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   bool capturing = false;
   const auto ask = [&](auto call) { return ask_in_own_capture(captured, capture_mode::relaxed, call); };
@@ -243,14 +245,15 @@ answer freed_memory_written_by_a_replay() {
   require(cudaMalloc(&freed, 4096), "cudaMalloc");
   gpu::graph_handle graph = nullptr;
   gpu::executable_handle executable = nullptr;
-  gpu::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
+  gpu::require_success(driver(), "cuStreamBeginCapture",
+                       driver().begin_capture(captured, capture_mode::relaxed));
   set<<<1, 1, 0, captured.get()>>>(freed, 7);
-  gpu::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, graph));
-  gpu::require(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable));
+  gpu::require_success(driver(), "cuStreamEndCapture", driver().end_capture(captured, graph));
+  gpu::require_success(driver(), "cuGraphInstantiate", driver().instantiate(graph, executable));
   require(cudaFree(freed), "cudaFree");
   require(cudaMalloc(&next, 4096), "cudaMalloc");
   require(cudaMemset(next, 0, 4096), "cudaMemset");
-  gpu::require(driver(), "cuGraphLaunch", driver().launch(executable, captured));
+  gpu::require_success(driver(), "cuGraphLaunch", driver().launch(executable, captured));
   const cudaError_t ran = cudaStreamSynchronize(captured.get());
   if (ran == cudaSuccess) require(cudaMemcpy(&seen, next, sizeof seen, cudaMemcpyDeviceToHost), "cudaMemcpy");
   return {ran != cudaSuccess || (freed == next && seen == 7),
@@ -267,9 +270,10 @@ answer child_graph_added() {
   cudaGraph_t child{}, outer{};
   cudaGraphNode_t node{};
   cudaGraphExec_t executable{};
-  gpu::require(driver(), "cuStreamBeginCapture", driver().begin_capture(captured, capture_mode::relaxed));
+  gpu::require_success(driver(), "cuStreamBeginCapture",
+                       driver().begin_capture(captured, capture_mode::relaxed));
   set<<<1, 1, 0, captured.get()>>>(block, 7);
-  gpu::require(driver(), "cuStreamEndCapture", driver().end_capture(captured, child));
+  gpu::require_success(driver(), "cuStreamEndCapture", driver().end_capture(captured, child));
   require(cudaGraphCreate(&outer, 0), "cudaGraphCreate");
   require(cudaGraphAddChildGraphNode(&node, outer, nullptr, 0, child), "cudaGraphAddChildGraphNode");
   require(cudaGraphInstantiate(&executable, outer, 0), "cudaGraphInstantiate");
@@ -283,8 +287,9 @@ answer block_from_before_freed() {
   gpu::stream captured;
   gpu::pool_handle pool = nullptr;
   std::uintptr_t block = 0;
-  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
-  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(1000, pool, captured, block));
+  gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  gpu::require_success(driver(), "cuMemAllocFromPoolAsync",
+                       driver().allocate_async(1000, pool, captured, block));
   captured.synchronize();
   const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
                                             [&] { return driver().free_async(block, captured); });

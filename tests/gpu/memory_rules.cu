@@ -26,7 +26,7 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
 /// cuMemFree *may* wait: whether it does is what is asked, and nothing in tidemark rests on it.
 answer free_waits() {
   std::uintptr_t block = 0;
-  gpu::require(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
+  gpu::require_success(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
   gpu::stream other;
   keep_busy(other);
   const auto begin = std::chrono::steady_clock::now();
@@ -34,7 +34,7 @@ answer free_waits() {
   const double taken = ms_since(begin);
   const bool waited = !is_busy(other);
   other.synchronize();
-  gpu::require(driver(), "cuMemFree", freed);
+  gpu::require_success(driver(), "cuMemFree", freed);
   char seen[64];
   std::snprintf(seen, sizeof seen, "%.1f ms beside work of another stream", taken);
   return {waited, seen};
@@ -44,12 +44,12 @@ answer free_waits() {
 class mapped {
  public:
   mapped(std::size_t handles, std::size_t bytes) : bytes_{bytes}, handles_(handles) {
-    gpu::require(driver(), "cuMemAddressReserve", driver().reserve(handles * bytes, 0, range_));
+    gpu::require_success(driver(), "cuMemAddressReserve", driver().reserve(handles * bytes, 0, range_));
     for (std::size_t i = 0; i < handles; ++i) {
-      gpu::require(driver(), "cuMemCreate", driver().create(0, bytes, handles_[i]));
-      gpu::require(driver(), "cuMemMap", driver().map(part(i, 1), handles_[i]));
+      gpu::require_success(driver(), "cuMemCreate", driver().create(0, bytes, handles_[i]));
+      gpu::require_success(driver(), "cuMemMap", driver().map(part(i, 1), handles_[i]));
     }
-    gpu::require(driver(), "cuMemSetAccess", driver().allow_access(range_, 0));
+    gpu::require_success(driver(), "cuMemSetAccess", driver().allow_access(range_, 0));
   }
   mapped(mapped const&) = delete;
   mapped& operator=(mapped const&) = delete;
@@ -96,17 +96,19 @@ answer some_neighbours_unmapped() {
 
 answer threshold_counts_live_memory() {
   cudaMemPool_t pool{};
-  gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
-  gpu::require(driver(), "cuMemPoolSetAttribute", driver().set_release_threshold(pool, 64 * MiB));
+  gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+  gpu::require_success(driver(), "cuMemPoolSetAttribute", driver().set_release_threshold(pool, 64 * MiB));
   gpu::stream stream;
   std::uintptr_t live = 0, freed = 0;
-  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(128 * MiB, pool, stream, live));
-  gpu::require(driver(), "cuMemAllocFromPoolAsync", driver().allocate_async(32 * MiB, pool, stream, freed));
-  gpu::require(driver(), "cuMemFreeAsync", driver().free_async(freed, stream));
+  gpu::require_success(driver(), "cuMemAllocFromPoolAsync",
+                       driver().allocate_async(128 * MiB, pool, stream, live));
+  gpu::require_success(driver(), "cuMemAllocFromPoolAsync",
+                       driver().allocate_async(32 * MiB, pool, stream, freed));
+  gpu::require_success(driver(), "cuMemFreeAsync", driver().free_async(freed, stream));
   stream.synchronize();
   std::uint64_t held = 0;
   require(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &held), "cudaMemPoolGetAttribute");
-  gpu::require(driver(), "cuMemFreeAsync", driver().free_async(live, stream));
+  gpu::require_success(driver(), "cuMemFreeAsync", driver().free_async(live, stream));
   stream.synchronize();
   (void)driver().destroy_pool(pool);
   return {held < 160 * MiB, "a threshold of 64 MiB, 128 live and 32 free: after a synchronise it holds " +
@@ -121,7 +123,7 @@ status exported(gpu::handle_type asked_for) {
                                            &found),
           "cuMemExportToShareableHandle");
   gpu::physical_handle handle = 0;
-  gpu::require(driver(), "cuMemCreate", driver().create({0, asked_for}, 2 * MiB, handle));
+  gpu::require_success(driver(), "cuMemCreate", driver().create({0, asked_for}, 2 * MiB, handle));
   int descriptor = -1;
   const auto result = static_cast<status>(reinterpret_cast<decltype(&cuMemExportToShareableHandle)>(entry)(
       &descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));

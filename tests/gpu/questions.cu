@@ -55,19 +55,19 @@ __global__ void launch_graph(cudaGraphExec_t graph) { cudaGraphLaunch(graph, cud
 /// back after it, so that what a mode makes of a call is not what it makes of the one that undoes it.
 struct prepared {
   prepared() {
-    gpu::require(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
-    gpu::require(driver(), "cuMemAddressReserve", driver().reserve(2 * unit, 0, range));
-    gpu::require(driver(), "cuMemAddressReserve", driver().reserve(unit, 0, unused_range));
-    gpu::require(driver(), "cuMemCreate", driver().create(0, unit, mapped));
-    gpu::require(driver(), "cuMemMap", driver().map(first_half(), mapped));
+    gpu::require_success(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
+    gpu::require_success(driver(), "cuMemAddressReserve", driver().reserve(2 * unit, 0, range));
+    gpu::require_success(driver(), "cuMemAddressReserve", driver().reserve(unit, 0, unused_range));
+    gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, mapped));
+    gpu::require_success(driver(), "cuMemMap", driver().map(first_half(), mapped));
     first_is_mapped = true;
-    gpu::require(driver(), "cuMemCreate", driver().create(0, unit, spare));
+    gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, spare));
     // Not every device has memory that can be exported: the questions about it get an error then.
     if (driver().create({0, as_file}, unit, shareable) == status::success)
       (void)driver().export_handle(shareable, as_file, shared);
-    gpu::require(driver(), "cuMemAlloc", driver().allocate(unit, block));
-    gpu::require(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
-    gpu::require(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+    gpu::require_success(driver(), "cuMemAlloc", driver().allocate(unit, block));
+    gpu::require_success(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
+    gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
     recorded.record(other);
     other.synchronize();
   }
@@ -188,7 +188,7 @@ std::string answer_in_capture(question const& asked, gpu::capture_mode mode, boo
     may_ask.set_value(begun == status::success);
     another.join();
   }
-  gpu::require(driver(), "cuStreamBeginCapture", begun);
+  gpu::require_success(driver(), "cuStreamBeginCapture", begun);
   if (!by_another_thread) result = asked.ask(things);
   gpu::graph_handle graph = nullptr;
   const status ended = driver().end_capture(stream, graph);
@@ -263,10 +263,10 @@ unmapping timed(bool device_is_busy, Unmap unmap) {
 unmapping unmap_used(bool device_is_busy) {
   prepared memory;
   gpu::stream own;
-  gpu::require(driver(), "cuMemSetAccess", driver().allow_access(memory.first_half(), 0));
+  gpu::require_success(driver(), "cuMemSetAccess", driver().allow_access(memory.first_half(), 0));
   use(memory.first_half(), own);
   return timed(device_is_busy, [&] {
-    gpu::require(driver(), "cuMemUnmap", driver().unmap(memory.first_half()));
+    gpu::require_success(driver(), "cuMemUnmap", driver().unmap(memory.first_half()));
     memory.first_is_mapped = false;
   });
 }
@@ -440,7 +440,7 @@ void whether_updates_leave_launches_alone() {
   const bool second = graph.update(slow_write(stream, 3.0f, 2));
   const bool was_running = cudaStreamQuery(stream.get()) == cudaErrorNotReady;
   // For the copies: the graph orders its own launches only.
-  gpu::require(driver(), "cuStreamWaitEvent", gpu::put_behind(driver(), other, stream));
+  gpu::require_success(driver(), "cuStreamWaitEvent", gpu::put_behind(driver(), other, stream));
   launch_on(other, 2);
   other.synchronize();
   float results[3] = {};

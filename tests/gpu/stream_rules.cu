@@ -57,7 +57,7 @@ answer blocking_streams() {
 
 gpu::context_handle context_here() {
   gpu::context_handle context = nullptr;
-  gpu::require(driver(), "cuCtxGetCurrent", driver().current_context(context));
+  gpu::require_success(driver(), "cuCtxGetCurrent", driver().current_context(context));
   return context;
 }
 
@@ -80,8 +80,8 @@ answer device_0_restored() {
 answer context_taken_away() {
   bool has_none = false, runtime_works = false;
   std::thread{[&] {
-    gpu::require(driver(), "cuDevicePrimaryCtxRetain", driver().make_current(0));
-    gpu::require(driver(), "cuCtxSetCurrent", driver().set_context(nullptr));
+    gpu::require_success(driver(), "cuDevicePrimaryCtxRetain", driver().make_current(0));
+    gpu::require_success(driver(), "cuCtxSetCurrent", driver().set_context(nullptr));
     has_none = context_here() == nullptr;
     void* block = nullptr;
     runtime_works = cudaMalloc(&block, 1000) == cudaSuccess && cudaFree(block) == cudaSuccess;

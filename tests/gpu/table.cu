@@ -271,7 +271,7 @@ class mapped_by_handles {
  public:
   mapped_by_handles(std::size_t bytes, std::size_t handle_bytes)
       : handle_bytes_{handle_bytes}, handles_(bytes / handle_bytes) {
-    gpu::require(driver_, "cuMemAddressReserve", driver_.reserve(bytes, handle_bytes, range_));
+    gpu::require_success(driver_, "cuMemAddressReserve", driver_.reserve(bytes, handle_bytes, range_));
   }
   mapped_by_handles(mapped_by_handles const&) = delete;
   mapped_by_handles& operator=(mapped_by_handles const&) = delete;
@@ -279,16 +279,16 @@ class mapped_by_handles {
 
   void map() {
     for (std::size_t i = 0; i < handles_.size(); ++i) {
-      gpu::require(driver_, "cuMemCreate", driver_.create(0, handle_bytes_, handles_[i]));
-      gpu::require(driver_, "cuMemMap",
-                   driver_.map({range_.begin + i * handle_bytes_, handle_bytes_}, handles_[i]));
+      gpu::require_success(driver_, "cuMemCreate", driver_.create(0, handle_bytes_, handles_[i]));
+      gpu::require_success(driver_, "cuMemMap",
+                           driver_.map({range_.begin + i * handle_bytes_, handle_bytes_}, handles_[i]));
     }
-    gpu::require(driver_, "cuMemSetAccess", driver_.allow_access(range_, 0));
+    gpu::require_success(driver_, "cuMemSetAccess", driver_.allow_access(range_, 0));
   }
   void unmap() {
-    gpu::require(driver_, "cuMemUnmap", driver_.unmap(range_));
+    gpu::require_success(driver_, "cuMemUnmap", driver_.unmap(range_));
     for (const gpu::physical_handle handle : handles_) {
-      gpu::require(driver_, "cuMemRelease", driver_.release(handle));
+      gpu::require_success(driver_, "cuMemRelease", driver_.release(handle));
     }
   }
   [[nodiscard]] std::size_t handles() const { return handles_.size(); }

@@ -300,7 +300,7 @@ TEST(module, an_importer_can_use_workspaces) {
     EXPECT_EQ(&this_thread_workspace(), &*lease);
   }
   tick_workspace_sweeps();
-  EXPECT_EQ(ws.trim<packed_bits>().slots, 1u);
+  EXPECT_EQ(ws.trim<packed_bits>().slot_count, 1u);
   EXPECT_FALSE(workspace_sweeps_enabled());
 }
 

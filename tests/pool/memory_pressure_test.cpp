@@ -131,29 +131,29 @@ TEST_F(pressure_files, a_stall_beyond_the_threshold_is_pressure) {
   EXPECT_TRUE(monitor.sources().psi);
   EXPECT_FALSE(monitor.sources().psi_trigger) << "nothing is written to a file that is not the kernel's";
   EXPECT_FALSE(monitor.sources().cgroup);
-  EXPECT_FALSE(monitor.check());
+  EXPECT_FALSE(monitor.poll());
   write_psi(1499);
-  EXPECT_FALSE(monitor.check());
+  EXPECT_FALSE(monitor.poll());
   write_psi(1999);
-  EXPECT_TRUE(monitor.check());
-  EXPECT_FALSE(monitor.check()) << "told once";
-  EXPECT_EQ(monitor.signals(), 1u);
+  EXPECT_TRUE(monitor.poll());
+  EXPECT_FALSE(monitor.poll()) << "told once";
+  EXPECT_EQ(monitor.signal_count(), 1u);
 }
 
 TEST_F(pressure_files, a_cgroup_that_reaches_a_limit_is_pressure) {
   write_events(1, 0, 0);
   pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
   EXPECT_TRUE(monitor.sources().cgroup);
-  EXPECT_FALSE(monitor.check());
+  EXPECT_FALSE(monitor.poll());
   write("memory.events", "low 999\nhigh 1\nmax 0\noom 0\noom_kill 0\n");
-  EXPECT_FALSE(monitor.check()) << "memory.low is protection, not a limit";
+  EXPECT_FALSE(monitor.poll()) << "memory.low is protection, not a limit";
   write_events(2, 0, 0);
-  EXPECT_TRUE(monitor.check());
+  EXPECT_TRUE(monitor.poll());
   write_events(2, 1, 0);
-  EXPECT_TRUE(monitor.check());
+  EXPECT_TRUE(monitor.poll());
   write_events(2, 1, 1);
-  EXPECT_TRUE(monitor.check());
-  EXPECT_FALSE(monitor.check());
+  EXPECT_TRUE(monitor.poll());
+  EXPECT_FALSE(monitor.poll());
 }
 
 TEST_F(pressure_files, pressure_makes_pools_trim) {
@@ -161,7 +161,7 @@ TEST_F(pressure_files, pressure_makes_pools_trim) {
   pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
   pool memory;
   write_events(1, 0, 0);
-  EXPECT_TRUE(monitor.check());
+  EXPECT_TRUE(monitor.poll());
   memory.deallocate(memory.allocate(64), 64);
   EXPECT_LT(memory.stats().cached_bytes, 8 * KiB);
 }
@@ -193,7 +193,7 @@ TEST_F(pressure_files, files_that_are_missing_or_of_another_form_leave_only_the_
     for (char const* events : {"memory.events", "missing"}) {
       pressure_monitor monitor{{.psi_path = path(psi), .events_path = path(events)}};
       EXPECT_TRUE(monitor.sources().manual());
-      EXPECT_FALSE(monitor.check());
+      EXPECT_FALSE(monitor.poll());
     }
   }
 }
@@ -202,9 +202,9 @@ TEST_F(pressure_files, a_file_that_vanishes_is_no_pressure) {
   write_psi(1000);
   pressure_monitor monitor{{.psi_path = path("memory"), .events_path = "", .background = false}};
   std::filesystem::remove(folder_ / "memory");
-  EXPECT_FALSE(monitor.check());
+  EXPECT_FALSE(monitor.poll());
   write_psi(2'000'000);
-  EXPECT_TRUE(monitor.check()) << "it counts from where it was";
+  EXPECT_TRUE(monitor.poll()) << "it counts from where it was";
 }
 
 TEST(pressure_monitor, listens_to_the_kernel_of_this_machine_and_ends) {
@@ -212,8 +212,8 @@ TEST(pressure_monitor, listens_to_the_kernel_of_this_machine_and_ends) {
   const bool has_psi = std::filesystem::exists("/proc/pressure/memory") &&
                        std::ifstream{"/proc/pressure/memory"}.peek() != std::char_traits<char>::eof();
   EXPECT_EQ(monitor.sources().psi, has_psi);
-  (void)monitor.check();
-  EXPECT_LE(monitor.signals(), 1u);
+  (void)monitor.poll();
+  EXPECT_LE(monitor.signal_count(), 1u);
 }
 
 }  // namespace

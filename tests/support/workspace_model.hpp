@@ -291,15 +291,15 @@ class workspace_model {
     slots& of = slots_[type];
     trim_summary expected;
     while (of.all.size() > keep) {
-      ++expected.slots;
+      ++expected.slot_count;
       expected.bytes += of.all.back().capacity * element_bytes[type];
       of.all.pop_back();
     }
-    trimmed += expected.slots;
+    trimmed += expected.slot_count;
     return expected;
   }
   static void expect_same(trim_summary const& now, trim_summary const& expected) {
-    EXPECT_EQ(now.slots, expected.slots);
+    EXPECT_EQ(now.slot_count, expected.slot_count);
     EXPECT_EQ(now.bytes, expected.bytes);
   }
 
@@ -308,7 +308,7 @@ class workspace_model {
     trim_summary expected;
     for (std::size_t type = 0; type < type_count; ++type) {
       const trim_summary one = cut(type, slots_[type].active);
-      expected.slots += one.slots;
+      expected.slot_count += one.slot_count;
       expected.bytes += one.bytes;
     }
     expect_same(ws_.trim(), expected);
@@ -326,7 +326,7 @@ class workspace_model {
       slots& of = slots_[type];
       const trim_summary one = cut(type, std::max(of.active, of.peak));
       of.peak = of.active;
-      expected.slots += one.slots;
+      expected.slot_count += one.slot_count;
       expected.bytes += one.bytes;
     }
     expect_same(ws_.trim_to_recent_peak(), expected);
@@ -352,18 +352,18 @@ class workspace_model {
           ++expected.in_use;
           continue;
         }
-        ++expected.slots;
+        ++expected.slot_count;
         expected.bytes += saved;
         one.capacity = target;
         one.first = nullptr;
       }
     }
     const compact_summary now = ws_.compact(options);
-    EXPECT_EQ(now.slots, expected.slots);
+    EXPECT_EQ(now.slot_count, expected.slot_count);
     EXPECT_EQ(now.bytes, expected.bytes);
     EXPECT_EQ(now.in_use, expected.in_use);
     EXPECT_EQ(now.failed, 0u);
-    compacted += now.slots;
+    compacted += now.slot_count;
     kept_in_use += now.in_use;
   }
 
@@ -389,7 +389,7 @@ class workspace_model {
     for (std::size_t type = 0; type < type_count; ++type) {
       slots const& of = slots_[type];
       expected.types += of.all.empty() ? 0 : 1;
-      expected.slots += of.all.size();
+      expected.slot_count += of.all.size();
       expected.active_slots += of.active;
       for (slot const& one : of.all) expected.held_bytes += one.capacity * element_bytes[type];
     }
@@ -397,7 +397,7 @@ class workspace_model {
     for (frame const& each : frames_) expected.saved_counts += each.saved.count();
     const workspace_stats now = ws_.stats();
     EXPECT_EQ(now.types, expected.types);
-    EXPECT_EQ(now.slots, expected.slots);
+    EXPECT_EQ(now.slot_count, expected.slot_count);
     EXPECT_EQ(now.active_slots, expected.active_slots);
     EXPECT_EQ(now.active_slots, held_.size());
     EXPECT_EQ(now.used_bytes, expected.used_bytes);

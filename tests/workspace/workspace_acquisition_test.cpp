@@ -87,7 +87,7 @@ TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
   std::vector<std::string> elements;
   this->ws.for_each_type([&](workspace_type_stats const& one) {
     elements.emplace_back(one.element);
-    EXPECT_EQ(one.slots, 1u) << one.element;
+    EXPECT_EQ(one.slot_count, 1u) << one.element;
   });
   std::vector<std::string> const fixed{"float64",   "float32",    "int64", "int32",
                                        "complex64", "complex128", "bool",  "bits"};
@@ -120,7 +120,7 @@ TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
     const auto table = scope.fill(static_cast<_Float16>(0.5), 10, 10);
     EXPECT_EQ(table.size(), 100u);
     for (_Float16 const each : table.elements()) ASSERT_EQ(static_cast<float>(each), 0.5F);
-    EXPECT_EQ(stats_of(this->ws, detail::element_name<_Float16>).slots, 1u);
+    EXPECT_EQ(stats_of(this->ws, detail::element_name<_Float16>).slot_count, 1u);
     EXPECT_EQ(this->ws.stats().used_bytes, 200u);
   }
   EXPECT_EQ(this->upstream.calls, 1u);
@@ -143,7 +143,7 @@ TYPED_TEST(acquisitions, grow_a_slot_for_a_larger_request) {
   this->ws.reset();
   auto larger = take<double>(this->ws, 1000);
   std::ranges::fill(larger, 1);
-  EXPECT_EQ(stats_of(this->ws, "float64").slots, 1u);
+  EXPECT_EQ(stats_of(this->ws, "float64").slot_count, 1u);
   EXPECT_EQ(stats_of(this->ws, "float64").held_bytes, 1000 * sizeof(double));
   EXPECT_EQ(this->upstream.outstanding, 1000 * sizeof(double));
 }
@@ -190,7 +190,7 @@ TYPED_TEST(acquisitions, of_nothing_keep_the_order_of_slots) {
     EXPECT_EQ(a, first);
     EXPECT_EQ(b.size(), static_cast<std::size_t>(middle));
     EXPECT_EQ(c, last);
-    EXPECT_EQ(this->ws.stats().slots, 3u);
+    EXPECT_EQ(this->ws.stats().slot_count, 3u);
   }
 }
 
@@ -214,7 +214,7 @@ void expect_refused(Workspace& ws, char const* what, Ask ask) {
   }
   const workspace_stats after = ws.stats();
   EXPECT_EQ(after.active_slots, before.active_slots) << what;
-  EXPECT_EQ(after.slots, before.slots) << what;
+  EXPECT_EQ(after.slot_count, before.slot_count) << what;
   EXPECT_EQ(after.held_bytes, before.held_bytes) << what;
   ws.check_invariants();
 }
@@ -280,7 +280,7 @@ TYPED_TEST(acquisitions, of_negative_extents_are_refused) {
   std::mt19937 random{1};
   EXPECT_EQ(refused_text([&] { (void)acquire_uniform(scope, random, -7); }), "extent -7 is negative");
   EXPECT_EQ(random, std::mt19937{1});
-  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(this->ws.stats().slot_count, 0u);
 }
 
 TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
@@ -476,7 +476,7 @@ TYPED_TEST(acquisitions, reshaped_share_their_memory_and_take_no_slot) {
   table(2, 1) = 5;
   EXPECT_EQ(flat[9], 5);
   EXPECT_EQ(table.data(), flat.data());
-  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->ws.stats().slot_count, 1u);
 }
 
 TYPED_TEST(acquisitions, reshaped_to_another_number_of_elements_are_refused) {
@@ -505,7 +505,7 @@ TYPED_TEST(acquisitions, reshaped_from_memory_of_others_take_no_slot) {
   const tensor_view<double, 2> table = reshape(std::span{numbers}, 3, 4);
   table(0, 3) = 9;
   EXPECT_EQ(numbers[3], 9);
-  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(this->ws.stats().slot_count, 0u);
 }
 
 TYPED_TEST(acquisitions, reshaped_end_with_their_scope) {
@@ -637,7 +637,7 @@ TYPED_TEST(acquisitions, are_summed_up_in_numbers) {
     const workspace_stats now = this->ws.stats();
     EXPECT_STREQ(now.name, "test");
     EXPECT_EQ(now.types, 3u);
-    EXPECT_EQ(now.slots, 4u);
+    EXPECT_EQ(now.slot_count, 4u);
     EXPECT_EQ(now.active_slots, 4u);
     EXPECT_EQ(now.elements, 10u + 20 + 5 + 128);
     EXPECT_EQ(now.used_bytes, 80u + 160 + 20 + 16);
@@ -646,7 +646,7 @@ TYPED_TEST(acquisitions, are_summed_up_in_numbers) {
     EXPECT_EQ(now.saved_counts, 3u);
   }
   const workspace_type_stats doubles = stats_of(this->ws, "float64");
-  EXPECT_EQ(doubles.slots, 2u);
+  EXPECT_EQ(doubles.slot_count, 2u);
   EXPECT_EQ(doubles.active_slots, 1u);
   EXPECT_EQ(doubles.elements, 10u);
   EXPECT_EQ(doubles.used_bytes, 80u);

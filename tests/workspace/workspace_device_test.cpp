@@ -276,7 +276,7 @@ TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
       "workspace 'device': acquire_uniform writes element by element, and its memory is not the host's");
   EXPECT_EQ(text([&] { (void)acquire_normal(this->ws, generator, 3); }),
             "workspace 'device': acquire_normal writes element by element, and its memory is not the host's");
-  EXPECT_EQ(cannot_fill.stats().slots + this->ws.stats().slots, 0u);
+  EXPECT_EQ(cannot_fill.stats().slot_count + this->ws.stats().slot_count, 0u);
   EXPECT_EQ(generator, std::minstd_rand{});
 }
 
@@ -480,8 +480,8 @@ TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
     EXPECT_EQ(launched.waits, 1) << name;
     this->ws.release();
   };
-  waits_in("trim", [&] { EXPECT_EQ(this->ws.trim().slots, 2u); });
-  waits_in("trim of a type", [&] { EXPECT_EQ(this->ws.template trim<double>().slots, 2u); });
+  waits_in("trim", [&] { EXPECT_EQ(this->ws.trim().slot_count, 2u); });
+  waits_in("trim of a type", [&] { EXPECT_EQ(this->ws.template trim<double>().slot_count, 2u); });
   waits_in("release", [&] { this->ws.release(); });
   waits_in("growth", [&] { (void)this->ws.template acquire<double>(1000); });
 }
@@ -492,7 +492,7 @@ TYPED_TEST(device_workspace, waits_before_a_slot_shrinks) {
     (void)scope.template acquire<double>(1'000'000);
   }
   work& launched = this->launch_on(1);
-  EXPECT_EQ(this->ws.compact().slots, 1u);
+  EXPECT_EQ(this->ws.compact().slot_count, 1u);
   EXPECT_EQ(launched.waits, 1);
   (void)this->use(1);
   EXPECT_EQ(launched.waits, 1);
@@ -639,12 +639,12 @@ TYPED_TEST(device_workspace, one_tick_checks_the_hosts_too) {
   (void)this->use(1);
   for (int i = 0; i < 2; ++i) {
     tick_workspace_sweeps();
-    EXPECT_EQ(host.stats().slots + this->ws.stats().slots, 2u);
+    EXPECT_EQ(host.stats().slot_count + this->ws.stats().slot_count, 2u);
     typename TestFixture::scope on_host{host};
     typename TestFixture::scope on_device{this->ws};
   }
-  EXPECT_EQ(host.stats().slots, 0u);
-  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(host.stats().slot_count, 0u);
+  EXPECT_EQ(this->ws.stats().slot_count, 0u);
   EXPECT_EQ(this->gpu.upstream.outstanding, 0u);
   disable_workspace_sweeps();
 }

@@ -258,7 +258,7 @@ TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_work
   const workspace_stats first = this->ws.stats();
   this->expect_nothing_once_warm(step, 500);
   EXPECT_EQ(this->ws.stats().types, 102u);
-  EXPECT_EQ(this->ws.stats().slots, first.slots);
+  EXPECT_EQ(this->ws.stats().slot_count, first.slot_count);
   EXPECT_EQ(this->ws.stats().held_bytes, first.held_bytes);
   EXPECT_EQ(this->ws.stats().saved_counts, 0u);
 }

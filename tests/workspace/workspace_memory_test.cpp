@@ -142,7 +142,8 @@ TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
     EXPECT_EQ(this->upstream.outstanding, 0u);
     EXPECT_EQ(records.outstanding, 0u);
     const workspace_stats now = ws.stats();
-    EXPECT_EQ(now.types + now.slots + now.held_bytes + now.tensor_headers + now.depth + now.saved_counts, 0u);
+    EXPECT_EQ(now.types + now.slot_count + now.held_bytes + now.tensor_headers + now.depth + now.saved_counts,
+              0u);
     ws.check_invariants();
   }
 }
@@ -179,7 +180,7 @@ TYPED_TEST(workspace_memory, of_types_without_place_is_each_workspaces_own) {
   (void)take<numbered<6>>(this->ws, 10);
   (void)take<numbered<6>>(other, 20);
   this->ws.release();
-  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(this->ws.stats().slot_count, 0u);
   EXPECT_EQ(other.stats().elements, 20u);
   (void)take<numbered<6>>(this->ws, 30);
   EXPECT_EQ(other.stats().elements, 20u);
@@ -199,14 +200,14 @@ TYPED_TEST(workspace_memory, that_is_not_in_use_is_freed_by_a_trim) {
     (void)take<float>(scope, 0);
   }
   const trim_summary summary = this->ws.trim();
-  EXPECT_EQ(summary.slots, 5u);
+  EXPECT_EQ(summary.slot_count, 5u);
   EXPECT_EQ(summary.bytes, 50 * sizeof(double) + 5 * sizeof(numbered<1>) + 16);
-  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->ws.stats().slot_count, 1u);
   EXPECT_EQ(this->upstream.outstanding, 10 * sizeof(double));
   EXPECT_EQ(kept.data(), address);
   EXPECT_EQ(kept[9], 4.5);
   const trim_summary again = this->ws.trim();
-  EXPECT_EQ(again.slots, 0u);
+  EXPECT_EQ(again.slot_count, 0u);
   EXPECT_EQ(again.bytes, 0u);
 }
 
@@ -220,16 +221,16 @@ TYPED_TEST(workspace_memory, of_one_type_is_freed_by_a_trim_of_that_type) {
   }
   EXPECT_EQ(this->ws.template trim<numbered<1>>().bytes, 5 * sizeof(numbered<1>));
   EXPECT_EQ(this->ws.template trim<double>().bytes, 160u);
-  EXPECT_EQ(this->ws.template trim<packed_bits>().slots, 1u);
+  EXPECT_EQ(this->ws.template trim<packed_bits>().slot_count, 1u);
   EXPECT_EQ(this->ws.stats().held_bytes, 6 * sizeof(numbered<2>));
 }
 
 TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_never_used) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
-  EXPECT_EQ(ws.template trim<numbered<70>>().slots, 0u);
-  EXPECT_EQ(ws.template trim<double>().slots, 0u);
-  EXPECT_EQ(ws.trim().slots, 0u);
+  EXPECT_EQ(ws.template trim<numbered<70>>().slot_count, 0u);
+  EXPECT_EQ(ws.template trim<double>().slot_count, 0u);
+  EXPECT_EQ(ws.trim().slot_count, 0u);
   ws.template reset<numbered<71>>();
   EXPECT_EQ(records.calls, 0u);
 }
@@ -245,8 +246,8 @@ TYPED_TEST(workspace_memory, may_be_trimmed_inside_scopes_which_end_as_ever) {
     }
     typename TypeParam::template scope<> inner{ws};
     auto also_mine = inner.fill(2.5, 10);
-    EXPECT_EQ(ws.trim().slots, 4u + 5);
-    EXPECT_EQ(ws.stats().slots, 2u);
+    EXPECT_EQ(ws.trim().slot_count, 4u + 5);
+    EXPECT_EQ(ws.stats().slot_count, 2u);
     EXPECT_EQ(also_mine[9], 2.5);
     ws.check_invariants();
     auto fresh = inner.fill(3.5, 40);
@@ -256,7 +257,7 @@ TYPED_TEST(workspace_memory, may_be_trimmed_inside_scopes_which_end_as_ever) {
     EXPECT_EQ(ws.stats().held_bytes, 60 * sizeof(double) + 10 * sizeof(float));
     inner.end();
     EXPECT_EQ(ws.stats().active_slots, 1u);
-    EXPECT_EQ(ws.trim().slots, 3u);
+    EXPECT_EQ(ws.trim().slot_count, 3u);
     EXPECT_EQ(mine[9], 1.5);
   }
   EXPECT_EQ(ws.stats().active_slots, 0u);
@@ -279,13 +280,13 @@ TYPED_TEST(workspace_memory, beyond_the_recent_peak_is_freed) {
     for (int i = 0; i < n; ++i) (void)take<double>(scope, 10);
   };
   use(5);
-  EXPECT_EQ(ws.trim_to_recent_peak().slots, 0u);
+  EXPECT_EQ(ws.trim_to_recent_peak().slot_count, 0u);
   use(2), use(3), use(1);
-  EXPECT_EQ(ws.trim_to_recent_peak().slots, 2u);
+  EXPECT_EQ(ws.trim_to_recent_peak().slot_count, 2u);
   use(1);
-  EXPECT_EQ(ws.trim_to_recent_peak().slots, 2u);
+  EXPECT_EQ(ws.trim_to_recent_peak().slot_count, 2u);
   EXPECT_EQ(ws.trim_to_recent_peak().bytes, 80u) << "nothing was used since";
-  EXPECT_EQ(ws.stats().slots, 0u);
+  EXPECT_EQ(ws.stats().slot_count, 0u);
 }
 
 // ---- compact ----
@@ -295,13 +296,13 @@ TYPED_TEST(workspace_memory, of_a_slot_that_is_too_large_shrinks_to_half_more_th
     const std::size_t target = used + (used + 1) / 2;
     make_wide<double>(this->ws, 2'000'000, used);
     const compact_summary summary = this->ws.compact();
-    EXPECT_EQ(summary.slots, 1u) << used;
+    EXPECT_EQ(summary.slot_count, 1u) << used;
     EXPECT_EQ(summary.bytes, (2'000'000 - target) * sizeof(double)) << used;
     EXPECT_EQ(summary.in_use, 0u);
     EXPECT_EQ(summary.failed, 0u);
     EXPECT_EQ(this->ws.stats().held_bytes, target * sizeof(double)) << used;
     EXPECT_EQ(this->upstream.outstanding, target * sizeof(double)) << used;
-    EXPECT_EQ(this->ws.stats().slots, 1u);
+    EXPECT_EQ(this->ws.stats().slot_count, 1u);
     this->ws.release();
   }
 }
@@ -332,7 +333,7 @@ TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) 
     SCOPED_TRACE(std::to_string(one.capacity) + " for " + std::to_string(one.used));
     make_wide<double>(this->ws, one.capacity, one.used);
     const std::size_t before = this->ws.stats().held_bytes, calls = this->upstream.calls;
-    EXPECT_EQ(this->ws.compact(one.options).slots, one.shrinks ? 1u : 0u);
+    EXPECT_EQ(this->ws.compact(one.options).slot_count, one.shrinks ? 1u : 0u);
     if (!one.shrinks) {
       EXPECT_EQ(this->ws.stats().held_bytes, before);
       EXPECT_EQ(this->upstream.calls, calls);
@@ -348,12 +349,12 @@ TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) 
 TYPED_TEST(workspace_memory, that_was_compacted_is_not_compacted_again) {
   make_wide<double>(this->ws, 2'000'000, 1000);
   make_wide<numbered<1>>(this->ws, 1'000'000, 10);
-  EXPECT_EQ(this->ws.compact().slots, 2u);
+  EXPECT_EQ(this->ws.compact().slot_count, 2u);
   const std::size_t held = this->ws.stats().held_bytes, calls = this->upstream.calls;
   for (compact_options const& options : {compact_options{}, compact_options{.factor = 0, .least_bytes = 0},
                                          compact_options{.least_bytes = 0}}) {
     const compact_summary again = this->ws.compact(options);
-    EXPECT_EQ(again.slots + again.bytes + again.in_use + again.failed, 0u);
+    EXPECT_EQ(again.slot_count + again.bytes + again.in_use + again.failed, 0u);
   }
   EXPECT_EQ(this->ws.stats().held_bytes, held);
   EXPECT_EQ(this->upstream.calls, calls);
@@ -379,11 +380,11 @@ TYPED_TEST(workspace_memory, that_was_compacted_counts_for_the_recent_peak_when_
     for (int i = 0; i < 3; ++i) (void)take<double>(scope, n);
   };
   use(1000), use(10);
-  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 0u);
-  EXPECT_EQ(this->ws.compact({.least_bytes = 0}).slots, 3u);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slot_count, 0u);
+  EXPECT_EQ(this->ws.compact({.least_bytes = 0}).slot_count, 3u);
   use(10);
-  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 0u);
-  EXPECT_EQ(this->ws.trim_to_recent_peak().slots, 3u);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slot_count, 0u);
+  EXPECT_EQ(this->ws.trim_to_recent_peak().slot_count, 3u);
 }
 
 TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
@@ -396,13 +397,13 @@ TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
   double* const address = view.data();
   auto table = view.reshape(25, 40);
   const compact_summary summary = ws.compact();
-  EXPECT_EQ(summary.slots, 1u) << "that of float32";
+  EXPECT_EQ(summary.slot_count, 1u) << "that of float32";
   EXPECT_EQ(summary.in_use, 1u);
   EXPECT_EQ(stats_of(ws, "float64").held_bytes, 2'000'000 * sizeof(double));
   EXPECT_EQ(view.data(), address);
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(table(i / 40, i % 40), i);
   scope.end();
-  EXPECT_EQ(ws.compact().slots, 1u);
+  EXPECT_EQ(ws.compact().slot_count, 1u);
   EXPECT_EQ(stats_of(ws, "float64").held_bytes, 1500 * sizeof(double));
 }
 
@@ -412,7 +413,7 @@ TYPED_TEST(workspace_memory, keeps_its_slot_where_the_upstream_has_no_memory_for
   const std::size_t held = this->ws.stats().held_bytes;
   this->upstream.fail_from = this->upstream.calls;  // the next call
   const compact_summary summary = this->ws.compact();
-  EXPECT_EQ(summary.slots, 1u);
+  EXPECT_EQ(summary.slot_count, 1u);
   EXPECT_EQ(summary.failed, 1u);
   EXPECT_EQ(this->ws.stats().held_bytes, held - summary.bytes);
   EXPECT_EQ(stats_of(this->ws, "float64").held_bytes, 2'000'000 * sizeof(double));
@@ -465,8 +466,8 @@ TYPED_TEST(workspace_memory, is_neither_read_nor_written_by_compaction) {
     (void)scope.bits(n * 64);
     ASSERT_TRUE(made_up_memory::is_made_up(take<float>(scope, n).data()));
   }
-  EXPECT_EQ(ws.compact().slots, 4u);
-  EXPECT_EQ(ws.trim().slots, 4u);
+  EXPECT_EQ(ws.compact().slot_count, 4u);
+  EXPECT_EQ(ws.trim().slot_count, 4u);
 }
 
 // ---- nothing grows ----
@@ -500,7 +501,7 @@ TYPED_TEST(workspace_memory, is_the_same_after_500_rounds_of_many_types) {
   for (std::size_t i = 2; i <= 500; ++i) round(1 + i % 20);
   const workspace_stats last = ws.stats();
   EXPECT_EQ(last.types, first.types);
-  EXPECT_EQ(last.slots, first.slots);
+  EXPECT_EQ(last.slot_count, first.slot_count);
   EXPECT_EQ(last.active_slots, 0u);
   EXPECT_EQ(last.depth, 0u);
   EXPECT_EQ(last.saved_counts, 0u);
@@ -522,7 +523,7 @@ TYPED_TEST(workspace_memory, for_requests_that_grow_by_one_is_taken_in_few_calls
   EXPECT_LE(counted.stats().allocations, 2 * doublings) << "log to the base of one and a half, at most";
   EXPECT_LE(counted.stats().total_bytes, 4 * ws.stats().held_bytes);
   EXPECT_LE(ws.stats().held_bytes, n_max * sizeof(std::int32_t) * 3 / 2);
-  EXPECT_EQ(ws.stats().slots, 1u);
+  EXPECT_EQ(ws.stats().slot_count, 1u);
 }
 
 // ---- alignment ----
@@ -565,7 +566,7 @@ TYPED_TEST(workspace_memory, that_is_idle_goes_first_where_a_limit_is_reached) {
   make_wide<float>(ws, 1000, 1000);  // 4000 bytes, idle from here on
   auto kept = ws.fill(1.5, 500);     // 4000 more
   auto fits = ws.fill(2.5, 500);
-  EXPECT_EQ(stats_of(ws, "float32").slots, 0u);
+  EXPECT_EQ(stats_of(ws, "float32").slot_count, 0u);
   EXPECT_EQ(ws.stats().held_bytes, 8000u);
   EXPECT_EQ(kept[499], 1.5);
   EXPECT_EQ(fits[499], 2.5);
@@ -737,7 +738,7 @@ TYPED_TEST(workspace_memory, of_a_tensor_whose_header_is_refused_is_put_back) {
   EXPECT_THROW((void)acquire_tensor<float>(ws, 3, 4), std::bad_alloc);
   EXPECT_EQ(ws.stats().active_slots, 1u);
   EXPECT_EQ(ws.stats().tensor_headers, 0u);
-  EXPECT_EQ(ws.stats().slots, 2u);
+  EXPECT_EQ(ws.stats().slot_count, 2u);
   EXPECT_NE(acquire_tensor<float>(ws, 3, 4), nullptr);
   EXPECT_EQ(ws.stats().active_slots, 2u);
 }

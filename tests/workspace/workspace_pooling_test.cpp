@@ -53,7 +53,7 @@ TYPED_TEST(workspace_unpooled, each_acquisition_is_one_allocation_that_ends_with
     scope.end();
     EXPECT_EQ(this->upstream.outstanding, 0u);
   }
-  EXPECT_EQ(this->ws.stats().slots, 0u);
+  EXPECT_EQ(this->ws.stats().slot_count, 0u);
   this->ws.check_invariants();
 }
 

@@ -82,8 +82,8 @@ TEST(workspace_regressions, rewinds_types_that_a_helper_acquires_in_every_scope_
       (void)scope.acquire<other<0>>(3);
       helper<float>(ws);
     }
-    EXPECT_EQ(of_type<other<0>>(ws).slots, 1u) << i;
-    EXPECT_EQ(of_type<float>(ws).slots, 1u) << i;
+    EXPECT_EQ(of_type<other<0>>(ws).slot_count, 1u) << i;
+    EXPECT_EQ(of_type<float>(ws).slot_count, 1u) << i;
     expect_at_rest(ws);
   }
 }
@@ -102,8 +102,8 @@ TEST(workspace_regressions, rewinds_types_that_an_inner_scope_sees_first) {
     EXPECT_EQ(of_type<other<1>>(ws).active_slots, 1u);
     EXPECT_EQ(of_type<other<2>>(ws).active_slots, 0u);
     outer.end();
-    EXPECT_EQ(of_type<other<1>>(ws).slots, 2u) << i;
-    EXPECT_EQ(of_type<other<2>>(ws).slots, 1u) << i;
+    EXPECT_EQ(of_type<other<1>>(ws).slot_count, 2u) << i;
+    EXPECT_EQ(of_type<other<2>>(ws).slot_count, 1u) << i;
     expect_at_rest(ws);
   }
 }
@@ -122,8 +122,8 @@ TEST(workspace_regressions, keeps_two_types_of_one_template_apart) {
     scope_1 scope{ws};
     (void)scope.acquire<boxed<double>>(3);
     helper<boxed<float>>(ws);
-    EXPECT_EQ(of_type<boxed<double>>(ws).slots, 1u);
-    EXPECT_EQ(of_type<boxed<float>>(ws).slots, 1u);
+    EXPECT_EQ(of_type<boxed<double>>(ws).slot_count, 1u);
+    EXPECT_EQ(of_type<boxed<float>>(ws).slot_count, 1u);
   }
   expect_at_rest(ws);
 }
@@ -381,7 +381,7 @@ TEST(workspace_regressions, keeps_the_size_of_a_slot_in_use_when_compacting) {
   scope_1 scope{ws};
   const auto live = scope.fill(7.0, 1000);
   const compact_summary summary = ws.compact();
-  EXPECT_EQ(summary.slots, 0u);
+  EXPECT_EQ(summary.slot_count, 0u);
   EXPECT_EQ(summary.in_use, 1u);
   EXPECT_EQ(ws.stats().held_bytes, 8'000'000u);
   EXPECT_TRUE(std::ranges::all_of(live, [](double value) { return value == 7.0; }));
@@ -391,7 +391,7 @@ TEST(workspace_regressions, compacts_by_the_newest_request_and_not_the_largest) 
   workspace_1 ws;
   with_workspace(ws, [](scope_1& scope) { (void)scope.acquire<double>(1'000'000); });
   with_workspace(ws, [](scope_1& scope) { (void)acquire_tensor<double>(scope, 100); });
-  EXPECT_EQ(ws.compact().slots, 1u);
+  EXPECT_EQ(ws.compact().slot_count, 1u);
   EXPECT_EQ(ws.stats().held_bytes, 150 * sizeof(double));
 }
 
@@ -408,7 +408,7 @@ TEST(workspace_regressions, points_headers_of_every_rank_to_the_memory_after_com
   for (std::size_t rank = 1; rank <= 3; ++rank) {
     with_workspace(ws, [&](scope_1& scope) { headers[rank - 1] = use(scope, rank); });
   }
-  EXPECT_EQ(ws.compact().slots, 1u);
+  EXPECT_EQ(ws.compact().slot_count, 1u);
   EXPECT_EQ(memory.outstanding, 36 * sizeof(double)) << "the memory before is gone";
   for (std::size_t rank = 1; rank <= 3; ++rank) {
     scope_1 scope{ws};
@@ -428,7 +428,7 @@ TEST(workspace_regressions, changes_nothing_when_compacting_by_extreme_options) 
        {compact_options{.headroom = 1e300}, compact_options{.headroom = 1e6},
         compact_options{.factor = 1e300}, compact_options{.factor = no_number},
         compact_options{.headroom = no_number}}) {
-    EXPECT_EQ(ws.compact(extreme).slots, 0u);
+    EXPECT_EQ(ws.compact(extreme).slot_count, 0u);
     EXPECT_EQ(ws.stats().held_bytes, 8'000'000u);
     ws.check_invariants();
   }
@@ -555,12 +555,12 @@ TEST(workspace_regressions, keeps_the_recent_peak_in_a_trim_and_drops_types_that
   use(3, 2);
   tick_workspace_sweeps();
   use(1, 0);  // serves the tick: the peak before it was 3 and 2
-  EXPECT_EQ(of_type<double>(ws).slots, 3u);
-  EXPECT_EQ(of_type<other<8>>(ws).slots, 2u);
+  EXPECT_EQ(of_type<double>(ws).slot_count, 3u);
+  EXPECT_EQ(of_type<other<8>>(ws).slot_count, 2u);
   tick_workspace_sweeps();
   const scope_1 serves{ws};
-  EXPECT_EQ(of_type<double>(ws).slots, 1u);
-  EXPECT_EQ(of_type<other<8>>(ws).slots, 0u);
+  EXPECT_EQ(of_type<double>(ws).slot_count, 1u);
+  EXPECT_EQ(of_type<other<8>>(ws).slot_count, 0u);
 }
 
 double run_steps(bool with_ticks) {
@@ -613,7 +613,7 @@ TEST(workspace_regressions, counts_ticks_anew_with_new_options) {
     {
       const scope_1 served{ws};
     }
-    return ws.stats().slots;
+    return ws.stats().slot_count;
   };
   with_workspace(ws, [](scope_1& scope) { (void)scope.acquire<double>(10); });
   EXPECT_EQ(slots_after_tick(), 1u);
@@ -631,7 +631,7 @@ TEST(workspace_regressions, keeps_every_slot_where_no_tick_is_to_trim) {
   for (int i = 0; i < 30; ++i) {
     tick_workspace_sweeps();
     const scope_1 served{ws};
-    EXPECT_EQ(ws.stats().slots, 1u);
+    EXPECT_EQ(ws.stats().slot_count, 1u);
   }
 }
 
@@ -665,11 +665,11 @@ TEST(workspace_regressions, forgets_a_type_at_a_release_and_not_at_a_trim_or_res
   helper<other<9>>(ws);
   ws.reset();
   helper<other<9>>(ws);
-  EXPECT_EQ(of_type<other<9>>(ws).slots, 1u);
+  EXPECT_EQ(of_type<other<9>>(ws).slot_count, 1u);
   ws.reset();
   (void)ws.trim();
   helper<other<9>>(ws);
-  EXPECT_EQ(of_type<other<9>>(ws).slots, 1u);
+  EXPECT_EQ(of_type<other<9>>(ws).slot_count, 1u);
   ws.release();
   EXPECT_EQ(ws.stats().types, 0u);
   helper<other<9>>(ws);

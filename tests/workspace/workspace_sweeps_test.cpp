@@ -57,7 +57,7 @@ class sweeps : public testing::Test {
 
   void use(std::size_t arrays, std::size_t n = 100) { test::use(ws, arrays, n); }
   void open_a_scope() { test::open_a_scope(ws); }
-  [[nodiscard]] std::size_t slots() const { return ws.stats().slots; }
+  [[nodiscard]] std::size_t slots() const { return ws.stats().slot_count; }
   [[nodiscard]] std::size_t held_bytes() const { return ws.stats().held_bytes; }
   /// Takes one tick. The next one compacts a wide slot, of which little was asked in between.
   void leave_a_slot_to_compact() {
@@ -219,7 +219,7 @@ TYPED_TEST(sweeps, a_workspace_without_sweeps_gets_no_requests) {
     tick_workspace_sweeps();
     open_a_scope(left_alone);
   }
-  EXPECT_EQ(left_alone.stats().slots, 1u);
+  EXPECT_EQ(left_alone.stats().slot_count, 1u);
 }
 
 TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) {
@@ -412,7 +412,7 @@ TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_
   }
   EXPECT_TRUE(workspace_sweeps_enabled());
   use(ws, 1);
-  while (ws.stats().slots !=
+  while (ws.stats().slot_count !=
          0) {  // until the clock has struck twice; for ever if it has stopped, or never trims
     open_a_scope(ws);
     std::this_thread::yield();
@@ -428,7 +428,7 @@ TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
   use(ws, 1);
   for (int i = 0; i < 1000; ++i) {
     open_a_scope(ws);
-    ASSERT_EQ(ws.stats().slots, 1u) << "after two ticks without use it would be gone";
+    ASSERT_EQ(ws.stats().slot_count, 1u) << "after two ticks without use it would be gone";
     std::this_thread::yield();
   }
   disable_workspace_sweeps();
@@ -455,7 +455,7 @@ TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
     tick_workspace_sweeps();
     open_a_scope(ws);
   }
-  EXPECT_EQ(ws.stats().slots, 0u);
+  EXPECT_EQ(ws.stats().slot_count, 0u);
 }
 
 /// A sum over temporaries of all widths, that depends on the order of every addition. From step 2000 to 2020

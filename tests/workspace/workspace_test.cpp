@@ -100,7 +100,7 @@ void nest(Workspace& ws, int level) {
 
 TYPED_TEST(workspaces, keep_the_contents_of_outer_scopes_while_inner_ones_come_and_go) {
   nest(this->ws, 1);
-  EXPECT_EQ(this->ws.stats().slots, 14u) << "one of each type at each of 7 levels";
+  EXPECT_EQ(this->ws.stats().slot_count, 14u) << "one of each type at each of 7 levels";
 }
 
 template <class Workspace>
@@ -111,7 +111,7 @@ int leave_by_return(Workspace& ws) {
 
 TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_return) {
   EXPECT_EQ(leave_by_return(this->ws), 8);
-  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->ws.stats().slot_count, 1u);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   EXPECT_EQ(this->ws.depth(), 0u);
 }
@@ -134,7 +134,7 @@ TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_contin
     if (this->ws.stats().active_slots == 1) continue;
     FAIL();
   }
-  EXPECT_EQ(this->ws.stats().slots, 1u);
+  EXPECT_EQ(this->ws.stats().slot_count, 1u);
   EXPECT_EQ(this->ws.depth(), 0u);
 }
 
@@ -148,7 +148,7 @@ TYPED_TEST(workspaces, take_back_what_scopes_acquired_when_an_exception_leaves_t
     throw std::runtime_error{"as planned"};
   };
   EXPECT_THROW(fail(), std::runtime_error);
-  EXPECT_EQ(this->ws.stats().slots, 3u);
+  EXPECT_EQ(this->ws.stats().slot_count, 3u);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   EXPECT_EQ(this->ws.depth(), 0u);
 }
@@ -289,7 +289,7 @@ TYPED_TEST(workspaces, take_everything_back_at_a_rewind_without_checkpoint_howev
   for (int i = 0; i < 2; ++i) {
     this->ws.rewind();
     EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slots, before.slots);
+    EXPECT_EQ(this->ws.stats().slot_count, before.slot_count);
     EXPECT_EQ(this->ws.stats().held_bytes, before.held_bytes);
     EXPECT_EQ(this->ws.depth(), 0u);
   }
@@ -399,7 +399,7 @@ TYPED_TEST(workspaces, take_back_in_a_scope_of_named_types_what_a_helper_acquire
     EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 2u);
     scope.end();
     EXPECT_EQ(stats_of(this->ws, "float32").active_slots, 1u);
-    EXPECT_EQ(stats_of(this->ws, "float32").slots, 2u);
+    EXPECT_EQ(stats_of(this->ws, "float32").slot_count, 2u);
     EXPECT_EQ(stats_of(this->ws, "float64").active_slots, 0u);
     for (const float x : floats) ASSERT_EQ(x, 5);
   }
@@ -414,7 +414,7 @@ TYPED_TEST(workspaces, take_back_in_a_scope_that_names_a_type_without_place_each
     scope.end();
     EXPECT_EQ(this->ws.stats().active_slots, 0u);
     EXPECT_EQ(this->ws.stats().saved_counts, 0u);
-    EXPECT_EQ(this->ws.stats().slots, 2u);
+    EXPECT_EQ(this->ws.stats().slot_count, 2u);
   }
 }
 
@@ -433,7 +433,7 @@ TYPED_TEST(workspaces, take_back_a_type_that_a_scope_sees_first) {
     EXPECT_EQ(this->ws.stats().active_slots, 1u);
   }
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
-  EXPECT_EQ(this->ws.stats().slots, 2u);
+  EXPECT_EQ(this->ws.stats().slot_count, 2u);
 }
 
 template <class Source, int... Numbers>
@@ -463,7 +463,7 @@ TYPED_TEST(workspaces, keep_what_is_acquired_outside_all_scopes_until_a_reset) {
     }
     if (pass == 0) first = now;
     EXPECT_EQ(now, first);
-    EXPECT_EQ(this->ws.stats().slots, 20u);
+    EXPECT_EQ(this->ws.stats().slot_count, 20u);
     this->ws.reset();
     EXPECT_EQ(this->ws.stats().active_slots, 0u);
   }
@@ -524,7 +524,7 @@ TYPED_TEST(workspaces, count_three_levels_with_a_helper_as_the_table_says) {
       EXPECT_EQ(counts_of(this->ws), (counts{3, 0, 1, 0, 1, 2}));
     }
     EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 0, 0}));
-    EXPECT_EQ(this->ws.stats().slots, 8u) << "4 of float64, 1 of int64, 2 of float32, 1 of bool";
+    EXPECT_EQ(this->ws.stats().slot_count, 8u) << "4 of float64, 1 of int64, 2 of float32, 1 of bool";
   }
 }
 
@@ -602,7 +602,7 @@ TYPED_TEST(workspaces, compute_the_same_however_a_scope_is_opened) {
     expect_clean("with_workspace of named types, pooling off",
                  with_workspace<double, std::int32_t>(unpooled, body));
   }
-  EXPECT_EQ(ws.stats().slots, 5u) << "one of each type, whatever opened the scope";
+  EXPECT_EQ(ws.stats().slot_count, 5u) << "one of each type, whatever opened the scope";
 }
 
 }  // namespace

@@ -223,8 +223,8 @@ TEST_F(this_threads, workspace_is_the_one_bound_last) {
       EXPECT_EQ(&this_thread_workspace(), &first);
     }
     EXPECT_EQ(&this_thread_workspace(), own);
-    EXPECT_EQ(first.stats().slots, 0u);
-    EXPECT_EQ(second.stats().slots, 1u);
+    EXPECT_EQ(first.stats().slot_count, 0u);
+    EXPECT_EQ(second.stats().slot_count, 1u);
   });
 }
 
@@ -263,7 +263,7 @@ class leases : public default_workspaces {
     do held_.push_back(lease_workspace());
     while (held_.back()->upstream_resource() != &upstream);
   }
-  static bool is_warm(workspace_lease const& lease) { return lease->stats().slots > 0; }
+  static bool is_warm(workspace_lease const& lease) { return lease->stats().slot_count > 0; }
 
  private:
   std::vector<workspace_lease> held_;
@@ -407,7 +407,7 @@ TYPED_TEST(workspace_forms, checkpoint_and_rewind_by_hand_take_back_what_functio
     EXPECT_EQ(sum_of_squares(this->ws, 10), 285);
     this->ws.rewind();
     EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slots, 2u);
+    EXPECT_EQ(this->ws.stats().slot_count, 2u);
     EXPECT_EQ(this->ws.depth(), 0u);
   }
 }
@@ -419,7 +419,7 @@ TYPED_TEST(workspace_forms, scopes_take_back_what_functions_acquired_of_the_work
       EXPECT_EQ(sum_of_squares(scope.workspace(), 10), 285);
     }
     EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slots, 2u);
+    EXPECT_EQ(this->ws.stats().slot_count, 2u);
   }
 }
 
@@ -427,7 +427,7 @@ TYPED_TEST(workspace_forms, a_body_needs_no_scope_to_be_in_one) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(with_workspace(this->ws, [&] { return sum_of_squares(this->ws, 10); }), 285);
     EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slots, 2u);
+    EXPECT_EQ(this->ws.stats().slot_count, 2u);
   }
 }
 

@@ -159,7 +159,7 @@ void graph_arena::add_plan(step_plan const& rehearsed) {
   begin_planned();
   monotone_layout followed = layout_;
   for (std::size_t i = 0; i < rehearsed.requests; ++i) {
-    const detail::plan_replayer::slot& slot = planned_->run.slots()[i];
+    const detail::plan_replayer::slot& slot = planned_->run.all_slots()[i];
     followed.note(slot.address, monotone_layout::block_bytes(planned_->run.planned(i).bytes));
   }
   expected_ = followed.layout();
@@ -250,7 +250,7 @@ void detail::rewound_arena::for_each_block_since(graph_arena_mark const& mark, F
     if (granules != 0) function(arena_->layout_.begin() + i * granule_bytes, granules * granule_bytes);
   }
   if (arena_->planned_ == nullptr) return;
-  for (plan_replayer::slot const& slot : arena_->planned_->run.slots().subspan(mark.request)) {
+  for (plan_replayer::slot const& slot : arena_->planned_->run.all_slots().subspan(mark.request)) {
     if (slot.live()) function(slot.address, monotone_layout::block_bytes(slot.bytes));
   }
 }

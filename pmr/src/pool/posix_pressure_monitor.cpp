@@ -245,11 +245,11 @@ pressure_monitor::~pressure_monitor() { listener_->stop(); }
 
 pressure_monitor::source_set pressure_monitor::sources() const noexcept { return listener_->sources_; }
 bool pressure_monitor::is_listening() const noexcept { return listener_->thread_.joinable(); }
-bool pressure_monitor::check() {
+bool pressure_monitor::poll() {
   const std::shared_ptr<listener> own = listener_;  // a callback may destroy the monitor
   return own->check();
 }
-std::uint64_t pressure_monitor::signals() const noexcept { return listener_->signals_; }
+std::uint64_t pressure_monitor::signal_count() const noexcept { return listener_->signals_; }
 
 }  // namespace tidemark
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows: none of the files that a monitor reads is there, so it has no source, and `check()` finds no pressure. Programs
+// Windows: none of the files that a monitor reads is there, so it has no source, and `poll()` finds no pressure. Programs
 // call signal_memory_pressure() themselves.
 #if defined(_WIN32)
 
@@ -14,8 +14,8 @@ pressure_monitor::~pressure_monitor() = default;
 
 pressure_monitor::source_set pressure_monitor::sources() const noexcept { return {}; }
 bool pressure_monitor::is_listening() const noexcept { return false; }
-bool pressure_monitor::check() { return false; }
-std::uint64_t pressure_monitor::signals() const noexcept { return 0; }
+bool pressure_monitor::poll() { return false; }
+std::uint64_t pressure_monitor::signal_count() const noexcept { return 0; }
 
 }  // namespace tidemark
 

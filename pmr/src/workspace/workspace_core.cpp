@@ -122,7 +122,7 @@ slot& workspace_core::take_slow(slot_list& list, std::size_t n) {
 
 slot& workspace_core::prepare(slot_list& list, std::size_t n) {
   if (list.active == list.count) add_slot(list, n);
-  slot& next = list.slots[list.active];
+  slot& next = list.items[list.active];
   await(next);
   if (n > next.capacity) grow_slot(list, next, n);
   next.limit = next.peak = std::max(next.peak, n);
@@ -136,7 +136,7 @@ slot& workspace_core::prepare(slot_list& list, std::size_t n) {
 void workspace_core::add_slot(slot_list& list, std::size_t n) {
   if (list.count == list.room) {
     const std::size_t room = std::max(first_slots, 2 * list.room);  // besides the last, which stays empty
-    grow_array(options_.bookkeeping, list.slots, list.count, list.room > 0 ? list.room + 1 : 0, room + 1);
+    grow_array(options_.bookkeeping, list.items, list.count, list.room > 0 ? list.room + 1 : 0, room + 1);
     list.room = room;
   }
   slot fresh{.generation = checked_ ? take_slot_generation(options_.name) : nullptr};
@@ -146,7 +146,7 @@ void workspace_core::add_slot(slot_list& list, std::size_t n) {
     if (checked_) return_slot_generation(fresh.generation);
     throw;
   }
-  list.slots[list.count++] = fresh;
+  list.items[list.count++] = fresh;
   if (list.count >= first_warning_slots && std::has_single_bit(list.count)) {
     report_warning(warning_kind::many_slots, options_.name,
                    "workspace '%s': %zu slots of %s; is a scope missing around a loop that acquires them?",
@@ -156,13 +156,13 @@ void workspace_core::add_slot(slot_list& list, std::size_t n) {
 
 // A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the
 // sum of all its memories is about three times the last.
-void workspace_core::grow_slot(slot_list const& list, slot& small, std::size_t n) {
+void workspace_core::grow_slot(slot_list const& list, slot& grown, std::size_t n) {
   try {
-    replace_memory(list, small, std::max(n, small.capacity + small.capacity / 2));
+    replace_memory(list, grown, std::max(n, grown.capacity + grown.capacity / 2));
   } catch (std::bad_alloc const&) {  // then without the old one beside it, and no more than is needed
-    if (small.capacity == 0) throw;
-    free_memory(list, small);
-    replace_memory(list, small, n);
+    if (grown.capacity == 0) throw;
+    free_memory(list, grown);
+    replace_memory(list, grown, n);
   }
 }
 
@@ -242,7 +242,7 @@ void workspace_core::for_each_acquired_since(std::uint64_t frame, Visitor&& visi
   for (saved_count const* entry = begin + 1; entry != log_end_; ++entry) {
     if (entry->list == nullptr) continue;
     for (std::size_t i = entry->value; i < entry->list->active; ++i)
-      visitor(*entry->list, entry->list->slots[i]);
+      visitor(*entry->list, entry->list->items[i]);
   }
 }
 
@@ -287,7 +287,7 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
   const std::size_t seen =
       tools_are_notified || checked_ ? list.active : from;  // nothing looks at the others
   for (std::size_t i = from; i < seen; ++i) {
-    slot const& taken = list.slots[i];
+    slot const& taken = list.items[i];
     if (checked_) {
       taken.generation->ended.store(where, std::memory_order_relaxed);
       taken.generation->number.fetch_add(1, std::memory_order_relaxed);
@@ -344,7 +344,7 @@ void workspace_core::release(std::source_location where) {
   std::pmr::polymorphic_allocator<> allocator{options_.bookkeeping};
   for_each_list(*this, [&](slot_list& list) {
     trim(list);
-    if (list.room > 0) allocator.deallocate_object(list.slots, list.room + 1);
+    if (list.room > 0) allocator.deallocate_object(list.items, list.room + 1);
     list = slot_list{.element = list.element};
   });
   for (std::size_t i = 0; i < others_room_; ++i) {
@@ -376,15 +376,15 @@ trim_summary workspace_core::trim_to_recent_peak() noexcept {
     remove_slots(list, std::max(list.active, list.peak_active), summary);
     list.peak_active = list.active;
     // Their next use takes the slow path, and counts for the next peak.
-    for (std::size_t i = list.active; i < list.count; ++i) list.slots[i].limit = 0;
+    for (std::size_t i = list.active; i < list.count; ++i) list.items[i].limit = 0;
   });
   return summary;
 }
 
 void workspace_core::remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept {
   for (std::size_t i = keep; i < list.count; ++i) {
-    slot& leaving = list.slots[i];
-    ++summary.slots;
+    slot& leaving = list.items[i];
+    ++summary.slot_count;
     summary.bytes += bytes_of(list, leaving.capacity);
     free_memory(list, leaving);
     free_headers(leaving.headers, options_.bookkeeping);
@@ -413,14 +413,14 @@ compact_summary workspace_core::compact(compact_options const& options, measure 
     }
     try {
       replace_memory(list, wide, n);
-      ++summary.slots;
+      ++summary.slot_count;
       summary.bytes += saved;
     } catch (...) {
       ++summary.failed;
     }
   };
   for_each_list(*this, [&](slot_list& list) {
-    for (std::size_t i = 0; i < list.count; ++i) compact_slot(list, list.slots[i], i < list.active);
+    for (std::size_t i = 0; i < list.count; ++i) compact_slot(list, list.items[i], i < list.active);
   });
   return summary;
 }
@@ -475,7 +475,7 @@ workspace_core::overlap workspace_core::find_overlap(std::uint64_t frame, void c
 }
 
 void workspace_core::require_thread(char const* doing) noexcept {
-  owner_.require("workspace", options_.name, doing);
+  owner_.require_owner("workspace", options_.name, doing);
 }
 
 void workspace_core::require_fill(char const* call) const {
@@ -494,7 +494,7 @@ void workspace_core::write(slot_list const& list, slot const& of, void const* el
 
 void workspace_core::fill(slot_list& list, void const* element) {
   try {
-    write(list, list.slots[list.active - 1], element, list.element->bytes);
+    write(list, list.items[list.active - 1], element, list.element->bytes);
   } catch (...) {
     take_back_newest(list);
     throw;
@@ -502,11 +502,12 @@ void workspace_core::fill(slot_list& list, void const* element) {
 }
 
 workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexcept {
-  workspace_type_stats of{.element = list.element->name, .slots = list.count, .active_slots = list.active};
+  workspace_type_stats of{
+      .element = list.element->name, .slot_count = list.count, .active_slots = list.active};
   for (std::size_t i = 0; i < list.count; ++i) {
-    if (i < list.active) of.elements += list.slots[i].size * list.element->elements;
-    if (i < list.active) of.used_bytes += bytes_of(list, list.slots[i].size);
-    of.held_bytes += bytes_of(list, list.slots[i].capacity);
+    if (i < list.active) of.elements += list.items[i].size * list.element->elements;
+    if (i < list.active) of.used_bytes += bytes_of(list, list.items[i].size);
+    of.held_bytes += bytes_of(list, list.items[i].capacity);
   }
   return of;
 }
@@ -515,14 +516,14 @@ workspace_stats workspace_core::stats() const noexcept {
   workspace_stats sum{.name = options_.name};
   for_each_type([&](workspace_type_stats const& one) {
     ++sum.types;
-    sum.slots += one.slots;
+    sum.slot_count += one.slot_count;
     sum.active_slots += one.active_slots;
     sum.elements += one.elements;
     sum.used_bytes += one.used_bytes;
   });
   sum.held_bytes = held_bytes_;
   for_each_list(*this, [&](slot_list const& list) {
-    for (std::size_t i = 0; i < list.count; ++i) sum.tensor_headers += header_count(list.slots[i].headers);
+    for (std::size_t i = 0; i < list.count; ++i) sum.tensor_headers += header_count(list.items[i].headers);
   });
   for (saved_count const* entry = log_; entry != log_end_; ++entry) {
     ++(entry->list == nullptr ? sum.depth : sum.saved_counts);
@@ -532,9 +533,9 @@ workspace_stats workspace_core::stats() const noexcept {
 
 char const* workspace_core::broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept {
   if (list.active > list.count || list.count > list.room) return "active <= count <= room";
-  if (list.slots[list.count].limit != 0) return "the slot behind the last has limit 0";
+  if (list.items[list.count].limit != 0) return "the slot behind the last has limit 0";
   for (std::size_t i = 0; i < list.count; ++i) {
-    slot const& one = list.slots[i];
+    slot const& one = list.items[i];
     if (one.limit > one.peak || one.peak > one.capacity) return "limit <= peak <= capacity";
     if (i < list.active && one.size > one.capacity) return "size <= capacity while it is acquired";
     held_bytes += bytes_of(list, one.capacity);

@@ -32,14 +32,14 @@ std::string describe(workspace_core const& core) {
   workspace_stats const now = core.stats();
   return std::string{"workspace '"} + now.name + "': checks " + (core.checked() ? "1" : "0") +
          (core.pooling() ? "" : ", pooling off") + ", " + counted(now.types, "type") + ", " +
-         counted(now.slots, "slot") + " (" + std::to_string(now.active_slots) + " active), " +
+         counted(now.slot_count, "slot") + " (" + std::to_string(now.active_slots) + " active), " +
          bytes_text(now.held_bytes);
 }
 
 std::string report(workspace_core const& core) {
   std::string text = describe(core);
   core.for_each_type([&](workspace_type_stats const& one) {
-    text += std::string{"\n  "} + one.element + ": " + counted(one.slots, "slot") + " (" +
+    text += std::string{"\n  "} + one.element + ": " + counted(one.slot_count, "slot") + " (" +
             std::to_string(one.active_slots) + " active), " + counted(one.elements, "element") + " in use, " +
             bytes_text(one.held_bytes);
   });
@@ -56,8 +56,8 @@ void throw_escape(workspace_core const& core, workspace_core::overlap escaping, 
 }
 
 void throw_ended_scope(std::source_location opened) {
-  throw std::logic_error{"acquisition through a workspace's scope, opened at " + place_text(opened) +
-                         ", that has ended"};
+  throw std::logic_error{"acquisition through a workspace's scope that has ended, opened at " +
+                         place_text(opened)};
 }
 
 }  // namespace tidemark::detail

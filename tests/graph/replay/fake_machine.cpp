@@ -50,15 +50,16 @@ class fake_machine final : public machine {
     put([=] { std::memcpy(to, from, bytes); });
   }
   void finish() override {
-    gpu::require(computer.device, "cuStreamSynchronize", computer.device.synchronize(stream_));
+    gpu::require_success(computer.device, "cuStreamSynchronize", computer.device.synchronize(stream_));
   }
 
  private:
   void put(std::function<void()> work) {
-    gpu::require(computer.device, "cuLaunchHostFunc",
-                 computer.device.launch_on_host(
-                     stream_, [](void* function) { (*static_cast<std::function<void()>*>(function))(); },
-                     &works_.emplace_back(std::move(work))));
+    gpu::require_success(
+        computer.device, "cuLaunchHostFunc",
+        computer.device.launch_on_host(
+            stream_, [](void* function) { (*static_cast<std::function<void()>*>(function))(); },
+            &works_.emplace_back(std::move(work))));
   }
 
   gpu::stream_handle stream_;

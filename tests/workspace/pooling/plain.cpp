@@ -80,14 +80,14 @@ void print_turns() {
   std::printf("pooling %d\n", ws.pooling_enabled() ? 1 : 0);
   std::printf("acquisitions %zu\nallocations %zu\nlive_between_turns %zu\n", turns * acquired_per_turn,
               memory.allocations, live_between);
-  std::printf("records_between_turns %zu\n", ws.stats().slots);
+  std::printf("records_between_turns %zu\n", ws.stats().slot_count);
   ws.release();
   std::printf("live_at_end %zu\n", memory.live);
 }
 
 void print_this_threads() {
   (void)turn(this_thread_workspace(), 100);
-  std::printf("slots_of_this_thread %zu\n", this_thread_workspace().stats().slots);
+  std::printf("slots_of_this_thread %zu\n", this_thread_workspace().stats().slot_count);
 }
 
 /// A workspace whose options say that it keeps memory, in both programs.

@@ -138,7 +138,7 @@ bool device_memory::record_stream(void* block, gpu::stream_handle stream) {
   make_room(waiting_, shared_blocks_ + 1);
   make_room(busy_, shared_uses_ + 1);
   const gpu::detail::on_device here{*driver_, device_};
-  gpu::require(*driver_, "cudaSetDevice", here.result());
+  gpu::require_success(*driver_, "cudaSetDevice", here.result());
   shared.uses.push_back({.stream = stream, .event = gpu::event{*driver_}});
   if (shared.uses.size() == 1) ++shared_blocks_;
   ++shared_uses_;
@@ -266,8 +266,8 @@ void device_memory::collect_streams(bool is_idle) noexcept {
 void device_memory::set_memory_fraction(double fraction) {
   gpu::memory_info info;
   const gpu::detail::on_device here{*driver_, device_};
-  gpu::require(*driver_, "cudaSetDevice", here.result());
-  gpu::require(*driver_, "cuMemGetInfo", driver_->memory(info));
+  gpu::require_success(*driver_, "cudaSetDevice", here.result());
+  gpu::require_success(*driver_, "cuMemGetInfo", driver_->memory(info));
   driver_->budget(device_).set_limit(
       static_cast<std::size_t>(fraction * static_cast<double>(info.total_bytes)));
 }

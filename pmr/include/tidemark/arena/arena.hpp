@@ -298,7 +298,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     if (innermost_ == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
         is_high_known()) [[likely]] {
       lower_cursor(floor_);
-      floor_ = std::max(closing.opened_.floor, marked_);  // a mark taken where the scope begins lives on
+      floor_ = (std::max)(closing.opened_.floor, marked_);  // a mark taken where the scope begins lives on
       innermost_ = closing.opened_.outer;
     } else {
       close_slow(closing);
@@ -309,7 +309,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     return chunk.base + (cursor - chunk.begin);
   }
   std::size_t peak() const noexcept {
-    return std::max(peak_, position_in(*chunk_, std::max(high_, cursor_)));
+    return (std::max)(peak_, position_in(*chunk_, (std::max)(high_, cursor_)));
   }
   std::uintptr_t fresh_from(std::uintptr_t block) const noexcept;
   std::size_t scope_floor() const noexcept;
@@ -334,7 +334,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   void before_use(char const* operation) const noexcept {
     if constexpr (check_level >= 2) {
-      owner_.require("arena", name(), operation);
+      owner_.require_owner("arena", name(), operation);
       if constexpr (requires { space_.before_use(name(), operation); }) space_.before_use(name(), operation);
     }
   }

@@ -82,7 +82,7 @@ class monotonic_buffer_resource : public detail::distinct_resource {
                             std::pmr::memory_resource* upstream) noexcept
       : buffer_{detail::address_of(buffer)},
         buffer_bytes_{buffer != nullptr ? bytes : 0},
-        first_bytes_{std::min(first_bytes, detail::upstream_chunks::max_bytes)},
+        first_bytes_{(std::min)(first_bytes, detail::upstream_chunks::max_bytes)},
         chunks_{upstream} {
     begin_anew();
   }

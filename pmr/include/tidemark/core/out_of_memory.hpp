@@ -13,7 +13,7 @@ namespace tidemark {
 /// Why an allocation could not be served, in numbers. All sizes in bytes.
 struct exhaustion_report {
   /// A number that the resource does not know.
-  static constexpr std::size_t unknown_bytes = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t unknown_bytes = (std::numeric_limits<std::size_t>::max)();
 
   char const* resource = "";        ///< name of the resource; must outlive the exception
   std::size_t requested_bytes = 0;  ///< as requested; SIZE_MAX where `n * sizeof(T)` overflows

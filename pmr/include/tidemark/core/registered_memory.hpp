@@ -129,7 +129,7 @@ class registered_memory {
     return buffer.empty() || registers(buffer) ? buffer : byte_range{};
   }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
-    return Space::commits ? std::min(space_.chunk_bytes(), max_default_chunk_bytes) : space_.chunk_bytes();
+    return Space::commits ? (std::min)(space_.chunk_bytes(), max_default_chunk_bytes) : space_.chunk_bytes();
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return space_.granularity(); }
 

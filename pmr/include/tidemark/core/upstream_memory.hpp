@@ -94,7 +94,7 @@ class basic_upstream_memory {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if (least_bytes <= room_for(unused_buffer_, block_alignment))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
-    const std::size_t bytes = std::max(least_bytes, std::min(wanted_bytes, detail::max_block_bytes));
+    const std::size_t bytes = (std::max)(least_bytes, (std::min)(wanted_bytes, detail::max_block_bytes));
     void* chunk = upstream_->allocate(bytes, block_alignment);
     return detail::without_stale_frames({reinterpret_cast<std::uintptr_t>(chunk), bytes});
   }
@@ -109,7 +109,7 @@ class basic_upstream_memory {
   }
   /// The constructor's argument, or the size of the buffer; `min_chunk_bytes` at least.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
-    return std::max({min_chunk_bytes, first_bytes_, buffer_.size});
+    return (std::max)({min_chunk_bytes, first_bytes_, buffer_.size});
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
 
@@ -119,7 +119,7 @@ class basic_upstream_memory {
  private:
   // What is left of a range when both its ends are rounded inwards: to whole blocks, the first one aligned.
   static std::size_t room_for(byte_range range, std::size_t align) noexcept {
-    const std::uintptr_t first = detail::align_up(range.begin, std::max(align, block_granule));
+    const std::uintptr_t first = detail::align_up(range.begin, (std::max)(align, block_granule));
     const std::uintptr_t last = detail::align_down(range.end(), block_granule);
     return first < last ? last - first : 0;
   }

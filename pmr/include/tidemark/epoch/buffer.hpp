@@ -102,7 +102,7 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   }
   /// All of them.
   [[nodiscard]] buffer_view<T> view() const TIDEMARK_LIFETIMEBOUND {
-    this->check("view");
+    this->check_access("view");
     return {this->storage_, first_element(), this->size()};
   }
 
@@ -136,7 +136,7 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   static constexpr char const* role = "buffer";
 
   static std::size_t bytes_of(std::size_t size) {
-    if (size > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
+    if (size > (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(T)) throw std::bad_array_new_length{};
     return size * sizeof(T);
   }
   [[nodiscard]] T* first_element() const noexcept { return static_cast<T*>(this->storage_.address()); }

@@ -35,7 +35,7 @@ class TIDEMARK_POINTER buffer_view : public detail::element_access<buffer_view<T
 
   /// Elements `offset` and following. @throws std::out_of_range if there are not `count` of them.
   [[nodiscard]] buffer_view view(std::size_t offset, std::size_t count) const {
-    this->check("view");
+    this->check_access("view");
     return part(offset, count);
   }
 

@@ -24,7 +24,7 @@ struct pressure_monitor_options {
   std::chrono::microseconds window = std::chrono::seconds{2};
   /// How often files are read that cannot wake a reader.
   std::chrono::milliseconds interval = std::chrono::seconds{1};
-  /// Whether a thread of the monitor does it; otherwise only `check()` does.
+  /// Whether a thread of the monitor does it; otherwise only `poll()` does.
   bool background = true;
 };
 
@@ -39,7 +39,7 @@ struct pressure_monitor_options {
 /// count of `high`, `max`, `oom` or `oom_kill` in memory.events. Files that are not there or not of that form
 /// are left alone; if none is left, the monitor does nothing, `sources()` says so, and the program calls
 /// `signal_memory_pressure()` itself. Thread-safe. A child that is forked has no thread that listens: there
-/// the monitor only answers `check()`, and a new one listens again.
+/// the monitor only answers `poll()`, and a new one listens again.
 class pressure_monitor {
  public:
   /// What it found to listen to.
@@ -63,13 +63,13 @@ class pressure_monitor {
 
   /// Reads the files now and signals pressure if there was any since the last time they were read.
   /// @return whether there was.
-  bool check();
+  bool poll();
 
   /// Whether a thread of it listens: not without `background`, without sources, or in a child.
   [[nodiscard]] bool is_listening() const noexcept;
 
   /// How often it has signalled pressure.
-  [[nodiscard]] std::uint64_t signals() const noexcept;
+  [[nodiscard]] std::uint64_t signal_count() const noexcept;
 
  private:
   struct listener;

@@ -13,7 +13,7 @@
 namespace tidemark {
 
 /// Tensor headers without limit to their number: `workspace_options::cache_ways`.
-inline constexpr unsigned unlimited_cache_ways = std::numeric_limits<unsigned>::max();
+inline constexpr unsigned unlimited_cache_ways = (std::numeric_limits<unsigned>::max)();
 
 /// Fills memory that the host cannot touch.
 struct device_fill {
@@ -71,7 +71,7 @@ void set_default_workspace_options(workspace_options const& options);
 /// `active_slots <= slots`, `used_bytes <= held_bytes`.
 struct workspace_type_stats {
   char const* element = "";      ///< the element's name: "float64", "bits", or that of the C++ type
-  std::size_t slots = 0;         ///< pieces of memory there are
+  std::size_t slot_count = 0;    ///< pieces of memory there are
   std::size_t active_slots = 0;  ///< of them, those acquired now
   std::size_t elements = 0;      ///< acquired now; of "bits", 64 for each word begun
   std::size_t used_bytes = 0;    ///< acquired now
@@ -82,7 +82,7 @@ struct workspace_type_stats {
 struct workspace_stats {
   char const* name = "";           ///< the workspace's name
   std::size_t types = 0;           ///< element types with slots
-  std::size_t slots = 0;           ///< pieces of memory there are
+  std::size_t slot_count = 0;      ///< pieces of memory there are
   std::size_t active_slots = 0;    ///< of them, those acquired now
   std::size_t elements = 0;        ///< acquired now
   std::size_t used_bytes = 0;      ///< acquired now
@@ -94,8 +94,8 @@ struct workspace_stats {
 
 /// What `trim` freed.
 struct trim_summary {
-  std::size_t slots = 0;  ///< slots removed
-  std::size_t bytes = 0;  ///< freed
+  std::size_t slot_count = 0;  ///< slots removed
+  std::size_t bytes = 0;       ///< freed
 };
 
 /// When a slot is larger than it need be.
@@ -107,10 +107,10 @@ struct compact_options {
 
 /// What `compact` did.
 struct compact_summary {
-  std::size_t slots = 0;   ///< slots that shrank
-  std::size_t bytes = 0;   ///< freed, less what the smaller ones take
-  std::size_t in_use = 0;  ///< slots that are too large, and stay because they are in use
-  std::size_t failed = 0;  ///< slots that stay because the upstream had no memory for a smaller one
+  std::size_t slot_count = 0;  ///< slots that shrank
+  std::size_t bytes = 0;       ///< freed, less what the smaller ones take
+  std::size_t in_use = 0;      ///< slots that are too large, and stay because they are in use
+  std::size_t failed = 0;      ///< slots that stay because the upstream had no memory for a smaller one
 };
 
 }  // namespace tidemark

@@ -151,8 +151,8 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     detail::report_violation(
         violation_kind::outer_scope_use, workspace_->name(),
         "workspace '%s': acquiring through an outer scope while a scope or checkpoint inside it is "
-        "open; the inner one's end would take the memory back",
-        workspace_->name());
+        "open; the inner one's end would take the memory back; the outer one was opened at %s:%u",
+        workspace_->name(), where().file_name(), static_cast<unsigned>(where().line()));
   }
   [[nodiscard]] std::source_location where() const noexcept {
     if constexpr (checked) return where_;

@@ -10,11 +10,11 @@ void foreign_blocks::detach_live(plan_replayer& plan, bool outliving_too) {
   const auto leaves = [&](plan_replayer::slot const& s) {
     return s.live() && (outliving_too || !plan.outlives(s.index));
   };
-  const auto leaving = static_cast<std::size_t>(std::ranges::count_if(plan.slots(), leaves));
+  const auto leaving = static_cast<std::size_t>(std::ranges::count_if(plan.all_slots(), leaves));
   if (leaving == 0) return;
   erase_dead();
   blocks_.reserve(blocks_.size() + leaving);
-  for (plan_replayer::slot const& s : plan.slots()) {
+  for (plan_replayer::slot const& s : plan.all_slots()) {
     if (!leaves(s)) continue;
     blocks_.push_back({s, &plan, true});
     ++in_way_;

@@ -93,7 +93,7 @@ struct zone {
     std::map<std::pair<std::size_t, std::size_t>, std::size_t> used;
     std::vector<std::size_t> found;
     for (std::uint32_t i : plan.own_slots()) {
-      const std::pair key{plan.slots()[i].max_bytes, plan.planned(plan.request_of(i)).align};
+      const std::pair key{plan.all_slots()[i].max_bytes, plan.planned(plan.request_of(i)).align};
       std::vector<std::size_t>& known = places[key];
       std::size_t& n = used[key];
       if (n == known.size()) {

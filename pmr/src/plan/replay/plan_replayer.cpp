@@ -44,7 +44,7 @@ void plan_replayer::add_slots() {
         slots_.emplace_back();
         blocks_.emplace_back();
       }
-      outliving_.back().slots.push_back(static_cast<std::uint32_t>(index));
+      outliving_.back().indices.push_back(static_cast<std::uint32_t>(index));
     }
     blocks_[index] = &block;
     // The bytes up to the next multiple of the plan's alignment are unused; but there is no memory above
@@ -60,8 +60,8 @@ void plan_replayer::add_slots() {
   // smallest, which the plan's height may cut off.
   for (outliving_request const& own : outliving_) {
     std::size_t max_bytes = std::numeric_limits<std::size_t>::max();
-    for (std::uint32_t i : own.slots) max_bytes = std::min(max_bytes, slots_[i].max_bytes);
-    for (std::uint32_t i : own.slots) slots_[i].max_bytes = max_bytes;
+    for (std::uint32_t i : own.indices) max_bytes = std::min(max_bytes, slots_[i].max_bytes);
+    for (std::uint32_t i : own.indices) slots_[i].max_bytes = max_bytes;
   }
 }
 
@@ -154,7 +154,7 @@ void plan_replayer::list_own_slots() {
   offsets_.resize(slots_.size() - 1);
   if (outliving_lie_below(plan_)) {
     for (outliving_request const& own : outliving_)
-      own_slots_.insert(own_slots_.end(), own.slots.begin(), own.slots.end());
+      own_slots_.insert(own_slots_.end(), own.indices.begin(), own.indices.end());
     origin_ = outliving_end(plan_);
   }
   std::ranges::sort(own_slots_, {}, [&](std::uint32_t i) { return *blocks_[i]->life.offset; });
@@ -226,7 +226,7 @@ bool plan_replayer::blocks_stay_within_steps() noexcept {
   bool any = false;
   for (outliving_request& own : outliving_) {
     const bool stayed = std::ranges::any_of(
-        own.slots, [&](std::uint32_t i) { return slots_[i].born >= begin_ && !slots_[i].live(); });
+        own.indices, [&](std::uint32_t i) { return slots_[i].born >= begin_ && !slots_[i].live(); });
     own.steps_within = stayed ? own.steps_within + 1 : 0;
     any = any || own.steps_within >= max_steps_within;
   }
@@ -244,7 +244,7 @@ plan_replayer::outliving_request const* plan_replayer::outliving_at(std::size_t 
 plan_replayer::slot const& plan_replayer::newest(std::size_t request) const noexcept {
   outliving_request const* const own = outliving_at(request);
   if (own == nullptr) return slots_[request];
-  return slots_[*std::ranges::max_element(own->slots, {}, [&](std::uint32_t i) { return slots_[i].born; })];
+  return slots_[*std::ranges::max_element(own->indices, {}, [&](std::uint32_t i) { return slots_[i].born; })];
 }
 
 // Of the slots at an address, the one that was allocated last: no other can be live. In a run they are
@@ -309,7 +309,7 @@ bool plan_replayer::search_clear(std::uint32_t slot) {
 plan_replayer::slot* plan_replayer::clear_slot(std::size_t request) {
   outliving_request const* const own = outliving_at(request);
   if (own == nullptr) return search_clear(static_cast<std::uint32_t>(request)) ? &slots_[request] : nullptr;
-  for (std::uint32_t i : own->slots) {
+  for (std::uint32_t i : own->indices) {
     if (vacate(slots_[i])) return &slots_[i];
   }
   return nullptr;

@@ -156,7 +156,7 @@ void* planned_core::take_slot_of(std::size_t request, std::size_t bytes) {
   if (void* const block = take_if_clear(request, bytes)) return block;
   plan_->advance_to(request + 1);
   plan_replayer::outliving_request const* const outliving = plan_->outliving_at(request);
-  if (outliving != nullptr && outliving->slots.size() < options_.max_slots &&
+  if (outliving != nullptr && outliving->indices.size() < options_.max_slots &&
       plan_->clear_slot(request) == nullptr) {
     missing_slots_.push_back(request);  // the plan is not wrong, but gets one more
     ++misses_;
@@ -313,7 +313,7 @@ void planned_core::add_slots() {
   if (recorder_.has_carried()) {
     for (plan_replayer::outliving_request const& outliving : plan_->outliving()) {
       plan_replayer::slot const& newest = plan_->newest(outliving.request);
-      if (newest.born >= begin_ && outliving.slots.size() < std::min<std::size_t>(2, options_.max_slots) &&
+      if (newest.born >= begin_ && outliving.indices.size() < std::min<std::size_t>(2, options_.max_slots) &&
           recorder_.overlaps_carried(newest.bytes, newest.born))
         missing_slots_.push_back(outliving.request);
     }
@@ -444,7 +444,7 @@ template <class Visit>
 void planned_core::each_served(Visit visit) const {
   for (auto const& plan : cache_.plans()) {
     if (plan->run_begin() != begin_) continue;
-    for (plan_replayer::slot const& s : plan->slots()) {
+    for (plan_replayer::slot const& s : plan->all_slots()) {
       if (s.born >= begin_) visit(*plan, s);
     }
   }
@@ -496,7 +496,7 @@ void planned_core::each_block_in_use(Visit visit) const {
   for (foreign_block const& block : foreign_.all()) {
     if (block.live()) visit(block.address, block.address + block.max_bytes);
   }
-  for (plan_replayer::slot const& s : plan_->slots()) {
+  for (plan_replayer::slot const& s : plan_->all_slots()) {
     if (s.live()) visit(s.address, s.address + s.max_bytes);
   }
 }

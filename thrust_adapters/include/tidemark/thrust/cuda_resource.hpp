@@ -180,7 +180,7 @@ class cuda_resource {
   };
 
   [[nodiscard]] static constexpr std::size_t aligned(std::size_t align) noexcept {
-    return Access == gpu::memory_access::host ? align : std::max(align, default_alignment);
+    return Access == gpu::memory_access::host ? align : (std::max)(align, default_alignment);
   }
   [[nodiscard]] bool has_stream() const noexcept { return gpu::stream_bound<R> || stream_.has_value(); }
   // @pre has_stream().
@@ -215,7 +215,7 @@ class cuda_resource {
   void require_done(char const* call, gpu::status result, void* block, std::size_t bytes, std::size_t align) {
     if (is_done(result)) return;
     free_block(block, bytes, align);
-    gpu::require(*driver_, call, result);
+    gpu::require_success(*driver_, call, result);
   }
   void free_block(void* block, std::size_t bytes, std::size_t align) const noexcept {
     detail::deallocate_or_warn(*resource_, block, bytes, aligned(align), "cuda_resource");

@@ -85,13 +85,13 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
   /// A block. @throws what the resource throws; out_of_memory for more than PTRDIFF_MAX bytes.
   [[nodiscard]] Pointer do_allocate(std::size_t bytes, std::size_t align) override {
     detail::require_possible("thrust_resource", bytes, align);
-    return Pointer{resource_->allocate(bytes, std::max(align, default_alignment))};
+    return Pointer{resource_->allocate(bytes, (std::max)(align, default_alignment))};
   }
   /// Frees a block. Null: nothing happens. If the resource throws, which those of tidemark do not, the
   /// block is lost: a warning. Thrust calls this where an exception would end the program.
   void do_deallocate(Pointer block, std::size_t bytes, std::size_t align) noexcept override {
     detail::deallocate_or_warn(*resource_, ::thrust::raw_pointer_cast(block), bytes,
-                               std::max(align, default_alignment), "thrust_resource");
+                               (std::max)(align, default_alignment), "thrust_resource");
   }
 
   /// The resource that memory comes from.

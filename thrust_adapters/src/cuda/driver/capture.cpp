@@ -20,7 +20,7 @@ namespace {
 
 bool require_is_capturing(driver& driver, stream_handle stream) {
   bool is_capturing = false;
-  require(driver, "cuStreamIsCapturing", driver.is_capturing(stream, is_capturing));
+  require_success(driver, "cuStreamIsCapturing", driver.is_capturing(stream, is_capturing));
   return is_capturing;
 }
 
@@ -46,7 +46,7 @@ class executable_graph final : public graph_instance {
     // A driver may not have the call, or not for this graph.
     if (updated != status::graph_update_failed && updated != status::not_supported &&
         updated != status::not_found)
-      require(driver_, "cuGraphExecUpdate", updated);
+      require_success(driver_, "cuGraphExecUpdate", updated);
     const executable_handle made = instantiated(driver_, graph);
     // Launches of one executable run one after the other, but not those of two: where no event is behind
     // those that still run, nothing but the host can wait for them.
@@ -64,15 +64,16 @@ class executable_graph final : public graph_instance {
 
   void launch(graph_stream stream) override {
     const detail::on_device here{driver_, device_};
-    require(driver_, "cudaSetDevice", here.result());
+    require_success(driver_, "cudaSetDevice", here.result());
     // Checked first, because the driver's refusal would end that capture.
     if (require_is_capturing(driver_, stream)) {
       throw cuda_error{driver_,
                        "cuGraphLaunch on a stream that is capturing, which no graph can become part of",
                        status::capture_unsupported};
     }
-    if (is_behind_another_) require(driver_, "cuStreamWaitEvent", driver_.wait(stream, launched_.get()));
-    require(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
+    if (is_behind_another_)
+      require_success(driver_, "cuStreamWaitEvent", driver_.wait(stream, launched_.get()));
+    require_success(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
     // Launches run one after the other, so that the end of the last is the end of all.
     is_launched_ = true;
     is_behind_another_ = false;
@@ -88,7 +89,7 @@ class executable_graph final : public graph_instance {
     executable_handle executable = nullptr;
     const status made = driver.instantiate(graph, executable);
     if (made != status::success) driver.retired().retire(driver, nullptr);
-    require(driver, "cuGraphInstantiate", made);
+    require_success(driver, "cuGraphInstantiate", made);
     return executable;
   }
   void wait_here() noexcept {
@@ -116,9 +117,9 @@ class executable_graph final : public graph_instance {
 }  // namespace
 
 void capture_backend::begin() {
-  if (device_ < 0) require(*driver_, "cuCtxGetDevice", driver_->current_device(device_));
+  if (device_ < 0) require_success(*driver_, "cuCtxGetDevice", driver_->current_device(device_));
   const detail::on_device here{*driver_, device_};
-  require(*driver_, "cudaSetDevice", here.result());
+  require_success(*driver_, "cudaSetDevice", here.result());
   // Checked first, because a failing call on a capturing stream could end its capture.
   if (require_is_capturing(*driver_, stream_)) {
     throw cuda_error{*driver_, "cuStreamBeginCapture of a stream that captures already",
@@ -131,7 +132,7 @@ void capture_backend::begin() {
   driver_->retired().capture_begins();
   const status begun = driver_->begin_capture(stream_, mode_);
   if (begun != status::success) driver_->retired().capture_ended(*driver_);
-  require(*driver_, "cuStreamBeginCapture", begun);
+  require_success(*driver_, "cuStreamBeginCapture", begun);
 }
 
 std::unique_ptr<graph_instance> capture_backend::end() {
@@ -144,15 +145,15 @@ bool capture_backend::end_into(std::unique_ptr<graph_instance>& instance) {
   graph_handle graph = nullptr;
   const status ended = driver_->end_capture(stream_, graph);
   driver_->retired().capture_ended(*driver_);
-  require(*driver_, "cuStreamEndCapture", ended);
+  require_success(*driver_, "cuStreamEndCapture", ended);
   const detail::unique_handle<graph_handle, &driver::destroy_graph> owner{*driver_, graph};
   std::size_t nodes = 0;
-  require(*driver_, "cuGraphGetNodes", driver_->node_count(graph, nodes));
+  require_success(*driver_, "cuGraphGetNodes", driver_->node_count(graph, nodes));
   if (nodes == 0) {
     throw empty_capture{"capture: no work was enqueued on the stream, so there is nothing to replay"};
   }
   const detail::on_device here{*driver_, device_};
-  require(*driver_, "cudaSetDevice", here.result());
+  require_success(*driver_, "cudaSetDevice", here.result());
   auto* const known = dynamic_cast<executable_graph*>(instance.get());
   if (known != nullptr && known->is_of(*driver_, device_)) return known->update(graph);
   instance = std::make_unique<executable_graph>(*driver_, device_, graph);

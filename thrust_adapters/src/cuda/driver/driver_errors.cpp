@@ -13,7 +13,7 @@ namespace tidemark::gpu::detail {
 
 void require_memory(driver& driver, char const* call, status result, exhaustion_report const& report) {
   if (result == status::out_of_memory) throw out_of_memory{report};
-  require(driver, call, result);
+  require_success(driver, call, result);
 }
 
 void require_memory(driver& driver, char const* call, status result, char const* resource) {
@@ -36,7 +36,7 @@ void require_peers(driver& driver, char const* kind, device_number owner, device
   for (device_number peer = 0; peer < device_set::max_devices; ++peer) {
     if (peer == owner || !peers.contains(peer)) continue;
     bool can = false;
-    require(driver, "cuDeviceCanAccessPeer", driver.can_access_peer(peer, owner, can));
+    require_success(driver, "cuDeviceCanAccessPeer", driver.can_access_peer(peer, owner, can));
     if (can) continue;
     throw std::invalid_argument(std::string{kind} + ": device " + std::to_string(peer) +
                                 " cannot access the memory of device " + std::to_string(owner));

@@ -20,7 +20,7 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
   if (device_ < 0) {
     const status found = driver_->current_device(device_);
     if (found == status::out_of_memory) return {};
-    require(*driver_, "cuCtxGetDevice", found);
+    require_success(*driver_, "cuCtxGetDevice", found);
   }
   std::uintptr_t first = 0;
   const auto take = [&]() -> detail::outcome {
@@ -36,7 +36,7 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
       driver_->budget(device_).relieve())
     taken = take();
   if (taken.result == status::out_of_memory) return {};
-  require(*driver_, taken.call, taken.result);
+  require_success(*driver_, taken.call, taken.result);
   block_ = {first, bytes};
   return block_;
 }

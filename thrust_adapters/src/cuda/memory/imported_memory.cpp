@@ -48,7 +48,7 @@ imported_memory::imported_memory(exported_memory const& from, imported_memory_op
   const detail::on_device here{driver, device_};
   detail::require_memory(driver, "cudaSetDevice", here.result(), imported_memory_name);
   bool capturing = false;
-  require(driver, "cuStreamIsCapturing", driver.is_capturing(stream_, capturing));
+  require_success(driver, "cuStreamIsCapturing", driver.is_capturing(stream_, capturing));
   if (capturing) throw std::logic_error("gpu::imported_memory: import while its stream is capturing");
   device_set accessible_from = options.accessible_from;
   accessible_from.insert(device_);
@@ -89,13 +89,13 @@ void imported_memory::map(exported_memory const& from, device_set accessible_fro
     physical_handle memory = 0;
     const shareable_handle shared{
         .type = from.exported_as, .file_descriptor = each.descriptor.get(), .fabric = each.fabric};
-    require(*driver_, "cuMemImportFromShareableHandle", driver_->import_handle(shared, memory));
+    require_success(*driver_, "cuMemImportFromShareableHandle", driver_->import_handle(shared, memory));
     const byte_range addresses{reserved_.begin + each.offset, each.size};
     const status mapped = driver_->map(addresses, memory);
     if (mapped == status::success) mappings_.push_back(addresses);
     const status released = driver_->release(memory);
     detail::require_memory(*driver_, "cuMemMap", mapped, imported_memory_name);
-    require(*driver_, "cuMemRelease", released);
+    require_success(*driver_, "cuMemRelease", released);
   }
   detail::require_memory(*driver_, "cuMemSetAccess", driver_->allow_access(reserved_, accessible_from),
                          imported_memory_name);

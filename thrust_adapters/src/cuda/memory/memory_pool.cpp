@@ -30,7 +30,7 @@ memory_pool::memory_pool(memory_pool_options const& options, driver& driver)
 
 void memory_pool::trim(std::size_t keep_bytes) {
   const detail::relaxed_mode trimming{handle_.calls()};
-  require(handle_.calls(), "cuMemPoolTrimTo", handle_.calls().trim_pool(get(), keep_bytes));
+  require_success(handle_.calls(), "cuMemPoolTrimTo", handle_.calls().trim_pool(get(), keep_bytes));
 }
 
 void memory_pool::destroy(driver& driver, pool_handle pool) noexcept {

@@ -73,7 +73,7 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   const status reserved =
       driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
   if (reserved == status::out_of_memory) return {};
-  require(*driver_, "cuMemAddressReserve", reserved);
+  require_success(*driver_, "cuMemAddressReserve", reserved);
   ranges_.emplace_back(*driver_, *budget_, memory_, accessible_from_, unit_bytes_, handle_bytes_max_, range);
   return range;
 }
@@ -84,7 +84,7 @@ byte_range virtual_memory::reserve_whole(std::size_t least_bytes, std::size_t wa
   if (allocated.result == status::out_of_memory && budget_->relieve())
     allocated = whole_->allocate(least_bytes, wanted_bytes, range);
   if (allocated.result == status::out_of_memory) set_refusal(allocated.result);
-  else require(*driver_, allocated.call, allocated.result);
+  else require_success(*driver_, allocated.call, allocated.result);
   return range;
 }
 
@@ -223,11 +223,11 @@ exported_memory virtual_memory::export_memory(byte_range part) const {
       .exported_as = memory_.exported_as, .offset = part.begin - first, .size = part.size};
   exported.handles.reserve(behind.size());
   const detail::on_device here{*driver_, memory_.device};
-  require(*driver_, "cudaSetDevice", here.result());
+  require_success(*driver_, "cudaSetDevice", here.result());
   for (detail::mapped_handle const& each : behind) {
     shareable_handle shared;
-    require(*driver_, "cuMemExportToShareableHandle",
-            driver_->export_handle(each.memory, memory_.exported_as, shared));
+    require_success(*driver_, "cuMemExportToShareableHandle",
+                    driver_->export_handle(each.memory, memory_.exported_as, shared));
     exported.handles.push_back({.offset = each.addresses.begin - first,
                                 .size = each.addresses.size,
                                 .descriptor = file_descriptor{shared.file_descriptor},
@@ -267,7 +267,7 @@ void virtual_memory::require_may_change(char const* operation, detail::on_device
     throw std::logic_error(std::string("gpu::virtual_memory: ") + operation +
                            " while its stream is capturing");
   }
-  require(*driver_, allowed.call, allowed.result);
+  require_success(*driver_, allowed.call, allowed.result);
 }
 
 // Returns whether memory may be mapped; if not, `refusal` says why. Frees released ranges outside of

@@ -57,7 +57,7 @@ byte_range nccl_memory::reserve(std::size_t least_bytes, std::size_t wanted_byte
   if (most_bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
   const detail::on_device here{*driver_, device_};
   if (here.result() == status::out_of_memory) return {};
-  require(*driver_, "cudaSetDevice", here.result());
+  require_success(*driver_, "cudaSetDevice", here.result());
   if (detail::capture_state_of(*driver_, stream_) != detail::capture_state::none) {
     refusal_ = "a stream is capturing";
     return {};
@@ -80,7 +80,7 @@ byte_range nccl_memory::take(std::size_t bytes) {
   std::uintptr_t first = 0;
   const nccl_status result = calls_->allocate(bytes, first);
   if (result == nccl_status::unhandled_cuda_error) return {};
-  require(*calls_, "ncclMemAlloc", result);
+  require_success(*calls_, "ncclMemAlloc", result);
   claim.keep();
   return {first, bytes};
 }
@@ -93,7 +93,7 @@ void nccl_memory::explain_refusal(std::size_t bytes) {
   }
   memory_info info;
   const status asked = driver_->memory(info);
-  if (asked != status::out_of_memory) require(*driver_, "cuMemGetInfo", asked);
+  if (asked != status::out_of_memory) require_success(*driver_, "cuMemGetInfo", asked);
   if (info.free_bytes >= bytes) refusal_ = nccl::error_name(nccl_status::unhandled_cuda_error);
 }
 

@@ -25,7 +25,7 @@ basic_nccl_registrar<Kind>::basic_nccl_registrar(nccl_communicator communicator,
                                                  nccl& calls, driver& driver)
     : communicator_{communicator}, stream_{stream}, calls_{&calls}, driver_{&driver} {
   detail::require_one_stream("gpu::nccl_registrar", "registered memory", stream);
-  require(calls, "ncclCommCuDevice", calls.device_of(communicator, device_));
+  require_success(calls, "ncclCommCuDevice", calls.device_of(communicator, device_));
 }
 
 template <nccl_registration Kind>

@@ -78,7 +78,7 @@ class window_registrar {
 
   /// `MPI_Win_attach`.
   [[nodiscard]] bool on_commit(byte_range range) noexcept {
-    if (range.size > static_cast<std::size_t>(std::numeric_limits<MPI_Aint>::max())) {
+    if (range.size > static_cast<std::size_t>((std::numeric_limits<MPI_Aint>::max)())) {
       refusal_ = "it is more than MPI can attach at once";
       return false;
     }

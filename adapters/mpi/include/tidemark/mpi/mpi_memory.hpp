@@ -41,7 +41,7 @@ class mpi_memory {
       refusal_ = "MPI is not running";
       return {};
     }
-    const byte_range chunk = allocate(std::max(least_bytes, wanted_bytes));
+    const byte_range chunk = allocate((std::max)(least_bytes, wanted_bytes));
     return chunk.empty() && wanted_bytes > least_bytes ? allocate(least_bytes) : chunk;
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
@@ -68,7 +68,7 @@ class mpi_memory {
 
  private:
   byte_range allocate(std::size_t bytes) noexcept {
-    if (bytes > static_cast<std::size_t>(std::numeric_limits<MPI_Aint>::max())) return {};
+    if (bytes > static_cast<std::size_t>((std::numeric_limits<MPI_Aint>::max)())) return {};
     void* first = nullptr;
     const detail::returned_errors_of_process returned;
     const int code = MPI_Alloc_mem(static_cast<MPI_Aint>(bytes), MPI_INFO_NULL, &first);

@@ -76,7 +76,7 @@ class persistent_allreduce {
   /// @param op how elements are combined. @throws std::invalid_argument if MPI cannot count them; mpi_error
   persistent_allreduce(MPI_Comm comm, std::span<T> memory, MPI_Op op = MPI_SUM)
       : comm_{comm}, memory_{memory} {
-    if (memory.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    if (memory.size() > static_cast<std::size_t>((std::numeric_limits<int>::max)()))
       throw std::invalid_argument{"persistent_allreduce: " + std::to_string(memory.size()) +
                                   " elements are more than MPI counts"};
     const detail::returned_errors returned{comm};

@@ -60,7 +60,7 @@ struct layout_numbers {
   const std::uint64_t own_count = mine.values.size();
   std::uint64_t count = own_count;
   require_success(MPI_Bcast(&count, 1, MPI_UINT64_T, 0, comm), "MPI_Bcast");
-  std::uint64_t index = std::min(count, own_count);  // of the first difference, where there is one
+  std::uint64_t index = (std::min)(count, own_count);  // of the first difference, where there is one
   std::uint64_t value_of_rank_0 = 0;
   bool differs = count != own_count;
   bool found = false;
@@ -75,7 +75,7 @@ struct layout_numbers {
     }
   }
   differs = differs || found;
-  int different = differs ? rank : std::numeric_limits<int>::max();
+  int different = differs ? rank : (std::numeric_limits<int>::max)();
   require_success(MPI_Allreduce(MPI_IN_PLACE, &different, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
   // The index, and whether the rank has a value there and which; of rank 0 the same.
   std::array<std::uint64_t, 5> place{};

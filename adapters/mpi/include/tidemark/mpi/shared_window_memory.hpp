@@ -107,7 +107,7 @@ class shared_window_memory {
                             "MPI_Comm_split_type");
     MPI_Comm_size(here, &ranks_here);
     MPI_Comm_free(&here);
-    const bool fits = bytes <= static_cast<std::size_t>(std::numeric_limits<MPI_Aint>::max());
+    const bool fits = bytes <= static_cast<std::size_t>((std::numeric_limits<MPI_Aint>::max)());
     int possible[2] = {ranks_here == ranks, fits};
     detail::require_success(MPI_Allreduce(MPI_IN_PLACE, possible, 2, MPI_INT, MPI_MIN, comm),
                             "MPI_Allreduce");

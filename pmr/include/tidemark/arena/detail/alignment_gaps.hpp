@@ -24,7 +24,7 @@ class alignment_gaps {
   void add(std::uintptr_t block, std::uintptr_t end) noexcept {
     if (block == end) return;
     gaps_[next_++ % max_gaps] = {block, end};
-    count_ = std::min(count_ + 1, max_gaps);
+    count_ = (std::min)(count_ + 1, max_gaps);
   }
   /// Forgets the blocks at `cursor` and above.
   void forget(std::uintptr_t cursor) noexcept {

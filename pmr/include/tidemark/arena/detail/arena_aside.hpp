@@ -52,7 +52,7 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
     floor_ = cursor_;
     asides_.newest = record;
     asides_.bytes += size;
-    asides_.peak_bytes = std::max(asides_.peak_bytes, asides_.bytes);
+    asides_.peak_bytes = (std::max)(asides_.peak_bytes, asides_.bytes);
     chunk_->marks.on_commit(range.begin, range.end(), name());
     chunk_->marks.on_allocate(range.begin, bytes);
     if constexpr (check_level >= 2) ++allocations_;
@@ -91,7 +91,7 @@ void basic_arena<AddressSpace>::deallocate_aside(void const* block) noexcept {
       asides_.newest = top->previous;
       const std::uintptr_t floor = top->floor;
       lower_cursor(detail::address_of(top));
-      floor_ = std::min(floor, cursor_);
+      floor_ = (std::min)(floor, cursor_);
       if (cursor_ == chunk_->begin) leave_empty_chunk();
     }
   }

@@ -64,41 +64,41 @@ void basic_arena<AddressSpace>::before_deallocate(void const* block, std::size_t
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::check_invariants() const noexcept {
-  const detail::invariant_check require{"arena", name()};
-  require(chunk_->begin <= marked_, "chunk.begin <= marked");
-  require(marked_ <= floor_, "marked <= floor");
-  require(floor_ <= cursor_, "floor <= cursor");
+  const detail::invariant_check expect{"arena", name()};
+  expect(chunk_->begin <= marked_, "chunk.begin <= marked");
+  expect(marked_ <= floor_, "marked <= floor");
+  expect(floor_ <= cursor_, "floor <= cursor");
   bool is_due = false;
   if constexpr (can_trap) {
     if (trap_ != nullptr) {
       is_due = trap_->is_due();
-      require(high_ == chunk_->begin, "high == chunk.begin");
-      require.report(trap_->broken_invariant());
+      expect(high_ == chunk_->begin, "high == chunk.begin");
+      expect.report(trap_->broken_invariant());
     }
   }
-  require(cursor_ <= chunk_->committed, "cursor <= chunk.committed");
-  require(end_ == (is_due ? 0 : chunk_->committed), "end == chunk.committed");
-  require(chunk_->begin <= high_ && high_ <= chunk_->committed, "chunk.begin <= high <= chunk.committed");
-  require(cursor_ % block_granule == 0, "cursor % block_granule == 0");
-  require(floor_ % block_granule == 0, "floor % block_granule == 0");
-  require(options_.growable || position() <= first_.end - first_.begin, "position <= capacity");
-  require(scope_floor() <= position(), "begin of the innermost scope <= position");
-  require(finalizers_ == nullptr || finalizers_->end_position <= position(), "newest destructor <= position");
+  expect(cursor_ <= chunk_->committed, "cursor <= chunk.committed");
+  expect(end_ == (is_due ? 0 : chunk_->committed), "end == chunk.committed");
+  expect(chunk_->begin <= high_ && high_ <= chunk_->committed, "chunk.begin <= high <= chunk.committed");
+  expect(cursor_ % block_granule == 0, "cursor % block_granule == 0");
+  expect(floor_ % block_granule == 0, "floor % block_granule == 0");
+  expect(options_.growable || position() <= first_.end - first_.begin, "position <= capacity");
+  expect(scope_floor() <= position(), "begin of the innermost scope <= position");
+  expect(finalizers_ == nullptr || finalizers_->end_position <= position(), "newest destructor <= position");
   std::size_t chunks = 0, committed = 0, reserved = 0;
   bool in_use = true;
   for (chunk_record const* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
     chunks += chunk->range.empty() ? 0 : 1;
     committed += chunk->committed - chunk->begin;
     reserved += chunk->range.size;
-    require(chunk->begin <= chunk->committed && chunk->committed <= chunk->end, "begin <= committed <= end");
-    require(chunk->next == nullptr || chunk->next->previous == chunk, "next.previous == chunk");
+    expect(chunk->begin <= chunk->committed && chunk->committed <= chunk->end, "begin <= committed <= end");
+    expect(chunk->next == nullptr || chunk->next->previous == chunk, "next.previous == chunk");
     if (chunk == chunk_) in_use = false;
-    if (in_use) require(chunk->next != nullptr && chunk->base <= chunk->next->base, "base <= next.base");
+    if (in_use) expect(chunk->next != nullptr && chunk->base <= chunk->next->base, "base <= next.base");
   }
-  require(!in_use, "the current chunk is in the list");
-  require(chunks == chunks_, "chunks == number of chunks");
-  require(committed == committed_bytes_, "committed == sum over chunks");
-  require(reserved == reserved_bytes_, "reserved == sum over chunks");
+  expect(!in_use, "the current chunk is in the list");
+  expect(chunks == chunks_, "chunks == number of chunks");
+  expect(committed == committed_bytes_, "committed == sum over chunks");
+  expect(reserved == reserved_bytes_, "reserved == sum over chunks");
 }
 
 }  // namespace tidemark

@@ -87,7 +87,7 @@ struct aside_blocks {
     return nullptr;
   }
   [[nodiscard]] bool contain(std::uintptr_t address) const noexcept {
-    return find(address, std::numeric_limits<int>::max()) != nullptr;
+    return find(address, (std::numeric_limits<int>::max)()) != nullptr;
   }
 };
 

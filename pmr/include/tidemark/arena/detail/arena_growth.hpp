@@ -22,7 +22,7 @@ namespace detail {
 inline constexpr int max_kept_chunks_tried = 16;
 
 // No request above this can be served, and sums of two requests do not wrap.
-inline constexpr std::size_t max_request = std::numeric_limits<std::size_t>::max() / 4;
+inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::max)() / 4;
 
 /// Where a block of `bytes` lies in [from, end); 0 if it does not fit.
 [[nodiscard]] inline std::uintptr_t place(std::uintptr_t from, std::uintptr_t end, std::size_t bytes,
@@ -168,8 +168,8 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
 template <class AddressSpace>
 inline std::uintptr_t basic_arena<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
   if constexpr (sets_aside)
-    if (block - chunk_->begin >= end_ - chunk_->begin) return std::numeric_limits<std::uintptr_t>::max();
-  return std::max(high_, dirty_);
+    if (block - chunk_->begin >= end_ - chunk_->begin) return (std::numeric_limits<std::uintptr_t>::max)();
+  return (std::max)(high_, dirty_);
 }
 
 // A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
@@ -185,7 +185,7 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   if (!AddressSpace::commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
   ++system_calls_;
   const std::size_t least_bytes = bytes + (align > default_alignment ? align - default_alignment : 0);
-  const std::size_t wanted_bytes = std::max(least_bytes, next_chunk_bytes_);
+  const std::size_t wanted_bytes = (std::max)(least_bytes, next_chunk_bytes_);
   const byte_range range = [&] {
     if constexpr (requires { space_.take_buffer(bytes, align); }) {
       if (const byte_range buffer = space_.take_buffer(bytes, align); !buffer.empty()) return buffer;
@@ -203,8 +203,8 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   // A block at address 0 would look like none, and some device might have one.
   chunk.begin = detail::align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
   // The top 4 GiB of addresses are left out, so that the fast path's sums cannot wrap.
-  constexpr std::uintptr_t last = std::numeric_limits<std::uintptr_t>::max() - 4 * max_fast_request;
-  chunk.end = std::max(chunk.begin, detail::align_down(std::min(range.end(), last), block_granule));
+  constexpr std::uintptr_t last = (std::numeric_limits<std::uintptr_t>::max)() - 4 * max_fast_request;
+  chunk.end = (std::max)(chunk.begin, detail::align_down((std::min)(range.end(), last), block_granule));
   chunk.committed = AddressSpace::commits ? chunk.begin : chunk.end;
   chunk.touched = AddressSpace::fresh_is_zero ? chunk.begin : chunk.end;
   if constexpr (AddressSpace::fresh_is_zero && requires { space_.touched(); }) {
@@ -234,14 +234,15 @@ bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   const std::size_t step = options_.commit_step;
   std::size_t ahead = committed_bytes_ / 8;
   if constexpr (requires { AddressSpace::max_commit_ahead_bytes; }) {
-    ahead = std::min(ahead, AddressSpace::max_commit_ahead_bytes);
+    ahead = (std::min)(ahead, AddressSpace::max_commit_ahead_bytes);
   }
   const std::size_t amortised = detail::round_up(ahead, step);
   const std::size_t needed = detail::round_up(last - chunk.begin, step);
-  const std::size_t wanted = std::max(needed, (chunk.committed - chunk.begin) + std::max(step, amortised));
+  const std::size_t wanted =
+      (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, amortised));
   const std::size_t capacity = chunk.end - chunk.begin;
-  const std::size_t least = std::min(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
-  std::uintptr_t target = chunk.begin + std::min(wanted, capacity);
+  const std::size_t least = (std::min)(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
+  std::uintptr_t target = chunk.begin + (std::min)(wanted, capacity);
   // A chunk that is bounded need not end with a page.
   const auto commit = [&](std::uintptr_t end) {
     ++system_calls_;
@@ -273,7 +274,7 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::enter(chunk_record& chunk) noexcept {
   const std::size_t base = position();
   peak_ = peak();
-  chunk_->touched = std::max({chunk_->touched, high_, cursor_});
+  chunk_->touched = (std::max)({chunk_->touched, high_, cursor_});
   chunk_->floor = floor_;
   if (&chunk != chunk_ && chunk_->next != &chunk) {
     chunk.unlink();
@@ -356,7 +357,7 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
   }
   if constexpr (AddressSpace::commits) {
     const std::uintptr_t first = detail::align_up(
-        std::min(detail::add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
+        (std::min)(detail::add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
     if (first < chunk_->committed) {
       ++system_calls_;
       const std::size_t bytes = chunk_->committed - first;
@@ -366,10 +367,10 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
       } else {
         committed_bytes_ -= bytes;
         chunk_->committed = end_ = first;
-        high_ = std::min(high_, first);
+        high_ = (std::min)(high_, first);
         if constexpr (AddressSpace::fresh_is_zero) {
-          chunk_->touched = std::min(chunk_->touched, first);
-          dirty_ = std::min(dirty_, first);
+          chunk_->touched = (std::min)(chunk_->touched, first);
+          dirty_ = (std::min)(dirty_, first);
         }
         watch();
       }
@@ -403,7 +404,7 @@ void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
   std::size_t largest = room(*chunk_, cursor_);
   int untried = detail::max_kept_chunks_tried;
   for (chunk_record const* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
-    largest = std::max(largest, room(*kept, kept->begin));
+    largest = (std::max)(largest, room(*kept, kept->begin));
   }
   const arena_stats now = stats();
   exhaustion_report report{.resource = name(),

@@ -21,14 +21,14 @@ template <class AddressSpace>
 std::size_t basic_arena<AddressSpace>::scope_floor() const noexcept {
   if (innermost_ == nullptr) return 0;
   chunk_record const& chunk = *innermost_->opened_.chunk;
-  return position_in(chunk, std::max(innermost_->opened_.cursor, chunk.begin));
+  return position_in(chunk, (std::max)(innermost_->opened_.cursor, chunk.begin));
 }
 
 // No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
 // in it.
 template <class AddressSpace>
 inline std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
-  return chunk.begin + (std::max(history_.newest_mark(), chunk.base) - chunk.base);
+  return chunk.begin + ((std::max)(history_.newest_mark(), chunk.base) - chunk.base);
 }
 
 // Runs the destructors of `make` above a position. All memory stays meanwhile: a destructor may use blocks
@@ -62,7 +62,7 @@ bool basic_arena<AddressSpace>::may_rewind_to(std::size_t target) const noexcept
 // Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
-  cursor = std::max(cursor, chunk.begin);
+  cursor = (std::max)(cursor, chunk.begin);
   const std::size_t target = position_in(chunk, cursor);
   if (!may_rewind_to(target)) return;
   run_destructors(target);
@@ -113,13 +113,13 @@ void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
 template <class AddressSpace>
 void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   peak_ = peak();
-  chunk_->touched = std::max({chunk_->touched, high_, cursor_});
+  chunk_->touched = (std::max)({chunk_->touched, high_, cursor_});
   for (chunk_record* left = chunk_; left != &chunk; left = left->previous) {
     before_free(left->begin, left->committed);
-    left->marks.on_free(left->begin, std::min(left->touched, left->committed));
+    left->marks.on_free(left->begin, (std::min)(left->touched, left->committed));
   }
   before_free(cursor, chunk.committed);
-  chunk.marks.on_free(cursor, std::min(chunk.touched, chunk.committed));
+  chunk.marks.on_free(cursor, (std::min)(chunk.touched, chunk.committed));
   if (is_trapping()) [[unlikely]]
     trap_slices_above(chunk);
   make_current(chunk, cursor);
@@ -136,7 +136,7 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
     return;
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
-  floor_ = std::max(before->floor, marked_);  // as it was when the chunk was left
+  floor_ = (std::max)(before->floor, marked_);  // as it was when the chunk was left
   watch();
 }
 
@@ -187,7 +187,7 @@ void basic_arena<AddressSpace>::pop(std::size_t bytes) noexcept {
   before_use("pop");
   const std::size_t poppable = position() - scope_floor();
   const std::size_t rounded = bytes >= poppable ? poppable : detail::align_up(bytes, block_granule);
-  const std::size_t target = position() - std::min(rounded, poppable);
+  const std::size_t target = position() - (std::min)(rounded, poppable);
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();
   while (chunk != deepest && chunk->base >= target && !(chunk->begins_scope && chunk->base == target))
@@ -211,7 +211,7 @@ void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
     if (can_trap && !is_trapping() && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
       lower_cursor(floor_);  // from a new height
     else rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
-    floor_ = std::max(closing.opened_.floor, marked_);
+    floor_ = (std::max)(closing.opened_.floor, marked_);
     innermost_ = closing.opened_.outer;
     return;
   }

@@ -22,7 +22,7 @@ void basic_arena<AddressSpace>::raise_high() noexcept {
     if (trap_ == nullptr) {
       high_ = cursor_;
     } else {
-      dirty_ = chunk_->touched = std::max(dirty_, cursor_);
+      dirty_ = chunk_->touched = (std::max)(dirty_, cursor_);
       peak_ = peak();
     }
   }
@@ -79,14 +79,14 @@ bool basic_arena<AddressSpace>::may_go_on() const noexcept {
 // Bytes that the arena may allocate still, wherever it finds them.
 template <class AddressSpace>
 std::size_t basic_arena<AddressSpace>::room_left() const noexcept {
-  if (options_.growable || chunks_ == 0) return std::numeric_limits<std::size_t>::max();
+  if (options_.growable || chunks_ == 0) return (std::numeric_limits<std::size_t>::max)();
   return (first_.end - first_.begin) - position();
 }
 
 // Lets a chunk that is entered next end where the arena has no room left.
 template <class AddressSpace>
 void basic_arena<AddressSpace>::bound(chunk_record& chunk) const noexcept {
-  if (&chunk != &first_) chunk.end = chunk.begin + std::min(chunk.range.size, room_left());
+  if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, room_left());
 }
 
 // Takes the memory of the chunks behind one: `allocate_beyond` would enter one that has some, without a
@@ -139,11 +139,11 @@ void* basic_arena<AddressSpace>::allocate_in_slice(std::size_t bytes, std::size_
       end_ = chunk_->committed;
       watch();
     }
-    const byte_range slice = trap_->take(space_, std::min(std::max(least, before), room));
+    const byte_range slice = trap_->take(space_, (std::min)((std::max)(least, before), room));
     chunk_record* const chunk = slice.empty() ? nullptr : take_record();
     if (chunk != nullptr) {
       chunk->begin = chunk->committed = chunk->touched = slice.begin;
-      chunk->end = slice.begin + std::min(slice.size, room);
+      chunk->end = slice.begin + (std::min)(slice.size, room);
       chunk->begins_scope = !goes_on;
       chunk->insert_after(*chunk_);
       const std::uintptr_t block = detail::place(chunk->begin, chunk->end, size, align);
@@ -181,7 +181,7 @@ void basic_arena<AddressSpace>::trap_slices_above(chunk_record& chunk) noexcept 
         committed_bytes_ -= bytes;
         left->marks.on_decommit(left->begin, left->committed);
         if (!trap_->retire(space_, {left->begin, left->end - left->begin},
-                           std::min(left->touched, left->committed), left->committed))
+                           (std::min)(left->touched, left->committed), left->committed))
           count_untrapped(*left);
         if (left->begins_scope) trap_->on_scope(!left->is_untrapped);
         detail::poison(left->begin, bytes);  // a sanitizer says more than a fault

@@ -60,7 +60,7 @@ class extent_memory {
       : team_{&team}, region_{&region}, index_{index} {}
 
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) {
-    const byte_range range = claim(least_bytes, std::max(least_bytes, next_extent_bytes()));
+    const byte_range range = claim(least_bytes, (std::max)(least_bytes, next_extent_bytes()));
     extent_bytes_ += range.size;
     return range;
   }
@@ -126,7 +126,7 @@ class extent_memory {
     report.used_bytes = region_->claimed_bytes() - region_->free_bytes();
     report.committed_bytes = region_->committed_bytes();
     report.reserved_bytes = region_->reserved_bytes();
-    report.largest_bytes = std::max(report.largest_bytes, region_->largest_bytes(refused_));
+    report.largest_bytes = (std::max)(report.largest_bytes, region_->largest_bytes(refused_));
     if (refused_ != region_type::refusal::none) report.because = region_->refusal_text();
   }
 

@@ -69,8 +69,8 @@ class extent_region {
         mutex_{&mutex},
         options_{&options},
         retain_bytes_{retain_bytes},
-        granule_{std::max(min_granule, space.granularity())},
-        chunk_bytes_{align_up(std::max(chunk_bytes, granule_), granule_)} {}
+        granule_{(std::max)(min_granule, space.granularity())},
+        chunk_bytes_{align_up((std::max)(chunk_bytes, granule_), granule_)} {}
   extent_region(extent_region const&) = delete;
   extent_region& operator=(extent_region const&) = delete;
   ~extent_region() { release(); }
@@ -82,7 +82,7 @@ class extent_region {
   /// @return an empty extent if there is no memory; nothing has changed then. @throws what the space throws.
   [[nodiscard]] extent claim(std::size_t least, std::size_t wanted, refusal& refused) {
     least = align_up(least, granule_);
-    wanted = std::max(least, align_up(wanted, granule_));
+    wanted = (std::max)(least, align_up(wanted, granule_));
     if (free_bytes_.load(std::memory_order_relaxed) == 0) [[likely]] {
       chunk_record* const chunk = current_.load(std::memory_order_acquire);
       if (chunk != nullptr) [[likely]]
@@ -136,7 +136,7 @@ class extent_region {
         continue;
       }
       if constexpr (AddressSpace::commits) {
-        const std::size_t keep_here = std::min(unused, keep_bytes - std::min(keep_bytes, kept_bytes));
+        const std::size_t keep_here = (std::min)(unused, keep_bytes - (std::min)(keep_bytes, kept_bytes));
         const std::uintptr_t first = align_up(next + keep_here, space_->granularity());
         if (first < chunk.committed.load()) decommit(chunk, first);
       }
@@ -177,7 +177,7 @@ class extent_region {
   [[nodiscard]] std::size_t largest_bytes(refusal refused) const noexcept {
     std::size_t largest = 0;
     for (auto const& chunk : chunks_) {
-      for (byte_range const& range : chunk->free) largest = std::max(largest, range.size);
+      for (byte_range const& range : chunk->free) largest = (std::max)(largest, range.size);
       const std::uintptr_t end = refused == refusal::memory ? chunk->committed.load() : chunk->end;
       largest = std::max<std::size_t>(largest, align_down(end - chunk->next.load(), granule_));
     }
@@ -277,7 +277,7 @@ class extent_region {
       const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
       const std::size_t room = align_down(chunk.end - first, granule_);
       if (room < least) return {};
-      std::size_t bytes = std::min(wanted, room);
+      std::size_t bytes = (std::min)(wanted, room);
       if (!commit_up_to(chunk, first + bytes)) {
         bytes = least;
         if (!commit_up_to(chunk, first + bytes)) {
@@ -294,7 +294,7 @@ class extent_region {
     const auto found =
         std::ranges::find_if(chunk.free, [=](byte_range range) { return range.size >= least; });
     if (found == chunk.free.end()) return {};
-    const byte_range taken{found->begin, std::min(found->size, wanted)};
+    const byte_range taken{found->begin, (std::min)(found->size, wanted)};
     subtract_free_bytes(taken.size);
     if (taken.size == found->size) chunk.free.erase(found);
     else *found = {taken.end(), found->size - taken.size};
@@ -329,7 +329,7 @@ class extent_region {
     std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
     if (chunk.free.empty() || chunk.free.back().end() != next) return;
     const byte_range last = chunk.free.back();
-    chunk.touched.store(std::max(chunk.touched.load(std::memory_order_relaxed), next),
+    chunk.touched.store((std::max)(chunk.touched.load(std::memory_order_relaxed), next),
                         std::memory_order_relaxed);
     if (!chunk.next.compare_exchange_strong(next, last.begin, std::memory_order_acq_rel,
                                             std::memory_order_relaxed))
@@ -355,10 +355,10 @@ class extent_region {
     auto chunk = std::make_unique<chunk_record>();
     // Room for a whole extent wherever the range begins.
     const std::size_t slack = space_->granularity() < granule_ ? granule_ : 0;
-    chunk->range = space_->reserve(add_saturating(least, slack), std::max(chunk_bytes_, least));
+    chunk->range = space_->reserve(add_saturating(least, slack), (std::max)(chunk_bytes_, least));
     if (chunk->range.empty()) return nullptr;
     chunk->begin = align_up(std::max<std::uintptr_t>(chunk->range.begin, 1), granule_);
-    chunk->end = std::max(chunk->begin, align_down(chunk->range.end(), granule_));
+    chunk->end = (std::max)(chunk->begin, align_down(chunk->range.end(), granule_));
     chunk->next.store(chunk->begin);
     chunk->committed.store(AddressSpace::commits ? chunk->begin : chunk->end);
     chunk->touched.store(AddressSpace::fresh_is_zero ? chunk->begin : chunk->end);
@@ -382,8 +382,8 @@ class extent_region {
     const std::uintptr_t committed = chunk.committed.load(std::memory_order_relaxed);
     if (last <= committed) return true;
     if constexpr (AddressSpace::commits) {
-      const std::size_t step = align_up(std::max(options_->commit_step, committed_bytes_ / 8), granule_);
-      const std::uintptr_t ahead = std::min(chunk.end, committed + std::max(step, last - committed));
+      const std::size_t step = align_up((std::max)(options_->commit_step, committed_bytes_ / 8), granule_);
+      const std::uintptr_t ahead = (std::min)(chunk.end, committed + (std::max)(step, last - committed));
       if (ahead > last && commit(chunk, committed, ahead)) return true;
       return commit(chunk, committed, last);
     }
@@ -404,7 +404,7 @@ class extent_region {
     if (!space_->decommit({first, bytes})) return poison(first, bytes);
     committed_bytes_ -= bytes;
     chunk.committed.store(first);
-    if constexpr (AddressSpace::fresh_is_zero) chunk.touched.store(std::min(chunk.touched.load(), first));
+    if constexpr (AddressSpace::fresh_is_zero) chunk.touched.store((std::min)(chunk.touched.load(), first));
   }
 
   atomic<chunk_record*> current_{nullptr};  // claims try this one first; null before there is one

@@ -30,7 +30,7 @@ class rewind_history {
   /// @throws std::bad_alloc with nothing changed.
   void marked_at(std::size_t position) {
     if (rewinds_.size() == rewinds_.capacity()) make_room();
-    newest_mark_ = std::max(newest_mark_, position);
+    newest_mark_ = (std::max)(newest_mark_, position);
   }
 
   /// The arena was rewound. Amortised O(1).

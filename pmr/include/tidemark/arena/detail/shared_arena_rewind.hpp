@@ -24,9 +24,9 @@ basic_shared_arena<AddressSpace>::basic_shared_arena(AddressSpace space, arena_o
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   const std::size_t regions = std::max<std::size_t>(1, team.threads);
-  const std::size_t granule = std::max(region_type::min_granule, space_.granularity());
+  const std::size_t granule = (std::max)(region_type::min_granule, space_.granularity());
   const std::size_t reserve = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
-  const std::size_t share = std::max(reserve / regions, granule);
+  const std::size_t share = (std::max)(reserve / regions, granule);
   team.min_extent_bytes = detail::align_up(std::clamp(team.min_extent_bytes, granule, share), granule);
   team.max_extent_bytes =
       detail::align_up(std::clamp(team.max_extent_bytes, team.min_extent_bytes, share + granule), granule);
@@ -394,17 +394,17 @@ std::vector<arena_stats> basic_shared_arena<AddressSpace>::thread_stats() const 
 
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::check_invariants() const noexcept {
-  const detail::invariant_check require{"shared_arena", name()};
+  const detail::invariant_check expect{"shared_arena", name()};
   std::size_t held = 0, claimed = 0;
   for (std::unique_ptr<part_type> const& part : parts_) {
     part->arena.check_invariants();
     held += part->arena.space_.held_bytes();
   }
   for (std::unique_ptr<region_type> const& region : team_.regions) {
-    require.report(region->broken_invariant());
+    expect.report(region->broken_invariant());
     claimed += region->claimed_bytes() - region->free_bytes() - region->lost_bytes();
   }
-  require(held == claimed, "sum of what threads hold + free == claimed");
+  expect(held == claimed, "sum of what threads hold + free == claimed");
 }
 
 }  // namespace tidemark

@@ -68,7 +68,7 @@ class standard_pools {
   /// The pool with the least blocks that hold the request; `pool_count_` or more if none does.
   [[nodiscard]] static std::size_t index_of(std::size_t bytes, std::size_t align) noexcept {
     if (align > max_alignment) return max_pool_count;
-    const std::size_t least = std::max({bytes, align, min_block_bytes});
+    const std::size_t least = (std::max)({bytes, align, min_block_bytes});
     return static_cast<std::size_t>(std::bit_width((least - 1) / min_block_bytes));
   }
   void add_chunk(std::size_t index);

@@ -20,7 +20,7 @@ class upstream_chunks {
  public:
   /// No object is larger; with room for a record and an alignment beside it.
   static constexpr std::size_t max_bytes =
-      align_down(std::numeric_limits<std::ptrdiff_t>::max() / 2, alignof(std::size_t));
+      align_down((std::numeric_limits<std::ptrdiff_t>::max)() / 2, alignof(std::size_t));
 
   explicit upstream_chunks(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
   upstream_chunks(upstream_chunks const&) = delete;

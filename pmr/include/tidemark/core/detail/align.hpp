@@ -33,13 +33,15 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
 
 /// `a + b`, or the largest size where that does not fit.
 [[nodiscard]] constexpr std::size_t add_saturating(std::size_t a, std::size_t b) noexcept {
-  return a > std::numeric_limits<std::size_t>::max() - b ? std::numeric_limits<std::size_t>::max() : a + b;
+  return a > (std::numeric_limits<std::size_t>::max)() - b ? (std::numeric_limits<std::size_t>::max)()
+                                                           : a + b;
 }
 
 /// `a * b`, or the largest size where that does not fit.
 [[nodiscard]] constexpr std::size_t multiply_saturating(std::size_t a, std::size_t b) noexcept {
-  return b != 0 && a > std::numeric_limits<std::size_t>::max() / b ? std::numeric_limits<std::size_t>::max()
-                                                                   : a * b;
+  return b != 0 && a > (std::numeric_limits<std::size_t>::max)() / b
+             ? (std::numeric_limits<std::size_t>::max)()
+             : a * b;
 }
 
 }  // namespace tidemark::detail

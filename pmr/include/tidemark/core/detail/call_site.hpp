@@ -11,10 +11,10 @@
 
 namespace tidemark::detail {
 
-/// The place of a call: `void rewind(call_site where = std::source_location::current())`. Below level 2 it is
-/// empty and costs nothing.
-// A class for each level, so that no member is there below it.
-#if TIDEMARK_CHECKS >= 2
+/// The place of a call: `void rewind(call_site where = std::source_location::current())`. Below level 2 it
+/// is empty and costs nothing, unless AddressSanitizer looks on.
+// A class for each, so that no member is there where it is empty.
+#if TIDEMARK_CHECKS >= 2 || TIDEMARK_ASAN
 class call_site {
  public:
   constexpr call_site() noexcept = default;

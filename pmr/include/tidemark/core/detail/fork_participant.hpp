@@ -37,7 +37,7 @@ class fork_attempt {
   template <class Mutex>
   [[nodiscard]] bool take(Mutex& mutex) noexcept {
     if (mutex.try_lock()) return true;
-    const auto end = std::min(clock::now() + patience_, end_);
+    const auto end = (std::min)(clock::now() + patience_, end_);
     do {
       std::this_thread::sleep_for(std::chrono::microseconds{20});
       if (mutex.try_lock()) return true;

@@ -13,7 +13,7 @@ namespace tidemark::detail {
 
 /// The largest block of any resource: no object of C++ is larger, and some resources of the standard library
 /// overflow when they round a larger size up.
-inline constexpr std::size_t max_block_bytes = std::numeric_limits<std::ptrdiff_t>::max();
+inline constexpr std::size_t max_block_bytes = (std::numeric_limits<std::ptrdiff_t>::max)();
 
 /// @throws out_of_memory.
 [[noreturn]] TIDEMARK_COLD void throw_too_large(char const* resource, std::size_t bytes, std::size_t align);

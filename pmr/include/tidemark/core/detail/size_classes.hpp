@@ -62,7 +62,7 @@ class size_classes {
 
  private:
   [[nodiscard]] static constexpr std::size_t alignment_of(std::size_t bytes) noexcept {
-    return std::min(bytes & (~bytes + 1), max_alignment);
+    return (std::min)(bytes & (~bytes + 1), max_alignment);
   }
   void fill_table() noexcept;
 

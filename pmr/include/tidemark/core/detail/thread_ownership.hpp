@@ -31,7 +31,7 @@ class thread_ownership {
 
   /// Reports a violation if another thread owns the resource.
   /// @param kind of resource, @param name its name, @param operation what the calling thread does with it
-  void require(char const* kind, char const* name, char const* operation) noexcept {
+  void require_owner(char const* kind, char const* name, char const* operation) noexcept {
     const unsigned long long thread = this_thread_number();
     if (owner_ == 0) owner_ = thread;
     if (owner_ == thread) return;

@@ -229,7 +229,7 @@ class block_group {
   std::size_t kept_end_ = 0;  // between `end` and `drop_reclaimed`
   epoch_slabs slabs_;
   // Small blocks lie in slabs after so many allocations; never, if there are to be none.
-  std::uint64_t slabs_from_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t slabs_from_ = (std::numeric_limits<std::uint64_t>::max)();
   std::size_t uncollected_ = 0;  // blocks in slabs that others deallocated since the last `collect`
 
   // Written by the group's thread. `held_bytes_` falls when it deallocates, reclaims or lets go.

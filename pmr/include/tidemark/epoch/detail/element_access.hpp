@@ -51,7 +51,7 @@ class element_access {
 
   // Null and 0 for a dead handle.
   [[nodiscard]] std::span<T> elements(char const* operation) const {
-    check(operation);
+    check_access(operation);
     const bool lives = storage_.is_live();
     T* first = lives ? first_element() : nullptr;
     // Hides from the compiler that the pointer may be null. An access through null is undefined, and a
@@ -60,7 +60,7 @@ class element_access {
     return {first, lives ? size_ : 0};
   }
   // `require_live`, but that the operand is put into a list only if the detector is on.
-  void check(char const* operation) const {
+  void check_access(char const* operation) const {
     if (epoch_detector()) [[unlikely]]
       find_reclaimed(operation, {{Handle::role, *this}});
   }

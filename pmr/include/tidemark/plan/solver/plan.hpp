@@ -71,7 +71,7 @@ struct plan_options {
   std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
   /// The search ends when so many blocks were placed, failed tries included; the first order is
   /// always finished.
-  std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t node_limit = (std::numeric_limits<std::uint64_t>::max)();
   /// Of the random choices of the climb and of the search.
   std::uint64_t seed = 0;
   /// Whether the search goes on until it has a plan that cannot be lower, or is cut off. If not, each of

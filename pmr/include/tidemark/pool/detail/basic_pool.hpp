@@ -64,7 +64,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if (block == nullptr) [[unlikely]]
       return;
-    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "deallocate");
+    if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "deallocate");
     if constexpr (records_blocks) {
       late_reports late;
       if (!ledger_.remove(late, FreeLists::kind, name(), block, bytes, align)) return;
@@ -79,7 +79,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// are set aside (`stranded_bytes`); they are used again before the upstream is called. @return bytes
   /// returned to the upstream. O(free blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept {
-    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "trim");
+    if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "trim");
     const std::size_t returned = trim_to(target_bytes);
     update_watermark();
     return returned;
@@ -91,7 +91,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// Returns everything to the upstream, also live blocks, which count as deallocated. The pool can be used
   /// as before.
   void release() noexcept {
-    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "release");
+    if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "release");
     if constexpr (records_blocks) ledger_.clear();
     before_free_all();
     lists_.release();
@@ -165,7 +165,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   }
   // A block that could not be recorded is deallocated again.
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, call_site where) {
-    if constexpr (check_level >= 2) owner_.require(FreeLists::kind, name(), "allocate");
+    if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "allocate");
     require_power_of_two(FreeLists::kind, name(), align);
     void* block = lists_.take(bytes, align);
     if (block == nullptr) block = allocate_slow(bytes, align);
@@ -189,8 +189,8 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   }
   // The fast path comes here at the next peak, or when a trim is due.
   void update_watermark() noexcept {
-    peak_cached_bytes_ = std::max(peak_cached_bytes_, lists_.cached_bytes());
-    lists_.set_watermark(std::min(peak_cached_bytes_, trim_due_at()));
+    peak_cached_bytes_ = (std::max)(peak_cached_bytes_, lists_.cached_bytes());
+    lists_.set_watermark((std::min)(peak_cached_bytes_, trim_due_at()));
   }
 
   FreeLists lists_;
@@ -223,13 +223,13 @@ pool_stats basic_pool<FreeLists>::stats() const noexcept {
 
 template <class FreeLists>
 void basic_pool<FreeLists>::check_invariants() const noexcept {
-  const invariant_check require{FreeLists::kind, name()};
-  require.report(lists_.broken_invariant());
+  const invariant_check expect{FreeLists::kind, name()};
+  expect.report(lists_.broken_invariant());
   const pool_stats now = stats();
-  require(now.cached_bytes <= now.peak_cached_bytes, "cached_bytes <= peak_cached_bytes");
-  require(now.cached_bytes <= max_cached_bytes_, "cached_bytes <= max_cached_bytes");
-  require(now.requested_bytes <= now.used_bytes, "requested_bytes <= used_bytes");
-  require(now.misses <= now.allocations, "misses <= allocations");
+  expect(now.cached_bytes <= now.peak_cached_bytes, "cached_bytes <= peak_cached_bytes");
+  expect(now.cached_bytes <= max_cached_bytes_, "cached_bytes <= max_cached_bytes");
+  expect(now.requested_bytes <= now.used_bytes, "requested_bytes <= used_bytes");
+  expect(now.misses <= now.allocations, "misses <= allocations");
 }
 
 }  // namespace tidemark::detail

@@ -42,7 +42,7 @@ class block_store {
         heap_{options.upstream},
         large_{options.upstream},
         max_free_bytes_{max_free_bytes},
-        max_heap_block_bytes_{options.keep_large_blocks ? std::min(max_heap_block_bytes, largest_possible)
+        max_heap_block_bytes_{options.keep_large_blocks ? (std::min)(max_heap_block_bytes, largest_possible)
                                                         : 0} {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
       const std::size_t bytes = classes_.bytes(i);
@@ -63,7 +63,7 @@ class block_store {
     chain = slabs_.take_stranded(index, max_stranded_bytes);
     lists_.add_cached(chain.blocks * classes_.bytes(index));
     if (chain.blocks > 0) return chain;
-    constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+    constexpr std::size_t no_limit = (std::numeric_limits<std::size_t>::max)();
     lists_.add_cached(call_upstream([&] { return slabs_.add_slab(index, 0, no_limit); }, relieve));
     ++counts_.misses;
     return slabs_.carve(index, max_carved_bytes);
@@ -113,7 +113,7 @@ class block_store {
       // Before it is counted, so that never more is cached than may be.
       const auto over = [&, most = max_free_bytes()] {
         const std::size_t cached = others + heap_.cached_bytes();
-        return cached - std::min(cached, most);
+        return cached - (std::min)(cached, most);
       };
       if (over() > 0) (void)heap_.release_free(over());
       if (over() > 0) heap_.strand(over());
@@ -143,7 +143,7 @@ class block_store {
   /// Strands chunks and blocks until no more than that is cached.
   void strand(std::size_t target_bytes) noexcept {
     counting_cached([&] {
-      heap_.strand(lists_.cached_bytes() - std::min(lists_.cached_bytes(), target_bytes));
+      heap_.strand(lists_.cached_bytes() - (std::min)(lists_.cached_bytes(), target_bytes));
       return 0;
     });
     take_out(target_bytes, [&] { return lists_.cached_bytes(); }, &slab_store::strand);
@@ -159,7 +159,7 @@ class block_store {
   /// Bytes that may still be cached.
   [[nodiscard]] std::size_t room() const noexcept {
     const std::size_t most = max_free_bytes_;
-    return most - std::min(lists_.cached_bytes(), most);
+    return most - (std::min)(lists_.cached_bytes(), most);
   }
   /// Of blocks beyond the classes; misses of all.
   [[nodiscard]] block_counts const& counts() const noexcept { return counts_; }
@@ -214,7 +214,7 @@ class block_store {
     return call();
   }
   // No object is larger, and sums with it do not overflow.
-  static constexpr std::size_t largest_possible = std::numeric_limits<std::ptrdiff_t>::max() / 2;
+  static constexpr std::size_t largest_possible = (std::numeric_limits<std::ptrdiff_t>::max)() / 2;
 
   // What the heap has cached after the call more or less than before.
   template <class Call>

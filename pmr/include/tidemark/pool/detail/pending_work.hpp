@@ -16,7 +16,7 @@ namespace tidemark::detail {
 template <class Sync>
 class basic_trim_requests {
  public:
-  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t none = (std::numeric_limits<std::size_t>::max)();
 
   /// Requests a trim, or none.
   // Sequentially consistent: a target that the owner has taken in the meantime must not be read, because the

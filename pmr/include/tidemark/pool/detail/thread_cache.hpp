@@ -20,7 +20,7 @@ namespace tidemark::detail {
 ///
 /// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
-  static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t never = (std::numeric_limits<std::size_t>::max)();
 
   explicit thread_cache(size_classes const& classes) noexcept : blocks{classes} {}
 

@@ -30,9 +30,9 @@ class trim_policy {
     if (stranded_bytes == 0 || live_at_trim_ == 0 || free_then + stranded_bytes <= max_cached_bytes_) {
       return max_cached_bytes_;
     }
-    const std::size_t step = std::max(live_at_trim_ - live_at_trim_ / 2, max_cached_bytes_ / 8);
-    const std::size_t live_then = live_at_trim_ - std::min(live_at_trim_, step);
-    return std::min(max_cached_bytes_, free_then - std::min(free_then, live_then + 1));
+    const std::size_t step = (std::max)(live_at_trim_ - live_at_trim_ / 2, max_cached_bytes_ / 8);
+    const std::size_t live_then = live_at_trim_ - (std::min)(live_at_trim_, step);
+    return (std::min)(max_cached_bytes_, free_then - (std::min)(free_then, live_then + 1));
   }
 
  private:

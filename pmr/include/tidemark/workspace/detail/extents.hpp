@@ -49,7 +49,7 @@ concept shape_extents = requires(Extents const&... extents) { checked_extents(ex
 ///
 /// @return the product; `uncountable`, which no memory can hold, where it overflows. With an extent of 0 it
 /// is 0, whatever the others are. O(rank). Thread-safe.
-inline constexpr std::size_t uncountable = std::numeric_limits<std::size_t>::max();
+inline constexpr std::size_t uncountable = (std::numeric_limits<std::size_t>::max)();
 [[nodiscard]] constexpr std::size_t element_count(std::span<std::size_t const> extents) noexcept {
   std::size_t count = 1;
   bool overflows = false;

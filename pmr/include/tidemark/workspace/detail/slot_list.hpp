@@ -25,7 +25,7 @@ inline constexpr auto poison_value = freed_fill;
 template <std::floating_point T>
 inline constexpr T poison_value<T> = std::numeric_limits<T>::quiet_NaN();
 template <std::integral T>
-inline constexpr T poison_value<T> = std::numeric_limits<T>::max();
+inline constexpr T poison_value<T> = (std::numeric_limits<T>::max)();
 template <std::floating_point T>
 inline constexpr std::complex<T> poison_value<std::complex<T>>{std::numeric_limits<T>::quiet_NaN(),
                                                                std::numeric_limits<T>::quiet_NaN()};
@@ -90,7 +90,7 @@ struct alignas(64) slot {  // a cache line
 struct slot_list {
   static inline constinit slot nothing{};  // what a list without slots begins with; never written
 
-  slot* slots = &nothing;
+  slot* items = &nothing;
   std::size_t active = 0;
   std::uint64_t frame = 0;  // the innermost scope that has saved `active`; 0: no scope
   std::size_t count = 0;

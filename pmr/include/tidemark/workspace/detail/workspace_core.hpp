@@ -123,7 +123,7 @@ class workspace_core {
   }
   /// The same, where the innermost scope has saved the list's count.
   slot& take_saved(slot_list& list, std::size_t n) {
-    slot& next = list.slots[list.active];
+    slot& next = list.items[list.active];
     if (n - 1 >= next.limit) [[unlikely]]
       return take_slow(list, n);  // 0 elements too: there may be no slot
     next.size = n;
@@ -224,7 +224,7 @@ class workspace_core {
   TIDEMARK_COLD bool end_those_inside(std::uint64_t frame, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void add_slot(slot_list& list, std::size_t n);
-  void grow_slot(slot_list const& list, slot& small, std::size_t n);
+  void grow_slot(slot_list const& list, slot& grown, std::size_t n);
   void replace_memory(slot_list const& list, slot& of, std::size_t n);
   void free_memory(slot_list const& list, slot& of) noexcept;
   void remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept;

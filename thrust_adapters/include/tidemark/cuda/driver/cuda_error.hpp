@@ -39,7 +39,7 @@ class cuda_error final : public std::exception {
 namespace gpu {
 
 /// Throws `cuda_error` unless `result` is success.
-inline void require(driver& driver, char const* call, status result) {
+inline void require_success(driver& driver, char const* call, status result) {
   if (result != status::success) [[unlikely]]
     throw cuda_error{driver, call, result};
 }

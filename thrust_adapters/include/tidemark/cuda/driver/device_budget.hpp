@@ -71,7 +71,7 @@ struct counted_pool {
 class device_budget {
  public:
   /// No limit.
-  static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t unlimited = (std::numeric_limits<std::size_t>::max)();
 
   device_budget() = default;
   device_budget(device_budget const&) = delete;

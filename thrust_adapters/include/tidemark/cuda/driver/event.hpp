@@ -27,7 +27,7 @@ class event {
  public:
   /// An event that was not recorded: it is done. @throws cuda_error.
   explicit event(driver& driver = default_driver()) : handle_{driver} {
-    require(driver, "cuEventCreate", driver.create_event(handle_.out()));
+    require_success(driver, "cuEventCreate", driver.create_event(handle_.out()));
   }
   /// An event behind all work that is on `stream` now. @throws cuda_error.
   explicit event(stream_handle stream, driver& driver = default_driver()) : event{driver} { record(stream); }
@@ -35,7 +35,7 @@ class event {
   /// Records it behind all work that is on `stream` now. @throws cuda_error; its place is unchanged then.
   void record(stream_handle stream) {
     const detail::relaxed_mode recording{handle_.calls()};
-    require(handle_.calls(), "cuEventRecord", handle_.calls().record(get(), stream));
+    require_success(handle_.calls(), "cuEventRecord", handle_.calls().record(get(), stream));
   }
   /// Whether the work before it has ended, or its device is lost. False if the driver returns another
   /// error. @pre it was not recorded in a capture, which to ask would end; other captures go on.
@@ -46,7 +46,7 @@ class event {
   /// Returns when the work before it has ended. @throws cuda_error, also of that work.
   void wait() const {
     const detail::relaxed_mode waiting{handle_.calls()};
-    require(handle_.calls(), "cuEventSynchronize", handle_.calls().synchronize(get()));
+    require_success(handle_.calls(), "cuEventSynchronize", handle_.calls().synchronize(get()));
   }
 
   /// A fence that owns the event and is done when the event is, or when its device is lost. It does not

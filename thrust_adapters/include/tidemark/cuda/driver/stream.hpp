@@ -20,18 +20,18 @@ class stream {
   /// A new stream of the current device. @throws cuda_error.
   explicit stream(driver& driver = default_driver()) : handle_{driver} {
     const detail::relaxed_mode creating{driver};
-    require(driver, "cuStreamCreate", driver.create_stream(handle_.out()));
+    require_success(driver, "cuStreamCreate", driver.create_stream(handle_.out()));
   }
 
   /// Returns when all work on it has ended. @throws cuda_error, also of that work.
   void synchronize() const {
     const detail::relaxed_mode waiting{handle_.calls()};
-    require(handle_.calls(), "cuStreamSynchronize", handle_.calls().synchronize(get()));
+    require_success(handle_.calls(), "cuStreamSynchronize", handle_.calls().synchronize(get()));
   }
   /// Later work on it waits for `event`. @throws cuda_error.
   void wait(event_handle event) const {
     const detail::relaxed_mode ordering{handle_.calls()};
-    require(handle_.calls(), "cuStreamWaitEvent", handle_.calls().wait(get(), event));
+    require_success(handle_.calls(), "cuStreamWaitEvent", handle_.calls().wait(get(), event));
   }
 
   /// The driver's handle, as `cudaStream_t`.

@@ -19,7 +19,7 @@ struct memory_pool_options {
   /// Each wait for a stream, an event or the device frees unused memory of the pool while the pool has more
   /// than this many bytes, those in use included: with more in use than that, everything unused is freed each
   /// time, and allocated again. So the default keeps all until `trim`. The driver's own default is 0.
-  std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
+  std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
   /// How the memory can be handed to other processes: the driver wants to know when it makes the pool.
   handle_type exported_as = handle_type::none;
   /// Other devices whose work may read and write the pool's blocks; each must be a peer of the device

@@ -32,7 +32,7 @@ class nccl_error final : public std::exception {
 namespace gpu {
 
 /// Throws `nccl_error` unless `result` is success.
-inline void require(nccl& nccl, char const* call, nccl_status result) {
+inline void require_success(nccl& nccl, char const* call, nccl_status result) {
   if (result != nccl_status::success) [[unlikely]]
     throw nccl_error{nccl, call, result};
 }

@@ -43,7 +43,7 @@ struct device_cache_options {
   /// Bytes, used and unused, up to which the cache's own pool of the driver's keeps unused memory when
   /// something is waited for: see `gpu::memory_pool_options`. By default it keeps all until the cache trims
   /// it. Not used where there is an upstream.
-  std::size_t release_threshold_bytes = std::numeric_limits<std::size_t>::max();
+  std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
   /// Where blocks come from; null: a `gpu::memory_pool` of the cache's own, in the order of the stream. It
   /// must allow threads if the cache is used by several, and not be a resource of another stream. Must
   /// outlive the cache.
@@ -185,7 +185,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
 
  private:
   [[nodiscard]] static std::size_t aligned(std::size_t align) noexcept {
-    return std::max(align, default_alignment);
+    return (std::max)(align, default_alignment);
   }
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;

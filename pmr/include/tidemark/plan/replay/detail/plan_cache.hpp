@@ -30,9 +30,9 @@ struct kept_plan : plan_replayer {
   /// It was given up in this step. After twice in a row, and once more for each step that it has served, it
   /// rests, twice as long each time: to follow it until it misses takes longer than to follow none.
   void give_up(std::uint64_t step) noexcept {
-    const std::uint64_t patience = 2 + std::min(served, max_patience);
+    const std::uint64_t patience = 2 + (std::min)(served, max_patience);
     if (++given_up > patience)
-      rests_until_ = step + (std::uint64_t{1} << std::min(given_up - patience, max_rest_log2));
+      rests_until_ = step + (std::uint64_t{1} << (std::min)(given_up - patience, max_rest_log2));
   }
   [[nodiscard]] bool rests(std::uint64_t step) const noexcept { return given_up != 0 && step < rests_until_; }
 

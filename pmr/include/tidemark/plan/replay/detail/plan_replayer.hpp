@@ -146,7 +146,7 @@ class plan_replayer {
   void lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept;
   /// Bytes of the memory that holds all slots.
   [[nodiscard]] std::size_t height() const noexcept {
-    return std::max(plan_.height, origin_) - origin_ + others_begin_;
+    return (std::max)(plan_.height, origin_) - origin_ + others_begin_;
   }
   /// Whether a slot may have one of these bytes. O(log slots).
   [[nodiscard]] bool may_use(std::uintptr_t begin, std::size_t bytes) const noexcept;
@@ -168,13 +168,15 @@ class plan_replayer {
     return static_cast<std::size_t>((is_paused() ? paused_ : next_) - slots_.data());
   }
   /// The first slot of request n is n; further ones of requests come behind.
-  [[nodiscard]] std::span<slot const> slots() const noexcept { return {slots_.data(), slots_.size() - 1}; }
+  [[nodiscard]] std::span<slot const> all_slots() const noexcept {
+    return {slots_.data(), slots_.size() - 1};
+  }
   [[nodiscard]] std::size_t request_of(std::uint32_t slot) const noexcept { return blocks_[slot]->request; }
   /// True only if all blocks of this run were deallocated, but those that outlive the step. O(1).
   [[nodiscard]] bool all_deallocated() const noexcept { return *next_deallocation_ == &slots_.back(); }
   /// Slots that are live now. O(slots).
   [[nodiscard]] std::size_t used_blocks() const noexcept {
-    return static_cast<std::size_t>(std::ranges::count_if(slots(), &slot::live));
+    return static_cast<std::size_t>(std::ranges::count_if(all_slots(), &slot::live));
   }
   /// A request when the plan was made. Blocks in its slots are so aligned.
   struct request {
@@ -226,8 +228,8 @@ class plan_replayer {
   /// A request whose blocks outlive the step.
   struct outliving_request {
     std::size_t request = 0;
-    std::vector<std::uint32_t> slots{};  // NOLINT(readability-redundant-member-init): GCC warns without
-    unsigned steps_within = 0;           // in a row, in which its block did not outlive the step
+    std::vector<std::uint32_t> indices{};  // NOLINT(readability-redundant-member-init): GCC warns without
+    unsigned steps_within = 0;             // in a row, in which its block did not outlive the step
   };
   [[nodiscard]] std::span<outliving_request const> outliving() const noexcept { return outliving_; }
   /// To be called once a step: whether a block that outlived the step that was planned does so no more.
@@ -240,7 +242,7 @@ class plan_replayer {
   }
 
  private:
-  static constexpr std::uintptr_t no_address = std::numeric_limits<std::uintptr_t>::max();
+  static constexpr std::uintptr_t no_address = (std::numeric_limits<std::uintptr_t>::max)();
 
   // Blocks are aligned to 16 at least.
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {

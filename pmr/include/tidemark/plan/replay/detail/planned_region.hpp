@@ -65,13 +65,13 @@ class region_of final : public planned_region {
       if (!movable) return false;
       release();
       const std::size_t wanted =
-          Space::commits ? std::max(reserve_bytes_, space_.chunk_bytes()) : reserve_bytes_;
-      range_ = space_.reserve(bytes + slack, std::max(wanted, bytes + slack));
+          Space::commits ? (std::max)(reserve_bytes_, space_.chunk_bytes()) : reserve_bytes_;
+      range_ = space_.reserve(bytes + slack, (std::max)(wanted, bytes + slack));
       if (range_.empty()) return false;
       base_ = align_up(range_.begin, align);
       if constexpr (!Space::commits) grow(range_.size);
     }
-    const std::size_t target = std::min(align_up(padding() + bytes, space_.granularity()), range_.size);
+    const std::size_t target = (std::min)(align_up(padding() + bytes, space_.granularity()), range_.size);
     if (target <= held_bytes_) return true;
     if (!space_.commit({range_.begin + held_bytes_, target - held_bytes_})) return false;
     grow(target);

@@ -77,7 +77,7 @@ class planning_budget {
   [[nodiscard]] bool may_record(std::uint64_t step) noexcept;
   void forgive(std::uint64_t step) noexcept;
   [[nodiscard]] std::uint64_t sightings_needed() const noexcept {
-    return unpaid_ < unpaid_at_once ? 1 : std::uint64_t{1} << std::min(unpaid_ / 2, max_needed_log2);
+    return unpaid_ < unpaid_at_once ? 1 : std::uint64_t{1} << (std::min)(unpaid_ / 2, max_needed_log2);
   }
 
   std::uint64_t unpaid_ = 0;
