@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/pressure_callbacks.hpp>
 #include <tidemark/core/detail/thread_specific.hpp>
 
 namespace tidemark {
@@ -21,10 +22,19 @@ options_for_new_arenas& shared_options() {
   return shared;
 }
 
+struct scratch_memory {
+  explicit scratch_memory(arena_options const& options)
+      : memory{options}, trims{detail::call_under_pressure(&memory, [this] {
+          detail::trim_idle_memory([this] { detail::scratch_access::trim_if_idle(memory); });
+        })} {}
+
+  arena memory;
+  detail::pressure_handle trims;
+};
 struct arena_list {
-  std::list<arena> all;  // a list, because arenas do not move
-  ~arena_list() {        // on another thread when the library is unloaded
-    for (arena& each : all) each.release_thread_ownership();
+  std::list<scratch_memory> all;  // a list, because arenas do not move
+  ~arena_list() {                 // on another thread when the library is unloaded
+    for (scratch_memory& each : all) each.memory.release_thread_ownership();
   }
 };
 
@@ -37,16 +47,31 @@ arena& detail::scratch_arena(std::initializer_list<scratch_conflict> conflicts) 
   const auto conflicting = [&](arena const& candidate) {
     return std::ranges::any_of(conflicts, [&](scratch_conflict c) { return c.resource() == &candidate; });
   };
-  std::list<arena>& all = thread_arenas::get().all;
-  for (arena& candidate : all) {
-    if (!conflicting(candidate)) return candidate;
+  std::list<scratch_memory>& all = thread_arenas::get().all;
+  for (scratch_memory& candidate : all) {
+    if (!conflicting(candidate.memory)) return candidate.memory;
   }
   arena_options options;
   {
     const std::scoped_lock lock{shared_options().mutex};
     options = shared_options().options;
   }
-  return all.emplace_back(options);
+  return all.emplace_back(options).memory;
+}
+
+void detail::scratch_access::wait_for_trim(arena::scope& opened, arena& on) noexcept {
+  do {
+    const std::scoped_lock until_trimmed{idle_memory_mutex()};
+  } while (!on.replace_no_scope(&opened));
+}
+
+void detail::scratch_access::trim_if_idle(arena& idle) noexcept {
+  if (!idle.replace_no_scope(arena::claimed())) return;
+  {
+    const auto loan = idle.owner_.lend();
+    (void)idle.trim();
+  }
+  idle.set_innermost(nullptr);
 }
 
 std::size_t scratch_arena_count() noexcept {

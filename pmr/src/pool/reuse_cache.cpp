@@ -12,7 +12,9 @@
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/pool/global_pool.hpp>
 
 #include "../core/default_upstream.hpp"
 
@@ -22,6 +24,14 @@ namespace {
 // How many fences a deallocation queries where there is a limit. More than the one it may add, so that
 // pending blocks get fewer, whose sizes are not requested any more.
 constexpr std::size_t looks_per_deallocation = 2;
+// A small limit is kept closely: fences are queried in each deallocation. A large one, as by default, is only
+// looked at once as much is kept. Without a limit nothing is won by knowing sooner that a block is ready.
+std::size_t look_from_bytes(reuse_cache_options const& options) noexcept {
+  if (options.max_blocks_per_size != 0) return 0;
+  const std::size_t limit = options.max_cached_bytes;
+  if (limit == 0) return std::numeric_limits<std::size_t>::max();
+  return limit < reuse_cache_options{}.max_cached_bytes ? 0 : limit;
+}
 
 reuse_cache_options completed(reuse_cache_options options) noexcept {
   options.upstream = detail::or_default(options.upstream);
@@ -34,18 +44,28 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 
 reuse_cache::reuse_cache(reuse_cache_options const& options)
     : options_{completed(options)},
+      look_from_bytes_{look_from_bytes(options)},
       kept_{{.max_cached_bytes = options_.max_cached_bytes,
              .max_blocks_per_size = options_.max_blocks_per_size,
              .oldest_first = options_.reuse == reuse_order::oldest,
              .largest_first = options_.eviction == eviction_order::largest},
             options_.bookkeeping},
       counts_{.name = options_.name} {
+  if (options_.relief.call == nullptr)
+    pressure_ = detail::on_memory_pressure_of(this, [this] { respond_to_pressure(); });
   const std::scoped_lock lock{mutex_};
   mutex_.adapt_with(*this);
 }
 
+void reuse_cache::respond_to_pressure() noexcept {
+  if (options_.upstream == std::pmr::new_delete_resource() || options_.upstream == &global_pool())
+    (void)collect(false);
+  else must_collect_.store(true, std::memory_order_relaxed);
+}
+
 reuse_cache::~reuse_cache() {
   mutex_.leave();
+  pressure_ = {};
   // Blocks of threads that are not there in a child are no leaks of its.
   if (check_level >= 2 && !is_in_child_) detail::report_leak("reuse_cache", name(), ledger_);
   (void)collect(true);
@@ -97,6 +117,7 @@ void reuse_cache::query(Queries queries) noexcept {
 }
 
 void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
+  collect_if_posted();
   try {
     void* const block = ask_upstream(bytes, align);
     const std::scoped_lock lock{mutex_};
@@ -164,8 +185,7 @@ void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_
   };
   {
     const std::scoped_lock lock{mutex_};
-    // Without a limit nothing is won by knowing sooner that a block is ready.
-    must_look = (options_.max_cached_bytes != 0 || options_.max_blocks_per_size != 0) && kept_.has_pending();
+    must_look = kept_.has_pending() && kept_.ready_bytes() + kept_.pending_bytes() >= look_from_bytes_;
     if (!must_look) keep();
   }
   if (must_look) {  // before it is kept: what is found to be done has been free for longer
@@ -177,6 +197,7 @@ void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_
     keep();
   }
   (void)return_to_upstream(leaving);
+  collect_if_posted();
   if (!is_kept) {
     return_to_upstream(block, bytes, align, fence);
     const std::scoped_lock lock{mutex_};
@@ -206,6 +227,7 @@ std::size_t reuse_cache::return_to_upstream(detail::kept_chain& leaving) noexcep
 }
 
 std::size_t reuse_cache::collect(bool force) noexcept {
+  must_collect_.store(false, std::memory_order_relaxed);
   detail::kept_chain leaving;
   bool must_query = false;
   {

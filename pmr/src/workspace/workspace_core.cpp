@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include <tidemark/core/detail/pressure_callbacks.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/out_of_memory.hpp>
@@ -216,6 +217,7 @@ std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
 void workspace_core::take_back_newest(slot_list& list) noexcept { retire(list, list.active - 1, {}); }
 
 slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
+  const outside_use own{*this};
   if (i >= others_room_) {
     const std::size_t room = std::max(i + 1, 2 * others_room_);
     grow_array(options_.bookkeeping, others_, others_room_, others_room_, room);
@@ -260,15 +262,17 @@ bool workspace_core::end_those_inside(std::uint64_t frame, std::source_location 
       warning_kind::skipped_rewind, options_.name,
       "workspace '%s': %s ended while %td scopes or checkpoints inside it were open; they ended with it",
       options_.name, scope, inside);
-  while (frame_ != frame) close<true>(frame_, where);
+  while (this->frame() != frame) close<true>(this->frame(), where);
   return true;
 }
 
 void workspace_core::rewind(std::source_location where) noexcept {
-  if (frame_ == 0) {
+  outside_use own{*this};
+  if (frame() == slot_list::outside_frame) {
     retire_all(where);
-  } else if (is_checkpoint(*beginning_of(frame_))) {
-    close<true>(frame_, where);
+    own.end_in_idle();
+  } else if (is_checkpoint(*beginning_of(frame()))) {
+    close<true>(frame(), where);
   } else {  // a scope goes on, and keeps its log: it relies on the counts that it saved when it opened
     for (saved_count* entry = log_end_ - 1; entry->list != nullptr; --entry) {
       retire(*entry->list, entry->value, where);
@@ -279,7 +283,7 @@ void workspace_core::rewind(std::source_location where) noexcept {
 void workspace_core::retire_all(std::source_location where) noexcept {
   for_each_list(*this, [&](slot_list& list) {
     retire(list, 0, where);
-    list.frame = 0;
+    list.frame = slot_list::outside_frame;
   });
 }
 
@@ -325,8 +329,14 @@ void workspace_core::require_closed(char const* doing) const {
 
 void workspace_core::reset(std::source_location where) {
   require_closed("reset");
+  outside_use own{*this};
+  reset_all(where);
+  own.end_in_idle();
+}
+
+void workspace_core::reset_all(std::source_location where) noexcept {
   log_end_ = log_;
-  frame_ = 0;
+  set_frame(slot_list::outside_frame);
   retire_all(where);
 }
 
@@ -335,12 +345,15 @@ void workspace_core::reset(slot_list& list, std::source_location where) {
     throw std::logic_error{std::string{"workspace '"} + options_.name + "': reset of " + list.element->name +
                            " while a scope or checkpoint is open, which would restore it; end that first"};
   }
+  const outside_use own{*this};
   retire(list, 0, where);
 }
 
 void workspace_core::release(std::source_location where) {
   require_closed("release");
-  reset(where);
+  outside_use own{*this};
+  reset_all(where);
+  own.end_in_idle();
   std::pmr::polymorphic_allocator<> allocator{options_.bookkeeping};
   for_each_list(*this, [&](slot_list& list) {
     trim(list);
@@ -359,18 +372,21 @@ void workspace_core::release(std::source_location where) {
 }
 
 trim_summary workspace_core::trim() noexcept {
+  const outside_use own{*this};
   trim_summary summary;
   for_each_list(*this, [&](slot_list& list) { remove_slots(list, list.active, summary); });
   return summary;
 }
 
 trim_summary workspace_core::trim(slot_list& list) noexcept {
+  const outside_use own{*this};
   trim_summary summary;
   remove_slots(list, list.active, summary);
   return summary;
 }
 
 trim_summary workspace_core::trim_to_recent_peak() noexcept {
+  const outside_use own{*this};
   trim_summary summary;
   for_each_list(*this, [&](slot_list& list) {
     remove_slots(list, std::max(list.active, list.peak_active), summary);
@@ -395,6 +411,7 @@ void workspace_core::remove_slots(slot_list& list, std::size_t keep, trim_summar
 }
 
 compact_summary workspace_core::compact(compact_options const& options, measure by) noexcept {
+  const outside_use own{*this};
   compact_summary summary;
   const auto compact_slot = [&](slot_list const& list, slot& wide, bool in_use) {
     // In floating point, where factors of any size are harmless; NaN compares as false, and changes nothing.
@@ -426,6 +443,7 @@ compact_summary workspace_core::compact(compact_options const& options, measure 
 }
 
 void workspace_core::sweep() noexcept {
+  const outside_use own{*this};
   const sweep_request request = sweep_request_since(served_tick_);
   served_tick_ = request.tick;
   if (!options_.sweeps) return;
@@ -433,7 +451,37 @@ void workspace_core::sweep() noexcept {
   if (request.compacts) compact(request.compaction, measure::largest);
 }
 
+// ---- other threads ---------------------------------------------------------------------------------------
+
+void workspace_core::wait_for_trim(std::uint64_t frame) const noexcept {
+  do {
+    const std::scoped_lock until_trimmed{idle_memory_mutex()};
+  } while (!replace_idle(frame));
+}
+
+bool workspace_core::leave_idle() const noexcept {
+  if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) > claimed_frame) return false;
+  if (!replace_idle(slot_list::outside_frame)) wait_for_trim(slot_list::outside_frame);
+  return true;
+}
+
+// Slots behind a fence stay, and those below them: the fence is the user's.
+std::size_t workspace_core::trim_if_idle() noexcept {
+  if (!replace_idle(claimed_frame)) return 0;
+  trim_summary summary;
+  for_each_list(*this, [&](slot_list& list) {
+    std::size_t keep = list.count;
+    while (keep > list.active && list.items[keep - 1].fence == 0) --keep;
+    remove_slots(list, keep, summary);
+  });
+  set_frame(idle_frame);
+  return summary.bytes;
+}
+
+// ---- fences -----------------------------------------------------------------------------------------------
+
 void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept {
+  const outside_use own{*this};
   forget_fences_that_are_done();
   if (fence.done()) return;
   try {
@@ -513,6 +561,7 @@ workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexc
 }
 
 workspace_stats workspace_core::stats() const noexcept {
+  const outside_use own{*this};
   workspace_stats sum{.name = options_.name};
   for_each_type([&](workspace_type_stats const& one) {
     ++sum.types;
@@ -544,6 +593,7 @@ char const* workspace_core::broken_invariant(slot_list const& list, std::size_t&
 }
 
 char const* workspace_core::broken_invariant() const noexcept {
+  const outside_use own{*this};
   std::size_t held_bytes = 0;
   char const* broken = nullptr;
   for_each_list(*this, [&](slot_list const& list) {
@@ -555,7 +605,7 @@ char const* workspace_core::broken_invariant() const noexcept {
     return "held_bytes <= max_held_bytes";
   saved_count const* entry = log_end_;
   while (entry != log_ && entry[-1].list != nullptr) --entry;
-  if (frame_ != (entry != log_ ? entry[-1].value : 0))
+  if (frame() != (entry != log_ ? entry[-1].value : slot_list::outside_frame))
     return "frame is the number of the last scope in the log";
   return nullptr;
 }

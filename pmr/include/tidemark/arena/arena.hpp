@@ -33,6 +33,9 @@
 
 namespace tidemark {
 
+namespace detail {
+struct scratch_access;
+}
 template <class AddressSpace>
 class basic_arena_scope;
 template <class AddressSpace>
@@ -254,6 +257,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
 
  private:
   friend scope;
+  friend detail::scratch_access;
   template <class Self, class Space>
   friend class arena_push;
   template <class Space>
@@ -295,14 +299,28 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   bool is_high_known() const noexcept { return !can_trap || cursor_ <= high_; }
   void close(scope& closing) noexcept {
     before_use("end of a scope");
-    if (innermost_ == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
+    if (innermost() == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
         is_high_known()) [[likely]] {
       lower_cursor(floor_);
       floor_ = (std::max)(closing.opened_.floor, marked_);  // a mark taken where the scope begins lives on
-      innermost_ = closing.opened_.outer;
+      set_innermost(closing.opened_.outer);
     } else {
       close_slow(closing);
     }
+  }
+
+  // Atomic, because another thread claims a scratch arena that has no open scope.
+  // Its compare-exchange only reads while a scope is open, but ThreadSanitizer takes that for a write.
+  [[nodiscard]] scope* innermost() const noexcept {
+    if constexpr (detail::thread_sanitizer_is_on) return __atomic_load_n(&innermost_, __ATOMIC_RELAXED);
+    else return innermost_;
+  }
+  void set_innermost(scope* open) noexcept { __atomic_store_n(&innermost_, open, __ATOMIC_RELEASE); }
+  // In place of an open scope while another thread trims the arena.
+  static scope* claimed() noexcept { return reinterpret_cast<scope*>(std::uintptr_t{1}); }
+  [[nodiscard]] bool replace_no_scope(scope* by) noexcept {
+    scope* none = nullptr;
+    return __atomic_compare_exchange_n(&innermost_, &none, by, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
   }
 
   static std::size_t position_in(chunk_record const& chunk, std::uintptr_t cursor) noexcept {
@@ -315,7 +333,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   std::size_t scope_floor() const noexcept;
   // The chunk that no rewind may leave downwards.
   chunk_record& deepest_chunk() noexcept {
-    return innermost_ != nullptr ? *innermost_->opened_.chunk : first_;
+    return innermost() != nullptr ? *innermost()->opened_.chunk : first_;
   }
   void make_current(chunk_record& chunk, std::uintptr_t cursor) noexcept {
     chunk_ = &chunk;

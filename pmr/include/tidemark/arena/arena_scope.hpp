@@ -3,6 +3,7 @@
 /// `arena::scope`: frees what is allocated on an arena between its opening and its end. Owns no memory.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
@@ -40,30 +41,33 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   using arena_type = basic_arena<AddressSpace>;
 
   /// An inert scope.
-  [[nodiscard]] basic_arena_scope() noexcept = default;
+  [[nodiscard]] basic_arena_scope() noexcept : opened_{} {}
   /// Opens a scope on `arena`.
   [[nodiscard]] explicit basic_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
                                            detail::call_site where = std::source_location::current()) noexcept
-      : where_{where} {
+      : opened_{}, where_{where} {
     open(arena);
   }
   /// Opens a scope on `*arena`, or makes an inert one of null.
   [[nodiscard]] explicit basic_arena_scope(arena_type* arena,
                                            detail::call_site where = std::source_location::current()) noexcept
-      : where_{where} {
+      : opened_{}, where_{where} {
     if (arena != nullptr) open(*arena);
   }
-  [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept { take(other); }
+  [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { take(other); }
   /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the arena that `scope` is open
   /// on gives a scope that begins where the old one began.
   basic_arena_scope& operator=(basic_arena_scope&& other) noexcept {
     if (this == &other) return *this;
-    if (arena_ != nullptr && other.opened_.outer == this && arena_->innermost_ == &other &&
+    if (arena_ != nullptr && other.opened_.outer == this && arena_->innermost() == &other &&
         other.is_empty()) {
       arena_type& arena = *arena_;
+      basic_arena_scope* const outer = opened_.outer;
       other.end();
-      end();
-      open(arena);
+      opened_.outer = this;  // a scratch arena must not seem to be idle in between
+      arena.close(*this);
+      range_ = {};
+      open_inside(outer, arena);
     } else {
       end();
       take(other);
@@ -110,15 +114,26 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
 
  private:
   friend arena_type;
+  friend detail::scratch_access;
   template <class Space>
   friend class basic_shared_arena;  // whose messages name the place of an open scope
   friend arena_push<basic_arena_scope, AddressSpace>;
 
+  // On a scratch arena, whose state is to be read only once the arena is claimed.
+  template <std::same_as<detail::scratch_access> Opener>
+  basic_arena_scope(Opener opener, arena_type& arena,
+                    detail::call_site where = std::source_location::current()) noexcept
+      : where_{where} {
+    opener.open(*this, arena);
+  }
   void open(arena_type& arena) noexcept {
+    open_inside(arena.innermost(), arena);
+    arena.set_innermost(this);
+  }
+  void open_inside(basic_arena_scope* outer, arena_type& arena) noexcept {
     arena.before_use("opening of a scope");
     arena_ = &arena;
-    opened_ = {arena.innermost_, arena.cursor_, arena.chunk_, arena.floor_};
-    arena.innermost_ = this;
+    opened_ = {outer, arena.cursor_, arena.chunk_, arena.floor_};
     arena.floor_ = arena.cursor_;
     range_ = {detail::range_kind::arena_scope, arena.name()};
   }
@@ -129,9 +144,10 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
     where_ = other.where_;
     range_ = std::move(other.range_);
     if (arena_ == nullptr) return;
-    basic_arena_scope** link = &arena_->innermost_;
-    while (*link != &other) link = &(*link)->opened_.outer;
-    *link = this;
+    if (arena_->innermost() == &other) return arena_->set_innermost(this);
+    basic_arena_scope* inner = arena_->innermost();
+    while (inner->opened_.outer != &other) inner = inner->opened_.outer;
+    inner->opened_.outer = this;
   }
 
   bool is_empty() const noexcept {
@@ -145,12 +161,12 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   arena_type& push_target() const noexcept(check_level < 2) {
     require_open();
     if constexpr (check_level >= 2) {
-      if (arena_->innermost_ != this) {
+      if (arena_->innermost() != this) {
         detail::report_violation(
             violation_kind::outer_scope_use, arena_->name(),
             "arena '%s': allocating through an outer scope while a scope inside it is open; the memory would "
             "vanish when the inner one ends%s",
-            arena_->name(), detail::opened_text(where_, arena_->innermost_->where_).c_str());
+            arena_->name(), detail::opened_text(where_, arena_->innermost()->where_).c_str());
       }
     }
     return *arena_;
@@ -158,10 +174,10 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
 
   // What the arena was like at the opening.
   struct state {
-    basic_arena_scope* outer = nullptr;                  // the innermost open scope
-    std::uintptr_t cursor = 0;                           // where this scope begins
-    detail::arena_chunk<AddressSpace>* chunk = nullptr;  // the chunk that `cursor` is in
-    std::uintptr_t floor = 0;
+    basic_arena_scope* outer;                  // the innermost open scope
+    std::uintptr_t cursor;                     // where this scope begins
+    detail::arena_chunk<AddressSpace>* chunk;  // the chunk that `cursor` is in
+    std::uintptr_t floor;
   };
 
   arena_type* arena_ = nullptr;  // null: inert

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <memory_resource>
 
@@ -42,6 +43,27 @@ namespace detail {
 /// The first of the calling thread's scratch arenas that is not in `conflicts`; a new one where there is
 /// none.
 [[nodiscard]] arena& scratch_arena(std::initializer_list<scratch_conflict> conflicts);
+
+/// Opens scopes on scratch arenas, which other threads may trim while none is open.
+///
+/// A thread publishes that an arena is idle by the store that ends the arena's last scope. A thread that
+/// trims claims the arena by one compare-exchange, and an outermost scope begins with one.
+struct scratch_access {
+  static void open(arena::scope& opened, arena& on) noexcept {
+    arena::scope* const outer = __atomic_load_n(&on.innermost_, __ATOMIC_RELAXED);
+    if (reinterpret_cast<std::uintptr_t>(outer) > reinterpret_cast<std::uintptr_t>(arena::claimed())) {
+      opened.open(on);
+      return;
+    }
+    if (!on.replace_no_scope(&opened)) [[unlikely]]
+      wait_for_trim(opened, on);
+    opened.open_inside(nullptr, on);
+  }
+  [[nodiscard]] static arena::scope opened_on(arena& on) { return arena::scope{scratch_access{}, on}; }
+  TIDEMARK_COLD static void wait_for_trim(arena::scope& opened, arena& on) noexcept;
+  /// Returns memory to the system, unless a scope is open.
+  static void trim_if_idle(arena& idle) noexcept;
+};
 }  // namespace detail
 
 /// Opens a scope on one of the calling thread's scratch arenas that is not among `conflicts`.
@@ -55,16 +77,17 @@ namespace detail {
 ///   ...
 /// ```
 /// A function whose results are no memory says so: `scratch(no_conflicts)`. Any number of conflicts will do: a
-/// thread makes a further arena when all it has are in conflict, and keeps it. Thread-safe: each thread has
-/// its own arenas, made at first need and destroyed when it ends, after the destructors of its thread_local
-/// objects. Those of the main thread are there until the process is gone: objects of `make` that are on them
-/// then are not destroyed.
+/// thread makes a further arena when all it has are in conflict, and keeps it. Under memory pressure
+/// (`signal_memory_pressure`) the signalling thread trims the arenas of all threads that have no open scope; so
+/// nothing may be allocated on them outside scopes. Thread-safe: each thread has its own arenas, made at first
+/// need and destroyed when it ends, after the destructors of its thread_local objects. Those of the main thread
+/// are there until the process is gone: objects of `make` that are on them then are not destroyed.
 /// @throws std::bad_alloc (as out_of_memory, if it is address space that lacks) if a further arena is needed
 /// and cannot be had.
 template <std::convertible_to<scratch_conflict>... Conflicts>
   requires(sizeof...(Conflicts) > 0)
 [[nodiscard]] arena::scope scratch(Conflicts const&... conflicts) {
-  return arena::scope{detail::scratch_arena({scratch_conflict(conflicts)...})};
+  return detail::scratch_access::opened_on(detail::scratch_arena({scratch_conflict(conflicts)...}));
 }
 
 /// Not without an argument: results on the same arena would vanish with the scope.

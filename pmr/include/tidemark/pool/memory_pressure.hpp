@@ -5,7 +5,8 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
+
+#include <tidemark/core/detail/pressure_callbacks.hpp>
 
 namespace tidemark {
 
@@ -13,10 +14,6 @@ class pressure_subscription;
 
 namespace detail {
 
-struct pressure_callback;
-struct pressure_ender {
-  void operator()(pressure_callback* ended) const noexcept;
-};
 /// As `on_memory_pressure`, for an object: a child forgets the callback if the object was on the stack of a
 /// thread that does not exist there.
 [[nodiscard]] pressure_subscription on_memory_pressure_of(void const* object, std::function<void()> callback);
@@ -32,7 +29,7 @@ class [[nodiscard]] pressure_subscription {
  private:
   friend pressure_subscription detail::on_memory_pressure_of(void const* object,
                                                              std::function<void()> callback);
-  std::unique_ptr<detail::pressure_callback, detail::pressure_ender> callback_;
+  detail::pressure_handle callback_;
 };
 
 /// Has `callback` called whenever memory gets short, on the thread that signals it. It must not throw. No

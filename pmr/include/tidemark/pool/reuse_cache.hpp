@@ -4,6 +4,7 @@
 /// the free blocks that it keeps.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/pool/detail/kept_blocks.hpp>
+#include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
 
@@ -54,7 +56,7 @@ struct reuse_query_scope {
 struct reuse_cache_options {
   /// Blocks that are ready to be used again are kept up to this many bytes in all; 0: without limit. What a
   /// fence still guards does not count: it is kept anyway.
-  std::size_t max_cached_bytes = 0;
+  std::size_t max_cached_bytes = 1 * GiB;
   /// The same in blocks of one size and alignment; 0: without limit.
   std::size_t max_blocks_per_size = 0;
   /// Which of the ready blocks of a size is allocated first.
@@ -125,9 +127,10 @@ struct reuse_cache_stats {
 /// next request of its size: the last one first, or with `reuse_order::oldest` the first one. A block that is
 /// *pending*, behind a fence not found to be done, goes nowhere, not to the upstream either. Fences are
 /// queried when a request finds no ready block (those of its size, at most 32), in `collect` (all), and,
-/// where there is a limit, in each deallocation (2 of any size); each time others, so that none is passed
-/// over for long, in whatever order they become done. Of fences with one order (`reuse_fence::order`), such
-/// as events of one stream, only the first is queried, and the next if that is done.
+/// where the limit is below 1 GiB or as much is kept, in each deallocation (2 of any size); each time
+/// others, so that none is passed over for long, in whatever order they become done. Of fences with one order
+/// (`reuse_fence::order`), such as events of one stream, only the first is queried, and the next if that is
+/// done.
 ///
 /// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond,
 /// those that have been ready for longest go to the upstream, or with `eviction_order::largest` the largest
@@ -135,6 +138,10 @@ struct reuse_cache_stats {
 /// itself. Pending blocks do not count and stay; one that is found to be done counts from then on. Where the
 /// upstream throws std::bad_alloc, `collect()`, and then `collect(true)`, make room, and it is called again
 /// each time; or `reuse_cache_options::relief` does, and it is called once more.
+///
+/// Under memory pressure (`signal_memory_pressure`) a cache without a `relief` of its own does `collect()`:
+/// at once if the upstream is `std::pmr::new_delete_resource()` or `global_pool()`, which are for any thread;
+/// else in the next deallocation, or in the next request that would call the upstream.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache_stats`, and
 /// - `cached_bytes == sum over ready blocks`, `pending_bytes == sum over pending blocks`
@@ -159,7 +166,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// Alignment of every block, at least, where none is given.
   static constexpr std::size_t default_alignment = alignof(std::max_align_t);
 
-  /// Blocks of the default resource, kept without limit.
+  /// Blocks of the default resource, kept up to 1 GiB.
   reuse_cache() : reuse_cache{reuse_cache_options{}} {}
   /// The same of `upstream`; null: the default resource.
   explicit reuse_cache(std::pmr::memory_resource* upstream)
@@ -221,6 +228,11 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
  private:
   friend detail::fork_safe<>;
 
+  void respond_to_pressure() noexcept;
+  void collect_if_posted() noexcept {
+    if (must_collect_.load(std::memory_order_relaxed)) [[unlikely]]
+      (void)collect(false);
+  }
   void adapt_to_child() noexcept { is_in_child_ = true; }
   [[nodiscard]] void* take_kept(std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] void* take_done(std::size_t bytes, std::size_t align) noexcept;
@@ -238,6 +250,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   void track(void* block, std::size_t bytes, std::size_t align);
 
   reuse_cache_options options_;
+  std::size_t look_from_bytes_;  // with more kept, a deallocation queries fences
+  std::atomic<bool> must_collect_{false};
 
   mutable detail::fork_safe<> mutex_;  // for what follows
   detail::kept_blocks kept_;
@@ -246,6 +260,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
 
   detail::fork_safe<> ledger_mutex_;  // level 2 only; one of its own, so that a violation handler may look
   detail::block_ledger ledger_;       // level 2 only
+
+  pressure_subscription pressure_;
 };
 
 }  // namespace tidemark

@@ -26,6 +26,11 @@ namespace detail {
 
 /// What acquisitions call of a workspace or a scope, which make it their friend.
 struct workspace_access {
+  /// As `workspace_core::trim_if_idle`.
+  template <class Workspace>
+  static std::size_t trim_if_idle(Workspace& idle) noexcept {
+    return idle.core_.trim_if_idle();
+  }
   /// The next slot of a type, with memory for `n` elements.
   template <class T, class Source>
   [[gnu::always_inline]] static slot& claim(Source& source, std::size_t n, std::source_location where) {

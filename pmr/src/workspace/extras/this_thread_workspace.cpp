@@ -2,6 +2,7 @@
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
 
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -9,6 +10,8 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/thread_specific.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
+#include <tidemark/pool/global_pool.hpp>
+#include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
 namespace {
@@ -18,6 +21,7 @@ constexpr std::size_t max_waiting = 64;
 struct waiting_workspaces {
   detail::fork_safe<> mutex;
   std::vector<std::unique_ptr<workspace>> all;
+  pressure_subscription released = on_memory_pressure(release_waiting_workspaces);
 
   void detach() noexcept { all.clear(); }  // workspaces use other state of the library
 };
@@ -28,7 +32,24 @@ waiting_workspaces& waiting() {
 
 // The thread's own workspace, which is the current one until another is bound.
 struct own_workspace {
+  // Its upstream must be for the thread that signals pressure.
+  own_workspace() {
+    std::pmr::memory_resource* const upstream = ws.upstream_resource();
+    if (upstream != &global_pool() && upstream != std::pmr::new_delete_resource()) return;
+    trims = on_memory_pressure([this] { trim_if_idle(); });
+  }
+  own_workspace(own_workspace const&) = delete;
+  own_workspace& operator=(own_workspace const&) = delete;
+  // What the pool gets it keeps otherwise until its threads call it.
+  void trim_if_idle() noexcept {
+    std::size_t bytes = 0;
+    detail::trim_idle_memory([&] { bytes = detail::workspace_access::trim_if_idle(ws); });
+    if (bytes != 0 && ws.upstream_resource() == &global_pool()) (void)global_pool().trim();
+  }
+
   workspace ws;
+  pressure_subscription trims;
+
   ~own_workspace() {
     if (detail::this_threads_workspace == &ws) detail::this_threads_workspace = nullptr;
     ws.release_thread_ownership();  // another thread destroys it when the library is unloaded

@@ -85,7 +85,7 @@ void basic_arena<AddressSpace>::deallocate_aside(void const* block) noexcept {
          top = asides_.newest) {
       const std::size_t end = top->finalizer.end_position;
       if (finalizers_ != &top->finalizer || end != position() || marked_ == cursor_ ||
-          (innermost_ != nullptr && scope_floor() >= end))
+          (innermost() != nullptr && scope_floor() >= end))
         return;
       finalizers_ = top->finalizer.previous;
       asides_.newest = top->previous;

@@ -64,13 +64,14 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
 
 template <class AddressSpace>
 basic_arena<AddressSpace>::~basic_arena() {
-  if (innermost_ != nullptr) {
+  if (innermost() != nullptr) {
     detail::report_violation(violation_kind::scope_outlived, name(),
                              "arena '%s' is destroyed while a scope on it is open%s", name(),
-                             innermost_->where_.opened().c_str());
-    for (scope* open = std::exchange(innermost_, nullptr); open != nullptr; open = open->opened_.outer) {
+                             innermost()->where_.opened().c_str());
+    for (scope* open = innermost(); open != nullptr; open = open->opened_.outer) {
       open->arena_ = nullptr;
     }
+    set_innermost(nullptr);
   }
   release_thread_ownership();  // any thread may destroy an arena
   release();

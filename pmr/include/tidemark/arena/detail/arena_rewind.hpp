@@ -19,9 +19,9 @@ namespace tidemark {
 // Position of the innermost open scope's beginning; 0 without one.
 template <class AddressSpace>
 std::size_t basic_arena<AddressSpace>::scope_floor() const noexcept {
-  if (innermost_ == nullptr) return 0;
-  chunk_record const& chunk = *innermost_->opened_.chunk;
-  return position_in(chunk, (std::max)(innermost_->opened_.cursor, chunk.begin));
+  if (innermost() == nullptr) return 0;
+  chunk_record const& chunk = *innermost()->opened_.chunk;
+  return position_in(chunk, (std::max)(innermost()->opened_.cursor, chunk.begin));
 }
 
 // No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
@@ -89,9 +89,9 @@ template <class AddressSpace>
 bool basic_arena<AddressSpace>::free_all(char const* operation) {
   before_use(operation);
   if (destroying_from_ != 0) return may_rewind_to(0);
-  if (innermost_ != nullptr) {
+  if (innermost() != nullptr) {
     throw std::logic_error("arena '" + std::string(name()) + "': " + operation + " while a scope is open" +
-                           innermost_->where_.opened());
+                           innermost()->where_.opened());
   }
   rewind_to(first_, first_.begin);
   return true;
@@ -132,7 +132,7 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   chunk_record* const before = chunk_->previous;
   if (before == nullptr || chunk_->begins_scope ||
-      (innermost_ != nullptr && innermost_->opened_.chunk == chunk_))
+      (innermost() != nullptr && innermost()->opened_.chunk == chunk_))
     return;
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
@@ -207,18 +207,18 @@ void basic_arena<AddressSpace>::release() {
 
 template <class AddressSpace>
 void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
-  if (innermost_ == &closing) {
+  if (innermost() == &closing) {
     if (can_trap && !is_trapping() && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
       lower_cursor(floor_);  // from a new height
     else rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
     floor_ = (std::max)(closing.opened_.floor, marked_);
-    innermost_ = closing.opened_.outer;
+    set_innermost(closing.opened_.outer);
     return;
   }
   detail::report_violation(violation_kind::scope_order, name(),
                            "arena '%s': a scope ends while a scope inside it is still open%s", name(),
-                           detail::opened_text(closing.where_, innermost_->where_).c_str());
-  scope* inner = innermost_;
+                           detail::opened_text(closing.where_, innermost()->where_).c_str());
+  scope* inner = innermost();
   while (inner->opened_.outer != &closing) inner = inner->opened_.outer;
   inner->opened_ = closing.opened_;  // the inner scope will rewind what the outer one would have rewound
 }

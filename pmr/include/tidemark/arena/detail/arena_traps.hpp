@@ -64,9 +64,9 @@ template <class AddressSpace>
 bool basic_arena<AddressSpace>::begins_scope() const noexcept {
   if (cursor_ != floor_) return false;
   if (chunk_->begins_scope && cursor_ == chunk_->begin)  // it was emptied, and the scope goes on
-    return innermost_ != nullptr && innermost_->opened_.chunk == chunk_;
-  return cursor_ == marked_ || (innermost_ != nullptr && innermost_->opened_.chunk == chunk_ &&
-                                innermost_->opened_.cursor == cursor_);
+    return innermost() != nullptr && innermost()->opened_.chunk == chunk_;
+  return cursor_ == marked_ || (innermost() != nullptr && innermost()->opened_.chunk == chunk_ &&
+                                innermost()->opened_.cursor == cursor_);
 }
 
 // Whether there may be a chunk behind the current one. An arena that does not grow has one behind a slice

@@ -88,11 +88,13 @@ struct alignas(64) slot {  // a cache line
 /// Invariants: `active <= count <= room`, and `slots[count]` can be read and has limit 0: so one comparison
 /// finds that there is no slot, that it is too small, and that something is to be done before it is used.
 struct slot_list {
+  /// In place of the number of a scope: the owner uses the workspace outside all scopes.
+  static constexpr std::uint64_t outside_frame = 2;
   static inline constinit slot nothing{};  // what a list without slots begins with; never written
 
   slot* items = &nothing;
   std::size_t active = 0;
-  std::uint64_t frame = 0;  // the innermost scope that has saved `active`; 0: no scope
+  std::uint64_t frame = outside_frame;  // the innermost scope that has saved `active`
   std::size_t count = 0;
   std::size_t room = 0;         // slots there is space for, besides the one at the end
   std::size_t peak_active = 0;  // most that were active since the last trim by a sweep

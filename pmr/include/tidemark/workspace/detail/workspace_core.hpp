@@ -67,11 +67,15 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 ///
 /// Invariants, checked by `broken_invariant()`:
 /// - those of each `slot_list` and its slots
-/// - `frame_` is the number of the last scope in the log; 0 if there is none
+/// - `frame_` is the number of the last scope in the log; if there is none, `outside_frame` while the owner
+///   has slots outside scopes or is in a call, and else `idle_frame`, or `claimed_frame` during a trim by
+///   another thread
 /// - `held_bytes_ == sum over slots of capacity * bytes of an element`, `<= options_.max_held_bytes` if that
 ///   is not 0
 ///
-/// Thread-safety: one thread at a time.
+/// Thread-safety: one thread at a time, but for `trim_if_idle`. A thread publishes that the workspace is idle
+/// by the store that ends its last scope; a thread that trims claims the workspace by one compare-exchange,
+/// and an outermost scope begins with one.
 class workspace_core {
  public:
   workspace_core(workspace_options const& options, bool checked);
@@ -88,23 +92,30 @@ class workspace_core {
     if (room_bytes() <= counts * sizeof(saved_count)) [[unlikely]]
       grow_log(counts);
     const std::uint64_t frame = (last_frame_ += 2) | parity;
-    *log_end_++ = {.value = frame, .list = nullptr, .frame = frame_};
-    frame_ = frame;
+    const std::uint64_t outer = __atomic_load_n(&frame_, __ATOMIC_RELAXED);
+    *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};  // other threads leave the log alone
+    if (outer > claimed_frame) {
+      set_frame(frame);
+    } else if (!replace_idle(frame)) [[unlikely]] {
+      wait_for_trim(frame);
+      log_end_[-1].frame = idle_frame;
+    }
     return frame;
   }
 
   /// Saves the list's count for the innermost scope, if that has not done so yet. @throws as `open`.
   void save(slot_list& list) {
-    if (list.frame == frame_) return;
+    const std::uint64_t frame = this->frame();
+    if (list.frame == frame) return;
     if (log_end_ == log_limit_) [[unlikely]]
       grow_log(0);
     *log_end_++ = {.value = list.active, .list = &list, .frame = list.frame};
-    list.frame = frame_;
+    list.frame = frame;
   }
   /// The same of several, where there is room for them.
   template <class... Lists>
   void save_in_room(Lists&... lists) noexcept {
-    const std::uint64_t frame = frame_;
+    const std::uint64_t frame = this->frame();
     saved_count* end = log_end_;  // stays in a register, where each store might otherwise change log_end_
     [[maybe_unused]] const auto save_one = [&](slot_list& list) {
       if (list.frame == frame) return;
@@ -121,6 +132,13 @@ class workspace_core {
     save(list);
     return take_saved(list, n);
   }
+  /// The same, for a request that may lie outside all scopes. The workspace is not idle from then on, until
+  /// `reset`, `release` or `rewind`.
+  slot& take_anywhere(slot_list& list, std::size_t n) {
+    if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) <= claimed_frame) [[unlikely]]
+      (void)leave_idle();
+    return take(list, n);
+  }
   /// The same, where the innermost scope has saved the list's count.
   slot& take_saved(slot_list& list, std::size_t n) {
     slot& next = list.items[list.active];
@@ -136,7 +154,7 @@ class workspace_core {
   /// @tparam Retire whether `retire` has anything to do
   template <bool Retire>
   void close(std::uint64_t frame, std::source_location where) noexcept {
-    if (frame_ != frame) [[unlikely]] {
+    if (this->frame() != frame) [[unlikely]] {
       if (!end_those_inside(frame, where)) return;
     }
     saved_count* last = log_end_;
@@ -145,11 +163,16 @@ class workspace_core {
       else list->active = last->value;
       list->frame = last->frame;
     }
-    frame_ = last->frame;
     log_end_ = last;
+    set_frame(last->frame);
   }
 
-  [[nodiscard]] std::uint64_t frame() const noexcept { return frame_; }
+  // The compare-exchange of another thread only reads while a scope is open, but ThreadSanitizer takes that
+  // for a write.
+  [[nodiscard]] std::uint64_t frame() const noexcept {
+    if constexpr (thread_sanitizer_is_on) return __atomic_load_n(&frame_, __ATOMIC_RELAXED);
+    else return frame_;
+  }
   /// Whether an outermost scope has to `sweep` before it opens.
   [[nodiscard]] bool is_to_sweep() const noexcept {
     return sweep_ticks.load(std::memory_order_relaxed) != served_tick_ && log_end_ == log_;
@@ -177,6 +200,9 @@ class workspace_core {
   enum class measure { newest, largest };
   compact_summary compact(compact_options const& options, measure by) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
+  /// For another thread: frees the slots that are not in use, unless the owner uses the workspace or work
+  /// elsewhere uses the slots. The upstream must be for any thread. @return bytes that were freed.
+  std::size_t trim_if_idle() noexcept;
   /// From now on, the next use of each slot that was acquired in the scope awaits the fence. Waits for it
   /// here if there is no memory to store it, or if the scope has ended.
   void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
@@ -202,6 +228,7 @@ class workspace_core {
   [[nodiscard]] workspace_stats stats() const noexcept;
   template <class Visitor>
   void for_each_type(Visitor&& visitor) const {
+    const outside_use own{*this};
     for_each_list(*this, [&](slot_list const& list) {
       if (list.count > 0) visitor(stats_of(list));
     });
@@ -212,6 +239,37 @@ class workspace_core {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
+  // In place of the number of a scope: no scope is open, and another thread may claim the workspace ...
+  static constexpr std::uint64_t idle_frame = 0;
+  static constexpr std::uint64_t claimed_frame = 1;  // ... and has claimed it
+
+  // A use by the owner that may lie outside all scopes: other threads leave the workspace alone meanwhile.
+  class outside_use {
+   public:
+    explicit outside_use(workspace_core const& of) noexcept : core_{&of}, becomes_idle_{of.leave_idle()} {}
+    outside_use(outside_use const&) = delete;
+    outside_use& operator=(outside_use const&) = delete;
+    ~outside_use() {
+      if (becomes_idle_) core_->set_frame(idle_frame);
+    }
+    // Nothing is acquired any more.
+    void end_in_idle() noexcept { becomes_idle_ = true; }
+
+   private:
+    workspace_core const* core_;
+    bool becomes_idle_;
+  };
+
+  [[nodiscard]] bool replace_idle(std::uint64_t frame) const noexcept {
+    std::uint64_t idle = idle_frame;
+    return __atomic_compare_exchange_n(&frame_, &idle, frame, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+  }
+  // Releases, because the number may say that the workspace is idle.
+  void set_frame(std::uint64_t frame) const noexcept { __atomic_store_n(&frame_, frame, __ATOMIC_RELEASE); }
+  TIDEMARK_COLD void wait_for_trim(std::uint64_t frame) const noexcept;
+  // False if the owner uses it already.
+  TIDEMARK_COLD bool leave_idle() const noexcept;
+  void reset_all(std::source_location where) noexcept;
   // Not as a number of entries, which takes a division.
   [[nodiscard]] std::size_t room_bytes() const noexcept {
     return reinterpret_cast<std::uintptr_t>(log_limit_) - reinterpret_cast<std::uintptr_t>(log_end_);
@@ -247,11 +305,12 @@ class workspace_core {
     }
   }
 
-  std::uint64_t frame_ = 0;           // number of the innermost scope; 0: none is open
-  std::uint64_t last_frame_ = 0;      // the newest number given; even
-  saved_count* log_ = nullptr;        // entries of open scopes
-  saved_count* log_end_ = nullptr;    // … end here
-  saved_count* log_limit_ = nullptr;  // … and have room up to here
+  // Number of the innermost scope. Any thread reads it; only the owner changes it unless it is `idle_frame`.
+  mutable std::uint64_t frame_ = idle_frame;
+  std::uint64_t last_frame_ = slot_list::outside_frame;  // the newest number given; even
+  saved_count* log_ = nullptr;                           // entries of open scopes
+  saved_count* log_end_ = nullptr;                       // … end here
+  saved_count* log_limit_ = nullptr;                     // … and have room up to here
   std::uint64_t served_tick_ = sweep_ticks.load(std::memory_order_relaxed);
   std::array<slot_list, fixed_elements::infos.size()> fixed_;
   slot_list** others_ = nullptr;  // by other_type(); null where this workspace has none of that type

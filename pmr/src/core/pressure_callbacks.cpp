@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/core/detail/pressure_callbacks.hpp>
+
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <tidemark/core/detail/callback_gate.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
+
+namespace tidemark::detail {
+
+struct pressure_callback {
+  std::function<void()> call;
+  unsigned long long stack_owner;  // `stack_owner_of` the object that the callback belongs to
+  unsigned long long number = 0;   // of the subscription
+  callback_gate gate = {};
+};
+
+namespace {
+
+using callback_pointer = std::shared_ptr<pressure_callback>;
+
+struct subscriber_list {
+  subscriber_list() noexcept { mutex.adapt_with(*this); }
+  // Callbacks of pools that were on the stacks of threads that do not exist here are not called, and kept,
+  // because they may own something.
+  void adapt_to_child() noexcept {
+    for (auto each = callbacks.begin(); each != callbacks.end();) {
+      const auto next = std::next(each);
+      each->second->gate.adapt_to_child();
+      if (is_lost(each->second->stack_owner)) lost.insert(callbacks.extract(each));
+      each = next;
+    }
+  }
+  // The first callback behind a number, up to another one; null if there is none.
+  [[nodiscard]] callback_pointer next_behind(unsigned long long number, unsigned long long last) noexcept {
+    const std::scoped_lock lock{mutex};
+    const auto found = callbacks.upper_bound(number);
+    return found != callbacks.end() && found->first <= last ? found->second : nullptr;
+  }
+
+  std::map<unsigned long long, callback_pointer> callbacks;  // by the number of the subscription
+  std::map<unsigned long long, callback_pointer> lost;
+  unsigned long long newest = 0;  // number of the last subscription
+  fork_safe<> mutex;              // for all; no callback is called under it
+};
+
+// Pools with static storage duration unsubscribe at any time of the program's end.
+subscriber_list& subscribers() {
+  static auto& list = *new until_unload<subscriber_list>;
+  return list.value;
+}
+
+}  // namespace
+
+// The function is destroyed here, and behind its own call only if that ends the subscription.
+void pressure_ender::operator()(pressure_callback* ended) const noexcept {
+  subscriber_list& list = subscribers();
+  callback_pointer last;
+  {
+    const std::scoped_lock lock{list.mutex};
+    const auto found = list.callbacks.find(ended->number);
+    if (found == list.callbacks.end()) return;  // of a thread that does not exist in this child
+    last = std::move(found->second);
+    list.callbacks.erase(found);
+  }
+  last->gate.close();
+  if (!last->gate.is_entered_by_this_thread()) last->call = nullptr;
+}
+
+pressure_handle call_under_pressure(void const* object, std::function<void()> callback) {
+  auto made = std::make_shared<pressure_callback>(std::move(callback), stack_owner_of(object));
+  subscriber_list& list = subscribers();
+  const std::scoped_lock lock{list.mutex};
+  made->number = list.newest + 1;
+  list.callbacks.emplace(made->number, made);
+  ++list.newest;
+  return pressure_handle{made.get()};
+}
+
+std::size_t signal_pressure() {
+  thread_local bool is_signalling = false;  // on this thread
+  if (std::exchange(is_signalling, true)) return 0;
+  const std::unique_ptr<bool, void (*)(bool*)> ends{&is_signalling, [](bool* signals) { *signals = false; }};
+  subscriber_list& list = subscribers();
+  const unsigned long long last = [&] {
+    const std::scoped_lock lock{list.mutex};
+    return list.newest;
+  }();
+  std::size_t called = 0;
+  callback_pointer next;
+  for (unsigned long long number = 0; (next = list.next_behind(number, last)) != nullptr;) {
+    number = next->number;
+    if (!next->gate.enter()) continue;
+    const gate_leaver leaves{next->gate};
+    next->call();
+    ++called;
+  }
+  return called;
+}
+
+fork_safe<>& idle_memory_mutex() noexcept {
+  static auto& mutex = *new until_unload<fork_safe<>>;
+  return mutex.value;
+}
+
+}  // namespace tidemark::detail
