@@ -430,8 +430,9 @@ TEST(arena_trap, serves_a_scope_that_does_not_fit_its_addresses_from_ordinary_me
 TEST(arena_trap, works_without_addresses_for_trapped_scopes) {
   test::recording_os os;
   os.fail_from = 1;  // the arena's own reservation is the one before
-  os.fail_count = 1;
+  os.fail_count = 100;
   arena a{virtual_memory{{}, os}, trapping};
+  os.fail_from = test::supply::never;
   void* const block = in_a_scope(a);
   EXPECT_EQ(in_a_scope(a), block);
   EXPECT_EQ(a.stats().untrapped_scopes, 2u);
@@ -440,14 +441,16 @@ TEST(arena_trap, works_without_addresses_for_trapped_scopes) {
 TEST(arena_trap, counts_memory_that_the_system_does_not_take_back_until_release) {
   test::recording_os os;
   arena a{virtual_memory{{}, os}, trapping};
-  const std::size_t before = a.stats().committed_bytes;
+  const std::size_t before = a.stats().committed_bytes, committed_before = os.committed_bytes;
   {
     arena::scope scope{a};
     std::memset(scope.allocate(100), 0x5A, 100);
     os.fail_from = os.calls;
     os.fail_count = 1;
   }
-  EXPECT_GT(a.stats().committed_bytes, before);
+  EXPECT_GT(os.committed_bytes, committed_before);
+  EXPECT_EQ(a.stats().committed_bytes - before, os.committed_bytes - committed_before)
+      << "all of it, and no more";
   EXPECT_EQ(a.stats().untrapped_scopes, 1u);
   for (int i = 0; i < 300; ++i) {
     arena::scope scope{a};
@@ -456,6 +459,22 @@ TEST(arena_trap, counts_memory_that_the_system_does_not_take_back_until_release)
   a.check_invariants();
   a.release();
   EXPECT_EQ(a.stats().committed_bytes, 0u);
+}
+
+TEST(arena_trap, counts_what_the_system_keeps_of_slices_of_every_size) {
+  for (const std::size_t bytes : {1u, 5'000u, 70'000u, 200'000u, 300'000u}) {
+    test::recording_os os;
+    arena a{virtual_memory{{}, os}, {.reserve = 2 * MiB, .commit_step = 12 * KiB, .trap = trapping.trap}};
+    const std::size_t before = a.stats().committed_bytes, committed_before = os.committed_bytes;
+    {
+      arena::scope scope{a};
+      std::memset(scope.allocate(bytes), 0x5A, bytes);
+      os.fail_from = os.calls;
+    }
+    EXPECT_GE(os.committed_bytes - committed_before, bytes);
+    EXPECT_EQ(a.stats().committed_bytes - before, os.committed_bytes - committed_before) << bytes;
+    a.check_invariants();
+  }
 }
 
 TEST(arena_trap, any_failing_system_call_leaves_a_usable_arena_and_no_leak) {

@@ -141,10 +141,12 @@ TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
 TEST(scratch, without_memory_throws_and_never_returns_a_null_scope) {
   test::recording_os os;
   os.fail_from = 0;
+  os.fail_count = test::supply::never;
   set_default_os_memory(&os);
-  on_a_fresh_thread([] {
+  on_a_fresh_thread([&] {
     EXPECT_THROW((void)scratch(no_conflicts), out_of_memory);
     EXPECT_EQ(scratch_arena_count(), 0u);
+    os.fail_from = test::supply::never;
     EXPECT_TRUE(scratch(no_conflicts));  // the second call works again
   });
   set_default_os_memory(nullptr);

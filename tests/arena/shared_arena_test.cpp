@@ -779,6 +779,7 @@ TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
 TEST(shared_arena, throws_if_no_chunk_can_be_reserved) {
   test::recording_os os;
   os.fail_from = 0;
+  os.fail_count = test::supply::never;
   EXPECT_THROW((shared_arena{virtual_memory{{}, os}}), out_of_memory);
 }
 

@@ -521,13 +521,14 @@ TEST(shared_memory, leaves_nothing_behind_wherever_a_call_fails) {
     }
     all_made = faults.calls <= n;
     if (all_made) EXPECT_EQ(what, "");
-    else if (faults.last_failed != "mmap") EXPECT_NE(what, "");  // which is tried at another place
+    else if (faults.last_failed != "mmap" && faults.last_failed != "ftruncate")
+      EXPECT_NE(what, "");  // those are tried at another place and for half of the size
     failures += what.empty() ? 0 : 1;
     EXPECT_EQ(open_files(), files) << faults.last_failed;
     EXPECT_EQ(mapped_files(), mappings) << faults.last_failed;
     EXPECT_EQ(folder.names(), 0) << faults.last_failed;
   }
-  EXPECT_GT(failures, 12u);
+  EXPECT_GE(failures, 12u);
 }
 
 }  // namespace

@@ -238,7 +238,8 @@ TEST(cuda_device_resource, out_of_memory_says_what_is_free_on_the_device) {
     EXPECT_STREQ(
         error.what(),
         "device memory: out of memory: 102400 bytes aligned to 256 requested, 1024000 used of 1024000 "
-        "committed and 1024000 reserved; the largest that would fit is 24576 bytes");
+        "committed and 1024000 reserved; the largest that would fit is 24576 bytes; the device memory is "
+        "exhausted: free some, or return the part that caches keep (relieve)");
   }
   memory.deallocate(block, 1000 * KiB);
 }

@@ -144,7 +144,20 @@ TEST(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
   EXPECT_TRUE(space.reserve(1, SIZE_MAX - unit).empty());
   device.fail_next("cuMemAddressReserve");
   EXPECT_TRUE(space.reserve(1, unit).empty());
-  EXPECT_STREQ(space.refusal(), "");
+  EXPECT_STREQ(space.refusal(),
+               "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)");
+}
+
+TEST(cuda_virtual_memory, reserves_half_of_the_addresses_that_are_refused_each_time_down_to_the_least) {
+  for (std::size_t refusals = 0; refusals <= 4; ++refusals) {
+    fake_device device{in_units()};
+    gpu::virtual_memory space{{}, device};
+    device.fail_in("cuMemAddressReserve", 0, status::out_of_memory, refusals);
+    const byte_range range = space.reserve(3 * unit, 64 * unit);
+    EXPECT_EQ(range.size, std::max(3 * unit, 64 * unit >> refusals)) << refusals;
+    EXPECT_TRUE(space.commit(units_of(range, 0, 3)));
+    space.release(range);
+  }
 }
 
 TEST(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_of_the_driver) {
@@ -318,7 +331,8 @@ TEST(cuda_virtual_memory, a_commit_of_some_is_of_all_where_there_is_memory) {
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(space.commit_some(units_of(range, 0, 32), unit), 32 * unit);
   EXPECT_EQ(space.commit_some(units_of(range, 32, 20), 12 * unit), 0u) << "which is more than there is";
-  EXPECT_STREQ(space.refusal(), "");
+  EXPECT_STREQ(space.refusal(),
+               "the device memory is exhausted: free some, or return the part that caches keep (relieve)");
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
 }
 
@@ -511,7 +525,8 @@ TEST(cuda_virtual_memory, a_commit_beyond_the_device_memory_allocates_nothing) {
   const byte_range range = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
   EXPECT_FALSE(space.commit(units_of(range, 2, 3)));
-  EXPECT_STREQ(space.refusal(), "") << "there is no memory, and nothing else to tell";
+  EXPECT_STREQ(space.refusal(),
+               "the device memory is exhausted: free some, or return the part that caches keep (relieve)");
   EXPECT_EQ(device.physical_bytes(), 2 * unit);
   EXPECT_TRUE(space.commit(units_of(range, 2, 2)));
 }

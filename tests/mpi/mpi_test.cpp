@@ -145,6 +145,7 @@ TEST_F(mpi_blocks, serves_an_arena_and_goes_back_to_mpi) {
 
 TEST_F(mpi_blocks, takes_the_least_where_more_is_refused) {
   calls_.fail_from = 0;
+  calls_.fail_count = 6;
   basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB}, mpi_memory{}};
   EXPECT_NE(buffers.allocate(1000), nullptr);
   EXPECT_LT(buffers.stats().reserved_bytes, 2000u);

@@ -370,13 +370,15 @@ TEST(pool, the_limit_holds_although_live_blocks_keep_large_ones_from_going_back)
   memory.check_invariants();
 }
 
-TEST(pool, a_chunk_for_several_large_blocks_is_given_up_where_only_one_fits) {
+TEST(pool, takes_half_of_a_chunk_for_several_large_blocks_each_time_it_is_refused) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
   void* const first = memory.allocate(1'000'000);
   upstream.fail_from = upstream.calls;
+  upstream.fail_count = 4;
   void* const second = memory.allocate(20'000);
-  EXPECT_EQ(upstream.calls, upstream.fail_from + 2) << "a quarter of what is held; then the block alone";
+  EXPECT_EQ(upstream.calls, upstream.fail_from + 5)
+      << "a quarter of what is held, and so on; the block alone";
   EXPECT_EQ(memory.stats().cached_bytes, 0u);
   EXPECT_EQ(memory.stats().misses, 2u);
   upstream.fail_from = supply::never;

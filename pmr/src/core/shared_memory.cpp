@@ -13,6 +13,8 @@
 #include <tidemark/core/detail/file_calls.hpp>
 #include <tidemark/core/os_memory.hpp>
 
+#include "system_limits.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -38,18 +40,28 @@ shared_memory::shared_memory(shared_memory_options options)
 
 byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
   const std::size_t bytes = std::max(least_bytes, wanted_bytes);
-  if (file_.get() >= 0 || bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
-  const std::size_t size = detail::align_up(bytes, granularity_);
+  if (file_.get() >= 0 || bytes >= std::numeric_limits<std::size_t>::max() / 2) return {};
+  const std::size_t least = detail::align_up(std::max<std::size_t>(least_bytes, 1), granularity_);
+  // A file of more would end the process.
+  const std::size_t wanted = std::min(bytes, detail::align_down(detail::max_file_bytes(), granularity_));
 
   file_descriptor file = detail::create_memory_file(options_.name);
   if (file.get() < 0) detail::throw_file_error(sentence(options_, "a file in memory cannot be created"));
-  if (!detail::resize_file(file.get(), size)) {
-    detail::throw_file_error(sentence(options_, "its file cannot be as large"));
-  }
   if (!detail::try_lock(file.get(), detail::lock_byte::writer, true)) {
     detail::throw_file_error(sentence(options_, "its file cannot be locked"));
   }
-  const byte_range range = map(file.get(), size);
+  detail::refused_call refused;
+  const byte_range range = detail::reserve_by_halves(
+      least, wanted,
+      [&](std::size_t tried) {
+        const std::size_t size = detail::align_up(tried, granularity_);
+        const byte_range made = detail::resize_file(file.get(), size) ? map(file.get(), size) : byte_range{};
+        if (made.empty()) refused = {errno, size, false};
+        if (made.empty() && errno != ENOMEM && errno != EAGAIN && errno != EFBIG) throw_refused(refused);
+        return made;
+      },
+      [&] { return detail::fair_share_bytes(refused); });
+  if (range.empty()) throw_refused(refused);
   // After the mapping, which could not be written through otherwise.
   if (!detail::seal_file(file.get(), options_.seal_writes)) {
     const int error = errno;
@@ -61,14 +73,23 @@ byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_by
   return range_ = range;
 }
 
+void shared_memory::throw_refused(detail::refused_call const& refused) const {
+  std::string text =
+      sentence(options_, "its file cannot be mapped, with ") + std::to_string(refused.bytes) + " bytes";
+  char const* const limit = detail::limit_behind(refused);
+  if (*limit != '\0') text += std::string{"; "} + limit;
+  errno = refused.error;
+  detail::throw_file_error(text);
+}
+
+// Empty, with errno set, if the system refuses it.
 byte_range shared_memory::map(int file, std::size_t bytes) const {
   const auto map_at = [&](std::uintptr_t address) {
     return detail::map_file(file, bytes, address, page_access::none);
   };
   if (options_.address != 0) {
     const byte_range range = map_at(options_.address);
-    if (!range.empty()) return range;
-    if (errno != EEXIST) detail::throw_file_error(sentence(options_, "its file cannot be mapped there"));
+    if (!range.empty() || errno != EEXIST) return range;
     detail::throw_addresses_taken(sentence(options_, ""), {options_.address, bytes});
   }
   for (int i = 0; i < max_places_tried && bytes < usually_free.size; ++i) {
@@ -78,9 +99,7 @@ byte_range shared_memory::map(int file, std::size_t bytes) const {
     const byte_range range = map_at(usually_free.begin + random % places * place_alignment);
     if (!range.empty()) return range;
   }
-  const byte_range range = map_at(0);
-  if (range.empty()) detail::throw_file_error(sentence(options_, "its file cannot be mapped"));
-  return range;
+  return map_at(0);
 }
 
 bool shared_memory::commit(byte_range part) noexcept {

@@ -2,10 +2,13 @@
 #include <tidemark/core/virtual_memory.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
+
+#include "system_limits.hpp"
 
 namespace tidemark {
 
@@ -15,22 +18,44 @@ virtual_memory::virtual_memory(virtual_memory_options options, os_memory& os) no
       granularity_{options.huge_pages == huge_page_policy::advise ? range_alignment : os.page_size()} {}
 
 byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept {
-  const std::size_t bytes = std::max(least_bytes, wanted_bytes);
-  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
+  refused_ = {};
+  if (std::max(least_bytes, wanted_bytes) >= std::numeric_limits<std::size_t>::max() / 2) return {};
+  const std::size_t least = detail::align_up(std::max<std::size_t>(least_bytes, 1), granularity_);
+  const byte_range range = detail::reserve_by_halves(
+      least, wanted_bytes, [&](std::size_t bytes) { return reserve_exactly(bytes, bytes == least); },
+      [&] { return detail::fair_share_bytes(refused_); });
+  return range.empty() ? range : detail::without_stale_frames(range);
+}
+
+// A system that aligns a range takes up to 2 MiB more for a moment. Where these are refused, a small range goes
+// without, and so does the last one that is tried.
+byte_range virtual_memory::reserve_exactly(std::size_t bytes, bool is_last) noexcept {
   const std::size_t rounded = detail::align_up(bytes, granularity_);
+  errno = 0;
   void* first = os_->reserve(rounded, range_alignment);
-  if (first == nullptr) return {};
+  if (first == nullptr && granularity_ < range_alignment && (is_last || rounded < range_alignment))
+    first = os_->reserve(rounded, granularity_);
+  if (first == nullptr) {
+    refused_ = {errno, rounded, false};
+    return {};
+  }
   if (options_.huge_pages != huge_page_policy::system) {
     os_->advise_huge_pages(first, rounded, options_.huge_pages == huge_page_policy::advise);
   }
-  return detail::without_stale_frames({reinterpret_cast<std::uintptr_t>(first), rounded});
+  return {reinterpret_cast<std::uintptr_t>(first), rounded};
 }
 
 bool virtual_memory::commit(byte_range part) noexcept {
-  if (!os_->commit(part.data(), part.size)) return false;
+  errno = 0;
+  if (!os_->commit(part.data(), part.size)) {
+    refused_ = {errno, part.size, true};
+    return false;
+  }
   if (options_.prefault) os_->prefault(part.data(), part.size);
   return true;
 }
+
+char const* virtual_memory::refusal() const noexcept { return detail::limit_behind(refused_); }
 
 bool virtual_memory::decommit(byte_range part) noexcept { return os_->decommit(part.data(), part.size); }
 

@@ -6,6 +6,7 @@
 #include <ranges>
 #include <utility>
 
+#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/request.hpp>
@@ -115,8 +116,11 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t byt
   if (void* const block = group.take_small(index, bytes)) return block;
   try {
     if (void* const block = group.take_small_of_spare(index, bytes, block_bytes)) return block;
-    detail::epoch_slabs::chunk added{.bytes = group.next_chunk_bytes()};
-    added.memory = options_.upstream->allocate(added.bytes);
+    // Of two ranges one at least begins at a multiple of its size.
+    constexpr std::size_t unit = detail::epoch_slab::range_bytes;
+    const byte_range memory = detail::allocate_by_halves(
+        *options_.upstream, 2, group.next_chunk_bytes() / unit, unit, alignof(std::max_align_t));
+    const detail::epoch_slabs::chunk added{memory.data(), memory.size};
     try {
       const std::uintptr_t first = detail::epoch_slabs::first_range(added);
       for (std::size_t i = 0; i < detail::epoch_slabs::range_count(added); ++i)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 
+#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 
@@ -139,10 +140,13 @@ void coalescing_heap::deallocate(void* block, std::size_t requested_bytes) noexc
 
 // ---- chunks -----------------------------------------------------------------------------------------------
 
-// Its one range is live until it is cut.
-coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t bytes) {
-  void* const memory = upstream_->allocate(bytes + chunk_overhead_bytes, granule_bytes);
-  auto* const added = ::new (memory) chunk{nullptr, chunks_, bytes};
+// Of `wanted_bytes` for its ranges if the upstream has them. Its one range is live until it is cut.
+coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::size_t wanted_bytes) {
+  const byte_range memory =
+      allocate_by_halves(*upstream_, least_bytes / granule_bytes, wanted_bytes / granule_bytes, granule_bytes,
+                         granule_bytes, chunk_overhead_bytes);
+  const std::size_t bytes = memory.size - chunk_overhead_bytes;
+  auto* const added = ::new (memory.data()) chunk{nullptr, chunks_, bytes};
   if (chunks_ != nullptr) chunks_->previous = added;
   chunks_ = added;
   held_bytes_ += bytes;
@@ -158,14 +162,8 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
   const std::size_t own_bytes = bytes_for(bytes, align);
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
   chunk_bytes = align_down(chunk_bytes, page_bytes);  // with what it has besides, whole pages
-  tag* range = nullptr;
-  if (chunk_bytes > own_bytes + page_bytes) {
-    try {
-      range = add_chunk(chunk_bytes - chunk_overhead_bytes);
-    } catch (std::bad_alloc const&) {  // what is needed may be there
-    }
-  }
-  if (range == nullptr) range = add_chunk(own_bytes);
+  tag* const range =
+      add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - chunk_overhead_bytes : 0);
   insert_free(range);
   return cut(range, bytes, align);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark::detail {
@@ -46,10 +47,10 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
   }
   if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
   blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
-  const std::size_t bytes = blocks * block_bytes;
   if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
-  void* const memory = upstream_->allocate(bytes, classes_.alignment(index));
-  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  const auto [first, bytes] =
+      allocate_by_halves(*upstream_, 1, blocks, block_bytes, classes_.alignment(index));
+  blocks = bytes / block_bytes;
   const slab added{first, blocks, index, blocks, 0, nullptr, 0, false, nullptr, nullptr, nullptr};
   slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
   its_class.carving = first;
@@ -242,6 +243,9 @@ char const* slab_store::broken_invariant() const noexcept {
       ++listed;
     }
     if (listed != s.stranded) return "stranded == length of the stranded list";
+    if (s.uncarved + s.stranded == s.blocks && find(of_class_[s.index].carving) != &s &&
+        !of_class_[s.index].may_be_free)
+      return "a slab without live and listed blocks is being carved, or its class may be free";
     held += bytes_of(s);
     stranded += s.stranded * classes_.bytes(s.index);
     uncarved += s.uncarved * classes_.bytes(s.index);

@@ -3,8 +3,10 @@
 /// `address_space`: the concept of where an arena's memory comes from.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 
 #include <tidemark/core/byte_range.hpp>
 
@@ -14,7 +16,7 @@ namespace tidemark {
 ///
 /// | call | meaning |
 /// |---|---|
-/// | `reserve(least, wanted)` | a range of at least `least` bytes, better of `wanted`, or none; may throw |
+/// | `reserve(least, wanted)` | a range of `wanted` bytes or, if refused, smaller ones down to `least`; may throw |
 /// | `commit(part)` | puts memory behind a part; false, and nothing changed, without memory |
 /// | `decommit(part)` | returns the memory behind a part, keeps the addresses; false if it cannot |
 /// | `release(range)` | returns a whole range, exactly as `reserve` returned it |
@@ -61,4 +63,31 @@ concept address_space = std::movable<S> && requires(S& space, byte_range range, 
   { S::chunk_growth } -> std::convertible_to<std::size_t>;
 };
 
+namespace detail {
+
+/// Takes `wanted` units or, if they are refused, half as many each time, down to `needed`.
+///
+/// @param needed units of which fewer are of no use; a unit is a byte, or a block of the caller
+/// @param wanted units tried first; `needed` if that is more
+/// @param take called with a number of units: a range, or an empty one if that many are refused
+/// @param share called once, after the first refusal: the most units to try from then on, except `needed`
+/// @return what `take` returned last. @throws what `take` throws. O(log(wanted / needed)) calls
+template <class Take, class Share>
+[[nodiscard]] byte_range reserve_by_halves(std::size_t needed, std::size_t wanted, Take take, Share share) {
+  std::size_t units = (std::max)(needed, wanted);
+  byte_range range = take(units);
+  if (!range.empty() || units == needed) return range;
+  const std::size_t most = share();
+  while (range.empty() && units != needed) {
+    units = (std::max)(needed, units / 2);
+    if (units <= most || units == needed) range = take(units);
+  }
+  return range;
+}
+template <class Take>
+[[nodiscard]] byte_range reserve_by_halves(std::size_t needed, std::size_t wanted, Take take) {
+  return reserve_by_halves(needed, wanted, take, [] { return (std::numeric_limits<std::size_t>::max)(); });
+}
+
+}  // namespace detail
 }  // namespace tidemark

@@ -97,13 +97,18 @@ class registered_memory {
     requires std::default_initializable<Space>
       : registered_memory{Space{}, std::move(registrar)} {}
 
-  /// Reserves, commits and registers a range; one of `least_bytes` if a larger one is refused.
+  /// Reserves, commits and registers a range; if it is refused, one of half the size each time, down to
+  /// `least_bytes`. A collective registrar gets the wanted size or none.
   /// @return an empty range, with nothing changed, without memory or for the reason in `refusal`.
   /// @throws what the space throws; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
-    const byte_range range = take(least_bytes, wanted_bytes);
-    if constexpr (requires { requires Registrar::is_collective; }) return range;  // other ranks would not try
-    return range.empty() && wanted_bytes > least_bytes ? take(least_bytes, least_bytes) : range;
+    if constexpr (requires { requires Registrar::is_collective; }) {
+      const std::size_t bytes = (std::max)(least_bytes, wanted_bytes);
+      return take(bytes, bytes);  // other ranks would try nothing smaller
+    } else {
+      return detail::reserve_by_halves(least_bytes, wanted_bytes,
+                                       [&](std::size_t bytes) { return take(least_bytes, bytes); });
+    }
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
@@ -133,7 +138,7 @@ class registered_memory {
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return space_.granularity(); }
 
-  /// Why the last `reserve` failed, in words; empty if there was no memory.
+  /// Why the last `reserve` failed, in words: the registrar's, or the space's; empty if neither says.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
   /// Ranges registered now.
   [[nodiscard]] std::size_t registrations() const noexcept { return registrations_; }

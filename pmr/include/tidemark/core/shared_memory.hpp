@@ -9,6 +9,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/refused_call.hpp>
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/units.hpp>
 
@@ -62,10 +63,11 @@ class shared_memory {
   /// As `options` say; there is no file before the first `reserve`.
   explicit shared_memory(shared_memory_options options = {});
 
-  /// Makes a file of the larger of the two, in whole pages, and maps it.
+  /// Makes a file of the larger of the two, in whole pages, and maps it. If the system refuses the size, half as
+  /// much each time, down to `least_bytes`, as `virtual_memory::reserve`.
   /// @return an empty range if there is one already, or no object is so large.
   /// @throws shared_memory_error (`addresses_taken`) if something lies at the address of the options;
-  /// std::system_error if a call fails. Nothing has changed then.
+  /// std::system_error if a call fails, which names the limit that refused it. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
   /// Allocates memory behind a part of the range. @pre its ends are multiples of the page size.
   [[nodiscard]] bool commit(byte_range part) noexcept;
@@ -97,6 +99,7 @@ class shared_memory {
 
  private:
   [[nodiscard]] byte_range map(int file, std::size_t bytes) const;
+  [[noreturn]] void throw_refused(detail::refused_call const& refused) const;
 
   shared_memory_options options_;
   std::size_t granularity_;

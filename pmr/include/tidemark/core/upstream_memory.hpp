@@ -13,6 +13,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/units.hpp>
@@ -27,7 +28,7 @@ namespace tidemark {
 /// final; `deallocate` reclaims the newest block; records of chunks after the first lie in the heap and not
 /// in the chunks, since memory may be a device's; a chunk is requested with the alignment of 16 always, and
 /// larger by what a block aligned to more needs; sizes of chunks double from one to the next, however large a
-/// request made one; a request that no memory has room for throws `out_of_memory` without asking the
+/// request made one, and a chunk that the upstream refuses is tried in half the size; a request that no memory has room for throws `out_of_memory` without asking the
 /// upstream.
 ///
 /// ```cpp
@@ -89,14 +90,14 @@ class basic_upstream_memory {
     if (room_for(unused_buffer_, align) < bytes) return {};
     return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
   }
-  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream.
-  /// @throws whatever the upstream throws; nothing has changed then.
+  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream or, if
+  /// that throws `std::bad_alloc`, of half as much each time, down to `least_bytes`.
+  /// @throws whatever the upstream throws for `least_bytes`, and every other exception; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if (least_bytes <= room_for(unused_buffer_, block_alignment))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
-    const std::size_t bytes = (std::max)(least_bytes, (std::min)(wanted_bytes, detail::max_block_bytes));
-    void* chunk = upstream_->allocate(bytes, block_alignment);
-    return detail::without_stale_frames({reinterpret_cast<std::uintptr_t>(chunk), bytes});
+    return detail::without_stale_frames(detail::allocate_by_halves(
+        *upstream_, least_bytes, (std::min)(wanted_bytes, detail::max_block_bytes), 1, block_alignment));
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }

@@ -73,6 +73,7 @@ enum class warning_kind {
   skipped_rewind,   ///< a scope ended while checkpoints or scopes inside it were open, and ended them too
   refused_setting,  ///< a setting was out of range, and its default holds instead
   refused_return,   ///< a driver or registrar would not let memory go, which is lost until the process ends
+  refused_memory,   ///< an address space gave no range, so a resource works as well as it can without
 };
 
 /// One warning. Its texts live as long as the call of the handler.

@@ -7,6 +7,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/refused_call.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/units.hpp>
 
@@ -35,8 +36,9 @@ struct virtual_memory_options {
 /// // the first 64 KiB can be used, and read as zero
 /// space.release(range);
 /// ```
-/// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that
-/// a huge page can back their first bytes. One thread at a time; two objects may be used by two threads.
+/// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that a
+/// huge page can back their first bytes; at any page where a limit leaves no addresses for that. One thread at a
+/// time; two objects may be used by two threads.
 class virtual_memory {
  public:
   static constexpr bool host_accessible = true;
@@ -46,14 +48,16 @@ class virtual_memory {
   static constexpr std::size_t block_alignment = 16;
   static constexpr std::size_t chunk_growth = 1;
 
-  /// Alignment of every reserved range: the size of a huge page on x86-64 and (with 4 KiB pages) on AArch64.
+  /// Alignment of reserved ranges: the size of a huge page on x86-64 and (with 4 KiB pages) on AArch64.
   static constexpr std::size_t range_alignment = 2 * MiB;
 
   /// @param os the calls to use; must outlive this object and all ranges taken from it.
   explicit virtual_memory(virtual_memory_options options = {}, os_memory& os = default_os_memory()) noexcept;
 
-  /// Reserves the larger of the two, rounded up to the granularity.
-  /// @return an empty range if there is no address space left.
+  /// Reserves the larger of the two, rounded up to the granularity. If the system refuses that, half as much each
+  /// time, down to `least_bytes`; under `RLIMIT_AS` at most an eighth, and under `RLIMIT_MEMLOCK` half, of the
+  /// bytes that the limit leaves, but `least_bytes`.
+  /// @return an empty range if there is no address space left. O(log(wanted_bytes / least_bytes)) calls.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept;
   /// Puts memory behind a part of a range. @pre its ends are multiples of the granularity.
   [[nodiscard]] bool commit(byte_range part) noexcept;
@@ -66,10 +70,17 @@ class virtual_memory {
   /// The page size, or 2 MiB where huge pages are requested.
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
 
+  /// The limit of the system that refused the last `reserve` or `commit`, and how to change it, in words that live
+  /// as long as the program; empty if none is known. Reads /proc.
+  [[nodiscard]] char const* refusal() const noexcept;
+
  private:
+  [[nodiscard]] byte_range reserve_exactly(std::size_t bytes, bool is_last) noexcept;
+
   os_memory* os_;
   virtual_memory_options options_;
   std::size_t granularity_;
+  detail::refused_call refused_;  // the last call that failed
 };
 
 static_assert(address_space<virtual_memory>);

@@ -372,14 +372,26 @@ bool planned_core::change_to(kept_plan& plan) {
       decommitted_at_ = 0;
     }
   } catch (...) {
+    warn_without_range(plan);
     // The fallback may have some.
     if (&plan != plan_) return false;
   }
+  if (!is_held) warn_without_range(plan);
   if (region_.committed_bytes() != 0) plan_->bind(region_.base(), host_accessible_);
   foreign_.adopt_into(*plan_, begin_);
   foreign_.find_in_way_of(*plan_);
   update_fast_path();
   return is_held;
+}
+
+// Once: each step would say the same.
+void planned_core::warn_without_range(kept_plan const& plan) noexcept {
+  if (!region_.range().empty() || std::exchange(has_warned_, true)) return;
+  char const* const why = region_.refusal();
+  report_warning(warning_kind::refused_memory, options_.name,
+                 "planned_arena '%s': the fallback serves all requests, because no range of %zu bytes can be "
+                 "reserved for a plan%s%s",
+                 options_.name, plan.height(), why[0] != '\0' ? ": " : "", why);
 }
 
 // The fast path needs memory behind all of the plan, and no foreign blocks in its way. Before the first

@@ -17,6 +17,8 @@ void require_memory(driver& driver, char const* call, status result, char const*
 
 /// Why there is no memory, where a `device_budget` allows no more.
 inline constexpr char const* device_limit_reached = "the limit of its device is reached";
+inline constexpr char const* device_memory_exhausted =
+    "the device memory is exhausted: free some, or return the part that caches keep (relieve)";
 
 /// `device`, or the current device if it is negative. @throws as `require_memory`.
 [[nodiscard]] device_number device_or_current(driver& driver, device_number device, char const* resource);

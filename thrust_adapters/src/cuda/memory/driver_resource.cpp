@@ -77,7 +77,9 @@ void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
                       .committed_bytes = used,
                       .reserved_bytes = used,
                       .largest_bytes = largest_bytes(),
-                      .because = allocated.call == limit_call ? device_limit_reached : ""});
+                      .because = padded == 0                    ? ""
+                                 : allocated.call == limit_call ? device_limit_reached
+                                                                : device_memory_exhausted});
     }
     part = align > default_alignment ? tidemark::detail::align_up(block, align) : block;
     const std::scoped_lock lock{mutex_};

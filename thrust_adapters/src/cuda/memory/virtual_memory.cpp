@@ -63,17 +63,25 @@ virtual_memory::~virtual_memory() { free_all(); }
 
 byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
   refusal_ = "";
-  const std::size_t bytes = std::max(least_bytes, wanted_bytes);
-  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return {};
+  if (std::max(least_bytes, wanted_bytes) > std::numeric_limits<std::size_t>::max() / 2) return {};
   const detail::on_device here{*driver_, memory_.device};
   if (!is_ready(here)) return {};
-  byte_range range;
   if (whole_) return reserve_whole(least_bytes, wanted_bytes);
   ranges_.reserve(ranges_.size() + 1);
-  const status reserved =
-      driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, range);
-  if (reserved == status::out_of_memory) return {};
-  require_success(*driver_, "cuMemAddressReserve", reserved);
+  const std::size_t least = tidemark::detail::align_up(std::max<std::size_t>(least_bytes, 1), unit_bytes_);
+  const byte_range range =
+      tidemark::detail::reserve_by_halves(least, wanted_bytes, [&](std::size_t bytes) -> byte_range {
+        byte_range reserved;
+        const status result =
+            driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, reserved);
+        if (result == status::out_of_memory) return {};
+        require(*driver_, "cuMemAddressReserve", result);
+        return reserved;
+      });
+  if (range.empty()) {
+    refusal_ = "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)";
+    return {};
+  }
   ranges_.emplace_back(*driver_, *budget_, memory_, accessible_from_, unit_bytes_, handle_bytes_max_, range);
   return range;
 }
@@ -293,8 +301,9 @@ void virtual_memory::set_refusal(status result) noexcept {
     refusal_ = "a stream is capturing, and the driver maps no memory meanwhile";
   } else if (result != status::out_of_memory) {
     refusal_ = driver_->error_name(result);
-  } else if (!budget_->has_room(unit_bytes_)) {
-    refusal_ = detail::device_limit_reached;
+  } else {
+    refusal_ =
+        budget_->has_room(unit_bytes_) ? detail::device_memory_exhausted : detail::device_limit_reached;
   }
 }
 

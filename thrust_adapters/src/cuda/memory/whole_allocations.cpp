@@ -23,9 +23,14 @@ outcome whole_allocations::allocate(std::size_t least_bytes, std::size_t wanted_
     return tidemark::detail::align_up(bytes, driver_block_alignment);
   };
   const std::size_t least = whole(least_bytes);
-  const std::size_t chunk = std::max(least, std::min(whole(wanted_bytes), next_chunk_bytes_));
-  outcome allocated = allocate_exactly(chunk, range);
-  if (allocated.result == status::out_of_memory && chunk != least) allocated = allocate_exactly(least, range);
+  outcome allocated;
+  range = tidemark::detail::reserve_by_halves(
+      least, std::min(whole(wanted_bytes), next_chunk_bytes_), [&](std::size_t tried) {
+        byte_range made;
+        if (allocated.good() || allocated.result == status::out_of_memory)
+          allocated = allocate_exactly(whole(tried), made);
+        return made;
+      });
   if (!allocated.good()) return allocated;
   allocations_.push_back({range});
   if (range.size == next_chunk_bytes_) next_chunk_bytes_ *= 2;

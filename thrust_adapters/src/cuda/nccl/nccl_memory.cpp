@@ -67,7 +67,10 @@ byte_range nccl_memory::reserve(std::size_t least_bytes, std::size_t wanted_byte
 
   byte_range range = take(most_bytes);
   if (range.empty() && driver_->budget(device_).relieve()) range = take(most_bytes);
-  if (range.empty() && least_bytes < most_bytes) range = take(least_bytes);
+  if (range.empty() && least_bytes < most_bytes) {
+    range = tidemark::detail::reserve_by_halves(least_bytes, most_bytes / 2,
+                                                [this](std::size_t bytes) { return take(bytes); });
+  }
   if (range.empty()) explain_refusal(least_bytes);
   else blocks_.push_back({.range = range});
   return range;

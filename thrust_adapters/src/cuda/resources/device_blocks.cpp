@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
@@ -165,9 +166,12 @@ void device_blocks::point_to(std::size_t index, std::size_t stranded, std::size_
 
 void device_blocks::add_slab(std::size_t index, std::size_t blocks) {
   size_class const& of = classes_[index];
-  const std::size_t bytes = blocks * of.block_bytes;
   // First, because a callback that makes room may deallocate blocks of this pool.
-  void* const first = upstream_->allocate(bytes, device_classes::granule_bytes);
+  const byte_range memory = tidemark::detail::allocate_by_halves(*upstream_, 1, blocks, of.block_bytes,
+                                                                 device_classes::granule_bytes);
+  void* const first = memory.data();
+  const std::size_t bytes = memory.size;
+  blocks = bytes / of.block_bytes;
   const auto stranded = of.stranded_blocks();
   const auto free = static_cast<std::size_t>(of.top - of.begin);
   try {

@@ -34,15 +34,16 @@ class mpi_memory {
   static constexpr std::size_t block_alignment = 16;
   static constexpr std::size_t chunk_growth = 2;
 
-  /// A chunk of MPI. @return an empty range without memory, or for the reason in `refusal`.
+  /// A chunk of MPI of the wanted size or, if MPI refuses it, of half as much each time, down to `least_bytes`.
+  /// @return an empty range without memory, or for the reason in `refusal`.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept {
     refusal_ = "";
     if (!detail::is_running()) {
       refusal_ = "MPI is not running";
       return {};
     }
-    const byte_range chunk = allocate((std::max)(least_bytes, wanted_bytes));
-    return chunk.empty() && wanted_bytes > least_bytes ? allocate(least_bytes) : chunk;
+    return tidemark::detail::reserve_by_halves(least_bytes, wanted_bytes,
+                                               [this](std::size_t bytes) { return allocate(bytes); });
   }
   [[nodiscard]] bool commit(byte_range) noexcept { return true; }
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }

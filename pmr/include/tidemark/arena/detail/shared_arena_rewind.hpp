@@ -35,8 +35,10 @@ basic_shared_arena<AddressSpace>::basic_shared_arena(AddressSpace space, arena_o
     team_.regions.push_back(
         std::make_unique<region_type>(space_, team_.mutex, options_, share, options_.retain / regions));
     if (AddressSpace::reserves_at_once && !team_.regions.back()->reserve())
-      throw out_of_memory{
-          {.resource = options_.name, .requested_bytes = share, .alignment = default_alignment}};
+      throw out_of_memory{{.resource = options_.name,
+                           .requested_bytes = share,
+                           .alignment = default_alignment,
+                           .because = team_.regions.back()->refusal_text()}};
     if (team.threads != 0) add_part(*team_.regions.back());
   }
 }

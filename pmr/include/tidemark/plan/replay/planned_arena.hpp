@@ -207,6 +207,7 @@ class planned_core : public forwarding_resource<planned_core> {
   [[nodiscard]] bool choose_plan(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool switch_plan(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool change_to(kept_plan& plan);
+  TIDEMARK_COLD void warn_without_range(kept_plan const& plan) noexcept;
   void end_planned_step();
   void end_other_step();
   [[nodiscard]] bool has_room_for_a_plan() const noexcept;
@@ -239,6 +240,7 @@ class planned_core : public forwarding_resource<planned_core> {
   std::vector<std::size_t> missing_slots_;  // requests whose slots were all taken by blocks of earlier steps
   bool records_ = false;                    // whether the step's requests to the fallback are recorded
   bool plans_at_end_ = false;               // whether a step that is given up may be planned
+  bool has_warned_ = false;                 // that there is no range
   bool is_trim_due_ = false;                // memory was decommitted in this step or the one before
   std::uint64_t steps_kept_ = 0;      // given up since a plan served one, while much memory was committed
   std::uint64_t steps_to_keep_ = 1;   // so many of these, and it is decommitted

@@ -185,7 +185,7 @@ class coalescing_heap {
   /// Splits a live range. @return what is behind the offset.
   static tag* split(tag* range, std::size_t offset) noexcept;
   [[nodiscard]] void* cut(tag* range, std::size_t bytes, std::size_t align) noexcept;
-  [[nodiscard]] tag* add_chunk(std::size_t bytes);
+  [[nodiscard]] tag* add_chunk(std::size_t least_bytes, std::size_t wanted_bytes);
   void insert_free(tag* range) noexcept;
   void remove_free(tag* range) noexcept;
   [[nodiscard]] static bool has_free_range(chunk* of) noexcept;

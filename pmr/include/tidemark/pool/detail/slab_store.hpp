@@ -23,7 +23,8 @@ namespace tidemark::detail {
 /// yet.
 ///
 /// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
-/// `held_bytes() == sum of blocks * block size`.
+/// `held_bytes() == sum of blocks * block size`; a slab with `uncarved + stranded == blocks` is the one that is being
+/// carved, or a trim looks for it (`may_be_free`).
 ///
 /// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
 class slab_store {
@@ -33,8 +34,9 @@ class slab_store {
   slab_store& operator=(slab_store const&) = delete;
   ~slab_store() { release(); }
 
-  /// Takes a slab from the upstream, if possible of the size that suits the class, with `blocks_wanted`
-  /// blocks if that is not 0, and with `max_bytes` bytes at most, or one block. Its blocks are uncarved.
+  /// Takes a slab from the upstream, of the size that suits the class or with `blocks_wanted` blocks if that is
+  /// not 0, and with `max_bytes` bytes at most; half as many blocks each time the upstream refuses them, down to
+  /// one. Its blocks are uncarved.
   /// @pre the class has no uncarved blocks. @return its bytes. @throws what the upstream throws; nothing has
   /// changed then.
   std::size_t add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t max_bytes);

@@ -102,7 +102,8 @@ class virtual_memory {
   /// until the process ends: a violation (`open_capture`), or a warning (`refused_return`).
   ~virtual_memory();
 
-  /// Reserves the larger size, rounded up to units.
+  /// Reserves the larger size, rounded up to units. If the driver refuses the addresses, half as many each time,
+  /// down to `least_bytes`.
   /// @return an empty range if there is no address space, or for the reason in `refusal`. @throws
   /// cuda_error of another error; std::bad_alloc if there is no memory for the record. Nothing has changed
   /// then.
@@ -166,8 +167,8 @@ class virtual_memory {
   /// nothing can wait: a violation (`open_capture`).
   void wait_before_reuse(stream_handle last_used_on) noexcept;
 
-  /// Why the last `reserve` or `commit` failed, in words, as long-lived as the driver; empty if there was
-  /// no memory.
+  /// Why the last `reserve` or `commit` failed, in words, as long-lived as the driver; empty if the host had no
+  /// memory.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
   /// The device.
   [[nodiscard]] device_number device() const noexcept { return memory_.device; }

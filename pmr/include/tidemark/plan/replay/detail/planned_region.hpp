@@ -30,6 +30,8 @@ class planned_region {
   [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
   /// Decommits memory above the first `bytes` bytes, where the kind of memory can; all, where that is 0.
   virtual void keep_only(std::size_t bytes) noexcept = 0;
+  /// Why the address space refused the last range, where it says so; else empty.
+  [[nodiscard]] virtual char const* refusal() const noexcept = 0;
   /// Where blocks begin. @pre something is held
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
   /// Of memory, from the base on.
@@ -90,6 +92,11 @@ class region_of final : public planned_region {
     } else if (bytes == 0) {
       release();
     }
+  }
+
+  [[nodiscard]] char const* refusal() const noexcept override {
+    if constexpr (requires { space_.refusal(); }) return space_.refusal();
+    else return "";
   }
 
   [[nodiscard]] Space const& space() const noexcept { return space_; }
