@@ -24,10 +24,14 @@ void* monotonic_buffer_resource::do_allocate(std::size_t bytes, std::size_t alig
 void monotonic_buffer_resource::add_chunk(std::size_t least_bytes, std::size_t align) {
   constexpr std::size_t max_bytes = detail::upstream_chunks::max_bytes;
   if (least_bytes > max_bytes || align > max_bytes) chunks_.refuse();
-  const std::size_t room = detail::align_up(std::max(least_bytes, next_bytes_), alignof(std::size_t));
-  cursor_ = chunks_.add(room, align);
-  end_ = cursor_ + room;
-  next_bytes_ = std::min(detail::multiply_saturating(room, growth), max_bytes);
+  constexpr std::size_t word = alignof(std::size_t);
+  // A chunk for one block ends at a multiple of 16, as malloc's blocks do: a small block may fit behind it.
+  constexpr std::size_t overhead = detail::upstream_chunks::overhead_bytes;
+  const std::size_t least = detail::align_up(least_bytes + overhead, alignof(std::max_align_t)) - overhead;
+  const byte_range room = chunks_.add(least / word, detail::align_up(next_bytes_, word) / word, word, align);
+  cursor_ = room.begin;
+  end_ = room.end();
+  next_bytes_ = std::min(grown(next_bytes_), max_bytes);
 }
 
 void monotonic_buffer_resource::release() noexcept {

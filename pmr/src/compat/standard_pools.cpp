@@ -10,7 +10,7 @@ namespace tidemark::detail {
 namespace {
 
 constexpr std::size_t first_chunk_bytes = 1 * KiB;
-constexpr std::size_t max_chunk_bytes = 4 * MiB;
+constexpr std::size_t max_chunk_bytes = 512 * KiB, max_large_blocks = 16;  // the larger of both
 
 // What the standard says of a limit that is 0 or too large.
 std::size_t limited(std::size_t wanted, std::size_t limit) noexcept {
@@ -22,7 +22,9 @@ std::size_t limited(std::size_t wanted, std::size_t limit) noexcept {
 standard_pools::standard_pools(std::pmr::pool_options const& options,
                                std::pmr::memory_resource* upstream) noexcept
     : max_blocks_{limited(options.max_blocks_per_chunk, max_chunk_blocks)},
-      pool_count_{index_of(limited(options.largest_required_pool_block, max_largest_block_bytes), 1) + 1},
+      pool_count_{
+          index_of(std::bit_ceil(limited(options.largest_required_pool_block, max_largest_block_bytes)), 1) +
+          1},
       chunks_{upstream},
       large_{upstream} {}
 
@@ -62,10 +64,12 @@ void standard_pools::add_chunk(std::size_t index) {
   const std::size_t bytes = block_bytes(index);
   const std::size_t wanted =
       to.blocks == 0 ? std::max<std::size_t>(1, first_chunk_bytes / bytes) : to.blocks + (to.blocks + 1) / 2;
-  const std::size_t blocks = std::min({wanted, max_blocks_, max_chunk_bytes / bytes});
-  to.cursor = chunks_.add(blocks * bytes, std::min(bytes, max_alignment));
-  to.end = to.cursor + blocks * bytes;
-  to.blocks = blocks;
+  const std::size_t blocks =
+      std::min({wanted, max_blocks_, std::max(max_chunk_bytes / bytes, max_large_blocks)});
+  const byte_range room = chunks_.add(1, blocks, bytes, std::min(bytes & (~bytes + 1), max_alignment));
+  to.cursor = room.begin;
+  to.end = room.end();
+  to.blocks = room.size / bytes;
 }
 
 void standard_pools::release() noexcept {

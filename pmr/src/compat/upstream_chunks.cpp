@@ -5,16 +5,19 @@
 #include <new>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
 
-std::uintptr_t upstream_chunks::add(std::size_t bytes, std::size_t align) {
-  const record added{newest_, bytes + sizeof(record), std::max(align, alignof(std::max_align_t))};
-  auto* const memory = static_cast<std::byte*>(upstream_->allocate(added.bytes, added.align));
-  newest_ = ::new (memory + bytes) record{added};
-  poison(address_of(memory), bytes);
-  return address_of(memory);
+byte_range upstream_chunks::add(std::size_t needed, std::size_t wanted, std::size_t unit_bytes,
+                                std::size_t align) {
+  align = std::max(align, alignof(std::max_align_t));
+  const byte_range chunk = allocate_by_halves(*upstream_, needed, wanted, unit_bytes, align, sizeof(record));
+  const byte_range room{chunk.begin, chunk.size - sizeof(record)};
+  newest_ = ::new (static_cast<std::byte*>(chunk.data()) + room.size) record{newest_, chunk.size, align};
+  poison(room.begin, room.size);
+  return room;
 }
 
 void upstream_chunks::refuse() {

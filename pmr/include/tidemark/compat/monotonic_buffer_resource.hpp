@@ -27,9 +27,10 @@ namespace tidemark::compat {
 /// std::pmr::vector<int> line{&lines};
 /// ```
 /// Blocks lie one behind the other, as near as their alignments allow. When the buffer is full, the upstream
-/// is called once for a chunk that holds the block, of the alignment of the block at least, and twice as
-/// large as the buffer or chunk before it at least. What is known of a chunk lies at its end. Construction
-/// allocates nothing. The upstream gets back exactly the (pointer, bytes, alignment) that it gave.
+/// is called once for a chunk that holds the block, of the alignment of the block at least, and of the next size
+/// at least: half as much again as the buffer, then as the size before, however large a block made a chunk.
+/// If the upstream throws `std::bad_alloc` for that size, half of it is tried each time, down to the block's. The
+/// record of a chunk lies at its end. Construction allocates nothing. The upstream gets back exactly the (pointer, bytes, alignment) that it gave.
 ///
 /// Sanitizers report use of chunks outside of blocks. The caller's buffer stays open to them, because it is
 /// the caller's.
@@ -56,7 +57,7 @@ class monotonic_buffer_resource : public detail::distinct_resource {
   /// and a first chunk as large as behind a buffer of that size.
   monotonic_buffer_resource(void* buffer, std::size_t bytes,
                             std::pmr::memory_resource* upstream = std::pmr::get_default_resource()) noexcept
-      : monotonic_buffer_resource{buffer, bytes, detail::multiply_saturating(bytes, growth), upstream} {}
+      : monotonic_buffer_resource{buffer, bytes, grown(bytes), upstream} {}
   /// Returns all chunks to the upstream.
   ~monotonic_buffer_resource() override = default;
 
@@ -76,7 +77,10 @@ class monotonic_buffer_resource : public detail::distinct_resource {
 
  private:
   static constexpr std::size_t first_bytes_default = 1024;
-  static constexpr std::size_t growth = 2;  // of each chunk over the one before
+  // The size after this one. By a half, as libstdc++'s grow: less is unused than in chunks that double.
+  static constexpr std::size_t grown(std::size_t bytes) noexcept {
+    return detail::add_saturating(bytes, bytes / 2 + 1);
+  }
 
   monotonic_buffer_resource(void* buffer, std::size_t bytes, std::size_t first_bytes,
                             std::pmr::memory_resource* upstream) noexcept
@@ -95,7 +99,7 @@ class monotonic_buffer_resource : public detail::distinct_resource {
 
   std::uintptr_t cursor_ = 0;   // the next block begins there or above
   std::uintptr_t end_ = 0;      // of the newest chunk, or of the buffer
-  std::size_t next_bytes_ = 0;  // of the next chunk, at least
+  std::size_t next_bytes_ = 0;  // of the next chunk, if the upstream has that much
   std::uintptr_t buffer_;       // the caller's
   std::size_t buffer_bytes_;
   std::size_t first_bytes_;  // of the first chunk, at least

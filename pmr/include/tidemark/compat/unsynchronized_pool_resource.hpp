@@ -19,9 +19,10 @@ namespace tidemark::compat {
 /// std::pmr::map<int, double> table{&nodes};
 /// ```
 /// Requests of up to `options().largest_required_pool_block` bytes, aligned to no more than that and
-/// 4 KiB, are rounded up to a power of two, 8 at least, and served from the pool of that size: from its free
-/// blocks, else from a chunk of the upstream. The chunks of a pool grow by half from 1 KiB on, up to 4 MiB
-/// and `options().max_blocks_per_chunk` blocks. Each other request is one block of the upstream, and is
+/// 4 KiB, are rounded up to a multiple of 8 up to 64, and above to one of four sizes to each doubling, and served
+/// from the pool of that size: from its free blocks, else from a chunk of the upstream. The limit is rounded up to
+/// a power of two. The chunks of a pool grow by half from 1 KiB on, up to 512 KiB
+/// or 16 blocks, and `options().max_blocks_per_chunk` blocks. Each other request is one block of the upstream, and is
 /// returned to it at once. All memory is the upstream's, also that of records; construction allocates
 /// nothing. The upstream gets back exactly the (pointer, bytes, alignment) that it gave.
 ///

@@ -75,7 +75,7 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
         const status result =
             driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, reserved);
         if (result == status::out_of_memory) return {};
-        require(*driver_, "cuMemAddressReserve", result);
+        require_success(*driver_, "cuMemAddressReserve", result);
         return reserved;
       });
   if (range.empty()) {

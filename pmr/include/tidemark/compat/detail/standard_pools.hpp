@@ -21,8 +21,9 @@
 
 namespace tidemark::detail {
 
-/// A pool for each power of two from 8 bytes to the largest block, by the rules of [mem.res.pool.overview].
-/// Unlike `pool` it keeps all it knows in the upstream's memory.
+/// A pool for each multiple of 8 bytes up to 64, then for four sizes to each doubling up to the largest block, by
+/// the rules of [mem.res.pool.overview]. A block is at most a fifth larger than a request above 64 bytes, and no
+/// larger than a block of libstdc++'s pools. Unlike `pool` it keeps all it knows in the upstream's memory.
 ///
 /// Invariants: of each pool `[cursor, end)` is the part of its newest chunk that was never allocated, a whole
 /// number of blocks. One thread at a time.
@@ -52,8 +53,12 @@ class standard_pools {
 
  private:
   static constexpr std::size_t min_block_bytes = sizeof(free_block);
+  static constexpr std::size_t linear_bytes = 64;  // up to it a block size is a multiple of the least
+  static constexpr std::size_t steps = 4;          // block sizes to each doubling above
+  static constexpr std::size_t linear_count = linear_bytes / min_block_bytes;
   static constexpr std::size_t max_pool_count =
-      static_cast<std::size_t>(std::bit_width(max_largest_block_bytes / min_block_bytes));
+      linear_count +
+      steps * static_cast<std::size_t>(std::countr_zero(max_largest_block_bytes / linear_bytes));
 
   struct size_pool {
     free_block* free = nullptr;  // last in, first out
@@ -63,13 +68,18 @@ class standard_pools {
   };
 
   [[nodiscard]] static constexpr std::size_t block_bytes(std::size_t index) noexcept {
-    return min_block_bytes << index;
+    if (index < linear_count) return (index + 1) * min_block_bytes;
+    const std::size_t doubling = (index - linear_count) / steps, step = (index - linear_count) % steps + 1;
+    return (linear_bytes << doubling) + (linear_bytes / steps << doubling) * step;
   }
   /// The pool with the least blocks that hold the request; `pool_count_` or more if none does.
   [[nodiscard]] static std::size_t index_of(std::size_t bytes, std::size_t align) noexcept {
-    if (align > max_alignment) return max_pool_count;
-    const std::size_t least = (std::max)({bytes, align, min_block_bytes});
-    return static_cast<std::size_t>(std::bit_width((least - 1) / min_block_bytes));
+    if (align > max_alignment || bytes > max_largest_block_bytes) return max_pool_count;
+    // A size that is a multiple of the alignment is rounded to one that is: steps divide it, or it divides them.
+    const std::size_t last = align_up(std::max<std::size_t>(bytes, 1), align) - 1;
+    if (last < linear_bytes) return last / min_block_bytes;
+    const auto doubling = static_cast<std::size_t>(std::bit_width(last / linear_bytes)) - 1;
+    return linear_count - steps + steps * doubling + last / (linear_bytes / steps << doubling);
   }
   void add_chunk(std::size_t index);
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory_resource>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 
 namespace tidemark::detail {
@@ -27,10 +28,12 @@ class upstream_chunks {
   upstream_chunks& operator=(upstream_chunks const&) = delete;
   ~upstream_chunks() { release(); }
 
-  /// A chunk with room for `bytes` bytes that may not be touched yet.
-  /// @pre `bytes` is a multiple of `alignof(std::size_t)` and at most `max_bytes`, as is `align`.
+  /// A chunk with room for `wanted` units or, if the upstream refuses them, for fewer, down to `needed`. Its
+  /// bytes may not be touched yet. @return the room
+  /// @pre a unit is a multiple of `alignof(std::size_t)`; all together are at most `max_bytes`, as is `align`.
   /// @throws what the upstream throws; nothing has changed then.
-  [[nodiscard]] std::uintptr_t add(std::size_t bytes, std::size_t align);
+  [[nodiscard]] byte_range add(std::size_t needed, std::size_t wanted, std::size_t unit_bytes,
+                               std::size_t align);
   /// Has the upstream refuse what no memory has room for, in its own way: a resource of the standard throws
   /// nothing itself. @throws what the upstream throws; std::bad_alloc if it does not.
   [[noreturn]] void refuse();
@@ -46,6 +49,11 @@ class upstream_chunks {
     std::size_t align;
   };
 
+ public:
+  /// Bytes of a chunk besides its room.
+  static constexpr std::size_t overhead_bytes = sizeof(record);
+
+ private:
   std::pmr::memory_resource* upstream_;
   record* newest_ = nullptr;  // null: there is no chunk
 };
