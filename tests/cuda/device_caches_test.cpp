@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -18,6 +19,7 @@
 #include <tidemark/cuda.hpp>
 
 #include "fake_device.hpp"
+#include "recording_supply.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
 
@@ -67,6 +69,33 @@ TEST_F(device_caches_test, a_block_used_on_another_stream_comes_back_behind_that
   use(one, block, 1000);
   memory.deallocate(block, 1000, 256, one);
   memory.deallocate(meanwhile, 1000, 256, one);
+}
+
+TEST_F(device_caches_test, a_block_whose_owner_cannot_be_recorded_goes_back) {
+  std::size_t failures = 0;
+  for (std::size_t n = 0;; ++n) {
+    test::recording_resource bookkeeping;
+    device_caches each{{.bookkeeping = &bookkeeping, .name = "each"}, device};
+    each.deallocate(each.allocate(1000, 256, one), 1000, 256, one);  // the stream has its cache
+    void* const live = each.allocate(3000, 256, one);
+    bookkeeping.fail_from = bookkeeping.calls + n;
+    const std::size_t calls = bookkeeping.calls;
+    void* block = nullptr;
+    try {
+      block = each.allocate(1000, 256, one);
+    } catch (std::bad_alloc const&) {
+      ++failures;
+      EXPECT_EQ(each.stats().used_blocks, 1u) << "call " << n << " fails";
+    }
+    const bool is_served = bookkeeping.calls - calls <= n;
+    bookkeeping.fail_from = test::supply::never;
+    if (block == nullptr) block = each.allocate(1000, 256, one);
+    each.deallocate(block, 1000, 256, one);
+    each.deallocate(live, 3000, 256, one);
+    EXPECT_EQ(each.stats().used_blocks, 0u) << "call " << n << " fails";
+    if (is_served) break;
+  }
+  EXPECT_GT(failures, 0u) << "the owner is recorded in memory of the bookkeeping";
 }
 
 TEST_F(device_caches_test, a_stream_is_a_resource_which_takes_blocks_of_all) {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs that end free their place: with a million updates of one graph, host memory stays as it is. What is counted
+// are the calls of the heap.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include <tidemark/cuda/driver/detail/retired_executables.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+
+#include "counting_new.hpp"
+
+namespace tidemark::test {
+namespace {
+
+// Destroys executables, or refuses as it does during a capture.
+struct counting_driver final : gpu::driver {
+  gpu::status destroy_executable(gpu::executable_handle) noexcept override {
+    if (refuses) return gpu::status::capture_unsupported;
+    ++destroyed;
+    return gpu::status::success;
+  }
+  std::size_t destroyed = 0;
+  bool refuses = false;
+};
+
+class retired_executables : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 100; ++i) driver_.retired().reserve_one();
+    for (int i = 0; i < 100; ++i) driver_.retired().retire(driver_, executable_);
+    driver_.destroyed = 0;
+    news = 0;
+  }
+
+  counting_driver driver_;
+  gpu::executable_handle executable_ = reinterpret_cast<gpu::executable_handle>(&driver_);
+};
+
+TEST_F(retired_executables, allocate_nothing_for_a_place_that_was_freed) {
+  for (int i = 0; i < 100'000; ++i) {
+    driver_.retired().reserve_one();
+    driver_.retired().retire(driver_, executable_);
+  }
+  EXPECT_EQ(driver_.destroyed, 100'000u);
+  EXPECT_EQ(news, 0u);
+}
+
+TEST_F(retired_executables, allocate_nothing_for_executables_that_were_never_made) {
+  for (int i = 0; i < 100'000; ++i) {
+    driver_.retired().reserve_one();
+    driver_.retired().retire(driver_, nullptr);
+  }
+  EXPECT_EQ(driver_.destroyed, 0u);
+  EXPECT_EQ(news, 0u);
+}
+
+TEST_F(retired_executables, allocate_nothing_for_places_that_captures_kept_for_a_while) {
+  for (int round = 0; round < 1000; ++round) {
+    driver_.retired().capture_begins();
+    driver_.refuses = round % 2 == 0;
+    for (int i = 0; i < 90; ++i) {
+      driver_.retired().reserve_one();
+      driver_.retired().retire(driver_, executable_);
+    }
+    EXPECT_EQ(driver_.retired().size(), 90u);
+    driver_.retired().capture_ended(driver_);
+    driver_.refuses = false;
+    driver_.retired().capture_begins();
+    driver_.retired().capture_ended(driver_);
+    EXPECT_EQ(driver_.retired().size(), 0u);
+  }
+  EXPECT_EQ(driver_.destroyed, 90'000u);
+  EXPECT_EQ(news, 0u);
+}
+
+}  // namespace
+}  // namespace tidemark::test
