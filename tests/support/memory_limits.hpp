@@ -10,8 +10,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <fstream>
 #include <string>
 
 #include "peer_process.hpp"
@@ -32,9 +34,10 @@ inline constexpr bool sanitizers_need_addresses = false;
 
 /// Bytes; 0: as it is.
 struct memory_limits {
-  std::size_t address_bytes = 0;  ///< RLIMIT_AS
-  std::size_t data_bytes = 0;     ///< RLIMIT_DATA, besides what the process has
-  std::size_t locked_bytes = 0;   ///< RLIMIT_MEMLOCK, and new memory is locked
+  std::size_t address_bytes =
+      0;  ///< RLIMIT_AS; a process that has mapped more than 30 MiB before gets that besides
+  std::size_t data_bytes = 0;    ///< RLIMIT_DATA, besides what the process has
+  std::size_t locked_bytes = 0;  ///< RLIMIT_MEMLOCK, and new memory is locked
 };
 
 /// A child has no right to lock more than the limit, also where tests run as root.
@@ -55,7 +58,13 @@ inline bool set_limit(decltype(RLIMIT_AS) which, std::size_t bytes) {
 template <class Body>
 std::string under_limits(memory_limits limits, Body body) {
   peer_process child{[&](channel&) -> std::string {
-    if (limits.address_bytes != 0 && !set_limit(RLIMIT_AS, limits.address_bytes)) return "no RLIMIT_AS";
+    if (limits.address_bytes != 0) {
+      std::size_t pages = 0;
+      std::ifstream{"/proc/self/statm"} >> pages;
+      const std::size_t mapped = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)), usual = 30u << 20;
+      if (!set_limit(RLIMIT_AS, limits.address_bytes + std::max(mapped, usual) - usual))
+        return "no RLIMIT_AS";
+    }
     if (limits.data_bytes != 0) {
       rusage used{};
       ::getrusage(RUSAGE_SELF, &used);
