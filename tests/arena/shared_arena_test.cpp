@@ -235,7 +235,7 @@ TEST(shared_arena, refuses_more_threads_than_places) {
 
 TEST(shared_arena, is_found_by_each_thread_beside_more_arenas_than_it_has_slots) {
   std::vector<std::unique_ptr<shared_arena>> teams;
-  for (std::size_t i = 0; i < 3 * detail::thread_slot_count; ++i) {
+  for (std::size_t i = 0; i < 24; ++i) {
     teams.push_back(std::make_unique<shared_arena>(arena_options{.reserve = 1 * MiB}));
   }
   for (int round = 0; round < 3; ++round)

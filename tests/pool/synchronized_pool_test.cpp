@@ -399,13 +399,36 @@ TEST(synchronized_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
 
 TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
   std::vector<std::unique_ptr<synchronized_pool>> pools;
-  for (std::size_t i = 0; i < 3 * detail::thread_slot_count; ++i) {
+  for (std::size_t i = 0; i < 24; ++i) {
     pools.push_back(std::make_unique<synchronized_pool>());
     pools.back()->deallocate(pools.back()->allocate(64), 64);
   }
   for (auto const& pool : pools) {
     pool->clear();
     EXPECT_EQ(pool->stats().cached_bytes, 0u);
+  }
+}
+
+// Only every eighth pool is used, so that the numbers of the others leave gaps in the threads' tables.
+TEST(synchronized_pool, keeps_a_cache_for_each_of_many_pools_that_a_thread_uses_in_turn) {
+  std::vector<std::unique_ptr<synchronized_pool>> pools(8 * 100);
+  for (auto& pool : pools) pool = std::make_unique<synchronized_pool>();
+  const auto use_all = [&] {
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t i = 0; i < pools.size(); i += 8) {
+        void* const block = pools[i]->allocate(64);
+        pools[i]->deallocate(block, 64);
+        ASSERT_EQ(pools[i]->allocate(64), block) << "of the thread's own cache";
+        pools[i]->deallocate(block, 64);
+      }
+    }
+  };
+  use_all();
+  std::thread{use_all}.join();
+  for (std::size_t i = 0; i < pools.size(); i += 8) {
+    EXPECT_EQ(pools[i]->thread_count(), 1u) << "the other thread has ended";
+    EXPECT_EQ(pools[i]->stats().misses, 2u);
+    pools[i]->check_invariants();
   }
 }
 

@@ -2,6 +2,10 @@
 #include <tidemark/core/detail/thread_parts.hpp>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -9,18 +13,23 @@
 
 namespace tidemark::detail {
 
-constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots{};
+namespace {
+constexpr std::array<thread_slot, 2> no_slots{};  // a table of one slot, and its mask
+}
+
+constinit thread_local thread_slot* thread_slots = const_cast<thread_slot*>(&no_slots[1]);
 
 namespace {
 
 /// All parts of a thread; when it ends, it gives them up.
 class parts_of_thread {
  public:
-  parts_of_thread() = default;
+  parts_of_thread() { thread_slots = &table_[1]; }
   parts_of_thread(parts_of_thread const&) = delete;
   parts_of_thread& operator=(parts_of_thread const&) = delete;
   ~parts_of_thread() {
-    thread_slots = {};
+    // Not on the thread that destroys the parts of another one.
+    if (thread_slots == &table_[1]) thread_slots = const_cast<thread_slot*>(&no_slots[1]);
     for (entry const& each : entries_) each.anchor->end(each.part);
   }
 
@@ -29,10 +38,12 @@ class parts_of_thread {
     return found != entries_.end() ? found->part : nullptr;
   }
   // What belongs to objects that are gone is dropped before more memory is taken.
-  void add(std::shared_ptr<owner_anchor> anchor, void* part) {
+  void add(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part) {
     if (entries_.size() == entries_.capacity())
       std::erase_if(entries_, [](entry const& each) { return each.anchor->is_abandoned(); });
-    entries_.push_back({std::move(anchor), part});
+    entries_.push_back({std::move(anchor), number, part});
+    if (slot_of(number).owner != 0) grow_table();
+    slot_of(number) = {number, part};
   }
   void remove(std::shared_ptr<owner_anchor> const& anchor) noexcept {
     std::erase_if(entries_, [&](entry const& each) { return each.anchor == anchor; });
@@ -41,9 +52,40 @@ class parts_of_thread {
  private:
   struct entry {
     std::shared_ptr<owner_anchor> anchor;
+    unsigned long long number;
     void* part;
   };
+
+  [[nodiscard]] thread_slot& slot_of(unsigned long long number) noexcept {
+    return table_[1 + (number & table_.front().owner) / sizeof(thread_slot)];
+  }
+  // Grows the table until no two parts meet, it has eight slots for each part, or there is no memory. Objects that
+  // were made one after the other need no more slots than there are objects.
+  void grow_table() noexcept {
+    const std::size_t parts = std::bit_ceil(entries_.size());
+    bool meets = true;
+    for (std::size_t slots = (std::max)(parts, 2 * (table_.size() - 1)); meets && slots <= 8 * parts;
+         slots *= 2) {
+      std::vector<thread_slot> larger;
+      try {
+        larger.resize(1 + slots);
+      } catch (std::bad_alloc const&) {
+        return;
+      }
+      larger.front().owner = (slots - 1) * sizeof(thread_slot);
+      table_.swap(larger);
+      meets = false;
+      for (entry const& each : entries_) {
+        thread_slot& own = slot_of(each.number);
+        meets = meets || own.owner != 0;
+        own = {each.number, each.part};
+      }
+      thread_slots = &table_[1];
+    }
+  }
+
   std::vector<entry> entries_;
+  std::vector<thread_slot> table_ = std::vector<thread_slot>(2);  // the mask, and the slots behind it
 };
 
 using thread_entries = thread_specific<parts_of_thread>;
@@ -59,8 +101,8 @@ void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
   return parts != nullptr ? parts->find(anchor) : nullptr;
 }
 
-void add_thread_part(std::shared_ptr<owner_anchor> anchor, void* part) {
-  thread_entries::get().add(std::move(anchor), part);
+void add_thread_part(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part) {
+  thread_entries::get().add(std::move(anchor), number, part);
 }
 
 void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
@@ -69,7 +111,7 @@ void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
 
 unsigned long long next_owner_number() noexcept {
   static std::atomic<unsigned long long> last{0};
-  return ++last;
+  return last += sizeof(thread_slot);
 }
 
 }  // namespace tidemark::detail

@@ -3,7 +3,6 @@
 /// `thread_parts`: what each thread has of an object that many threads use, and how it finds that.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -14,15 +13,17 @@
 
 namespace tidemark::detail {
 
-/// Where a thread finds its part of an object without a search: an entry is right if it bears the object's
-/// number, which no other object ever bears.
+/// The calling thread's part of one object: right if `owner` is the object's number, which no other object
+/// ever has.
 struct thread_slot {
   unsigned long long owner = 0;
   void* part = nullptr;
 };
-inline constexpr std::size_t thread_slot_count =
-    8;  // more objects than that in turn cost a search now and then
-extern constinit thread_local std::array<thread_slot, thread_slot_count> thread_slots;
+/// The calling thread's table of slots. The slot in front of the first one has the mask of the table in place of an
+/// owner: the part of object `n` is in the slot `n & mask` bytes behind the first one. Numbers are multiples of the
+/// size of a slot, so that they need no shift. The table has up to eight slots for each part, so that parts seldom
+/// meet in one slot, which then has the part that was used last.
+extern constinit thread_local thread_slot* thread_slots;
 
 /// What threads that have a part of an object keep of it: they may outlive it.
 ///
@@ -62,13 +63,12 @@ using owner_anchor = basic_owner_anchor<std_sync>;
                                                               owner_anchor::end_function end_part);
 /// The calling thread's part of the object; null if it has none. O(objects that the thread has parts of).
 [[nodiscard]] void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
-/// The thread has a part from now on, until it ends or gives it up. @throws std::bad_alloc; nothing has
-/// changed then.
-void add_thread_part(std::shared_ptr<owner_anchor> anchor, void* part);
+/// The thread has a part, and a table of slots, until it ends or gives the part up. @param number of the object.
+/// @throws std::bad_alloc; nothing has changed then. O(objects that the thread has parts of).
+void add_thread_part(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part);
 /// The thread has no part any more, if it had one; the object is not told.
 void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
-/// A number that no other call returns, from 1 on: numbers of their own, so that the objects of a program
-/// take its threads' slots in turn.
+/// A multiple of the size of a slot that no other call returns; not 0.
 [[nodiscard]] unsigned long long next_owner_number() noexcept;
 
 /// The parts that threads have of one object. When a thread ends, `owner.end(part)` is called on it, unless
@@ -95,10 +95,9 @@ class thread_parts {
 
   /// What the slots of a thread say of the object where they are right.
   [[nodiscard]] unsigned long long number() const noexcept { return number_; }
-  /// Where the calling thread's part is found, if it is that of this object. A copy: two loads, and no
-  /// address to compute.
+  /// Where the calling thread's part is found, if it is that of this object. A copy.
   [[nodiscard]] slot own_slot() const noexcept {
-    const thread_slot found = thread_slots[number_ % thread_slot_count];
+    const thread_slot found = slot_in(thread_slots);
     return {found.owner, static_cast<Part*>(found.part)};
   }
   /// The calling thread's part, whether or not its slot is another object's at the moment; null without one.
@@ -107,16 +106,20 @@ class thread_parts {
     return static_cast<Part*>(find_thread_part(anchor_));
   }
   /// The calling thread has this part from now on. @pre it has none. @throws std::bad_alloc.
-  void add(Part& part) { add_thread_part(anchor_, &part); }
+  void add(Part& part) { add_thread_part(anchor_, number_, &part); }
   /// The calling thread has no part from now on.
   void remove() noexcept {
     remove_thread_part(anchor_);
-    if (own_slot().owner == number_) thread_slots[number_ % thread_slot_count] = {};
+    if (own_slot().owner == number_) slot_in(thread_slots) = {};
   }
   /// The calling thread's slot becomes this object's. @pre it has the part.
-  void use_slot(Part& part) const noexcept { thread_slots[number_ % thread_slot_count] = {number_, &part}; }
+  void use_slot(Part& part) const noexcept { slot_in(thread_slots) = {number_, &part}; }
 
  private:
+  [[nodiscard]] thread_slot& slot_in(thread_slot* first) const noexcept {
+    return *reinterpret_cast<thread_slot*>(reinterpret_cast<char*>(first) + (number_ & first[-1].owner));
+  }
+
   unsigned long long number_ = next_owner_number();
   std::shared_ptr<owner_anchor> anchor_;
 };
