@@ -114,7 +114,7 @@ struct training_memory {
   double step(Body body) {
     if (kind == allocator_kind::arena) {
       tidemark::arena::scope scope{step_arena};
-      return body(*scope.push<tape>(step_arena));  // not made: no destructor runs, the scope takes it all
+      return body(*scope.push<tape>(tidemark::no_destructor, step_arena));  // the scope takes all of it
     }
     if (kind == allocator_kind::monotonic) {
       const double result = body(*std::pmr::polymorphic_allocator<>{&monotonic}.new_object<tape>(monotonic));

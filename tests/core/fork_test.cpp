@@ -448,6 +448,34 @@ TEST_F(fork, a_child_uses_and_destroys_a_reuse_cache) {
                      });
 }
 
+TEST_F(fork, a_child_reuses_a_block_whose_fence_another_thread_queried) {
+  static std::function<void()> in_query;
+  static constexpr reuse_fence::functions parks_once{
+      .done =
+          [](void*) noexcept {
+            if (const auto park = std::exchange(in_query, nullptr)) park();
+            return true;
+          },
+      .wait = [](void*) noexcept {},
+      .destroy = nullptr,
+      .order = [](void* stream) noexcept -> void const* { return stream; }};
+  reuse_cache cache;
+  int stream = 0;
+  void* const block = cache.allocate(64);
+  cache.deallocate_after(block, 64, 16, reuse_fence{parks_once, &stream});
+  const parked_thread querying{[&](auto park) {
+    in_query = park;
+    cache.deallocate(cache.allocate(64, 16), 64, 16);
+  }};
+  EXPECT_EQ(child_runs([&] {
+              void* const again = cache.allocate(64, 16);
+              cache.deallocate(again, 64, 16);
+              (void)cache.collect(true);
+              return again == block && cache.stats().held_bytes == 0;
+            }),
+            "");
+}
+
 // Calls a function when it gets a block back, once.
 class calling_resource final : public std::pmr::memory_resource {
  public:

@@ -102,6 +102,7 @@ TEST(size_histogram, a_fitted_pool_wastes_less_on_the_same_requests) {
     pool memory{options};
     for (std::size_t bytes : requests) (void)memory.allocate(bytes);
     const pool_stats stats = memory.stats();
+    memory.release();
     return stats.used_bytes - stats.requested_bytes;
   };
   EXPECT_LT(10 * waste({.size_classes = sizes.suggest_size_classes(4)}),

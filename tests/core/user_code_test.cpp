@@ -25,6 +25,7 @@
 #include <tidemark/tidemark.hpp>
 
 #include "report_recorder.hpp"
+#include "unseen_write.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -515,7 +516,7 @@ TEST_F(handlers, use_the_test_resource_whose_guards_were_overwritten) {
   test_resource memory;
   const auto overrun = [&] {
     auto* const block = static_cast<std::byte*>(memory.allocate(64));
-    block[64] = std::byte{1};
+    test::write_unseen(block, 64, 1);
     return block;
   };
   std::byte* const live = overrun();
@@ -531,7 +532,8 @@ TEST_F(handlers, get_all_reports_of_one_check_of_guards) {
   std::array<std::byte*, 5> blocks{};
   for (std::byte*& block : blocks) {
     block = static_cast<std::byte*>(memory.allocate(64));
-    block[-1] = block[64] = std::byte{1};
+    test::write_unseen(block, -1, 1);
+    test::write_unseen(block, 64, 1);
   }
   EXPECT_EQ(reports([] {}, [&] { EXPECT_EQ(memory.check_guards(), 5u); }), 10);
   for (std::byte* const block : blocks) memory.deallocate(block, 64);
@@ -689,6 +691,16 @@ TEST_F(upstreams, that_call_their_synchronized_pool_are_reported_at_once) {
 TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
   calling_upstream upstream;
   compat::synchronized_pool_resource memory{&upstream};
+  upstream.call = [&] { (void)memory.allocate(64); };
+  EXPECT_THROW((void)memory.allocate(64), std::system_error);
+  EXPECT_EQ(recorder.count(violation_kind::reentry), 1u);
+  upstream.call = [] {};
+  use(memory);
+}
+
+TEST_F(upstreams, that_call_their_test_resource_are_reported_at_once) {
+  calling_upstream upstream;
+  test_resource memory{&upstream};
   upstream.call = [&] { (void)memory.allocate(64); };
   EXPECT_THROW((void)memory.allocate(64), std::system_error);
   EXPECT_EQ(recorder.count(violation_kind::reentry), 1u);

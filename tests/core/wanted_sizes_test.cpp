@@ -194,6 +194,7 @@ TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {
       host_of upstream{kib * KiB};
       TypeParam memory{&upstream};
       EXPECT_GE(served_by(memory, block), kib * KiB / 100 * 90) << kib << " KiB in blocks of " << block;
+      memory.release();
     }
   }
 }

@@ -42,8 +42,8 @@ TEST_F(reuse_limits, of_0_is_no_limit) {
 }
 
 TEST_F(reuse_limits, by_default_query_no_fences_in_deallocations_until_it_may_be_reached) {
-  reuse_cache cache{&upstream};
   event small, large;
+  reuse_cache cache{&upstream};
   void* const first = cache.allocate(1 * MiB);
   void* const second = cache.allocate(1 * GiB);
   cache.deallocate_after(first, 1 * MiB, 16, small.fence());

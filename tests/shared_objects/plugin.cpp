@@ -62,7 +62,7 @@ bool uses_the_global_pool() {
   return fills(tidemark::global_pool());
 }
 bool uses_scratch() {
-  tidemark::arena::scope scope = tidemark::scratch();
+  tidemark::arena::scope scope = tidemark::scratch(tidemark::no_conflicts);
   scope.push_array<int>(1000)[999] = 1;
   return tidemark::scratch_arena_count() == 1;
 }

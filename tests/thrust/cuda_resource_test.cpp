@@ -593,6 +593,7 @@ TEST_F(cuda_resource_of_no_stream, memory_is_allocated_without_a_call) {
   (void)managed_.allocate(other_.get(), 512);
   (void)managed_.allocate_sync(512);
   EXPECT_EQ(calls(), before);
+  shared_.release();
 }
 
 TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_freed_at_once) {

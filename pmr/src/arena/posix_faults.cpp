@@ -119,7 +119,8 @@ void pass_on(handled_signal& signal, siginfo_t* info, void* context) noexcept {
   // Otherwise another thread has just put it back.
   if (is_current || !is_function(before)) {
     ::sigaction(signal.number, &before, nullptr);
-    signal.state.store(handler_state::absent, std::memory_order_release);
+    auto installed = handler_state::installed;  // not over `changing`, of a thread that installs it or unloads
+    signal.state.compare_exchange_strong(installed, handler_state::absent, std::memory_order_release);
   }
   if (was_sent) send_again(signal.number, info);
 }
@@ -174,9 +175,7 @@ struct fault_handler {
   // Puts the earlier action back where the handler is in force, or where another copy of the library would.
   void detach() noexcept {
     for (handled_signal& signal : handled) {
-      const handler_state state =
-          signal.state.exchange(handler_state::changing);  // no one installs it any more
-      if (state == handler_state::absent) continue;
+      signal.state.store(handler_state::changing);  // no thread installs it any more
       if (is_ours(current_action(signal.number))) ::sigaction(signal.number, &signal.before, nullptr);
 #if defined(TIDEMARK_SIGNALS_NOTE)
       else ::dl_iterate_phdr(skip_in, &signal);

@@ -34,7 +34,10 @@ struct scratch_memory {
 struct arena_list {
   std::list<scratch_memory> all;  // a list, because arenas do not move
   ~arena_list() {                 // on another thread when the library is unloaded
-    for (scratch_memory& each : all) each.memory.release_thread_ownership();
+    for (scratch_memory& each : all) {
+      each.trims.reset();  // first: waits for a thread that trims the arena, and lends the ownership
+      each.memory.release_thread_ownership();
+    }
   }
 };
 

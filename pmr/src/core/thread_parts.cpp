@@ -59,7 +59,7 @@ class parts_of_thread {
   [[nodiscard]] thread_slot& slot_of(unsigned long long number) noexcept {
     return table_[1 + (number & table_.front().owner) / sizeof(thread_slot)];
   }
-  // Grows the table until no two parts meet, it has eight slots for each part, or there is no memory. Objects that
+  // Grows the table until no two parts meet, it has 8 to 16 slots for each part, or there is no memory. Objects that
   // were made one after the other need no more slots than there are objects.
   void grow_table() noexcept {
     const std::size_t parts = std::bit_ceil(entries_.size());

@@ -35,12 +35,12 @@ class thread_registry {
   // A destructor of another key may come here in the last round of the thread's end, when none of this key
   // comes any more. The next thread that bears this thread's name destroys the objects.
   void add(std::unique_ptr<thread_object> object) {
-    const bool is_known = pthread_getspecific(key_) != nullptr;
+    const bool is_known = is_detached_ || pthread_getspecific(key_) != nullptr;
     std::unique_ptr<thread_object> left;  // destroyed without the lock
     const std::scoped_lock lock{mutex_};
     entry& own = threads_[pthread_self()];
     if (!is_known) {
-      if (!is_detached_ && pthread_setspecific(key_, this) != 0) throw std::bad_alloc{};
+      if (pthread_setspecific(key_, this) != 0) throw std::bad_alloc{};
       if (std::exchange(own.is_lost, false)) (void)own.newest.release();
       left = std::move(own.newest);
     }
@@ -50,8 +50,8 @@ class thread_registry {
 
   // Then the objects of all other threads are destroyed, which may make objects for this thread.
   void detach() noexcept {
+    is_detached_ = true;  // first: the program may make a new key of the same number
     pthread_key_delete(key_);
-    is_detached_ = true;
     wait_for_ending_threads();
     for (auto object = take_any(); object != nullptr; object = take_any()) object.reset();
   }
@@ -76,12 +76,15 @@ class thread_registry {
   static void end_thread(void* registry) {
     auto& self = *static_cast<thread_registry*>(registry);
     self.ending_.fetch_add(1, std::memory_order_acquire);
-    pthread_setspecific(self.key_, registry);  // the thread is known until all its objects are destroyed
+    self.set_known(registry);  // the thread is known until all its objects are destroyed
     for (auto object = self.take_own(); object != nullptr; object = self.take_own()) object.reset();
-    pthread_setspecific(self.key_, nullptr);
+    self.set_known(nullptr);
     self.ending_.fetch_sub(1, std::memory_order_release);
   }
 
+  void set_known(void const* value) const noexcept {
+    if (!is_detached_) pthread_setspecific(key_, value);
+  }
   // For threads that the threads library lets call `end_thread`. It tells of no thread that is about to call
   // it, or about to return to the library: these have some instructions left, and a moment to execute them.
   void wait_for_ending_threads() const noexcept {
@@ -110,7 +113,7 @@ class thread_registry {
   }
 
   pthread_key_t key_{};
-  bool is_detached_ = false;
+  std::atomic<bool> is_detached_{false};
   std::atomic<int> ending_{0};  // threads that destroy their objects at this moment
   fork_safe<> mutex_;           // for the next
   thread_map threads_;

@@ -50,6 +50,7 @@ struct unload_list {
   // No other thread runs code of this shared object. A participant that detaches may make others, and so may
   // one that is destroyed.
   void end() noexcept {
+    for (unload_participant* one = newest; one != nullptr; one = one->older_) one->stop_threads();
     for (unload_participant* one = newest; one != nullptr; one = one->older_) one->detach();
     while (newest != nullptr) {
       unload_participant& one = *newest;

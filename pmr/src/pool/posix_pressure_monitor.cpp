@@ -145,10 +145,8 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   }
 
   // A program may never destroy a monitor; its thread ends all the same when the library is unloaded.
-  void detach() noexcept override {
-    stop();
-    close_files();
-  }
+  void stop_threads() noexcept override { stop(); }
+  void detach() noexcept override { close_files(); }
   // Waits for the thread, unless it is the calling one, which ends when the callback has returned.
   void stop() noexcept {
     if (!thread_.joinable()) return;

@@ -64,8 +64,8 @@ void reuse_cache::respond_to_pressure() noexcept {
 }
 
 reuse_cache::~reuse_cache() {
-  mutex_.leave();
   pressure_ = {};
+  mutex_.leave();
   // Blocks of threads that are not there in a child are no leaks of its.
   if (check_level >= 2 && !is_in_child_) detail::report_leak("reuse_cache", name(), ledger_);
   (void)collect(true);

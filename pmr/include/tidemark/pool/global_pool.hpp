@@ -13,7 +13,7 @@ namespace detail {
 [[nodiscard]] synchronized_pool& make_global_pool();
 }  // namespace detail
 
-/// The process's pool, with default options, made at the first call and never destroyed, so that destructors
+/// The process's pool, with default options, made at the first call and destroyed only when the library is unloaded, so that destructors
 /// of static objects may still use it. Its memory comes from `operator new` whatever the default resource is:
 /// so the default resource may be this pool.
 ///

@@ -233,7 +233,10 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
     if (must_collect_.load(std::memory_order_relaxed)) [[unlikely]]
       (void)collect(false);
   }
-  void adapt_to_child() noexcept { is_in_child_ = true; }
+  void adapt_to_child() noexcept {
+    is_in_child_ = true;
+    kept_.forget_queries();
+  }
   [[nodiscard]] void* take_kept(std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] void* take_done(std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] void* hit(detail::kept_block& taken) noexcept;  // with mutex_ held

@@ -33,8 +33,8 @@ struct sweeper {
   // The child has no such thread, so that it can be neither joined nor stopped.
   void adapt_to_child() noexcept { lost.splice(lost.end(), thread); }
   // A lost thread cannot be joined.
+  void stop_threads() noexcept { thread.clear(); }
   void detach() noexcept {
-    thread.clear();
     for (std::jthread& each : lost) std::construct_at(&each);
   }
 

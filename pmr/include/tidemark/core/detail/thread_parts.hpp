@@ -21,7 +21,7 @@ struct thread_slot {
 };
 /// The calling thread's table of slots. The slot in front of the first one has the mask of the table in place of an
 /// owner: the part of object `n` is in the slot `n & mask` bytes behind the first one. Numbers are multiples of the
-/// size of a slot, so that they need no shift. The table has up to eight slots for each part, so that parts seldom
+/// size of a slot, so that they need no shift. The table grows up to 16 slots for each part, so that parts seldom
 /// meet in one slot, which then has the part that was used last.
 extern constinit thread_local thread_slot* thread_slots;
 

@@ -11,8 +11,8 @@ namespace tidemark::detail {
 ///
 /// A shared object that contains the library may be unloaded by `dlclose` while its threads, signal handlers
 /// and keys of the threads library exist. After the destructors of all static objects, and before the code is
-/// unmapped, each participant is detached, the newest first, and then each is destroyed, the newest first. At
-/// the end of the process nothing happens: other threads may still use the library.
+/// unmapped, the threads of all participants are stopped; then each participant is detached, the newest first, and
+/// then each is destroyed, the newest first. At the end of the process nothing happens: other threads may still use the library.
 ///
 /// Any thread; O(1).
 class unload_participant {
@@ -28,6 +28,8 @@ class unload_participant {
 
  private:
   friend struct unload_list;
+  /// Afterwards no thread of the participant exists. All other participants still exist.
+  virtual void stop_threads() noexcept {}
   /// Afterwards nothing outside of the shared object calls into it. All other participants still exist.
   virtual void detach() noexcept {}
   /// Frees the participant, if the library owns it.
@@ -37,8 +39,8 @@ class unload_participant {
   unload_participant* older_ = nullptr;
 };
 
-/// A `T` that the library owns and never destroys, except when its shared object is unloaded. `T::detach()`
-/// is called first, if there is one.
+/// A `T` that the library owns and never destroys, except when its shared object is unloaded. `T::stop_threads()`
+/// and `T::detach()` are called first, if there are such functions.
 ///
 /// ```cpp
 /// static auto& shared = *new until_unload<subscriber_list>;
@@ -57,6 +59,9 @@ class until_unload final : unload_participant {
   T value;
 
  private:
+  void stop_threads() noexcept override {
+    if constexpr (requires { value.stop_threads(); }) value.stop_threads();
+  }
   void detach() noexcept override {
     if constexpr (requires { value.detach(); }) value.detach();
   }

@@ -177,6 +177,10 @@ class pending_blocks {
     }
     if (is_done) remove(block);
   }
+  /// In a child: no thread queries a fence there. O(blocks).
+  void forget_queries() noexcept {
+    for_each([](kept_block& block) { block.is_queried = false; });
+  }
   /// Any block that no thread queries, of each queue the first one, removed without a query; null if there is
   /// none.
   [[nodiscard]] kept_block* take_any() noexcept {
@@ -224,7 +228,7 @@ class pending_blocks {
   }
   template <class Visit>
   static void for_each_of(list const& blocks, Visit visit) {
-    for (kept_block const* block = blocks.front(); block != nullptr; block = list::after(*block))
+    for (kept_block* block = blocks.front(); block != nullptr; block = list::after(*block))
       visit(*block);
   }
 
@@ -320,6 +324,8 @@ class kept_blocks {
   void take_out_done(kept_chain& leaving, held_lock& lock) noexcept;
 
   [[nodiscard]] bool has_pending() const noexcept { return !pending_.empty(); }
+  /// As `pending_blocks::forget_queries`.
+  void forget_queries() noexcept { pending_.forget_queries(); }
   [[nodiscard]] bool has_pending(std::size_t bytes, std::size_t align) const noexcept;
 
   /// Records whose blocks have been reused or returned, for use again. @pre their fences are empty.

@@ -93,12 +93,14 @@ class workspace_core {
       grow_log(counts);
     const std::uint64_t frame = (last_frame_ += 2) | parity;
     const std::uint64_t outer = __atomic_load_n(&frame_, __ATOMIC_RELAXED);
-    *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};  // other threads leave the log alone
+    // Other threads leave the log alone.
     if (outer > claimed_frame) {
+      *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};
       set_frame(frame);
-    } else if (!replace_idle(frame)) [[unlikely]] {
-      wait_for_trim(frame);
-      log_end_[-1].frame = idle_frame;
+    } else {
+      *log_end_++ = {.value = frame, .list = nullptr, .frame = idle_frame};  // also if it was claimed just now
+      if (!replace_idle(frame)) [[unlikely]]
+        wait_for_trim(frame);
     }
     return frame;
   }
