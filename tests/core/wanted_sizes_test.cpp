@@ -204,6 +204,7 @@ TYPED_TEST(wanted_sizes, are_no_need_where_the_upstream_has_little_more_than_the
     host_of upstream{block + block / 4 + 2 * KiB};
     TypeParam memory{&upstream};
     EXPECT_GE(served_by(memory, block), block) << block;
+    memory.release();
   }
 }
 
@@ -214,6 +215,7 @@ TYPED_TEST(wanted_sizes, are_tried_a_few_times_only) {
   const std::size_t before = upstream.calls;
   EXPECT_THROW((void)memory.allocate(1000, 8), std::bad_alloc);
   EXPECT_LE(upstream.calls - before, 40u);
+  memory.release();
 }
 
 struct broken_upstream_error {};
