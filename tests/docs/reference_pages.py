@@ -94,7 +94,8 @@ NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspac
 
 
 def without_invariants(text):
-    """Without the bodies of functions that return the formula of a broken invariant."""
+    """Without the bodies of functions that return the formula of a broken invariant, and without assembly."""
+    text = re.sub(r'^asm\(.*?\);$', "", text, flags=re.M | re.S)
     for head in reversed(list(re.finditer(r"\bbroken\w*\([^;{}]*\)[^;{}()]*\{", text))):
         end = head.end()
         depth = 1
