@@ -171,11 +171,13 @@ void expect_hits_to_allocate_nothing() {
 }
 
 TEST(heap, a_pool_allocates_nothing_for_a_hit) {
-  if (detail::records_blocks) GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
+  if (detail::records_blocks)
+    GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
   expect_hits_to_allocate_nothing<pool>();
 }
 TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
-  if (detail::records_blocks) GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
+  if (detail::records_blocks)
+    GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
   expect_hits_to_allocate_nothing<synchronized_pool>();
 }
 
@@ -257,7 +259,8 @@ TEST(heap, returns_a_block_even_if_there_is_no_memory_to_record_its_size) {
 }
 
 TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
-  if (detail::records_blocks) GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
+  if (detail::records_blocks)
+    GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
   static constexpr reuse_fence::functions done_functions{
       .done = [](void*) noexcept { return true; }, .wait = [](void*) noexcept {}, .destroy = nullptr};
   arena ground;

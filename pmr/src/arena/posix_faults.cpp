@@ -119,7 +119,8 @@ void pass_on(handled_signal& signal, siginfo_t* info, void* context) noexcept {
   // Otherwise another thread has just put it back.
   if (is_current || !is_function(before)) {
     ::sigaction(signal.number, &before, nullptr);
-    auto installed = handler_state::installed;  // not over `changing`, of a thread that installs it or unloads
+    auto installed =
+        handler_state::installed;  // not over `changing`, of a thread that installs it or unloads
     signal.state.compare_exchange_strong(installed, handler_state::absent, std::memory_order_release);
   }
   if (was_sent) send_again(signal.number, info);

@@ -228,8 +228,7 @@ class pending_blocks {
   }
   template <class Visit>
   static void for_each_of(list const& blocks, Visit visit) {
-    for (kept_block* block = blocks.front(); block != nullptr; block = list::after(*block))
-      visit(*block);
+    for (kept_block* block = blocks.front(); block != nullptr; block = list::after(*block)) visit(*block);
   }
 
   std::pmr::vector<queue> queues_;

@@ -98,7 +98,8 @@ class workspace_core {
       *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};
       set_frame(frame);
     } else {
-      *log_end_++ = {.value = frame, .list = nullptr, .frame = idle_frame};  // also if it was claimed just now
+      *log_end_++ = {
+          .value = frame, .list = nullptr, .frame = idle_frame};  // also if it was claimed just now
       if (!replace_idle(frame)) [[unlikely]]
         wait_for_trim(frame);
     }
