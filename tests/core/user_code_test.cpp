@@ -688,24 +688,21 @@ TEST_F(upstreams, that_call_their_synchronized_pool_are_reported_at_once) {
   EXPECT_TRUE(recorder.reports().empty()) << "the pool is as good as before";
 }
 
-TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
+template <class Resource>
+void expect_reentry_is_reported(violation_recorder& recorder) {
   calling_upstream upstream;
-  compat::synchronized_pool_resource memory{&upstream};
+  Resource memory{&upstream};
   upstream.call = [&] { (void)memory.allocate(64); };
   EXPECT_THROW((void)memory.allocate(64), std::system_error);
   EXPECT_EQ(recorder.count(violation_kind::reentry), 1u);
   upstream.call = [] {};
   use(memory);
 }
-
+TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
+  expect_reentry_is_reported<compat::synchronized_pool_resource>(recorder);
+}
 TEST_F(upstreams, that_call_their_test_resource_are_reported_at_once) {
-  calling_upstream upstream;
-  test_resource memory{&upstream};
-  upstream.call = [&] { (void)memory.allocate(64); };
-  EXPECT_THROW((void)memory.allocate(64), std::system_error);
-  EXPECT_EQ(recorder.count(violation_kind::reentry), 1u);
-  upstream.call = [] {};
-  use(memory);
+  expect_reentry_is_reported<test_resource>(recorder);
 }
 
 TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported_at_once) {

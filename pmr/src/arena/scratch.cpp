@@ -63,9 +63,7 @@ arena& detail::scratch_arena(std::initializer_list<scratch_conflict> conflicts) 
 }
 
 void detail::scratch_access::wait_for_trim(arena::scope& opened, arena& on) noexcept {
-  do {
-    const std::scoped_lock until_trimmed{idle_memory_mutex()};
-  } while (!on.replace_no_scope(&opened));
+  wait_for_idle_memory([&] { return on.replace_no_scope(&opened); });
 }
 
 void detail::scratch_access::trim_if_idle(arena& idle) noexcept {

@@ -454,13 +454,11 @@ void workspace_core::sweep() noexcept {
 // ---- other threads ---------------------------------------------------------------------------------------
 
 void workspace_core::wait_for_trim(std::uint64_t frame) const noexcept {
-  do {
-    const std::scoped_lock until_trimmed{idle_memory_mutex()};
-  } while (!replace_idle(frame));
+  wait_for_idle_memory([&] { return replace_idle(frame); });
 }
 
 bool workspace_core::leave_idle() const noexcept {
-  if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) > claimed_frame) return false;
+  if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) > idle_frame) return false;
   if (!replace_idle(slot_list::outside_frame)) wait_for_trim(slot_list::outside_frame);
   return true;
 }

@@ -18,15 +18,14 @@ enum class exhaustion_policy {
   abort,            ///< report a violation, which aborts by default; if the handler returns, throw
 };
 
-/// Which scopes of an `arena` are trapped: a pointer into such a scope that is used after the scope has ended
-/// is a fault and is reported, as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the
-/// costs.
+/// Selects the scopes of an `arena` that are trapped. The use of a pointer into a trapped scope after its end is
+/// a fault, and is reported as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the costs.
 struct trap_options {
-  /// Of so many rewinds, on average, one is followed by a scope that is trapped, at random as GWP-ASan does
-  /// it; 1: every scope is, for tests; 0: none, which costs nothing.
+  /// One scope in this many rewinds, on average, is trapped, chosen at random as GWP-ASan chooses. 1 traps every
+  /// scope, for tests; 0 traps none and costs nothing.
   std::uint32_t one_in = 0;
-  /// Address space for trapped scopes, besides that of the arena. Once used up, the addresses begin anew, and
-  /// what was rewound first is no longer found.
+  /// Address space for trapped scopes, besides that of the arena. Once it is used up, its first addresses are
+  /// used again, and late uses of the scopes that had them are not found.
   std::size_t reserve = 1 * GiB;
   /// Whether the library handles SIGSEGV (on macOS SIGBUS too) from the first arena of the process with this
   /// option on. A fault that is no late use puts the program's earlier action back; the next trapped scope

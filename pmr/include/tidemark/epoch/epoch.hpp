@@ -13,6 +13,7 @@
 
 #include <tidemark/core/detail/leads_to_memory.hpp>
 #include <tidemark/core/detail/named_range.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
 #include <tidemark/epoch/detail/keepable.hpp>
@@ -46,7 +47,8 @@ class [[nodiscard]] epoch {
  public:
   /// Opens an epoch. @param name in messages; must outlive the resource. @throws std::bad_alloc; no epoch is
   /// opened.
-  [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch");
+  [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch")
+      : epoch{detail::name_or(name, "epoch"), resource} {}
   epoch(epoch const&) = delete;
   epoch& operator=(epoch const&) = delete;
   /// `end()`, if that was not called.
@@ -89,6 +91,7 @@ class [[nodiscard]] epoch {
   [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
 
  private:
+  epoch(char const* name, epoch_resource& resource);  // a name that is not null
   bool keep_block(detail::storage const& storage) noexcept;
   bool keep_block(void const* address) noexcept;
 

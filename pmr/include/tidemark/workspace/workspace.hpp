@@ -244,7 +244,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     }
     ((void)list<Types>(), ...);  // what may fail comes first
     const std::uint64_t frame = core_.open(parity, sizeof...(Types));
-    core_.save_in_room(list<Types>()...);
+    core_.save_in_room(frame, list<Types>()...);
     return frame;
   }
   template <class T>

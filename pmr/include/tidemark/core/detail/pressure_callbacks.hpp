@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 
@@ -34,6 +35,13 @@ void trim_idle_memory(Trim trim) noexcept {
   if (!mutex.try_lock()) return;
   trim();
   mutex.unlock();
+}
+/// Calls `claim()` until it is true: it is false while another thread trims the memory.
+template <class Claim>
+void wait_for_idle_memory(Claim claim) {
+  do {
+    const std::scoped_lock until_trimmed{idle_memory_mutex()};
+  } while (!claim());
 }
 
 }  // namespace tidemark::detail

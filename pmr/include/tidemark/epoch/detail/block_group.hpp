@@ -195,6 +195,7 @@ class block_group {
  private:
   void hold(tracked_block& block, std::size_t bytes, block_state now) noexcept {
     block.hold(this, log_.size(), bytes, now);
+    if (log_.size() == log_.capacity()) __builtin_unreachable();  // `reserve_one` has looked
     log_.push_back(&block);
     count_held(bytes);
   }

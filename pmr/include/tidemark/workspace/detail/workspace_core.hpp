@@ -94,12 +94,11 @@ class workspace_core {
     const std::uint64_t frame = (last_frame_ += 2) | parity;
     const std::uint64_t outer = __atomic_load_n(&frame_, __ATOMIC_RELAXED);
     // Other threads leave the log alone.
-    if (outer > claimed_frame) {
+    if (outer > idle_frame) {
       *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};
       set_frame(frame);
     } else {
-      *log_end_++ = {
-          .value = frame, .list = nullptr, .frame = idle_frame};  // also if it was claimed just now
+      *log_end_++ = {.value = frame, .list = nullptr, .frame = idle_frame};  // also if it is claimed now
       if (!replace_idle(frame)) [[unlikely]]
         wait_for_trim(frame);
     }
@@ -108,17 +107,15 @@ class workspace_core {
 
   /// Saves the list's count for the innermost scope, if that has not done so yet. @throws as `open`.
   void save(slot_list& list) {
-    const std::uint64_t frame = this->frame();
-    if (list.frame == frame) return;
+    if (list.frame == frame()) return;
     if (log_end_ == log_limit_) [[unlikely]]
       grow_log(0);
     *log_end_++ = {.value = list.active, .list = &list, .frame = list.frame};
-    list.frame = frame;
+    list.frame = frame();
   }
-  /// The same of several, where there is room for them.
+  /// The same of several, where there is room for them. @param frame of the innermost scope
   template <class... Lists>
-  void save_in_room(Lists&... lists) noexcept {
-    const std::uint64_t frame = this->frame();
+  void save_in_room([[maybe_unused]] std::uint64_t frame, Lists&... lists) noexcept {
     saved_count* end = log_end_;  // stays in a register, where each store might otherwise change log_end_
     [[maybe_unused]] const auto save_one = [&](slot_list& list) {
       if (list.frame == frame) return;
@@ -138,9 +135,13 @@ class workspace_core {
   /// The same, for a request that may lie outside all scopes. The workspace is not idle from then on, until
   /// `reset`, `release` or `rewind`.
   slot& take_anywhere(slot_list& list, std::size_t n) {
-    if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) <= claimed_frame) [[unlikely]]
-      (void)leave_idle();
-    return take(list, n);
+    // No list has the number of an idle workspace: the guard is not needed where the count is saved.
+    if (list.frame != frame()) {
+      if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) <= idle_frame) [[unlikely]]
+        (void)leave_idle();
+      save(list);
+    }
+    return take_saved(list, n);
   }
   /// The same, where the innermost scope has saved the list's count.
   slot& take_saved(slot_list& list, std::size_t n) {
@@ -243,8 +244,8 @@ class workspace_core {
 
  private:
   // In place of the number of a scope: no scope is open, and another thread may claim the workspace ...
-  static constexpr std::uint64_t idle_frame = 0;
-  static constexpr std::uint64_t claimed_frame = 1;  // ... and has claimed it
+  static constexpr std::uint64_t idle_frame = 1;
+  static constexpr std::uint64_t claimed_frame = 0;  // ... and has claimed it
 
   // A use by the owner that may lie outside all scopes: other threads leave the workspace alone meanwhile.
   class outside_use {
