@@ -7,6 +7,7 @@
 //   use_after_rewind reset     a kernel reads a block of an arena that was reset
 //   use_after_rewind padding   a kernel writes behind the end of a block, into the padding of its alignment
 //   use_after_rewind reused    a kernel reads a block that it did not write, at the address of one that was written
+//   use_after_rewind leaked    a block of an arena that is never destroyed
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -43,6 +44,9 @@ int run(std::string_view what) {
     (void)cudaStreamSynchronize(stream.get());  // under the tool a wrong kernel ends all later work
   }
   if (what == "rewound" || what == "reset") copy<<<1, 1, 0, stream.get()>>>(temporary, kept);
+  if (what == "leaked")
+    (void)(new device_arena{gpu::virtual_memory{stream}, {.name = "arena that leaks"}})
+        ->push<int>(uninitialized);
   if (what == "reused") {
     int const* const again = memory.push<int>(uninitialized);
     std::printf("the same address: %s\n", again == temporary ? "yes" : "no");
@@ -57,7 +61,7 @@ int run(std::string_view what) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: use_after_rewind right|rewound|reset|padding|reused\n");
+    std::fprintf(stderr, "usage: use_after_rewind right|rewound|reset|padding|reused|leaked\n");
     return 2;
   }
   if (!test::found_device("use_after_rewind")) return test::skipped;

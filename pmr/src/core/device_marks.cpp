@@ -40,7 +40,7 @@ bool device_marks::reserve() noexcept {
 void device_marks::on_commit(std::uintptr_t first, std::uintptr_t last, char const* name) noexcept {
   if (!heaps_.empty()) first = std::max(first, heaps_.back().last);
   if (first >= last) return;
-  const heap added{first, last, current_tool().open_heap(first, last - first, name)};
+  const heap added{first, last, current_tool().open_heap(first, last - first, name), name};
   if (added.id == 0) return;
   heard_ = true;
   heaps_.push_back(added);
@@ -48,7 +48,7 @@ void device_marks::on_commit(std::uintptr_t first, std::uintptr_t last, char con
       blocks_, first, {}, [](block_record const& known) { return known.first + known.bytes; });
   for (block_record const& known : std::ranges::subrange{in_it, blocks_.end()}) {
     const std::size_t part = added.part_of(known.first, known.bytes);
-    if (part != 0) current_tool().open_region(added.id, std::max(first, known.first), part);
+    if (part != 0) current_tool().open_region(added.id, std::max(first, known.first), part, name);
   }
 }
 
@@ -79,7 +79,7 @@ void device_marks::resize(block_record& known, std::size_t bytes) noexcept {
     const std::uintptr_t region = std::max(heap->first, first);
     const std::size_t before = heap->part_of(first, before_bytes), now = heap->part_of(first, bytes);
     if (before == now) continue;
-    if (before == 0) current_tool().open_region(heap->id, region, now);
+    if (before == 0) current_tool().open_region(heap->id, region, now, heap->name);
     else if (now == 0) current_tool().close_regions(&region, 1);
     else current_tool().resize_region(region, now);
   }

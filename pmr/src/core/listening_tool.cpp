@@ -68,8 +68,8 @@ nvtxMemHeapHandle_t handle(listening_tool::heap_id heap) noexcept {
   return reinterpret_cast<nvtxMemHeapHandle_t>(heap);
 }
 
-// compute-sanitizer takes the names of allocations in its reports from this call, not from a heap.
-void name_allocation(std::uintptr_t first, char const* name) noexcept {
+// compute-sanitizer takes the names in its reports of leaks from this call, and refuses it for a heap.
+void name_region(std::uintptr_t first, char const* name) noexcept {
   nvtxMemRegionNameDesc_t named{};
   named.regionRefType = NVTX_MEM_REGION_REF_TYPE_POINTER;
   named.nameType = NVTX_MESSAGE_TYPE_ASCII;
@@ -102,14 +102,13 @@ class nvtx_tool final : public listening_tool {
     // Without a tool the result is null, or what NVTX_MEM_HEAP_HANDLE_NO_TOOL stands for, which does not
     // compile in toolkit 13.0.
     const auto id = reinterpret_cast<heap_id>(nvtxMemHeapRegister(domain(), &heap));
-    if (id == 0 || id == ~heap_id{0}) return 0;
-    name_allocation(first, name);
-    return id;
+    return id != ~heap_id{0} ? id : 0;
   }
   void reset_heap(heap_id heap) noexcept override { nvtxMemHeapReset(domain(), handle(heap)); }
   void close_heap(heap_id heap) noexcept override { nvtxMemHeapUnregister(domain(), handle(heap)); }
 
-  void open_region(heap_id heap, std::uintptr_t first, std::size_t bytes) noexcept override {
+  void open_region(heap_id heap, std::uintptr_t first, std::size_t bytes,
+                   char const* name) noexcept override {
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);
     nvtxMemRegionsRegisterBatch_t regions{};
     regions.extCompatID = NVTX_EXT_COMPATID_MEM;
@@ -120,6 +119,7 @@ class nvtx_tool final : public listening_tool {
     regions.regionDescElementSize = sizeof range;
     regions.regionDescElements = &range;
     nvtxMemRegionsRegister(domain(), &regions);
+    name_region(first, name);
   }
   void resize_region(std::uintptr_t first, std::size_t bytes) noexcept override {
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);

@@ -35,10 +35,12 @@ def ranges_of_use(first):
 
 DOMAIN = ["domain tidemark", "category 1 is arena scope", "category 2 is workspace scope", "category 3 is epoch"]
 HEAP = ["heap 1000: 4000000000000000, 65536 bytes, device step",
-        "name 4000000000000000: device step",
-        "region of heap 1000: 4000000000000000, 100 bytes"]
+        "region of heap 1000: 4000000000000000, 100 bytes",
+        "name 4000000000000000: device step"]
 SCOPE = ["region of heap 1000: 4000000000000100, 200 bytes",
+         "name 4000000000000100: device step",
          "region of heap 1000: 4000000000000200, 300 bytes",
+         "name 4000000000000200: device step",
          "unregister region 4000000000000100",
          "unregister region 4000000000000200"]
 REST = ["resize region 4000000000000000: 1000 bytes",

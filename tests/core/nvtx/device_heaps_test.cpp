@@ -3,6 +3,7 @@
 // on an H100: a heap must be exactly one allocation of cudaMalloc, and may not go while it is a heap.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -121,6 +122,7 @@ TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
             "allocations of "
             "cuMemAlloc");
   EXPECT_TRUE(tool.may_touch(address(block)));
+  EXPECT_EQ(std::ranges::count(tool.calls, "open_heap"), 1) << "the tool accepts an allocation once";
 }
 
 TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind_their_work) {

@@ -110,10 +110,11 @@ class strict_tool final : public detail::listening_tool {
     drop_regions_of(*one);
     heaps_.erase(id);
   }
-  void open_region(heap_id id, std::uintptr_t first, std::size_t bytes) noexcept override {
+  void open_region(heap_id id, std::uintptr_t first, std::size_t bytes, char const* name) noexcept override {
     calls.emplace_back("open_region");
     heap const* const one = find(id);
     if (one == nullptr) return;
+    EXPECT_EQ(name, one->name);
     EXPECT_GE(first, one->first) << "a region below its heap";
     EXPECT_LE(first + bytes, one->first + one->bytes) << "a region beyond its heap";
     EXPECT_TRUE(regions_.emplace(first, 0).second) << "a region that is there";

@@ -152,8 +152,8 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.
   /// @return whether it did; if not, nothing has changed. Grown bytes are uninitialised.
-  /// @pre the block is of `allocate` of this class: libstdc++ gives that of `std::pmr::memory_resource` the
-  /// attribute `alloc_size`, by which compilers take the first size for final.
+  /// @pre `allocate` of this class returned the block. libstdc++ gives `std::pmr::memory_resource::allocate` the
+  /// attribute `alloc_size`, and compilers take the size of its blocks for final.
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
 
   /// The present position. Amortised O(1). @throws std::bad_alloc if it cannot be recorded.
@@ -202,15 +202,13 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     requires(!Space::host_accessible) && requires(Space& space) { space.suspend(); }
   void suspend() {
     before_use("suspend");
-    for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
-      chunk->marks.on_decommit(chunk->begin, chunk->committed);
-    }
     try {
       space_.suspend();
     } catch (...) {
-      if (!space_.is_suspended()) mark_commits();
+      if (space_.is_suspended()) mark_decommits();
       throw;
     }
+    mark_decommits();
   }
   /// Puts uninitialised memory behind the same addresses again, but for what `trim` gave up, if it is
   /// suspended. @throws what the address space throws; it is still suspended then.
@@ -372,6 +370,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   bool free_all(char const* operation);
   void mark_commits() noexcept;
+  void mark_decommits() noexcept;
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
   void return_aside(detail::aside_block& block) noexcept;

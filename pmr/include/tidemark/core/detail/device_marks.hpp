@@ -53,6 +53,7 @@ class device_marks {
     std::uintptr_t first;
     std::uintptr_t last;  // one past it
     listening_tool::heap_id id;
+    char const* name;  // of the resource
 
     [[nodiscard]] std::size_t part_of(std::uintptr_t block, std::size_t bytes) const noexcept;
   };

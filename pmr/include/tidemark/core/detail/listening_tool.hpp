@@ -49,8 +49,10 @@ class listening_tool {
   /// The memory is about to go, with regions if there are any.
   virtual void close_heap(heap_id heap) noexcept = 0;
 
-  /// Bytes of the heap were allocated and are uninitialised. @pre `bytes` is not 0.
-  virtual void open_region(heap_id heap, std::uintptr_t first, std::size_t bytes) noexcept = 0;
+  /// Bytes of the heap were allocated and are uninitialised. @param name of the heap's resource.
+  /// @pre `bytes` is not 0.
+  virtual void open_region(heap_id heap, std::uintptr_t first, std::size_t bytes,
+                           char const* name) noexcept = 0;
   /// The region that begins at `first` has another size. @pre `bytes` is not 0.
   virtual void resize_region(std::uintptr_t first, std::size_t bytes) noexcept = 0;
   /// `n` regions were freed. @pre `n <= max_closed`.
