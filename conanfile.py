@@ -42,7 +42,7 @@ class Tidemark(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self, generator="Ninja")
         # What Conan did not bring is not taken from the machine by chance.
-        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TOOLS", "TORCH", "NUMPY", "PLAN_C", "DLPACK":
+        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "PLANNER", "TORCH", "NUMPY", "DLPACK":
             toolchain.cache_variables[f"TIDEMARK_{switch}"] = False
         for switch in "modules", "mpi", "thrust":
             toolchain.cache_variables[f"TIDEMARK_{switch.upper()}"] = bool(self.options.get_safe(switch))

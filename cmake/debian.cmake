@@ -15,7 +15,8 @@ mark_as_advanced(TIDEMARK_MAINTAINER)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${TIDEMARK_MAINTAINER}")
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/adapters/plan_c)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/planner/search
+  ${PROJECT_BINARY_DIR}/planner/c)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 
 set(CPACK_DEBIAN_TIDEMARK_DEV_PACKAGE_NAME libtidemark-dev)
@@ -32,7 +33,7 @@ set(CPACK_DEBIAN_TIDEMARK_TOOLS_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_TIDEMARK_TOOLS_PACKAGE_DEPENDS python3)
 set(CPACK_DEBIAN_TIDEMARK_TOOLS_PACKAGE_RECOMMENDS python3-matplotlib)
 set(CPACK_COMPONENT_TIDEMARK_TOOLS_DESCRIPTION
-  "tidemark-report turns a trace of allocations into a page, tidemark-plan places blocks whose lifetimes are known.")
+  "tidemark-report turns a trace of allocations into a page; with the planner, tidemark-plan places blocks whose lifetimes are known.")
 if(BUILD_SHARED_LIBS)
   string(APPEND CPACK_DEBIAN_TIDEMARK_TOOLS_PACKAGE_DEPENDS ", libtidemark-dev (= ${PROJECT_VERSION})")
 endif()

@@ -12,14 +12,14 @@ export import tidemark.core;
 export namespace tidemark {
 
 // Plans
-using tidemark::plan_conflict;
+using tidemark::default_plan_alignment;
 using tidemark::lifetime;
 using tidemark::make_plan;
 using tidemark::memory_plan;
 using tidemark::plan_block;
+using tidemark::plan_conflict;
 using tidemark::plan_options;
-using tidemark::plan_progress;
-using tidemark::plan_stage;
+using tidemark::require_valid;
 
 // Steps that run by them
 using tidemark::basic_planned_arena;

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 #include "hard_steps.hpp"
 #include "plan_checker.hpp"
@@ -88,9 +88,9 @@ blocks around_fixed(blocks some) {
   return some;
 }
 
-void plan_again(benchmark::State& state, blocks const& some, plan_options const& options) {
-  memory_plan made;
-  for (auto _ : state) made = make_plan(some, options);
+void plan_again(benchmark::State& state, blocks const& some, planner::options const& options) {
+  planner::result made;
+  for (auto _ : state) made = planner::find_plan(some, options);
   state.counters["ratio"] = made.ratio();
   state.counters["percent_above"] = 100 * (made.ratio() - 1);
 }
@@ -103,7 +103,7 @@ void plan_first(std::string const& name, Made steps) {
   });
 }
 
-void plan_for(std::string const& name, blocks const& some, plan_options const& options) {
+void plan_for(std::string const& name, blocks const& some, planner::options const& options) {
   benchmark::RegisterBenchmark(("planner/" + name).c_str(),
                                [=](benchmark::State& state) { plan_again(state, some, options); });
 }
@@ -149,9 +149,9 @@ std::vector<blocks> hard_steps(hard_family const& family, std::uint64_t order) {
 class hard_results {
  public:
   /// Plans a step until it fits. @return whether it does; @throws std::logic_error if the plan is unsound.
-  bool plan(blocks const& rows, plan_options const& options) {
+  bool plan(blocks const& rows, planner::options const& options) {
     const std::clock_t begin = std::clock();
-    const memory_plan made = make_plan(rows, options);
+    const planner::result made = planner::find_plan(rows, options);
     const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     const std::string fault = test::plan_fault(made, rows, options.alignment);
     if (!fault.empty()) throw std::logic_error(fault);

@@ -3,6 +3,7 @@
 #include <tidemark_plan.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 namespace tidemark {
 namespace {
@@ -110,8 +111,8 @@ bool check_arrays(tidemark_plan_blocks const& blocks) {
   return blocks.conflicts == nullptr;
 }
 
-plan_options options_of(tidemark_plan_options const& from) {
-  plan_options options;
+planner::options options_of(tidemark_plan_options const& from) {
+  planner::options options;
   options.alignment = from.alignment;
   // As far as the clock's own arithmetic goes: some hundred years.
   constexpr auto max_limit_ns =
@@ -122,8 +123,10 @@ plan_options options_of(tidemark_plan_options const& from) {
   options.seed = from.seed;
   if (from.exact > 1) refuse("exact is " + std::to_string(from.exact) + ", neither 0 nor 1");
   options.exact = from.exact == 1;
+  if (!std::has_single_bit(options.alignment))
+    refuse("the alignment of the options, " + std::to_string(options.alignment) + ", is not a power of two");
   if (from.on_progress == nullptr) return options;
-  options.on_progress = [from](plan_progress const& now) {
+  options.on_progress = [from](planner::progress const& now) {
     const tidemark_plan_progress seen{sizeof(tidemark_plan_progress),
                                       now.height,
                                       now.lower_bound,
@@ -135,12 +138,12 @@ plan_options options_of(tidemark_plan_options const& from) {
   return options;
 }
 
-tidemark_plan_result result_of(memory_plan const& made, std::chrono::nanoseconds elapsed) {
+tidemark_plan_result result_of(planner::result const& made, std::chrono::nanoseconds elapsed) {
   tidemark_plan_result result = TIDEMARK_PLAN_RESULT_INIT;
   result.height = made.height;
   result.lower_bound = made.lower_bound;
   result.proven_bound = made.proven_bound;
-  for (plan_stage const& stage : made.stages) result.nodes += stage.nodes;
+  for (planner::stage const& stage : made.stages) result.nodes += stage.nodes;
   result.elapsed_ns = static_cast<std::uint64_t>(elapsed.count());
   result.proof = TIDEMARK_PLAN_OPEN;
   if (made.optimal)
@@ -155,12 +158,13 @@ void make(tidemark_plan_blocks const* blocks, tidemark_plan_options const* optio
   const bool has_lifetimes = check_arrays(known);
   require_array(offsets, known.count, "offsets");
   const tidemark_plan_options usual = TIDEMARK_PLAN_OPTIONS_INIT;
-  const plan_options search = options_of(options == nullptr ? usual : sized(*options, "options"));
+  const planner::options search = options_of(options == nullptr ? usual : sized(*options, "options"));
   if (result != nullptr) sized(*result, "result");
 
   const auto begin = std::chrono::steady_clock::now();
-  const memory_plan made = has_lifetimes ? make_plan(lifetimes_of(known), search)
-                                         : make_plan(blocks_of(known), conflicts_of(known), search);
+  const planner::result made = has_lifetimes
+                                   ? planner::find_plan(lifetimes_of(known), search)
+                                   : planner::find_plan(blocks_of(known), conflicts_of(known), search);
   const auto elapsed = std::chrono::steady_clock::now() - begin;
 
   std::ranges::copy(made.offsets, offsets);

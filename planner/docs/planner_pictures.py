@@ -67,4 +67,4 @@ if __name__ == "__main__":
         if not checks:
             path.write_text(picture.text())
         elif path.read_text() != picture.text():
-            sys.exit(f"{path} is not what scripts/docs/planner_pictures.py draws")
+            sys.exit(f"{path} is not what planner/docs/planner_pictures.py draws")

@@ -2,7 +2,7 @@
 // Strategy: `order_tree`, which is tested against lists of all orders, as the model. Random sets of leaves are
 // replaced in both; they refuse the same sets, and what the one has for an order the other has too. Then the
 // replacements are undone from the last to the first by what each said of its place.
-#include "../../pmr/src/plan/solver/order_tree_in_place.hpp"
+#include "order_tree_in_place.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "../../pmr/src/plan/solver/order_tree.hpp"
+#include "order_tree.hpp"
 #include "tree_orders.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 using test::has_order;
@@ -142,4 +142,4 @@ TEST(order_tree_in_place, looks_at_few_nodes_of_a_long_row) {
 }
 
 }  // namespace
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

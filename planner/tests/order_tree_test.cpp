@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a list of all orders as the model. Random sets of leaves are replaced, as what dies is by what is
 // born, and after each replacement the tree has just the orders that the list has.
-#include "../../pmr/src/plan/solver/order_tree.hpp"
+#include "order_tree.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 #include "tree_orders.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 using test::has_order;
@@ -195,4 +195,4 @@ TEST(order_tree, puts_leaves_without_a_position_where_they_can_lie) {
 }
 
 }  // namespace
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

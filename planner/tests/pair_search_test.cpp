@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: all offsets of a few small buffers as the model. At the least height of any layout the search finds
 // one, and below it shows that there is none.
-#include "../../pmr/src/plan/solver/pair_search.hpp"
+#include "pair_search.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,14 +16,15 @@
 #include <string>
 #include <vector>
 
-#include "../../pmr/src/plan/solver/problem.hpp"
-#include "../../pmr/src/plan/solver/solver_context.hpp"
+#include "problem.hpp"
+#include "solver_context.hpp"
+#include "test_problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
-const plan_options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
+const planner::options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
 
 /// Whether the first `n` buffers can be placed such that all end at the height at most, by trying all offsets.
 bool fits(problem const& instance, offset_type height, std::vector<offset_type>& offsets, std::size_t n = 0) {
@@ -87,7 +88,7 @@ std::vector<lifetime> some_blocks(std::uint64_t seed, bool are_alike) {
 
 class searched {
  public:
-  explicit searched(std::span<lifetime const> blocks) : instance_{problem_of(blocks, by_bytes)} {
+  explicit searched(std::span<lifetime const> blocks) : instance_{test_problem_of(blocks, by_bytes)} {
     context_.enter_stage("pairs");
   }
   [[nodiscard]] problem const& instance() const { return instance_; }
@@ -99,7 +100,7 @@ class searched {
 
  private:
   problem instance_;
-  solver_context context_{instance_, by_bytes};
+  solver_context context_{instance_, {}, by_bytes};
   pair_search search_{context_};
   std::vector<pair_search::step> steps_;
 };
@@ -136,13 +137,12 @@ TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
 
 TEST(pair_search, has_no_answer_once_it_is_stopped) {
   const std::atomic<bool> stop{true};
-  plan_options stopped = by_bytes;
+  planner::options stopped = by_bytes;
   stopped.stop = &stop;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const problem instance = problem_of(some_blocks(seed, false), stopped);
-    solver_context context{instance, stopped};
+    const problem instance = test_problem_of(some_blocks(seed, false), stopped);
+    solver_context context{instance, {}, stopped};
     context.enter_stage("pairs");
-    context.apply_limits();
     pair_search search{context};
     const bool ends_above = instance.buffers.front().fixed_bytes().end > instance.lower_bound;
     ASSERT_EQ(search.probe(instance.lower_bound, no_limit),
@@ -178,4 +178,4 @@ TEST(pair_search, gives_up_after_so_many_cases) {
 }
 
 }  // namespace
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

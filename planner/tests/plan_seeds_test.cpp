@@ -2,7 +2,7 @@
 // Strategy: whether a plan at capacity is found must not hang on the seed or on the order of the rows. Each
 // step is planned with eight seeds, its rows in another order each time, within a number of nodes, never of
 // seconds: the published ones, and steps made from a plan at capacity whose offsets are left out.
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ blocks shuffled(blocks rows, std::uint64_t seed) {
   return rows;
 }
 
-plan_options search_of(std::uint64_t seed, std::uint64_t nodes, std::size_t capacity) {
+planner::options search_of(std::uint64_t seed, std::uint64_t nodes, std::size_t capacity) {
   return {.alignment = 1,
           .time_limit = std::chrono::hours{1},
           .node_limit = nodes,
@@ -48,7 +48,7 @@ plan_options search_of(std::uint64_t seed, std::uint64_t nodes, std::size_t capa
 void expect_fits(blocks const& step, std::uint64_t nodes) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const blocks rows = shuffled(step, seed);
-    const memory_plan made = make_plan(rows, search_of(seed, nodes, hard_step_capacity));
+    const planner::result made = planner::find_plan(rows, search_of(seed, nodes, hard_step_capacity));
     EXPECT_EQ(test::plan_fault(made, rows, 1), "") << seed;
     EXPECT_LE(made.height, hard_step_capacity) << seed;
   }
@@ -83,7 +83,7 @@ TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
   // No search comes to the bound of this one within so many nodes, and without the ladder it stays at 1.065.
   const blocks step =
       hard_step({.shape = step_shape::overlapping, .buffers = 350, .has_gaps = true, .seed = 7});
-  const memory_plan made = make_plan(step, search_of(0, 400'000, 0));
+  const planner::result made = planner::find_plan(step, search_of(0, 400'000, 0));
   EXPECT_EQ(test::plan_fault(made, step, 1), "");
   EXPECT_LT(made.ratio(), 1.05);
 }
@@ -96,7 +96,7 @@ TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
           const blocks cut = test::placed_hard_step(
               {.shape = shape, .buffers = buffers, .has_gaps = has_gaps, .seed = seed});
           // All are fixed, and so the plan is the one that they were cut from.
-          const memory_plan made = make_plan(cut, search_of(0, 1, 0));
+          const planner::result made = planner::find_plan(cut, search_of(0, 1, 0));
           EXPECT_EQ(test::plan_fault(made, cut, 1), "") << seed;
           EXPECT_EQ(made.height, hard_step_capacity) << seed;
         }
@@ -109,7 +109,7 @@ TEST(hard_steps, have_as_much_live_as_they_fit_into) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {
       const blocks step = hard_step({.shape = shape, .buffers = 200, .has_gaps = has_gaps, .seed = 3});
-      EXPECT_EQ(make_plan(step, search_of(0, 1, 0)).lower_bound, hard_step_capacity);
+      EXPECT_EQ(planner::find_plan(step, search_of(0, 1, 0)).lower_bound, hard_step_capacity);
       EXPECT_GE(step.size(), 150u);
     }
   }

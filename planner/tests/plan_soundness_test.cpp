@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 #include "plan_checker.hpp"
 
@@ -39,7 +39,7 @@ class random_problem {
     for (std::size_t i = 0; i < n * 2; ++i) conflicts.push_back({below(n), below(n)});
   }
 
-  plan_options options;
+  planner::options options;
   std::vector<lifetime> lifetimes;
   std::vector<plan_block> blocks;
   std::vector<plan_conflict> conflicts;
@@ -57,7 +57,7 @@ TEST(plan_soundness, random_lifetimes_have_sound_plans) {
   for (std::size_t seed = 0; seed < problems; ++seed) {
     const random_problem asked{seed};
     try {
-      const memory_plan made = make_plan(asked.lifetimes, asked.options);
+      const planner::result made = planner::find_plan(asked.lifetimes, asked.options);
       ASSERT_EQ(plan_fault(made, asked.lifetimes, asked.options.alignment), "") << "seed " << seed;
       ++planned;
     } catch (std::invalid_argument const&) {  // fixed blocks that share bytes
@@ -71,7 +71,7 @@ TEST(plan_soundness, random_conflicts_have_sound_plans) {
   for (std::size_t seed = 0; seed < problems; ++seed) {
     const random_problem asked{seed};
     try {
-      const memory_plan made = make_plan(asked.blocks, asked.conflicts, asked.options);
+      const planner::result made = planner::find_plan(asked.blocks, asked.conflicts, asked.options);
       ASSERT_EQ(plan_fault(made, asked.blocks, asked.conflicts, asked.options.alignment), "")
           << "seed " << seed;
       ++planned;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/planner.md and the solver name each other: planner_page.py SOURCES CASE.
+"""docs/planner.md and the search name each other: planner_page.py SOURCES CASE.
 
 On the page "`function` in `file`" names a function, a class or both; in a file `docs/planner.md, "Section"` names a section.
 """
@@ -9,7 +9,7 @@ import sys
 
 
 def faults(page, files):
-    """@param files the solver's texts by name"""
+    """@param files the search's texts by name"""
     found = []
     sections = set(re.findall(r"^#{2,3} (.+)$", page, re.M))
     for names, file in re.findall(r"((?:`[\w:]+`(?:, | and )?)+) in\s+`(\w+\.[ch]pp)`", page):
@@ -35,10 +35,10 @@ def expect(got, wanted):
 
 def main(sources, case):
     page, file = "## Cuts\n`cut` in `a.cpp`.\n", '// docs/planner.md, "Cuts".\nvoid cut();\n'
-    if case == "and_the_solver_name_each_other":
+    if case == "and_the_search_name_each_other":
         root = pathlib.Path(sources)
-        solver = root / "pmr/src/plan/solver"
-        files = {path.name: path.read_text() for path in solver.iterdir()}
+        search = root / "search/src"
+        files = {path.name: path.read_text() for path in search.iterdir()}
         expect(len(files) > 10, True)
         expect(faults((root / "docs/planner.md").read_text(), files), [])
     elif case == "finds_a_function_that_is_not_there":

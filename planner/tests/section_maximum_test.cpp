@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: random additions to ranges, beside a list of numbers as the model.
-#include "../../pmr/src/plan/solver/section_maximum.hpp"
+#include "section_maximum.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 TEST(section_maximum, is_the_first_of_the_largest_of_a_range) {
@@ -37,4 +37,4 @@ TEST(section_maximum, is_the_first_of_the_largest_of_a_range) {
 }
 
 }  // namespace
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: random lifetimes, aligned further and fixed or not, beside layouts that look at all pairs of buffers, and that
 // copy all before each decision.
-#include "../../pmr/src/plan/solver/skyline_layout.hpp"
+#include "skyline_layout.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,16 +16,17 @@
 #include <utility>
 #include <vector>
 
-#include "../support/plan_checker.hpp"
+#include "plan_checker.hpp"
+#include "test_problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
-const plan_options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
+const planner::options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
 
 struct layout_of {
-  explicit layout_of(std::vector<lifetime> const& blocks, plan_options const& options = by_bytes)
-      : instance{problem_of(blocks, options)}, context{instance, options}, layout{context} {
+  explicit layout_of(std::vector<lifetime> const& blocks, planner::options const& options = by_bytes)
+      : instance{test_problem_of(blocks, options)}, context{instance, {}, options}, layout{context} {
     context.enter_stage("tested");
   }
   problem instance;
@@ -47,7 +48,7 @@ std::vector<lifetime> random_blocks(std::mt19937_64& random, std::size_t n, kind
   }
   if (!of.has_fixed) return made;
   // Where they lie in a plan, or higher, but not on each other. Those that live throughout too: nothing waits for them.
-  const memory_plan plan = make_plan(made, {.alignment = 1, .time_limit = {}});
+  const planner::result plan = planner::find_plan(made, {.alignment = 1, .time_limit = {}});
   const std::size_t higher = random() % 2 * 256;
   for (std::size_t i = 0; i < n; ++i) {
     if (random() % 4 == 0 || made[i].upper == 3 * n) made[i].offset = plan.offsets[i] + higher;
@@ -117,7 +118,7 @@ std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(n), max_tried));
   EXPECT_LE(tested.context.nodes(), n + 2 * n * max_tried + n);
-  memory_plan made = tested.context.finish(n);
+  planner::result made = tested.context.finish(n);
   made.optimal = made.height == made.proven_bound;
   EXPECT_EQ(test::plan_fault(made, blocks, 1), "") << n << " blocks";
   return made.height;
@@ -159,14 +160,14 @@ TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted
 TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
   std::mt19937_64 random{6};
   const std::vector<lifetime> blocks = random_blocks(random, 500, {});
-  plan_options options = by_bytes;
+  planner::options options = by_bytes;
   const auto nodes = [&] {
     layout_of tested{blocks, options};
     EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 8));
     return tested.context.nodes();
   };
   EXPECT_GT(nodes(), blocks.size());
-  options.capacity = problem_of(blocks, options).lower_bound * 3;
+  options.capacity = test_problem_of(blocks, options).lower_bound * 3;
   EXPECT_EQ(nodes(), blocks.size());
 }
 
@@ -470,7 +471,7 @@ TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_ro
 
 TEST(skyline_layout, comes_first_unless_much_is_padding) {
   std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
-  const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
+  const auto pays = [&] { return skyline_layout::pays(test_problem_of(blocks, by_bytes)); };
   for (std::size_t i = 0; i < 44; ++i) blocks[i].alignment = 128;  // 28 bytes of padding each
   EXPECT_TRUE(pays());
   blocks[44].alignment = 128;
@@ -482,7 +483,7 @@ TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones)
   blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // a section of its own
   for (std::size_t i = 0; i < 1024; ++i)
     blocks.push_back({.lower = 1, .upper = 2, .size = 1, .offset = 2 * i});
-  const auto pays = [&] { return skyline_layout::pays(problem_of(blocks, by_bytes)); };
+  const auto pays = [&] { return skyline_layout::pays(test_problem_of(blocks, by_bytes)); };
   EXPECT_TRUE(pays());
   blocks.push_back({.lower = 2, .upper = 3, .size = 1, .offset = 0});
   EXPECT_FALSE(pays());
@@ -499,7 +500,7 @@ TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones)
 TEST(skyline_layout, is_not_for_graphs) {
   const std::vector<plan_block> blocks{{.size = 1}, {.size = 1}};
   const std::vector<plan_conflict> conflicts{{0, 1}};
-  EXPECT_FALSE(skyline_layout::pays(problem_of(blocks, conflicts, by_bytes)));
+  EXPECT_FALSE(skyline_layout::pays(test_problem_of(blocks, conflicts, by_bytes)));
 }
 
 TEST(skyline_layout, ends_at_a_height) {
@@ -512,4 +513,4 @@ TEST(skyline_layout, ends_at_a_height) {
 }
 
 }  // namespace
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 namespace tidemark::tools {
 
@@ -22,7 +22,7 @@ struct command_line {
   std::string out, lifetimes, picture, proof;  ///< files to write; empty: none
   bool replans = false;                        ///< leaves the offsets of the file out
   bool shows_progress = false;                 ///< also without a terminal
-  plan_options options;
+  planner::options options;
 };
 
 /// A search without a limit ends after that time. Durations of all time there is would overflow.

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 #include "command_line.hpp"
 #include "imported_lifetimes.hpp"
@@ -149,15 +149,15 @@ void require_different_files(command_line const& command) {
   throw std::runtime_error(where + ": " + text);
 }
 
-memory_plan search(command_line const& command, plan_input const& input, plan_options options) {
+planner::result search(command_line const& command, plan_input const& input, planner::options options) {
   progress_line line;
   const bool shows = command.shows_progress || line.is_on_terminal();
   // Where no plan fits, the search would go on for one that cannot be lower: it has a second for that, or as long as it
   // took to find out.
   const bool may_never_end = options.capacity != 0 && options.time_limit == no_time_limit &&
-                             options.node_limit == plan_options{}.node_limit;
+                             options.node_limit == planner::options{}.node_limit;
   std::optional<std::chrono::nanoseconds> fits_not_since;
-  options.on_progress = [&](plan_progress const& now) {
+  options.on_progress = [&](planner::progress const& now) {
     if (shows) line.show(now);
     if (!may_never_end || now.proven_bound <= options.capacity) return;
     if (!fits_not_since) fits_not_since = now.elapsed;
@@ -166,13 +166,13 @@ memory_plan search(command_line const& command, plan_input const& input, plan_op
       ends_search = true;
   };
   try {
-    return make_plan(input.file.blocks, options);
+    return planner::find_plan(input.file.blocks, options);
   } catch (std::invalid_argument const& error) {
     refuse(command, input, error.what());
   }
 }
 
-void print(plan_input const& input, memory_plan const& made, std::optional<plan_proof> const& proof,
+void print(plan_input const& input, planner::result const& made, std::optional<plan_proof> const& proof,
            std::chrono::nanoseconds elapsed) {
   std::printf("blocks  %s\n", number_text(input.file.blocks.size()).c_str());
   if (!input.left_out.empty()) std::printf("        left out: %s\n", input.left_out.c_str());
@@ -192,7 +192,7 @@ void print(plan_input const& input, memory_plan const& made, std::optional<plan_
                 number_text(proof->cases).c_str(), proof->cases == 1 ? "" : "s");
   }
   std::printf("time    %s%s\n", duration_text(elapsed).c_str(), is_interrupted ? ", interrupted" : "");
-  for (plan_stage const& stage : made.stages) {
+  for (planner::stage const& stage : made.stages) {
     std::printf("        %-12s %9s  %18s B  %13s blocks placed\n", stage.name,
                 duration_text(stage.elapsed).c_str(), number_text(stage.height).c_str(),
                 number_text(stage.nodes).c_str());
@@ -204,7 +204,7 @@ void print(plan_input const& input, memory_plan const& made, std::optional<plan_
 }
 
 /// Writes the files and prints the result. A file gets its name when everything else has worked.
-void write_results(command_line const& command, plan_input const& input, memory_plan const& made,
+void write_results(command_line const& command, plan_input const& input, planner::result const& made,
                    std::optional<plan_proof> const& proof, std::chrono::nanoseconds elapsed) {
   std::optional<pending_file> lifetimes, out, picture, proof_log;
   if (!command.lifetimes.empty()) lifetimes.emplace(command.lifetimes, input.file.text());
@@ -225,11 +225,11 @@ int run(command_line const& command) {
   require_different_files(command);
   const plan_input input = read_input(command);
   end_search_at_interrupts();
-  plan_options options = command.options;
+  planner::options options = command.options;
   options.stop = &ends_search;
   const auto begin = std::chrono::steady_clock::now();
   const auto elapsed_now = [&] { return std::chrono::steady_clock::now() - begin; };
-  memory_plan made = search(command, input, options);
+  planner::result made = search(command, input, options);
   std::optional<plan_proof> proof;
   if (!command.proof.empty()) {
     // In this order: an interrupt in between ends it too.

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds pause{100};  // no faster than it can be read
 constexpr char const* erase_line = "\r\x1b[K";
 
-std::string height_text(plan_progress const& now) {
+std::string height_text(planner::progress const& now) {
   if (now.height == 0) return "no plan yet";
   return "height " + number_text(now.height) + " B, ratio " +
          decimal_text(static_cast<double>(now.height) / static_cast<double>(now.lower_bound), 4);
@@ -28,7 +28,7 @@ progress_line::~progress_line() {
   if (is_shown_ && is_on_terminal_) std::fputs(erase_line, stderr);
 }
 
-void progress_line::show(plan_progress const& now) {
+void progress_line::show(planner::progress const& now) {
   if (is_shown_ && now.elapsed < shown_at_ + pause) return;
   is_shown_ = true;
   shown_at_ = now.elapsed;

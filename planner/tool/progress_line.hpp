@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 namespace tidemark::tools {
 
@@ -19,7 +19,7 @@ class progress_line {
   ~progress_line();
 
   [[nodiscard]] bool is_on_terminal() const { return is_on_terminal_; }
-  void show(plan_progress const& now);
+  void show(planner::progress const& now);
 
  private:
   bool is_on_terminal_;

@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "By pairs", has the rules and why they hold, "Proofs" the format.
+// planner/docs/planner.md, "By pairs", has the rules and why they hold, "Proofs" the format.
 #include "proof.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
-#include "../../pmr/src/plan/solver/pair_search.hpp"
-#include "../../pmr/src/plan/solver/problem.hpp"
-#include "../../pmr/src/plan/solver/solver_context.hpp"
+#include "pair_search.hpp"
+#include "problem.hpp"
+#include "solver_context.hpp"
 
 namespace tidemark::tools {
 namespace {
 
-namespace planning = detail::planning;
+namespace planning = planner::detail;
 using steps = std::vector<planning::pair_search::step>;
 
 /// Lets the plan be a lower one, of the same blocks.
-void take(memory_plan& made, std::vector<planning::offset_type> const& offsets,
+void take(planner::result& made, std::vector<planning::offset_type> const& offsets,
           planning::problem const& instance, std::span<lifetime const> blocks, std::size_t alignment) {
   for (std::size_t i = 0; i < offsets.size(); ++i)
     made.offsets[instance.block_of[i]] = offsets[i] * instance.unit_bytes;
   made.height = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     made.height =
-        std::max<std::size_t>(made.height, detail::align_up(made.offsets[i] + blocks[i].size, alignment));
+        std::max<std::size_t>(made.height, planning::align_up(made.offsets[i] + blocks[i].size, alignment));
   }
 }
 
-std::string text_of(steps const& proof, memory_plan const& made, planning::problem const& instance,
+std::string text_of(steps const& proof, planner::result const& made, planning::problem const& instance,
                     std::size_t alignment) {
   std::string text = "tidemark-plan proof 1\nalignment " + std::to_string(alignment) + "\nlowest " +
                      std::to_string(made.height) + '\n';
@@ -42,11 +40,11 @@ std::string text_of(steps const& proof, memory_plan const& made, planning::probl
 
 }  // namespace
 
-plan_proof prove_lowest(std::span<lifetime const> blocks, memory_plan& made, plan_options const& options) {
-  const planning::problem instance = planning::problem_of(blocks, options);
-  planning::solver_context context{instance, options};
+plan_proof prove_lowest(std::span<lifetime const> blocks, planner::result& made,
+                        planner::options const& options) {
+  const planning::problem instance = planning::problem_of(blocks, made, options);
+  planning::solver_context context{instance, planning::layout_of(instance, made), options};
   context.enter_stage("proof");
-  context.apply_limits();
   planning::pair_search search{context};
   steps proof(1);  // at the bound: a contradiction at once
   while (made.height > std::max(made.lower_bound, instance.padded_bound * instance.unit_bytes)) {

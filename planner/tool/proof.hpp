@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 namespace tidemark::tools {
 
@@ -27,7 +27,7 @@ struct plan_proof {
 /// @pre `made` is a plan of `blocks` with these options
 /// @post `made.optimal` if there is a proof
 /// @throws std::bad_alloc; `made` is a plan all the same
-[[nodiscard]] plan_proof prove_lowest(std::span<lifetime const> blocks, memory_plan& made,
-                                      plan_options const& options);
+[[nodiscard]] plan_proof prove_lowest(std::span<lifetime const> blocks, planner::result& made,
+                                      planner::options const& options);
 
 }  // namespace tidemark::tools

@@ -23,8 +23,8 @@ import yaml
 import links
 import reference
 
-INCLUDE_FOLDERS = ["pmr/include", "thrust_adapters/include", "adapters/mpi/include"]
-C_HEADER = "adapters/plan_c/include/tidemark_plan.h"  # shown as it stands: its comments are for readers of C
+INCLUDE_FOLDERS = ["pmr/include", "thrust_adapters/include", "adapters/mpi/include", "planner/search/include"]
+C_HEADER = "planner/c/include/tidemark_plan.h"  # shown as it stands: its comments are for readers of C
 C_PAGE = "reference/headers/tidemark_plan_h.md"
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "project/contributing.md", "CHANGELOG.md": "project/changelog.md",
               "SECURITY.md": "project/security.md"}
@@ -57,6 +57,7 @@ class staging:
         self.sources = {}  # path in the repository: page
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(repository / "docs", folder)
+        shutil.copytree(repository / "planner/docs", folder / "planner", ignore=shutil.ignore_patterns("*.py"))
         shutil.copytree(repository / "scripts/docs/assets", folder / "assets")
         for name, page in ROOT_PAGES.items():
             if name != "README.md":
@@ -72,7 +73,7 @@ class staging:
         for name, root_page in ROOT_PAGES.items():
             if page == root_page and name != "README.md":
                 return name
-        return f"docs/{page}"
+        return f"planner/docs/{page.removeprefix('planner/')}" if page.startswith("planner/") else f"docs/{page}"
 
     def adapt(self):
         """Makes of each page what MkDocs reads: the same on GitHub and on the site."""
@@ -99,8 +100,8 @@ class staging:
         if not link or re.match(r"[a-z]+:", link):
             return link
         path = os.path.normpath(os.path.join(os.path.dirname(self.origin(page)), link))
-        if path.startswith("docs/"):
-            inside = path.removeprefix("docs/")
+        if path.startswith(("docs/", "planner/docs/")):
+            inside = path.removeprefix("docs/").replace("planner/docs/", "planner/")
             inside += "/index.md" if (self.folder / inside).is_dir() else ""
             return os.path.relpath(inside, os.path.dirname(page) or ".")
         if not (self.repository / path).exists():

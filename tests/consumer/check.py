@@ -58,7 +58,7 @@ def install(build, prefix):
     first.rename(prefix)
     # Programs are installed where there is what they are made with.
     for program in "tidemark-report", "tidemark-plan":
-        if program == "tidemark-plan" and not (pathlib.Path(build) / "tools/tidemark-plan/tidemark-plan").exists():
+        if program == "tidemark-plan" and not (pathlib.Path(build) / "planner/tool/tidemark-plan").exists():
             continue
         if program not in run(prefix / "bin" / program, "--help").stdout:
             sys.exit(f"{program} was not installed as a program that runs")
@@ -127,7 +127,7 @@ def debian(build, source, folder):
     wanted = {"libtidemark-dev": ("libc6", "lib/libtidemark.a", "lib/pkgconfig/tidemark.pc", "include/tidemark/tidemark.hpp",
                                   "lib/cmake/tidemark/tidemark-config.cmake", "lib/tidemark/modules/tidemark.cppm"),
               "tidemark-tools": ("python3", "bin/tidemark-report")}
-    if (pathlib.Path(build) / "tools/tidemark-plan/tidemark-plan").exists():  # it is built where CLI11 is
+    if (pathlib.Path(build) / "planner/tool/tidemark-plan").exists():  # it is built where CLI11 is
         wanted["tidemark-tools"] += ("bin/tidemark-plan",)
     for name, needs in wanted.items():
         wanted[name] = (*needs, f"share/doc/{name}/copyright")

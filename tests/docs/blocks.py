@@ -26,7 +26,7 @@ PROGRAMS = ("docs/start/", "docs/guides/", "docs/index.md", "README.md")
 
 def pages_of(root):
     return {str(path.relative_to(root)): path.read_text() for path in
-            [*sorted((root / "docs").rglob("*.md")), root / "README.md", root / "CONTRIBUTING.md"]}
+            [*sorted((root / "docs").rglob("*.md")), *sorted((root / "planner/docs").rglob("*.md")), root / "README.md", root / "CONTRIBUTING.md"]}
 
 
 def blocks_of(page, text):

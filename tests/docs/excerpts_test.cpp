@@ -212,6 +212,12 @@ TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
   EXPECT_EQ(s.planned_steps, 999u);
 }
 
+TEST_F(excerpts, of_plans_without_an_arena_place_blocks) {
+  std::vector<lifetime> const blocks{{.lower = 0, .upper = 2, .size = 10}, {.lower = 1, .upper = 3, .size = 20}, {.lower = 2, .upper = 4, .size = 30}};
+  memory_plan const plan = make_plan(blocks, 1);   // plan.height is 50
+  EXPECT_EQ(plan.height, 50u);
+}
+
 // ---- docs/pool.md
 
 TEST_F(excerpts, of_a_pool_reuse_a_block) {

@@ -67,7 +67,7 @@ elif sys.argv[2] == "leaves_out_by_kind_alone":
                                             ("b", "a", "int b();"), ("a", "a", "explicit a(int x);"), ("commit", "a", "bool commit();"))],
            [True, True, True, False, False, True])
 else:
-    folders = ("pmr/include", "thrust_adapters/include", "adapters/mpi/include")
+    folders = ("pmr/include", "thrust_adapters/include", "adapters/mpi/include", "planner/search/include")
     headers = reference.headers(sys.argv[2], [repository / folder for folder in folders])
     found = list(without_sentence(headers))
     if not headers.files:

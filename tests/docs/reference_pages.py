@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["pmr", "thrust_adapters", "adapters"]
+FOLDERS = ["pmr", "thrust_adapters", "adapters", "planner"]
 
 
 def texts(root, folders, *patterns):
@@ -56,10 +56,11 @@ def members_of(body):
 
 
 def resource_options(headers, page):
-    """@param headers pairs of a header's namespace prefix and its text"""
+    """@param headers pairs of a header's namespace within tidemark and its text"""
     there = set()
-    for prefix, text in headers:
-        for struct, body in re.findall(r"^struct (\w+_options) \{\n(.*?)^\};", text, re.M | re.S):
+    for namespace, text in headers:
+        prefix = namespace and f"{namespace}::"
+        for struct, body in re.findall(r"^struct ((?:\w+_)?options) \{\n(.*?)^\};", text, re.M | re.S):
             there |= {f"{prefix}{struct}::{member}" for member in members_of(body)}
     named = set()
     for struct, members in re.findall(r"^\| \[`([\w:]+)`\]\([^)]*\) \| [^|]+ \| ([^|]+) \|$", page, re.M):
@@ -185,12 +186,12 @@ def expect(got, wanted):
 def main(repository, case):
     root = pathlib.Path(repository)
     page = {path.stem: path.read_text() for path in (root / "docs/reference").glob("*.md")}
-    cmake = (root / "CMakeLists.txt").read_text() + texts(root, ["cmake", "adapters", "tests"], "CMakeLists.txt", "*.cmake")
+    cmake = (root / "CMakeLists.txt").read_text() + texts(root, ["cmake", "adapters", "planner", "tests"], "CMakeLists.txt", "*.cmake")
     if case == "has_every_option_of_the_build":
-        of_library = texts(root, ["cmake", "adapters"], "CMakeLists.txt", "*.cmake")
+        of_library = texts(root, ["cmake", "adapters", "planner"], "CMakeLists.txt", "*.cmake")
         expect(build_options(cmake, page["options"]) + build_defaults(of_library, page["options"]), [])
     elif case == "has_every_option_of_a_resource":
-        headers = [("gpu::" if "namespace tidemark::gpu {" in path.read_text() else "", path.read_text())
+        headers = [("".join(re.findall(r"^namespace tidemark::(gpu|planner) \{", path.read_text(), re.M)[:1]), path.read_text())
                    for folder in FOLDERS for path in sorted((root / folder).glob("**/include/**/*.hpp"))
                    if "detail" not in path.parts]
         expect(resource_options(headers, page["options"]), [])
@@ -198,18 +199,18 @@ def main(repository, case):
         sources = texts(root, FOLDERS, "*.cpp", "*.hpp", "*.py")
         expect(variables(sources, page["environment"]), [])
     elif case == "has_every_target_and_module":
-        modules = [path.stem for path in (root / "modules").glob("*.cppm")]
+        modules = [path.stem for folder in ("modules", "planner/search/modules") for path in (root / folder).glob("*.cppm")]
         expect(targets(cmake, modules, page["targets"]), [])
     elif case == "has_every_message":
-        sources = [(path.name, path.read_text()) for folder in ("pmr", "thrust_adapters", "adapters/mpi")
+        sources = [(path.name, path.read_text()) for folder in ("pmr", "thrust_adapters", "adapters/mpi", "planner/search")
                    for pattern in ("*.cpp", "*.hpp") for path in sorted((root / folder).rglob(pattern))]
         for pattern, hole, names in (
-                (*OF_CMAKE, ["cmake/*", "adapters/*/CMakeLists.txt", "tools/*/CMakeLists.txt", "bench/CMakeLists.txt", "tests/CMakeLists.txt"]),
-                (*OF_PYTHON, ["tools/tidemark-report", "adapters/*/*/__init__.py", "adapters/torch/*.py"])):
+                (*OF_CMAKE, ["cmake/*", "adapters/*/CMakeLists.txt", "planner/*/CMakeLists.txt", "tools/*/CMakeLists.txt", "bench/CMakeLists.txt", "tests/CMakeLists.txt"]),
+                (*OF_PYTHON, ["tools/tidemark-report", "adapters/*/*/__init__.py", "planner/python/*/__init__.py", "adapters/torch/*.py"])):
             sources += [(path.name, as_literals(pattern, hole, path.read_text()))
                         for name in names for path in sorted(root.glob(name))]
         sources += [(path.name, "\n".join(SAID_BY_TOOLS.findall(without_invariants(path.read_text()))))
-                    for folder in ("tools", "adapters") for path in sorted((root / folder).rglob("*.[ch]pp"))]
+                    for folder in ("tools", "adapters", "planner/tool", "planner/c") for path in sorted((root / folder).rglob("*.[ch]pp"))]
         expect(messages(sources, page["messages"]), [])
     elif case == "finds_a_message_that_is_missing_or_gone":
         source = 'report("%s: %zu bytes are "  // why\n  "missing now", name); throw error{"it is " + name + " and new here"};'

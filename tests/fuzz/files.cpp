@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every file format, read from a fuzzer's bytes; the first byte says which: plans of steps, lifetimes, traces, steps of a
-// trace, files of process arenas, logs of ggml, dumps of XLA, and besides the arguments of tidemark-plan. What is refused is
-// refused with one line that names the file and has no control characters. What is read keeps its rules, and survives being
-// written and read again. The fuzzer changes rows and fields of tables, not only bytes.
+// trace, files of process arenas. What is refused is refused with one line that names the file and has no control
+// characters. What is read keeps its rules, and survives being written and read again. The fuzzer changes rows and fields of tables, not only bytes.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -30,60 +29,13 @@
 #include <tidemark/core/shared_memory_error.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
-#include "command_line.hpp"
-#include "imported_lifetimes.hpp"
+#include "fuzz_file.hpp"
 #include "plan_file.hpp"
 #include "recorded_trace.hpp"
 #include "step_lifetimes.hpp"
 
 namespace tidemark::fuzz {
 namespace {
-
-void require(bool holds, std::string const& what) {
-  if (holds) return;
-  std::fprintf(stderr, "not true: %s\n", what.c_str());
-  std::abort();
-}
-
-/// A file without a disk.
-class memory_file {
- public:
-  explicit memory_file(std::string_view text)
-      : descriptor_{memfd_create("fuzz", 0)}, path_{"/proc/self/fd/" + std::to_string(descriptor_)} {
-    require(write(descriptor_, text.data(), text.size()) == static_cast<ssize_t>(text.size()),
-            "the input is written");
-  }
-  memory_file(memory_file const&) = delete;
-  memory_file& operator=(memory_file const&) = delete;
-  ~memory_file() { close(descriptor_); }
-  [[nodiscard]] std::string const& path() const { return path_; }
-
- private:
-  int descriptor_;
-  std::string path_;
-};
-
-void require_one_line(std::string_view sentence) {
-  require(!sentence.empty(), "a refusal has a sentence");
-  for (const char c : sentence)
-    require(static_cast<unsigned char>(c) >= ' ' && c != 127,
-            "a sentence has no control characters: '" + std::string{sentence} + "'");
-}
-
-/// Reads, and requires of a refusal that it names the file. @return whether it was read
-template <class Read>
-bool reads(memory_file const& file, Read const& read) {
-  try {
-    read(file.path());
-    return true;
-  } catch (std::runtime_error const& error) {
-    require_one_line(error.what());
-    require(std::string_view{error.what()}.starts_with(file.path() + ":"),
-            "'" + std::string{error.what()} + "' names the file");
-  } catch (std::bad_alloc const&) {  // a number that is too large
-  }
-  return false;
-}
 
 void read_plan(std::string_view text) {
   const memory_file file{text};
@@ -137,18 +89,6 @@ void read_events(std::string_view text, std::string_view steps) {
             "a step has events that there are");
     (void)tools::lifetimes_of(trace, step);
   }
-}
-
-/// What other programs print of their plans.
-template <class Read>
-void read_import(std::string_view text, Read const& read) {
-  const memory_file file{text};
-  tools::imported_lifetimes found;
-  if (!reads(file, [&](std::string const& path) { found = read(path); })) return;
-  require(found.lines.size() == found.file.blocks.size(), "a block has a line");
-  const memory_file written{found.file.text()};
-  const tools::plan_file again = tools::read_lifetimes(written.path());
-  require(again.blocks == found.file.blocks && again.ids == found.file.ids, "lifetimes survive their file");
 }
 
 /// The file of a process arena with one generation, whose root is a number.
@@ -231,26 +171,6 @@ void read_image(std::string_view text) {
     require_one_line(error.what());
   }
   close(file);
-}
-
-void read_arguments(std::string_view text) {
-  std::vector<std::string> words{"tidemark-plan"};
-  while (!text.empty() && words.size() < 40) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    words.emplace_back(text.substr(0, end).substr(0, text.find('\0')));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  std::vector<char const*> pointers;
-  for (std::string const& word : words) {
-    const bool is_short = word.starts_with('-') && !word.starts_with("--");
-    if (word.starts_with("--help") || (is_short && word.find('h') != word.npos)) return;  // prints a page
-    pointers.push_back(word.c_str());
-  }
-  try {
-    (void)tools::read_command_line(static_cast<int>(pointers.size()), pointers.data());
-  } catch (std::runtime_error const& error) {
-    require(*error.what() != '\0', "a refusal has a sentence");
-  }
 }
 
 // ---- what a fuzzer does to tables
@@ -352,16 +272,6 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
       break;
     case 'l':
       read_blocks(text);
-      break;
-    case 'g':
-      read_import(text, [](std::string const& path) { return tidemark::tools::read_ggml_log(path); });
-      break;
-    case 'x':
-      read_import(text,
-                  [](std::string const& path) { return tidemark::tools::read_xla_dump(path, std::nullopt); });
-      break;
-    case 'a':
-      read_arguments(text);
       break;
     case 'v':
       read_image(text);

@@ -3,7 +3,6 @@
 // that is in use. Bodies that do otherwise than rehearsed go on in the tail.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,8 +40,6 @@ void chain(std::pmr::memory_resource& memory) {
   memory.deallocate(b, 1024);
   memory.deallocate(c, 1024);
 }
-
-const plan_options quick{.time_limit = std::chrono::milliseconds{1}};
 
 /// What a random program takes and deallocates; a block's content is checked when it goes. @return the
 /// addresses.
@@ -98,7 +95,7 @@ TEST(planned_graph, a_block_that_outlives_the_body_has_bytes_of_its_own) {
 TEST(planned_graph, gives_blocks_in_use_no_common_byte) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
-    step_plan const plan = rehearse_plan(body, std::pmr::new_delete_resource(), quick);
+    step_plan const plan = rehearse_plan(body, std::pmr::new_delete_resource());
     graph_arena arena{plan, 0, nullptr};
     body(arena);
     EXPECT_EQ(arena.layout(), *arena.expected());
@@ -178,7 +175,7 @@ TEST(planned_graph, what_differs_lies_in_the_tail) {
 TEST(planned_graph, bent_bodies_never_share_a_byte) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
-    graph_arena arena{rehearse_plan(body, std::pmr::new_delete_resource(), quick), 4 * MiB, nullptr};
+    graph_arena arena{rehearse_plan(body, std::pmr::new_delete_resource()), 4 * MiB, nullptr};
     (void)random_body(arena, seed + 1);
     arena.check_invariants();
   }
@@ -243,7 +240,7 @@ TEST(planned_graph, rejects_malformed_plans_and_alignments) {
   step_plan plan = rehearse_plan(chain);
   *plan.blocks[0].life.offset = *plan.blocks[1].life.offset;
   EXPECT_THROW((graph_arena{plan, 0, nullptr}), std::invalid_argument);
-  EXPECT_THROW((void)rehearse_plan(chain, nullptr, {.alignment = 64}), std::invalid_argument);
+  EXPECT_THROW((void)rehearse_plan(chain, nullptr, 64), std::invalid_argument);
   EXPECT_THROW((graph_arena{rehearse_plan(chain), std::size_t(-1), nullptr}), out_of_memory);
 }
 
@@ -285,7 +282,7 @@ TEST(planned_graph, an_alignment_that_is_no_power_of_two_is_refused_where_it_is_
 }
 
 TEST(planned_graph, an_update_gets_the_planned_addresses_again_and_keeps_blocks_from_before) {
-  const step_plan plan = rehearse_plan(chain, nullptr, quick);
+  const step_plan plan = rehearse_plan(chain, nullptr);
   auto arena = std::make_unique<graph_arena>(plan, 1 * MiB, nullptr);
   graph_arena& in_graph = *arena;
   host_backend host;

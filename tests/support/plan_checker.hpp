@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/plan/memory_plan.hpp>
 
 namespace tidemark::test {
 
@@ -30,8 +30,8 @@ inline std::string text_of(std::size_t number, plan_block const& block, std::siz
 }
 
 /// What can be said of each block by itself, and of the height.
-template <class Block>
-std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks, std::size_t alignment) {
+template <class Plan, class Block>
+std::string fault_of_each(Plan const& made, std::span<Block const> blocks, std::size_t alignment) {
   if (made.offsets.size() != blocks.size()) {
     return std::to_string(made.offsets.size()) + " offsets for " + std::to_string(blocks.size()) + " blocks";
   }
@@ -64,13 +64,15 @@ std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks
     return "the height is " + std::to_string(made.height) + ", below the lower bound, " +
            std::to_string(made.lower_bound);
   }
-  if (made.proven_bound < made.lower_bound || made.proven_bound > made.height) {
-    return "the proven bound is " + std::to_string(made.proven_bound) +
-           ", not between the lower bound and the height";
-  }
-  if (made.optimal != (made.height == made.proven_bound)) {
-    return made.optimal ? "the height is above the proven bound, and the plan is called optimal"
-                        : "the height is the proven bound, and the plan is not called optimal";
+  if constexpr (requires { made.proven_bound; }) {
+    if (made.proven_bound < made.lower_bound || made.proven_bound > made.height) {
+      return "the proven bound is " + std::to_string(made.proven_bound) +
+             ", not between the lower bound and the height";
+    }
+    if (made.optimal != (made.height == made.proven_bound)) {
+      return made.optimal ? "the height is above the proven bound, and the plan is called optimal"
+                          : "the height is the proven bound, and the plan is not called optimal";
+    }
   }
   return {};
 }
@@ -79,9 +81,11 @@ std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks
 
 /// What is wrong in a plan, in words that name its blocks by number; empty if nothing is. A block of no
 /// bytes, or of no time, is in no other's way.
-/// @param alignment that was requested: plan_options::alignment.
-[[nodiscard]] inline std::string plan_fault(memory_plan const& made, std::span<lifetime const> blocks,
-                                            std::size_t alignment) {
+/// @param made a memory_plan, or a result of the planner, whose proven bound is checked too
+/// @param alignment that was requested
+template <class Plan>
+[[nodiscard]] std::string plan_fault(Plan const& made, std::span<lifetime const> blocks,
+                                     std::size_t alignment) {
   using namespace plan_checker_detail;
   if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
 
@@ -124,8 +128,9 @@ std::string fault_of_each(memory_plan const& made, std::span<Block const> blocks
 }
 
 /// The same where conflicts are given. Of the lower bound it asks that the largest block is not above it.
-[[nodiscard]] inline std::string plan_fault(memory_plan const& made, std::span<plan_block const> blocks,
-                                            std::span<plan_conflict const> conflicts, std::size_t alignment) {
+template <class Plan>
+[[nodiscard]] std::string plan_fault(Plan const& made, std::span<plan_block const> blocks,
+                                     std::span<plan_conflict const> conflicts, std::size_t alignment) {
   using namespace plan_checker_detail;
   if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
   for (auto [i, j] : conflicts) {

@@ -2,8 +2,8 @@
 """Every public name of the headers is exported by a module of its part, and by no more than one.
 
 The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters, of
-<tidemark/cuda.hpp>, <tidemark/thrust.hpp> and <tidemark/mpi.hpp>: what is declared in namespace tidemark itself, in
-tidemark::compat, tidemark::gpu or tidemark::mpi, in one of our headers. The exports come from the using-declarations of
+<tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: what is declared in namespace tidemark itself, in
+tidemark::compat, tidemark::gpu, tidemark::mpi or tidemark::planner, in one of our headers. The exports come from the using-declarations of
 modules/*.cppm, which the compiler checks.
 """
 import collections
@@ -14,13 +14,15 @@ import subprocess
 import sys
 
 root, compiler, *flags = sys.argv[1:]
+flags.append(f"-I{root}/planner/search/include")
 options = [flag for flag in flags if flag in ("--thrust", "--mpi")]  # what the adapters are for is there
 flags = [flag for flag in flags if flag not in options]
 root = pathlib.Path(root)
 
 # The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
-OWN_MODULES = {"device": "tidemark.cuda.cppm", "thrust": "tidemark.thrust.cppm", "mpi": "tidemark.mpi.cppm"}
-PUBLIC_NAMESPACES = ("compat", "gpu", "mpi")
+OWN_MODULES = {"device": "modules/tidemark.cuda.cppm", "thrust": "modules/tidemark.thrust.cppm",
+               "mpi": "modules/tidemark.mpi.cppm", "planner": "planner/search/modules/tidemark.planner.cppm"}
+PUBLIC_NAMESPACES = ("compat", "gpu", "mpi", "planner")
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
 
@@ -72,14 +74,16 @@ modules = sorted((root / "modules").glob("*.cppm"))
 host = declarations("tidemark/tidemark.hpp")
 device = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp") - host  # also the functions that it adds to a name
 failures = []
-parts = [("host", set(host), [module for module in modules if module.name not in OWN_MODULES.values()]),
-         ("device", set(device), [root / "modules" / OWN_MODULES["device"]])]
+parts = [("host", set(host), [module for module in modules if f"modules/{module.name}" not in OWN_MODULES.values()]),
+         ("device", set(device), [root / OWN_MODULES["device"]])]
 if "--thrust" in options:
     thrust = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp", "tidemark/thrust.hpp") - host - device
-    parts.append(("thrust", set(thrust), [root / "modules" / OWN_MODULES["thrust"]]))
+    parts.append(("thrust", set(thrust), [root / OWN_MODULES["thrust"]]))
 if "--mpi" in options:
     mpi = declarations("tidemark/tidemark.hpp", "tidemark/mpi.hpp") - host
-    parts.append(("mpi", set(mpi), [root / "modules" / OWN_MODULES["mpi"]]))
+    parts.append(("mpi", set(mpi), [root / OWN_MODULES["mpi"]]))
+planner = declarations("tidemark/tidemark.hpp", "tidemark/planner.hpp") - host
+parts.append(("planner", set(planner), [root / OWN_MODULES["planner"]]))
 for part, public, its_modules in parts:
     exports = exports_of(its_modules)
     failures += [f"{name} is public in the {part} part's headers and exported by no module"

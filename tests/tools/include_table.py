@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headers and sources include only what docs/design.md's table of parts allows, and umbrella headers include all of theirs.
 
-The table is the block under "## Parts": `part: parts it may include`. A part is a folder, `plan/solver` one of its own within
+The table is the block under "## Parts": `part: parts it may include`. A part is a folder, `plan/replay` one of its own within
 `plan`; a file that is in none of them is an error, so that a new folder must be placed.
 """
 import pathlib
@@ -23,11 +23,14 @@ def part_of(path):
 
 
 headers, sources = {}, {}
-for folder in ("pmr", "thrust_adapters", "adapters/mpi", "adapters/numpy", "adapters/plan_c", "adapters/torch"):
+for folder in ("pmr", "thrust_adapters", "adapters/mpi", "adapters/numpy", "adapters/torch"):
     base = root / folder / "include/tidemark"
     headers |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.hpp*")}
     base = root / folder / "src"
     sources |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.?pp")}
+# The planner is a package above: a part of its own, which sees what the installed headers show its callers.
+planner = {"planner/" + path.relative_to(root / "planner/search").as_posix(): path
+           for path in (root / "planner/search").rglob("*.?pp")}
 headers = {name.removesuffix(".in"): path for name, path in headers.items()}  # config.hpp is made of config.hpp.in
 umbrellas = {name for name in headers if "/" not in name}
 
@@ -61,5 +64,18 @@ for umbrella in sorted(umbrellas):
     if umbrella == "tidemark.hpp":
         public = {name for name in umbrellas - {umbrella} if headers[name].is_relative_to(root / "pmr")}
     failures += [f"{umbrella} does not include {name}" for name in sorted(public - included - NOT_IN_AN_UMBRELLA)]
+for name, path in planner.items():
+    for other in re.findall(r"#include <tidemark/([^>]+)>", path.read_text()):
+        if other == "planner.hpp":
+            continue
+        if other not in headers or other in umbrellas:
+            failures.append(f"{path}: includes {other}, which is no header of a part")
+        elif "/detail/" in other:
+            failures.append(f"{path}: includes {other}, which is a detail of {part_of(other)}")
+        elif part_of(other) not in allowed["planner"]:
+            failures.append(f"{path}: planner must not include {other} of {part_of(other)}")
+    for other in re.findall(r'#include "([^"]+)"', path.read_text()):
+        if not (path.parent / other).exists() or "/" in other:
+            failures.append(f"{path}: includes {other}, which is not beside it")
 print(f"{len(headers)} headers and {len(sources)} sources, {len(failures)} failures", *failures, sep="\n")
-sys.exit(1 if failures or len(sources) < 50 or not umbrellas else 0)
+sys.exit(1 if failures or len(sources) < 50 or len(planner) < 10 or not umbrellas else 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Climb".
+// planner/docs/planner.md, "Climb".
 // The stage of make_plan that changes an order at random.
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "space.hpp"
 #include "stages.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// A hill climb over orders of the buffers.
@@ -212,4 +212,4 @@ endless_stage hill_climb(solver_context& context, std::span<order const> orders)
   return [stage = std::move(stage)](std::uint64_t nodes) { stage->climb(nodes); };
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Ejection".
+// planner/docs/planner.md, "Ejection".
 // The stage of make_plan that lowers the best plan in places, and leaves the rest of it as it is.
 #include <algorithm>
 #include <bit>
@@ -11,11 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
 #include "stages.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// Which buffers are in conflict with one, found in O(their number + log n) in linear memory.
@@ -266,4 +264,4 @@ endless_stage eject_high_ones(solver_context& context) {
   return [stage = std::make_shared<ejector>(context)](std::uint64_t nodes) { stage->eject(nodes); };
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Stages".
-#include <tidemark/plan/solver/plan.hpp>
+// planner/docs/planner.md, "Stages".
+#include <tidemark/planner.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,27 +8,24 @@
 #include <cstdint>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
 #include "problem.hpp"
 #include "skyline_layout.hpp"
 #include "solver_context.hpp"
 #include "stages.hpp"
 
-namespace tidemark {
+namespace tidemark::planner {
 namespace {
 
-namespace planning = detail::planning;
+using namespace detail;
 
 /// Blocks without conflicts were not placed: they lie where they are fixed, or at 0. The memory holds
 /// them, too. Says whether the plan is optimal, which they may be the reason for.
 template <class Block>
-void place_the_others(memory_plan& made, std::span<Block const> blocks, std::size_t alignment) {
+void place_the_others(result& made, std::span<Block const> blocks, std::size_t alignment) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (planning::is_buffer(blocks[i])) continue;
+    if (is_buffer(blocks[i])) continue;
     made.offsets[i] = blocks[i].offset.value_or(0);
-    made.lower_bound =
-        std::max(made.lower_bound, detail::align_up(made.offsets[i] + blocks[i].size, alignment));
+    made.lower_bound = std::max(made.lower_bound, align_up(made.offsets[i] + blocks[i].size, alignment));
   }
   made.height = std::max(made.height, made.lower_bound);
   made.proven_bound = std::max(made.proven_bound, made.lower_bound);
@@ -44,23 +41,23 @@ constexpr std::size_t max_blocks_ordered_first = std::size_t{1} << 14U;
 constexpr std::size_t max_ordered_blocks = std::size_t{1} << 17U;
 
 // The orders of the MiniMalloc paper, and two by size.
-using enum planning::aspect;
-constexpr std::array<planning::aspects, 6> search_orders{{{load, duration, area},
-                                                          {load, area, duration},
-                                                          {load, size, duration},
-                                                          {duration, load, area},
-                                                          {size, duration, load},
-                                                          {area, duration, load}}};
+using enum aspect;
+constexpr std::array<aspects, 6> search_orders{{{load, duration, area},
+                                                {load, area, duration},
+                                                {load, size, duration},
+                                                {duration, load, area},
+                                                {size, duration, load},
+                                                {area, duration, load}}};
 
 /// Improves the best plan and searches in turns, each time for longer, until the search is done.
 /// @param improve called with how many nodes the turn has
 template <class Improve>
-void improve_and_search(planning::solver_context& context, bool exact, bool improves, Improve improve) {
+void improve_and_search(solver_context& context, bool exact, bool improves, Improve improve) {
   // Of the first turn; each turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
   // A search that is not to be exact goes no further than this.
   constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
-  const planning::endless_stage search = planning::height_search(context, search_orders);
+  const endless_stage search = height_search(context, search_orders);
   std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2;
   for (; !context.done(); nodes *= 2) {
     const bool searches = search && (exact || nodes <= max_inexact_nodes);
@@ -72,11 +69,11 @@ void improve_and_search(planning::solver_context& context, bool exact, bool impr
   }
 }
 
-void climb_and_search(planning::solver_context& context, bool exact) {
-  std::vector<planning::order> orders;
+void climb_and_search(solver_context& context, bool exact) {
+  std::vector<order> orders;
   orders.reserve(search_orders.size());
   for (auto const& by : search_orders) orders.push_back(order_by(context.instance(), by));
-  const planning::endless_stage climb = planning::hill_climb(context, orders);
+  const endless_stage climb = hill_climb(context, orders);
   improve_and_search(context, exact, static_cast<bool>(climb), [&](std::uint64_t nodes) {
     context.enter_stage("climb");
     climb(nodes * 4);
@@ -86,18 +83,16 @@ void climb_and_search(planning::solver_context& context, bool exact) {
 /// The same for many blocks. A stage that gained nothing in its last turn has a shorter one.
 /// @param by_plateaus whether there is promotion
 /// @param orders_wait whether the orders by gaps have turns
-void promote_and_search(planning::solver_context& context, bool exact, bool by_plateaus, bool orders_wait) {
+void promote_and_search(solver_context& context, bool exact, bool by_plateaus, bool orders_wait) {
   // Orders begin while those of a turn took fewer steps than so many for each of its nodes: of lifetimes of any
   // length one is enough for a turn.
   constexpr std::uint64_t max_order_steps = 256;
-  const planning::endless_stage promotion =
-      by_plateaus ? planning::promote_high_ones(context) : planning::endless_stage{};
-  const planning::endless_stage ejection = planning::eject_high_ones(context);
+  const endless_stage promotion = by_plateaus ? promote_high_ones(context) : endless_stage{};
+  const endless_stage ejection = eject_high_ones(context);
   bool promotion_pays = true, ejection_pays = true;
-  const auto run = [&](planning::endless_stage const& stage, char const* name, std::uint64_t nodes,
-                       bool& pays) {
+  const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
     if (context.done()) return;
-    const planning::offset_type before = context.best().height;
+    const offset_type before = context.best().height;
     context.enter_stage(name);
     stage(pays ? nodes : nodes / 4);
     pays = context.best().height < before;
@@ -108,49 +103,88 @@ void promote_and_search(planning::solver_context& context, bool exact, bool by_p
     run(ejection, "ejection", nodes * 2, ejection_pays);
     const std::uint64_t end = context.steps() + nodes * max_order_steps;
     while (orders_wait && !context.done() && context.steps() < end)
-      orders_wait = planning::place_in_order(context, next_order++);
+      orders_wait = place_in_order(context, next_order++);
   });
 }
 
 template <class Block>
-memory_plan plan_of(planning::problem const& instance, std::span<Block const> blocks,
-                    plan_options const& options) {
-  planning::solver_context context{instance, options};
+result search_from(memory_plan const& start, problem const& instance, std::span<Block const> blocks,
+                   options const& options) {
+  solver_context context{instance, layout_of(instance, start), options};
   const std::size_t n = instance.buffers.size();
   const bool many = n > many_blocks;
-  const bool by_plateaus = many && planning::skyline_layout::pays(instance);
+  const bool by_plateaus = many && skyline_layout::pays(instance);
   const bool orders_wait = by_plateaus && n > max_blocks_ordered_first;
   if (by_plateaus) {
-    planning::place_lowest_first(context, planning::which_orders::first);
-    planning::place_along_time(context);
-    planning::place_lowest_first(context, planning::which_orders::others);
-    if (!orders_wait) planning::place_in_orders(context, planning::gap_choice::lowest);
+    place_along_time(context);
+    place_lowest_first(context);
+    if (!orders_wait) place_in_orders(context, gap_choice::lowest);
   } else {
-    planning::place_by_size(context);
-    // What can lie lowest first mostly gives a lower plan than any other order.
-    if (!many) planning::place_lowest_first(context);
-    planning::place_along_time(context);
-    planning::place_in_orders(context, planning::gap_choice::lowest);
-    if (many) planning::place_lowest_first(context);
-    planning::place_in_orders(context, planning::gap_choice::smallest);
+    // A buffer that can lie lowest first mostly gives a lower plan than any other order.
+    if (!many) place_lowest_first(context);
+    place_along_time(context);
+    place_in_orders(context, gap_choice::lowest);
+    if (many) place_lowest_first(context);
+    place_in_orders(context, gap_choice::smallest);
   }
   if (!context.done() && many)
     promote_and_search(context, options.exact, by_plateaus, orders_wait && n <= max_ordered_blocks);
   else if (!context.done()) climb_and_search(context, options.exact);
-  memory_plan made = context.finish(blocks.size());
+  result made = context.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;
 }
 
 }  // namespace
 
-memory_plan make_plan(std::span<lifetime const> blocks, plan_options const& options) {
-  return plan_of(planning::problem_of(blocks, options), blocks, options);
+result improve(std::span<lifetime const> blocks, memory_plan const& start, options const& options) {
+  require_valid(start, blocks, options.alignment);
+  return search_from(start, problem_of(blocks, start, options), blocks, options);
 }
 
-memory_plan make_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
-                      plan_options const& options) {
-  return plan_of(planning::problem_of(blocks, conflicts, options), blocks, options);
+result improve(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
+               memory_plan const& start, options const& options) {
+  require_valid(start, blocks, conflicts, options.alignment);
+  return search_from(start, problem_of(blocks, conflicts, start, options), blocks, options);
 }
 
-}  // namespace tidemark
+step_plan improve(step_plan const& plan, options const& given) {
+  plan.require_valid();
+  options limits = given;
+  limits.alignment = plan.alignment;
+  std::vector<lifetime> blocks;
+  memory_plan start;
+  start.height = align_up(plan.height, plan.alignment);
+  for (planned_block const& block : plan.blocks) {
+    blocks.push_back(block.life);
+    blocks.back().size = std::max<std::size_t>(block.life.size, 1);  // an address for each
+    if (!plan.outlives(block)) blocks.back().offset.reset();
+    start.offsets.push_back(*block.life.offset);
+  }
+  const result made = improve(std::span<lifetime const>{blocks}, start, limits);
+  step_plan improved = plan;
+  if (made.height >= plan.height) return improved;
+  for (std::size_t i = 0; i < blocks.size(); ++i) improved.blocks[i].life.offset = made.offsets[i];
+  improved.height = made.height;
+  improved.lower_bound = made.lower_bound;
+  return improved;
+}
+
+result find_plan(std::span<lifetime const> blocks, options const& options) {
+  const auto begin = problem::clock::now();
+  const memory_plan start = make_plan(blocks, options.alignment);
+  problem instance = problem_of(blocks, start, options);
+  instance.begin = begin;
+  return search_from(start, instance, blocks, options);
+}
+
+result find_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
+                 options const& options) {
+  const auto begin = problem::clock::now();
+  const memory_plan start = make_plan(blocks, conflicts, options.alignment);
+  problem instance = problem_of(blocks, conflicts, start, options);
+  instance.begin = begin;
+  return search_from(start, instance, blocks, options);
+}
+
+}  // namespace tidemark::planner

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Along time".
+// planner/docs/planner.md, "Along time".
 #include "order_tree.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <ranges>
 #include <utility>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 std::span<order_tree::node_number const> order_tree::children_of(node_number at) const {
   if (nodes_[at].is == kind::leaf) return {};
@@ -291,4 +291,4 @@ void order_tree::add_by(node_number at, std::vector<leaf_number>& into) {
   for (node_number child : children) add_by(child, into);
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

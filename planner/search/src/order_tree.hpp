@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Along time".
+// planner/docs/planner.md, "Along time".
 // All orders of some leaves in which given sets of them lie beside each other.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// A PQ-tree (K. Booth, G. Lueker, "Testing for the consecutive ones property", 1976): it stands for all orders
 /// of its leaves in which the children of a node "any" come in any order, and those of a node "row" in theirs or
@@ -112,4 +112,4 @@ class order_tree {
   std::vector<double> means_;     // by node, of the last order
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

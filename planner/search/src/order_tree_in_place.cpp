@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Full steps".
+// planner/docs/planner.md, "Full steps".
 #include "order_tree_in_place.hpp"
 
 #include <algorithm>
 #include <ranges>
 #include <utility>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 // ---- nodes ------------------------------------------------------------------------------------------------
 
@@ -497,4 +497,4 @@ void order_tree_in_place::find_beside(node_number in_place, node_number before, 
   if (at != no_node) made.beside = nodes_[at].leaf;
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Full steps".
+// planner/docs/planner.md, "Full steps".
 // All orders of some leaves in which given sets of them lie beside each other, of very many leaves.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// A PQ-tree as `order_tree` is one, but changed in place: an earlier tree is lost, and a replacement takes
 /// steps in proportion to the nodes that lie between the removed leaves, not to all.
@@ -142,4 +142,4 @@ class order_tree_in_place {
   std::uint64_t steps_ = 0;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

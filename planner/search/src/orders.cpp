@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Stages".
+// planner/docs/planner.md, "Stages".
 // The stages of make_plan that place one buffer after the other, in an order that is known at the start.
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include "space.hpp"
 #include "stages.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// A layout that grows by a buffer at a time. The fixed buffers lie where they must from the start.
@@ -156,23 +156,7 @@ constexpr std::array<aspects, 5> lowest_orders{{{load, duration, area},
                                                 {area, load, duration},
                                                 {size, load, duration}}};
 
-/// Whether all have one size, and can lie anywhere: by birth they come to what is live at once. From below each
-/// level then has one of those that are live at a moment where most are.
-[[nodiscard]] bool are_alike(problem const& instance) {
-  return can_lie_anywhere(instance) && std::ranges::all_of(instance.buffers, [&](buffer const& each) {
-           return each.size == instance.buffers.front().size;
-         });
-}
-
 }  // namespace
-
-void place_by_size(solver_context& context) {
-  problem const& instance = context.instance();
-  run_stage(context, "size", [&](auto layout) {
-    (void)layout.place(order_by(instance, {are_alike(instance) ? birth : size}), gap_choice::lowest);
-  });
-  context.apply_limits();
-}
 
 void place_in_orders(solver_context& context, gap_choice choice) {
   run_stage(context, "orders", gap_orders,
@@ -188,7 +172,7 @@ bool place_in_order(solver_context& context, std::size_t k) {
   return k + 1 < 2 * n;
 }
 
-void place_lowest_first(solver_context& context, which_orders which) {
+void place_lowest_first(solver_context& context) {
   if (context.done()) return;
   context.enter_stage("lowest");
   if (context.instance().graph) {
@@ -196,16 +180,8 @@ void place_lowest_first(solver_context& context, which_orders which) {
     return place_in_each(context, lowest_orders, [&](order const& by) { return layout.place(by); });
   }
   skyline_layout layout{context};
-  std::vector<aspects> orders(lowest_orders.begin(), lowest_orders.end());
-  if (are_alike(context.instance())) orders.insert(orders.begin(), aspects{birth});
-  if (which == which_orders::first) orders.resize(1);
-  if (which == which_orders::others) orders.erase(orders.begin());
-  place_in_each(context, orders, [&](order const& by) {
-    const bool is_first = context.best().height == no_offset;
-    const bool goes_on = layout.place(by, context.best().height);
-    if (is_first) context.apply_limits();
-    return goes_on;
-  });
+  place_in_each(context, lowest_orders,
+                [&](order const& by) { return layout.place(by, context.best().height); });
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

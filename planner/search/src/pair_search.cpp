@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "By pairs", which has the rules and why they hold, and "Proofs".
+// planner/docs/planner.md, "By pairs", which has the rules and why they hold, and "Proofs".
 #include "pair_search.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <functional>
 
-#include <tidemark/core/detail/align.hpp>
-
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 template <class KeyOf>
@@ -259,4 +257,4 @@ std::optional<pair_search::step> pair_search::tightest(known_case const& now) co
   return found;
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "By pairs" and "Proofs".
+// planner/docs/planner.md, "By pairs" and "Proofs".
 // A search for a layout of a given height that decides which of two buffers is the lower one.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "search_buffers.hpp"
 #include "solver_context.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// A relation between the numbers below `n`, with a bit for each pair.
 class relation {
@@ -137,4 +137,4 @@ class pair_search {
   std::vector<offset_type> offsets_;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

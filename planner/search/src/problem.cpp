@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "The problem".
+// planner/docs/planner.md, "The problem".
 #include "problem.hpp"
 
 #include <algorithm>
@@ -10,69 +10,30 @@
 #include <tuple>
 #include <type_traits>
 
-#include <tidemark/core/detail/align.hpp>
-
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
-constexpr std::size_t max_bytes = std::size_t{1} << 62;
-
-[[noreturn]] void refuse(std::string const& what) { throw std::invalid_argument("make_plan: " + what); }
-
-std::string called(std::size_t block) { return "block " + std::to_string(block); }
-
-void check_offset(std::size_t number, std::size_t offset, std::size_t size, std::size_t align) {
-  const std::string fixed = called(number) + " is fixed at offset " + std::to_string(offset);
-  if (offset % align != 0) {
-    refuse(fixed + ", which is not a multiple of its alignment " + std::to_string(align));
-  }
-  if (offset > max_bytes || size > max_bytes - offset)
-    refuse(fixed + " and has " + std::to_string(size) + " bytes, which end above 2^62");
-}
-
-/// Checks the blocks, and makes buffers of those that are some, in bytes.
-/// @post every offset that a stage computes fits: it is below `max_bytes` * 3.
+/// Makes buffers, in bytes, of the blocks that have bytes and a lifetime.
 template <class Block>
-problem problem_with(std::span<Block const> blocks, plan_options const& options) {
-  if (!std::has_single_bit(options.alignment))
-    refuse("the alignment of the options, " + std::to_string(options.alignment) + ", is not a power of two");
-  if (blocks.size() >= std::numeric_limits<std::uint32_t>::max() / 4)
-    refuse(std::to_string(blocks.size()) + " blocks are more than it can count");
+problem problem_with(std::span<Block const> blocks, std::size_t alignment) {
   problem instance;
-  std::size_t room_bytes = max_bytes;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     Block const& block = blocks[i];
-    if constexpr (std::is_same_v<Block, lifetime>) {
-      if (block.upper < block.lower) {
-        refuse(called(i) + " ends at " + std::to_string(block.upper) + ", before it begins at " +
-               std::to_string(block.lower));
-      }
-    }
-    if (!std::has_single_bit(block.alignment)) {
-      refuse(called(i) + " has alignment " + std::to_string(block.alignment) +
-             ", which is not a power of two");
-    }
-    const std::size_t align = std::max(options.alignment, block.alignment);
-    if (block.offset) check_offset(i, *block.offset, block.size, align);
-    if (block.size > room_bytes || (block.size != 0 && align > room_bytes) ||
-        align_up(block.size, align) > room_bytes) {
-      refuse(called(i) + " of " + std::to_string(block.size) +
-             " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment");
-    }
-    room_bytes -= align_up(block.size, align);
     if (!is_buffer(block)) continue;
     instance.block_of.push_back(i);
     buffer& added = instance.buffers.emplace_back();
-    added.size = align_up(block.size, options.alignment);
-    added.align = align;
+    added.size = align_up(block.size, alignment);
+    added.align = std::max(alignment, block.alignment);
     added.fixed = block.offset.value_or(no_offset);
   }
   return instance;
 }
 
 /// Counts in the largest unit there is, so that heights that no plan can have are never tried.
-void scale_to_units(problem& instance) {
+/// The offsets of the plan that the search starts from count in it, too.
+void scale_to_units(problem& instance, memory_plan const& start) {
   offset_type unit = 0;
+  for (std::size_t block : instance.block_of) unit = std::gcd(unit, start.offsets[block]);
   for (buffer const& each : instance.buffers) {
     unit = std::gcd(unit, each.size);
     if (each.is_fixed()) unit = std::gcd(unit, each.fixed);
@@ -89,12 +50,6 @@ void scale_to_units(problem& instance) {
     instance.lower_bound = std::max(instance.lower_bound, each.fixed_bytes().end);
   }
   if (unit != 0) instance.unit_bytes = unit;
-}
-
-[[noreturn]] void refuse_overlap(problem const& instance, std::uint32_t one, std::uint32_t other) {
-  const auto [first, second] = std::minmax(instance.block_of[one], instance.block_of[other]);
-  refuse(called(first) + " and " + called(second) +
-         " are in conflict, and their fixed offsets make them share bytes");
 }
 
 /// Numbers the sections, and finds their loads, of which the largest is a bound.
@@ -228,11 +183,7 @@ void describe_graph_buffers(problem& instance) {
     each.lifespan = {i, i + 1};
     each.duration = static_cast<double>(instance.neighbors_of(i).size());
     each.load = each.size;
-    for (std::uint32_t j : instance.neighbors_of(i)) {
-      buffer const& other = instance.buffers[j];
-      each.load += other.size;
-      if (j > i && each.fixed_bytes().overlaps(other.fixed_bytes())) refuse_overlap(instance, i, j);
-    }
+    for (std::uint32_t j : instance.neighbors_of(i)) each.load += instance.buffers[j].size;
   }
 }
 
@@ -244,37 +195,26 @@ std::array<double, 6> aspects_of(buffer const& each) {
           size, -static_cast<double>(each.lifespan.begin)};
 }
 
-problem problem_of(std::span<lifetime const> blocks, plan_options const& options) {
-  problem instance = problem_with(blocks, options);
+problem problem_of(std::span<lifetime const> blocks, memory_plan const& start, options const& options) {
+  problem instance = problem_with(blocks, options.alignment);
   for (std::size_t i = 0; i < instance.buffers.size(); ++i) {
     lifetime const& block = blocks[instance.block_of[i]];
     instance.buffers[i].moments = {block.lower, block.upper};
     instance.buffers[i].duration = static_cast<double>(block.upper - block.lower);
   }
-  scale_to_units(instance);
-  const std::vector<event> events =
-      events_of(instance.buffers.size(), [&](std::uint32_t i) { return blocks[instance.block_of[i]]; });
-  if (const auto found =
-          find_overlap(events, [&](std::uint32_t i) { return instance.buffers[i].fixed_bytes(); }))
-    refuse_overlap(instance, found->first, found->second);
-  find_sections(instance, events);
+  scale_to_units(instance, start);
+  find_sections(instance, events_of(instance.buffers.size(),
+                                    [&](std::uint32_t i) { return blocks[instance.block_of[i]]; }));
   find_padded_bound(instance);
   find_buffer_loads(instance);
   return instance;
 }
 
 problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
-                   plan_options const& options) {
-  problem instance = problem_with(blocks, options);
+                   memory_plan const& start, options const& options) {
+  problem instance = problem_with(blocks, options.alignment);
   instance.graph = true;
-  for (std::size_t k = 0; k < conflicts.size(); ++k) {
-    const std::size_t highest = std::max(conflicts[k].first, conflicts[k].second);
-    if (highest >= blocks.size()) {
-      refuse("conflict " + std::to_string(k) + " names " + called(highest) + ", and there are " +
-             std::to_string(blocks.size()) + " blocks");
-    }
-  }
-  scale_to_units(instance);
+  scale_to_units(instance, start);
   find_neighbors(instance, conflicts, blocks.size());
   describe_graph_buffers(instance);
   find_clique(instance, options.time_limit);
@@ -293,4 +233,4 @@ order order_by(problem const& instance, aspects const& by) {
   return numbers_by(keys.size(), [&](std::uint32_t i) -> auto const& { return keys[i]; }, std::greater{});
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "The problem".
-// The problem that make_plan solves: checked, and in the numbers that its stages work with.
+// planner/docs/planner.md, "The problem".
+// The problem that the search solves, in the numbers that its stages work with.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,61 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <vector>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
-#include "sweep.hpp"
+namespace tidemark::planner::detail {
 
-namespace tidemark::detail::planning {
+/// `[begin, end)` of something that is counted.
+template <class Number>
+struct range_of {
+  Number begin = 0;
+  Number end = 0;
+
+  [[nodiscard]] bool overlaps(range_of other) const noexcept {
+    return begin < other.end && other.begin < end;
+  }
+  friend auto operator<=>(range_of const&, range_of const&) = default;
+};
+
+/// Offsets.
+using range = range_of<std::uint64_t>;
+
+/// A block that begins or ends.
+struct event {
+  std::uint64_t moment = 0;
+  bool birth = false;
+  std::uint32_t number = 0;
+};
+
+/// The events of blocks 0 to n - 1 in order: deaths before births, as a lifetime does not reach its `upper`.
+template <class LifetimeOf>
+[[nodiscard]] std::vector<event> events_of(std::size_t n, LifetimeOf lifetime_of) {
+  std::vector<event> events;
+  events.reserve(n * 2);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    events.push_back({lifetime_of(i).lower, true, i});
+    events.push_back({lifetime_of(i).upper, false, i});
+  }
+  std::ranges::sort(events, {}, [](event const& e) { return std::tuple{e.moment, e.birth, e.number}; });
+  return events;
+}
 
 /// An offset or a size, in units of which every size and fixed offset is a multiple.
 using offset_type = std::uint64_t;
 inline constexpr offset_type no_offset = std::numeric_limits<offset_type>::max();
+
+/// The smallest multiple of a power of two that is not below `value`. @pre it fits
+[[nodiscard]] constexpr offset_type align_up(offset_type value, offset_type align) noexcept {
+  return (value + (align - 1)) & ~(align - 1);
+}
+
+/// The largest multiple of a power of two that is not above `value`.
+[[nodiscard]] constexpr offset_type align_down(offset_type value, offset_type align) noexcept {
+  return value & ~(align - 1);
+}
 
 /// Numbers of buffers, each once.
 using order = std::vector<std::uint32_t>;
@@ -87,10 +131,11 @@ template <class Block>
                              [](buffer const& each) { return each.align == 1 && !each.is_fixed(); });
 }
 
-/// @throws std::invalid_argument as `make_plan` does.
-[[nodiscard]] problem problem_of(std::span<lifetime const> blocks, plan_options const& options);
+/// The problem of these blocks, of which `start` is a plan.
+[[nodiscard]] problem problem_of(std::span<lifetime const> blocks, memory_plan const& start,
+                                 options const& options);
 [[nodiscard]] problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
-                                 plan_options const& options);
+                                 memory_plan const& start, options const& options);
 
 /// Numbers below `n` by their keys; equal ones by number.
 template <class KeyOf, class Compare = std::less<>>
@@ -118,4 +163,4 @@ using aspects = std::array<aspect, 3>;
 /// All buffers by these aspects, the first one first; equal ones by their number.
 [[nodiscard]] order order_by(problem const& instance, aspects const& by);
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Promotion".
+// planner/docs/planner.md, "Promotion".
 // The stage of make_plan that makes layout after layout. Each places earlier what is live where the last came too
 // high.
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "skyline_layout.hpp"
 #include "stages.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// Places the buffers by how many sections they are live in, each of which has a weight: at first a power of its
@@ -100,4 +100,4 @@ endless_stage promote_high_ones(solver_context& context) {
   return [stage = std::make_shared<promoter>(context)](std::uint64_t nodes) { stage->promote(nodes); };
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

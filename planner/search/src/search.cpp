@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "By rising offset"; of `prober` docs/planner.md, "Restarts and heights".
+// planner/docs/planner.md, "By rising offset"; of `prober` planner/docs/planner.md, "Restarts and heights".
 // The stage of make_plan that goes through all layouts of a height that need to be looked at.
 
 #include <algorithm>
@@ -13,15 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
 #include "pair_search.hpp"
 #include "search_buffers.hpp"
 #include "skyline_search.hpp"
 #include "stages.hpp"
 #include "time_search.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 // Of what failed, so much is remembered: the newest in each place.
@@ -557,4 +555,4 @@ endless_stage height_search(solver_context& context, std::span<aspects const> or
   return [stage = std::make_shared<prober>(context, orders)](std::uint64_t nodes) { stage->probe(nodes); };
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

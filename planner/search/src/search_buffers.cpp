@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Canonical order".
+// planner/docs/planner.md, "Canonical order".
 #include "search_buffers.hpp"
 
 #include <algorithm>
 #include <array>
 #include <tuple>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// Numbers the buffers that have the same sections, and those of them that are alike.
@@ -80,4 +80,4 @@ std::vector<ranked> rank_shapes(std::vector<ranked> const& shapes, order const& 
   return made;
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

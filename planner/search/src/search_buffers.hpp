@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Canonical order".
+// planner/docs/planner.md, "Canonical order".
 // What the searches for a layout of a given height know of each buffer from the start.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 inline constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
 
@@ -70,4 +70,4 @@ constexpr void add_to_key(state_key& key, std::uint32_t rank, bool stacked_wrong
   key.high += mixed(bits ^ 0x9e3779b97f4a7c15U);
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Promotion".
+// planner/docs/planner.md, "Promotion".
 // Numbers of sections that grow by ranges, and which of a range is the largest.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// A number for each section. To add to a range, and to find the largest of one, takes O(log n) steps.
 ///
@@ -87,4 +87,4 @@ class section_maximum {
   std::vector<node> nodes_;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Promotion".
+// planner/docs/planner.md, "Promotion".
 // How a layout that goes by the fullest section goes back where too much is wasted.
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include "skyline_layout.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 // Both as measured: docs/decisions/0059-promotion-goes-back.md.
@@ -128,4 +128,4 @@ void skyline_layout::take_back(leaf_change const& changed) {
 
 void skyline_layout::take_back(wasted const& bytes) { fullness_.add(bytes.sections, -bytes.bytes); }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Plateaus".
+// planner/docs/planner.md, "Plateaus".
 #include "skyline_layout.hpp"
 
 #include <algorithm>
@@ -8,9 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include <tidemark/core/detail/align.hpp>
-
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// Of the offset that is a multiple of all alignments, 0.
@@ -380,4 +378,4 @@ void skyline_layout::pop_lowest() {
   lowest_.pop();
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Plateaus".
+// planner/docs/planner.md, "Plateaus".
 // A layout that is made from below, in O(n log n) for most problems.
 // By the fullest sections it takes up to some 50 times that.
 #pragma once
@@ -20,7 +20,7 @@
 #include "solver_context.hpp"
 #include "space.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// Places next the buffer that can lie lowest on those that are placed, and of equals the first of an order.
 ///
@@ -215,4 +215,4 @@ class skyline_layout {
   std::uint64_t steps_ = 0;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Along the skyline".
+// planner/docs/planner.md, "Along the skyline".
 #include "skyline_search.hpp"
 
 #include <algorithm>
@@ -7,9 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include <tidemark/core/detail/align.hpp>
-
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 [[nodiscard]] bool has_section(section_range sections, std::uint32_t section) {
@@ -307,4 +305,4 @@ outcome skyline_search::split_and_solve(node const& at) {
   return outcome::found;
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

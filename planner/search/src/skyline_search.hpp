@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Along the skyline".
+// planner/docs/planner.md, "Along the skyline".
 // A search for a layout of a given height that fills the lowest places first.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "search_buffers.hpp"
 #include "solver_context.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// Looks for layouts of a given height of buffers with lifetimes. `impossible` is proven.
 ///
@@ -110,4 +110,4 @@ class skyline_search {
   offset_type height_ = 0;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,36 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Progress and limits".
+// planner/docs/planner.md, "Progress and limits".
 #include "solver_context.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
-solver_context::solver_context(problem const& instance, plan_options const& options)
+layout layout_of(problem const& instance, memory_plan const& plan) {
+  layout made{.offsets = {}, .height = 0};
+  for (std::size_t i = 0; i < instance.buffers.size(); ++i) {
+    made.offsets.push_back(plan.offsets[instance.block_of[i]] / instance.unit_bytes);
+    made.height = std::max(made.height, made.offsets[i] + instance.buffers[i].size);
+  }
+  return made;
+}
+
+solver_context::solver_context(problem const& instance, layout start, planner::options const& options)
     : instance_{&instance},
       options_{&options},
+      best_{std::move(start)},
       proven_bound_{instance.padded_bound},
-      // Below what stands for "no layout yet", whatever the capacity.
-      target_{std::clamp<offset_type>(options.capacity / instance.unit_bytes, instance.padded_bound,
-                                      no_offset - 1)},
+      target_{std::max<offset_type>(options.capacity / instance.unit_bytes, instance.padded_bound)},
       begin_{instance.begin},
       reported_{begin_},
-      stage_begin_{begin_} {}
+      stage_begin_{begin_} {
+  enter_stage("start");
+  nodes_ = instance.buffers.size();
+  if (options.on_progress) report();
+  check_limits();
+}
 
-void solver_context::enter_stage(char const* stage) {
+void solver_context::enter_stage(char const* name) {
   leave_stage();
-  const auto same = std::ranges::find_if(
-      stages_, [&](plan_stage const& each) { return std::strcmp(each.name, stage) == 0; });
+  const auto same =
+      std::ranges::find_if(stages_, [&](stage const& each) { return std::strcmp(each.name, name) == 0; });
   stage_ = static_cast<std::size_t>(same - stages_.begin());
-  if (same == stages_.end()) stages_.push_back({.name = stage});
+  if (same == stages_.end()) stages_.push_back({.name = name});
 }
 
 void solver_context::leave_stage() {
   const clock::time_point now = clock::now();
   if (stage_ < stages_.size()) {
-    plan_stage& left = stages_[stage_];
+    stage& left = stages_[stage_];
     left.height = best_height_bytes();
     left.nodes += nodes_ - stage_begin_nodes_;
     left.elapsed += now - stage_begin_;
@@ -42,18 +55,11 @@ void solver_context::leave_stage() {
 bool solver_context::check_limits() {
   constexpr std::chrono::milliseconds report_interval{5};
   const clock::time_point now = clock::now();
-  const bool stops = stop_ != nullptr && stop_->load(std::memory_order_relaxed);
-  cut_ = cut_ || stops || nodes_ >= node_limit_ || now - begin_ >= time_limit_;
+  const bool stops = options_->stop != nullptr && options_->stop->load(std::memory_order_relaxed);
+  cut_ = cut_ || stops || nodes_ >= options_->node_limit || now - begin_ >= options_->time_limit;
   if (options_->on_progress && now - reported_ >= report_interval) report();
   next_check_steps_ = cut_ ? 0 : steps_ + check_steps;
   return !cut_;
-}
-
-void solver_context::apply_limits() {
-  node_limit_ = options_->node_limit;
-  time_limit_ = options_->time_limit;
-  stop_ = options_->stop;
-  check_limits();
 }
 
 void solver_context::offer(std::vector<offset_type> const& offsets, offset_type height) {
@@ -67,9 +73,8 @@ void solver_context::raise_bound(offset_type height) {
   target_ = std::max(target_, proven_bound_);
 }
 
-// 0: there is no layout yet.
 std::size_t solver_context::best_height_bytes() const noexcept {
-  return best_.height == no_offset ? 0 : best_.height * instance_->unit_bytes;
+  return best_.height * instance_->unit_bytes;
 }
 
 void solver_context::report() {
@@ -82,16 +87,17 @@ void solver_context::report() {
                          .proven_bound = proven_bound_ * instance_->unit_bytes});
 }
 
-memory_plan solver_context::finish(std::size_t blocks) {
+result solver_context::finish(std::size_t blocks) {
   leave_stage();
-  memory_plan made{.offsets = std::vector<std::size_t>(blocks, 0),
-                   .height = best_height_bytes(),
-                   .lower_bound = instance_->lower_bound * instance_->unit_bytes,
-                   .proven_bound = proven_bound_ * instance_->unit_bytes,
-                   .stages = std::move(stages_)};
+  result made;
+  made.offsets.assign(blocks, 0);
+  made.height = best_height_bytes();
+  made.lower_bound = instance_->lower_bound * instance_->unit_bytes;
+  made.proven_bound = proven_bound_ * instance_->unit_bytes;
+  made.stages = std::move(stages_);
   for (std::size_t i = 0; i < best_.offsets.size(); ++i)
     made.offsets[instance_->block_of[i]] = best_.offsets[i] * instance_->unit_bytes;
   return made;
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

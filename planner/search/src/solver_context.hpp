@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Progress and limits".
+// planner/docs/planner.md, "Progress and limits".
 // How far a search has come, and when it ends.
 #pragma once
 
@@ -7,14 +7,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/planner.hpp>
 
 #include "problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// Where the buffers lie.
 struct layout {
@@ -22,13 +21,16 @@ struct layout {
   offset_type height = no_offset;
 };
 
+/// The layout of a plan, whose offsets are by block.
+[[nodiscard]] layout layout_of(problem const& instance, memory_plan const& plan);
+
 /// The best layout so far, the bounds, and the limits.
 ///
 /// `instance().padded_bound <= proven_bound() <= best().height`. What the stages do depends on the problem
 /// and on `best()` alone, never on the limits, so that the limits only cut one sequence of steps.
 class solver_context {
  public:
-  solver_context(problem const& instance, plan_options const& options);
+  solver_context(problem const& instance, layout start, planner::options const& options);
 
   [[nodiscard]] problem const& instance() const noexcept { return *instance_; }
   [[nodiscard]] layout const& best() const noexcept { return best_; }
@@ -40,13 +42,13 @@ class solver_context {
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_->seed; }
 
   /// Begins, or goes on with, the stage of that name. Stages with the same name are one.
-  void enter_stage(char const* stage);
+  void enter_stage(char const* name);
   /// Counts steps of some nanoseconds each, so that the clock is read often enough.
   /// @return whether the search goes on. Once it was cut off this is false each time, so that who looks at the
   /// last of several answers alone knows it, too.
   [[nodiscard]] bool count_steps(std::uint64_t steps) {
     steps_ += steps;
-    if (nodes_ < node_limit_ && steps_ < next_check_steps_) return true;
+    if (nodes_ < options_->node_limit && steps_ < next_check_steps_) return true;
     return check_limits();
   }
   /// Counts a block that was placed in so many steps. @return as `count_steps` does.
@@ -60,11 +62,9 @@ class solver_context {
   void offer(std::vector<offset_type> const& offsets, offset_type height);
   /// Records that no layout is lower than `height`.
   void raise_bound(offset_type height);
-  /// The limits apply from now on.
-  void apply_limits();
   /// The plan that was found, of the buffers alone, so that it does not say whether it is optimal. @post nothing
   /// else is called
-  [[nodiscard]] memory_plan finish(std::size_t blocks);
+  [[nodiscard]] result finish(std::size_t blocks);
 
  private:
   using clock = problem::clock;
@@ -80,23 +80,20 @@ class solver_context {
   void leave_stage();
 
   problem const* instance_;
-  plan_options const* options_;
+  planner::options const* options_;
   layout best_;
   offset_type proven_bound_;
   offset_type target_;  // >= proven_bound_
-  std::uint64_t node_limit_ = std::numeric_limits<std::uint64_t>::max();
-  std::chrono::nanoseconds time_limit_ = std::chrono::nanoseconds::max();
-  std::atomic<bool> const* stop_ = nullptr;
   bool cut_ = false;
   std::uint64_t nodes_ = 0;
   std::uint64_t steps_ = 0;
   std::uint64_t next_check_steps_ = check_steps;
   clock::time_point begin_;
   clock::time_point reported_;
-  std::vector<plan_stage> stages_;
+  std::vector<stage> stages_;
   std::size_t stage_ = 0;  // the current one
   std::uint64_t stage_begin_nodes_ = 0;
   clock::time_point stage_begin_;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Stages".
+// planner/docs/planner.md, "Stages".
 // What is taken already, for the stages that place one buffer after the other.
 #pragma once
 
@@ -11,11 +11,9 @@
 #include <span>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
 #include "problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// Ranges that do not touch: `set[i].end < set[i + 1].begin`.
 using range_set = std::vector<range>;
@@ -201,4 +199,4 @@ class graph_space {
   std::vector<range> around_;  // what `read` gave last; they may overlap
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Stages".
-// The stages of make_plan.
+// planner/docs/planner.md, "Stages".
+// The stages of `improve`.
 #pragma once
 
 #include <cstddef>
@@ -10,25 +10,17 @@
 
 #include "solver_context.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
-/// Places the buffers in falling size, each in the lowest gap. It always finishes: limits apply from then on.
-/// O(n log n) steps, each of which reads the ranges that are taken beside the buffer.
-void place_by_size(solver_context& context);
-
-/// Other orders, each buffer in the lowest or in the smallest gap that is large enough.
+/// Orders, each buffer in the lowest or in the smallest gap that is large enough.
 void place_in_orders(solver_context& context, gap_choice choice);
 
 /// The k-th of those orders alone: first each in the lowest gap, then each in the smallest. Does nothing if there are
 /// no more than k. @return whether there are more
 bool place_in_order(solver_context& context, std::size_t k);
 
-/// Which of several orders.
-enum class which_orders : std::uint8_t { first, others, all };
-
-/// The order "the buffer that can lie lowest is next", with several ways to choose among equals. If there is
-/// no layout yet, the first one is always finished: limits apply from then on.
-void place_lowest_first(solver_context& context, which_orders which = which_orders::all);
+/// The order "the buffer that can lie lowest is next", with several ways to choose among equals.
+void place_lowest_first(solver_context& context);
 
 /// Goes over the moments once, for a layout as high as the bound. It mostly finds one where a step is full at every
 /// moment. Does nothing for few buffers, for which the search does that, and where `time_pass` is for other problems.
@@ -54,4 +46,4 @@ using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 /// @param orders what they go by; they must outlive the stage.
 [[nodiscard]] endless_stage height_search(solver_context& context, std::span<aspects const> orders);
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

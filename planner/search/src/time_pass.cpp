@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Full steps".
+// planner/docs/planner.md, "Full steps".
 #include "time_pass.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "stages.hpp"
 #include "time_search.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 /// Finds some of few numbers that have a given sum, from the sums of the one half and of the other.
@@ -205,4 +205,4 @@ void place_along_time(solver_context& context) {
   (void)time_pass{context}.place(context.proven_bound());
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

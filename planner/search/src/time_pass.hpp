@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Full steps".
+// planner/docs/planner.md, "Full steps".
 // One pass along time over a step of many buffers that is full at every moment.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "order_tree_in_place.hpp"
 #include "solver_context.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// Looks for a layout of a given height as `time_search` does at first: what is born takes the place of what died just
 /// before. It goes from section to section, never back, and gives up at the first one where that cannot be.
@@ -68,4 +68,4 @@ class time_pass {
   std::uint64_t counted_steps_ = 0;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Along time".
+// planner/docs/planner.md, "Along time".
 #include "time_search.hpp"
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
-#include "sweep.hpp"
+#include "problem.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 namespace {
 
 // Of each stage at a moment.
@@ -528,4 +528,4 @@ void time_search::find_offsets() {
   }
 }
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

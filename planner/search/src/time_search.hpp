@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "Along time".
+// planner/docs/planner.md, "Along time".
 // A search for a layout of a given height that goes from moment to moment.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "search_buffers.hpp"
 #include "solver_context.hpp"
 
-namespace tidemark::detail::planning {
+namespace tidemark::planner::detail {
 
 /// Looks for layouts of a given height in which what is born lies where something died.
 ///
@@ -158,4 +158,4 @@ class time_search {
   std::vector<offset_type> offsets_;
 };
 
-}  // namespace tidemark::detail::planning
+}  // namespace tidemark::planner::detail

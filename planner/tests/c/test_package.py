@@ -180,7 +180,7 @@ def test_plans_buffers_of_usmp_as_documented():
     infos = [buffer_info(30, 1), buffer_info(8, 16), buffer_info(30, 1), buffer_info(8, 16)]
     for i, info in enumerate(infos):
         info.conflicts = [infos[i - 1], infos[(i + 1) % 4], buffer_info(1, 1)]  # the last one is of another pool
-    page = (pathlib.Path(__file__).parents[2] / "docs/plan.md").read_text()
+    page = (pathlib.Path(__file__).parents[2] / "docs/use.md").read_text()
     names = {"tidemark_plan": tidemark_plan}
     exec(re.search(r"^```python\n(def offsets_of_usmp.*?)^```$", page, re.M | re.S)[1], names)
     offsets = names["offsets_of_usmp"](infos)

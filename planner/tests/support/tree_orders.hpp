@@ -5,17 +5,17 @@
 #include <cstddef>
 #include <vector>
 
-#include "../../pmr/src/plan/solver/order_tree.hpp"
+#include "order_tree.hpp"
 
 namespace tidemark::test {
 
 /// Whether a tree has an order of leaves below 512: then it is the one in which its positions rise.
-[[nodiscard]] inline bool has_order(detail::planning::order_tree& trees,
-                                    detail::planning::order_tree::node_number tree,
-                                    std::vector<detail::planning::order_tree::leaf_number> const& order) {
+[[nodiscard]] inline bool has_order(planner::detail::order_tree& trees,
+                                    planner::detail::order_tree::node_number tree,
+                                    std::vector<planner::detail::order_tree::leaf_number> const& order) {
   std::vector<double> positions(512);
   for (std::size_t k = 0; k < order.size(); ++k) positions[order[k]] = static_cast<double>(k);
-  std::vector<detail::planning::order_tree::leaf_number> found;
+  std::vector<planner::detail::order_tree::leaf_number> found;
   trees.leaves_by(tree, positions, found);
   return found == order;
 }

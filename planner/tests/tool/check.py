@@ -368,7 +368,7 @@ def stages_end_with_the_height_and_get_no_worse():
         heights += [max(turns), min(turns)]
     expect("heights of the stages", heights, sorted(heights, reverse=True))
     expect("the lowest", heights[-1], said["height"])
-    expect("blocks placed by the first", said["stages"][0][2] >= 154, True)
+    expect("the first", said["stages"][0][0], "start")
 
 
 def accepts_any_line_ends_and_order_of_columns():
@@ -459,7 +459,7 @@ def keeps_alignments():
         expect("bound over alignment", (said["bound"] % alignment, said["bound"] >= live), (0, True))
 
 
-def finishes_the_first_order_without_any_time():
+def returns_the_plan_of_the_quick_orders_without_any_time():
     text = (DATA / "plans/minimalloc_A.csv").read_text()
     said, rows = plan(text, "--time-limit", "0")
     expect("stages", len(said["stages"]), 1)
@@ -1155,8 +1155,8 @@ def plans_or_rejects_mutated_files():
 
 
 def prints_the_documented_sessions():
-    """The lines behind `$ ` in docs/plan.md, and what comes after them, but for times."""
-    sessions = re.findall(r"^```console\n(.*?)^```", (pathlib.Path(SOURCES) / "docs/plan.md").read_text(), re.S | re.M)
+    """The lines behind `$ ` in planner/docs/use.md, and what comes after them, but for times."""
+    sessions = re.findall(r"^```console\n(.*?)^```", (pathlib.Path(SOURCES) / "planner/docs/use.md").read_text(), re.S | re.M)
     expect("there are some", len(sessions) > 0, True)
     place = pathlib.Path(folder)
     for name in os.listdir(SOURCES):

@@ -3,7 +3,7 @@
 
 Shares no code with it. HEIGHT is that of the plan, ALIGNMENT what --alignment was, in bytes.
 
-docs/planner.md, "Proofs", has the format, "By pairs" the rules. All rules are for blocks that are live at one moment: those share
+planner/docs/planner.md, "Proofs", has the format, "By pairs" the rules. All rules are for blocks that are live at one moment: those share
 no byte, so they lie on each other in some order.
 """
 import csv

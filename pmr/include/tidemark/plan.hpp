@@ -3,6 +3,8 @@
 /// Plans: offsets for blocks of known lifetimes, and arenas that follow them.
 #pragma once
 
+#include <tidemark/plan/make_plan.hpp>
+#include <tidemark/plan/memory_plan.hpp>
+#include <tidemark/plan/replay/plan_options.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
-#include <tidemark/plan/solver/plan.hpp>

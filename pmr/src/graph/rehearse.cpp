@@ -25,13 +25,13 @@ rehearsal::~rehearsal() {
   }
 }
 
-step_plan rehearsal::plan(plan_options const& options) {
-  if (options.alignment < monotone_layout::granule_bytes) {
+step_plan rehearsal::plan(std::size_t alignment) {
+  if (alignment < monotone_layout::granule_bytes) {
     throw std::invalid_argument{
         "rehearsal: a graph arena's blocks are aligned to 256 bytes at least, not to " +
-        std::to_string(options.alignment)};
+        std::to_string(alignment)};
   }
-  return recorder_.plan(options);
+  return recorder_.plan({.alignment = alignment});
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {

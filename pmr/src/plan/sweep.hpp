@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planner.md, "The problem".
 // Sweeps over time: what is live when, and which of that overlaps.
 #pragma once
 

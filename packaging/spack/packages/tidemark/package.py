@@ -14,7 +14,7 @@ class Tidemark(CMakePackage):
     variant("modules", default=False, description="C++20 modules (clang >= 19 or GCC >= 15)")
     variant("mpi", default=False, description="Memory for programs on MPI")
     variant("dlpack", default=False, description="Tensors are DLPack's own structures")
-    variant("tools", default=True, description="The program tidemark-plan")
+    variant("planner", default=False, description="The package in planner/: the search for plans, and tidemark-plan")
     variant("cuda", default=False, description="The real driver behind the device part")
 
     depends_on("cxx", type="build")
@@ -22,7 +22,7 @@ class Tidemark(CMakePackage):
     depends_on("ninja", type="build")
     depends_on("mpi@3:", when="+mpi")  # windows of shared memory, and dynamic ones
     depends_on("dlpack@0.5:", when="+dlpack")
-    depends_on("cli11", type="build", when="+tools")
+    depends_on("cli11", type="build", when="+planner")
     depends_on("cuda@13:", when="+cuda")
     conflicts("^mpich@:3", when="+mpi", msg="there are no persistent collectives")
     conflicts("^openmpi@:3", when="+mpi", msg="there are no persistent collectives")
@@ -33,7 +33,7 @@ class Tidemark(CMakePackage):
 
     def cmake_args(self):
         switches = {"BUILD_SHARED_LIBS": "shared", "TIDEMARK_MODULES": "modules", "TIDEMARK_MPI": "mpi",
-                    "TIDEMARK_DLPACK": "dlpack", "TIDEMARK_TOOLS": "tools", "TIDEMARK_CUDA": "cuda"}
-        absent = ["BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "PLAN_C", "THRUST"]
+                    "TIDEMARK_DLPACK": "dlpack", "TIDEMARK_PLANNER": "planner", "TIDEMARK_CUDA": "cuda"}
+        absent = ["BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "THRUST"]
         return [self.define_from_variant(option, variant) for option, variant in switches.items()] + [
             self.define(f"TIDEMARK_{option}", False) for option in absent]

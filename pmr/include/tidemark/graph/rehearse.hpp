@@ -11,9 +11,9 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/graph/detail/monotone_layout.hpp>
 #include <tidemark/graph/graph_layout.hpp>
+#include <tidemark/plan/make_plan.hpp>
 #include <tidemark/plan/replay/detail/step_recorder.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
-#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark {
 
@@ -35,9 +35,9 @@ class rehearsal final : public detail::distinct_resource {
   /// What was laid out so far.
   [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
   /// A plan of what was allocated so far, in which later blocks reuse the bytes of deallocated ones; blocks
-  /// still in use have bytes of their own. @throws as `make_plan`; std::invalid_argument if
-  /// the options' alignment is below 256.
-  [[nodiscard]] step_plan plan(plan_options const& options = {});
+  /// still in use have bytes of their own. @param alignment of blocks in bytes @throws as `make_plan`;
+  /// std::invalid_argument if the alignment is below 256.
+  [[nodiscard]] step_plan plan(std::size_t alignment = default_plan_alignment);
 
  private:
   // Addresses that no process has: bit 62 makes them invalid on x86-64, whose bits 57 to 63 are alike,
@@ -86,10 +86,10 @@ template <class Body>
 /// @throws as `rehearse`, and as `rehearsal::plan`.
 template <class Body>
 [[nodiscard]] step_plan rehearse_plan(Body&& body, std::pmr::memory_resource* memory = nullptr,
-                                      plan_options const& options = {}) {
+                                      std::size_t alignment = default_plan_alignment) {
   rehearsal stage{memory};
   std::forward<Body>(body)(static_cast<std::pmr::memory_resource&>(stage));
-  return stage.plan(options);
+  return stage.plan(alignment);
 }
 
 }  // namespace tidemark

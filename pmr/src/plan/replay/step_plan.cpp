@@ -16,7 +16,7 @@
 
 #include <tidemark/core/detail/align.hpp>
 
-#include "../solver/sweep.hpp"
+#include "../sweep.hpp"
 
 namespace tidemark {
 namespace {

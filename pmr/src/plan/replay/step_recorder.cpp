@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/plan/solver/plan.hpp>
+#include <tidemark/plan/make_plan.hpp>
 
 namespace tidemark::detail {
 namespace {
@@ -68,7 +68,7 @@ void place_others(step_plan& plan, plan_options const& options, plan_surrounding
       if (!shares) lifetimes.back().offset = std::nullopt;
     }
     lifetimes.insert(lifetimes.end(), fixed.begin(), fixed.end());
-    return make_plan(lifetimes, options);
+    return make_plan(lifetimes, options.alignment);
   };
   const bool may_share =
       alike != nullptr && std::ranges::none_of(plan.blocks, [&](planned_block const& block) {

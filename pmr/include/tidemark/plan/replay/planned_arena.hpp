@@ -27,8 +27,8 @@
 #include <tidemark/plan/replay/detail/planned_region.hpp>
 #include <tidemark/plan/replay/detail/planning_budget.hpp>
 #include <tidemark/plan/replay/detail/step_recorder.hpp>
+#include <tidemark/plan/replay/plan_options.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
-#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/plan/replay/plan_options.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
-#include <tidemark/plan/solver/plan.hpp>
 
 namespace tidemark::detail {
 

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order "the buffer that can lie lowest is next".
+//
+// For lifetimes: the skyline is the top of the placed buffers, by section; plateaus are its longest ranges of one
+// level. A buffer can lie lowest if its sections are all in the lowest plateau. If there is no such buffer, the plateau
+// is raised to the lower one of its neighbors, as nothing will ever lie on it. The search for the first buffer of the
+// order within a plateau goes down a k-d tree of the buffers' lifespans, so that it takes O(sqrt n) at worst, mostly
+// O(log n). A buffer that a fixed one is in the way of waits until the lowest plateau is as high as its offset.
+//
+// In a graph: a queue holds for each buffer the offset at which it could lie when it was last looked at. Offsets only
+// grow, so that a buffer is next if its offset is still that one.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/detail/align.hpp>
+
+#include "plan_problem.hpp"
+
+namespace tidemark::detail::planning {
+namespace {
+
+using section_range = range_of<std::uint32_t>;
+using candidate = std::pair<std::size_t, std::uint32_t>;  // an offset, and what could lie there
+using lowest_first = std::priority_queue<candidate, std::vector<candidate>, std::greater<>>;
+
+constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
+
+/// The buffers that can be next, by their place in an order.
+class unplaced_buffers {
+ public:
+  unplaced_buffers(plan_problem const& problem, order const& by)
+      : problem_{&problem},
+        by_{&by},
+        leaves_(by.size()),
+        at_(by.size()),
+        tree_(std::bit_ceil(by.size() + 1) * 2) {
+    std::iota(leaves_.begin(), leaves_.end(), 0U);
+    split(0, tree_.size() / 2, true);
+    for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
+    for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
+      if (!problem.buffers[by[rank]].is_fixed()) tree_[tree_.size() / 2 + at_[rank]] = leaf_of(rank);
+    }
+    for (std::size_t node = tree_.size() / 2 - 1; node != 0; --node) summarize(node);
+  }
+
+  void insert(std::uint32_t rank) { set_leaf(rank, leaf_of(rank)); }
+  void erase(std::uint32_t rank) { set_leaf(rank, {}); }
+  /// The first within these sections that is not larger than the room and whose alignment divides the level; none of
+  /// these: the first of any alignment. `no_rank` if there is none.
+  [[nodiscard]] std::uint32_t first_within(section_range sections, std::size_t level, std::size_t room) {
+    found_ = no_rank;
+    search(1, {sections, room, level == 0 ? unplaced : level & -level});
+    if (found_ == no_rank) search(1, {sections, room, unplaced});
+    return found_;
+  }
+
+ private:
+  struct summary {
+    std::uint32_t first_rank = no_rank;
+    std::uint32_t last_begin = 0;
+    std::uint32_t first_end = no_rank;
+    std::size_t least_size = unplaced;
+    std::size_t least_align = unplaced;
+  };
+  struct query {
+    section_range within;
+    std::size_t room, max_align;
+  };
+
+  [[nodiscard]] buffer const& at_rank(std::uint32_t rank) const { return problem_->buffers[(*by_)[rank]]; }
+
+  [[nodiscard]] summary leaf_of(std::uint32_t rank) const {
+    buffer const& each = at_rank(rank);
+    return {rank, each.lifespan.begin, each.lifespan.end, each.size, each.align};
+  }
+
+  void summarize(std::size_t node) {
+    summary const &left = tree_[node * 2], &right = tree_[node * 2 + 1];
+    tree_[node] = {std::min(left.first_rank, right.first_rank), std::max(left.last_begin, right.last_begin),
+                   std::min(left.first_end, right.first_end), std::min(left.least_size, right.least_size),
+                   std::min(left.least_align, right.least_align)};
+  }
+
+  void set_leaf(std::uint32_t rank, summary const& now) {
+    std::size_t node = tree_.size() / 2 + at_[rank];
+    tree_[node] = now;
+    while ((node /= 2) != 0) summarize(node);
+  }
+
+  /// Sorts leaves into halves by where they begin, these by where they end, and so on in turns.
+  void split(std::size_t first, std::size_t last, bool by_begin) {
+    const std::size_t end = std::min(last, leaves_.size()), middle = first + (last - first) / 2;
+    if (last - first < 2 || first >= end) return;
+    const auto at = [&](std::size_t leaf) { return leaves_.begin() + static_cast<std::ptrdiff_t>(leaf); };
+    const auto key_of = [&](std::uint32_t rank) {
+      section_range const& life = at_rank(rank).lifespan;
+      return std::pair{by_begin ? life.begin : life.end, rank};
+    };
+    if (middle < end) std::ranges::nth_element(at(first), at(middle), at(end), {}, key_of);
+    split(first, middle, !by_begin);
+    split(middle, last, !by_begin);
+  }
+
+  void search(std::size_t node, query const& asked) {
+    summary const& here = tree_[node];
+    if (here.first_rank >= found_ || here.first_end > asked.within.end ||
+        here.last_begin < asked.within.begin || here.least_size > asked.room ||
+        here.least_align > asked.max_align)
+      return;
+    if (node >= tree_.size() / 2) {
+      found_ = here.first_rank;
+      return;
+    }
+    const std::size_t earlier =
+        tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank ? node * 2 : node * 2 + 1;
+    search(earlier, asked);
+    search(earlier ^ 1U, asked);
+  }
+
+  plan_problem const* problem_;
+  order const* by_;
+  order leaves_;                   // ranks
+  std::vector<std::uint32_t> at_;  // by rank, where it is in `leaves_`
+  std::vector<summary> tree_;      // node k has the children 2k and 2k + 1; a leaf has a buffer or none
+  std::uint32_t found_ = no_rank;
+};
+
+/// Levels of sections, as plateaus.
+class skyline {
+ public:
+  explicit skyline(std::uint32_t sections) : plateaus_(sections) {
+    if (sections != 0) set({0, sections}, 0, 0);
+  }
+
+  /// Where the lowest plateau begins. @pre there is a section
+  [[nodiscard]] std::uint32_t lowest() {
+    for (;; lowest_.pop()) {
+      const auto [level, begin] = lowest_.top();
+      if (plateaus_[begin].level == level) return begin;
+    }
+  }
+  [[nodiscard]] std::size_t level(std::uint32_t begin) const { return plateaus_[begin].level; }
+  [[nodiscard]] section_range sections(std::uint32_t begin) const { return {begin, plateaus_[begin].end}; }
+
+  /// The level of the lower neighbor of a plateau; `unplaced` if it has none.
+  [[nodiscard]] std::size_t level_beside(std::uint32_t begin) const {
+    plateau const& here = plateaus_[begin];
+    return std::min(begin == 0 ? unplaced : plateaus_[here.begin_before].level,
+                    here.end == plateaus_.size() ? unplaced : plateaus_[here.end].level);
+  }
+
+  void raise(std::uint32_t begin, std::size_t level) {
+    set(sections(begin), level, plateaus_[begin].begin_before);
+    join_right(begin);
+    if (begin != 0) join_right(plateaus_[begin].begin_before);
+  }
+
+  /// Raises some sections of the plateau that begins there.
+  void put(std::uint32_t begin, section_range sections, std::size_t top) {
+    const plateau under = plateaus_[begin];
+    std::uint32_t before = under.begin_before;
+    if (begin != sections.begin) {
+      set({begin, sections.begin}, under.level, before);
+      before = begin;
+    }
+    set(sections, top, before);
+    if (sections.end != under.end) set({sections.end, under.end}, under.level, sections.begin);
+    join_right(sections.begin);
+    if (begin == sections.begin && begin != 0) join_right(under.begin_before);
+  }
+
+ private:
+  struct plateau {
+    std::size_t level = unplaced;  // unplaced: none begins here
+    std::uint32_t end = 0;
+    std::uint32_t begin_before = 0;  // of the plateau to the left
+  };
+
+  void set(section_range sections, std::size_t level, std::uint32_t begin_before) {
+    plateaus_[sections.begin] = {level, sections.end, begin_before};
+    if (sections.end != plateaus_.size()) plateaus_[sections.end].begin_before = sections.begin;
+    lowest_.emplace(level, sections.begin);
+  }
+
+  /// Makes one plateau of this one and the next if they have one level.
+  void join_right(std::uint32_t begin) {
+    plateau& here = plateaus_[begin];
+    if (here.end == plateaus_.size() || plateaus_[here.end].level != here.level) return;
+    plateau& right = plateaus_[here.end];
+    here.end = right.end;
+    right.level = unplaced;
+    if (here.end != plateaus_.size()) plateaus_[here.end].begin_before = begin;
+  }
+
+  std::vector<plateau> plateaus_;  // by the section that they begin with
+  lowest_first lowest_;            // by where plateaus begin
+};
+
+/// The buffers that are fixed, by offset. The level that is asked for does not fall.
+class fixed_buffers {
+ public:
+  explicit fixed_buffers(plan_problem const& problem) : problem_{&problem} {
+    for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) {
+      buffer const& each = problem.buffers[i];
+      if (!each.is_fixed()) continue;
+      by_offset_.push_back(i);
+      any_throughout_ = any_throughout_ || lives_throughout(each);
+    }
+    std::ranges::sort(by_offset_, {}, [&](std::uint32_t i) { return problem.buffers[i].fixed; });
+  }
+
+  /// The lowest offset from `level` on that the fixed buffers leave.
+  [[nodiscard]] std::size_t lowest_offset(buffer const& each, std::size_t level) {
+    while (passed_ < by_offset_.size() && bytes_of(by_offset_[passed_]).end <= level) ++passed_;
+    gap_search gap{each, level};
+    for (std::size_t k = passed_; k < by_offset_.size(); ++k) {
+      if (!problem_->buffers[by_offset_[k]].lifespan.overlaps(each.lifespan)) continue;
+      if (!gap.pass(bytes_of(by_offset_[k]))) break;
+    }
+    return gap.offset();
+  }
+
+  /// The next bytes from a level on that are fixed in all sections; at `unplaced` if there are none.
+  [[nodiscard]] range next_throughout(std::size_t level) const {
+    if (!any_throughout_) return {unplaced, unplaced};
+    for (std::size_t k = passed_; k < by_offset_.size(); ++k) {
+      const range bytes = bytes_of(by_offset_[k]);
+      if (bytes.end > level && lives_throughout(problem_->buffers[by_offset_[k]])) return bytes;
+    }
+    return {unplaced, unplaced};
+  }
+
+ private:
+  [[nodiscard]] range bytes_of(std::uint32_t i) const {
+    return problem_->buffers[i].bytes_at(problem_->buffers[i].fixed);
+  }
+  [[nodiscard]] bool lives_throughout(buffer const& each) const {
+    return each.lifespan == section_range{0, problem_->section_count};
+  }
+
+  plan_problem const* problem_;
+  order by_offset_;
+  std::size_t passed_ = 0;  // of these, below the level
+  bool any_throughout_ = false;
+};
+
+/// Offsets of the fixed buffers; the others are unplaced.
+std::vector<std::size_t> fixed_offsets(plan_problem const& problem) {
+  std::vector<std::size_t> offsets;
+  offsets.reserve(problem.buffers.size());
+  for (buffer const& each : problem.buffers) offsets.push_back(each.fixed);
+  return offsets;
+}
+
+std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by,
+                                            std::size_t max_height) {
+  std::vector<std::size_t> offsets = fixed_offsets(problem);
+  unplaced_buffers left{problem, by};
+  skyline line{problem.section_count};
+  fixed_buffers fixed{problem};
+  lowest_first waiting;  // by rank
+  for (auto n = std::ranges::count(offsets, unplaced); n != 0;) {
+    const std::uint32_t begin = line.lowest();
+    const std::size_t level = line.level(begin);
+    for (; !waiting.empty() && waiting.top().first <= level; waiting.pop()) left.insert(waiting.top().second);
+    const range above = fixed.next_throughout(level);
+    const std::size_t room = std::max(above.begin, level) - level;
+    const std::uint32_t rank = left.first_within(line.sections(begin), level, room);
+    if (rank == no_rank) {
+      const bool needs_room = left.first_within(line.sections(begin), level, unplaced) != no_rank;
+      const std::size_t woken = waiting.empty() ? unplaced : waiting.top().first;
+      line.raise(begin, std::min({line.level_beside(begin), woken, needs_room ? above.end : unplaced}));
+      continue;
+    }
+    buffer const& next = problem.buffers[by[rank]];
+    const std::size_t offset = fixed.lowest_offset(next, level), top = offset + next.size;
+    if (top >= max_height) return {};
+    left.erase(rank);
+    if (offset - level >= next.align) {
+      waiting.emplace(offset, rank);
+      continue;
+    }
+    offsets[by[rank]] = offset;
+    line.put(begin, next.lifespan, top);
+    --n;
+  }
+  return offsets;
+}
+
+std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order const& by,
+                                            std::size_t max_height) {
+  std::vector<std::size_t> offsets = fixed_offsets(problem), floors(offsets.size(), 0);
+  std::vector<range> around;
+  const auto lowest_offset = [&](std::uint32_t i) {
+    around.clear();
+    for (std::uint32_t j : problem.neighbors_of(i)) {
+      if (problem.buffers[j].is_fixed()) around.push_back(problem.buffers[j].bytes_at(offsets[j]));
+    }
+    std::ranges::sort(around);
+    gap_search gap{problem.buffers[i], floors[i]};
+    for (range const& taken : around) {
+      if (!gap.pass(taken)) break;
+    }
+    return gap.offset();
+  };
+  lowest_first candidates;  // by rank
+  for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
+    if (!problem.buffers[by[rank]].is_fixed()) candidates.emplace(lowest_offset(by[rank]), rank);
+  }
+  while (!candidates.empty()) {
+    const auto [noted, rank] = candidates.top();
+    const std::uint32_t i = by[rank];
+    const std::size_t offset = lowest_offset(i), top = offset + problem.buffers[i].size;
+    candidates.pop();
+    if (top >= max_height) return {};  // it lies no lower later
+    if (offset > noted) {
+      candidates.emplace(offset, rank);
+      continue;
+    }
+    offsets[i] = offset;
+    for (std::uint32_t j : problem.neighbors_of(i)) floors[j] = std::max(floors[j], top);
+  }
+  return offsets;
+}
+
+}  // namespace
+
+std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by,
+                                            std::size_t max_height) {
+  return problem.is_graph ? place_by_conflicts(problem, by, max_height)
+                          : place_by_lifespans(problem, by, max_height);
+}
+
+}  // namespace tidemark::detail::planning

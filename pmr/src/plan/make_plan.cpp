@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The better of two quick orders, and the check of a plan that others made.
+#include <tidemark/plan/make_plan.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/detail/align.hpp>
+
+#include "plan_problem.hpp"
+
+namespace tidemark {
+namespace {
+
+namespace planning = detail::planning;
+using planning::unplaced;
+
+// "size" takes O(n^2) steps, and one layout of "lowest" O(n log n).
+constexpr std::size_t max_buffers_by_size = 4096;
+
+/// Numbers of buffers by falling keys; equal ones by number.
+template <class KeyOf>
+planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
+  std::vector<std::pair<decltype(key_of(problem.buffers.front())), std::uint32_t>> entries;
+  entries.reserve(problem.buffers.size());
+  for (planning::buffer const& each : problem.buffers)
+    entries.emplace_back(key_of(each), static_cast<std::uint32_t>(entries.size()));
+  std::ranges::sort(entries, [](auto const& a, auto const& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  planning::order sorted;
+  sorted.reserve(entries.size());
+  for (auto const& [key, number] : entries) sorted.push_back(number);
+  return sorted;
+}
+
+/// Places buffers in falling size, each in the lowest gap. @return the offset of each buffer
+std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
+  std::vector<std::size_t> offsets(problem.buffers.size(), unplaced);
+  planning::order placed;  // by offset
+  std::vector<planning::range> around;
+  const auto offset_of = [&](std::uint32_t i) { return offsets[i]; };
+  const auto place = [&](std::uint32_t i, std::size_t offset) {
+    offsets[i] = offset;
+    if (!problem.is_graph) placed.insert(std::ranges::upper_bound(placed, offset, {}, offset_of), i);
+  };
+  for (std::uint32_t i = 0; i < offsets.size(); ++i) {
+    if (problem.buffers[i].is_fixed()) place(i, problem.buffers[i].fixed);
+  }
+  for (std::uint32_t i : order_by(problem, [](planning::buffer const& each) { return each.size; })) {
+    planning::buffer const& each = problem.buffers[i];
+    if (each.is_fixed()) continue;
+    planning::gap_search gap{each, 0};
+    around.clear();
+    if (problem.is_graph) {
+      for (std::uint32_t j : problem.neighbors_of(i))
+        around.push_back(problem.buffers[j].bytes_at(offsets[j]));
+      std::ranges::sort(around);
+    }
+    for (planning::range const& taken : around) {
+      if (!gap.pass(taken)) break;
+    }
+    for (std::uint32_t j : placed) {
+      if (!problem.buffers[j].lifespan.overlaps(each.lifespan)) continue;
+      if (!gap.pass(problem.buffers[j].bytes_at(offsets[j]))) break;
+    }
+    place(i, gap.offset());
+  }
+  return offsets;
+}
+
+/// The best layout so far.
+struct layout {
+  std::vector<std::size_t> offsets;
+  std::size_t height = unplaced;
+
+  void offer(planning::plan_problem const& problem, std::vector<std::size_t> found) {
+    if (found.size() != problem.buffers.size()) return;
+    std::size_t found_height = 0;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      found_height = std::max(found_height, found[i] + problem.buffers[i].size);
+    if (found_height < height) *this = {std::move(found), found_height};
+  }
+};
+
+layout place(planning::plan_problem const& problem) {
+  using planning::buffer;
+  layout best;
+  // Buffers of one size come to the bound by birth: each level then has one of those live where most are.
+  const bool are_alike = std::ranges::all_of(problem.buffers, [&](buffer const& each) {
+    return each.size == problem.buffers.front().size && !each.is_fixed();
+  });
+  if (are_alike) {
+    const planning::order by_birth =
+        order_by(problem, [](buffer const& each) { return ~each.lifespan.begin; });
+    best.offer(problem, place_lowest_first(problem, by_birth, unplaced));
+  }
+  if (best.height > problem.lower_bound) {
+    const planning::order by_load = order_by(problem, [](buffer const& each) {
+      return std::array{static_cast<double>(each.load), each.duration, static_cast<double>(each.size)};
+    });
+    best.offer(problem, place_lowest_first(problem, by_load, best.height));
+  }
+  if (best.height > problem.lower_bound && problem.buffers.size() <= max_buffers_by_size)
+    best.offer(problem, place_by_size(problem));
+  return best;
+}
+
+template <class Block>
+memory_plan plan_of(planning::plan_problem const& problem, std::span<Block const> blocks) {
+  memory_plan made{.offsets = {}, .height = problem.lower_bound, .lower_bound = problem.lower_bound};
+  made.offsets.reserve(blocks.size());
+  for (Block const& block : blocks) made.offsets.push_back(block.offset.value_or(0));
+  if (problem.buffers.empty()) return made;
+  const layout best = place(problem);
+  for (std::size_t i = 0; i < best.offsets.size(); ++i)
+    made.offsets[problem.buffers[i].block] = best.offsets[i];
+  made.height = std::max(made.height, best.height);
+  return made;
+}
+
+[[noreturn]] void refuse(std::string const& reason) {
+  throw std::invalid_argument("require_valid: " + reason);
+}
+
+/// Checks each offset by itself.
+template <class Block>
+void check_offsets(memory_plan const& plan, std::span<Block const> blocks, std::size_t alignment) {
+  if (plan.offsets.size() != blocks.size()) {
+    refuse("the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
+           std::to_string(blocks.size()) + " blocks");
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const std::size_t offset = plan.offsets[i];
+    char const* fault = nullptr;
+    if (offset % std::max(alignment, blocks[i].alignment) != 0) fault = "not at a multiple of its alignment";
+    else if (offset != blocks[i].offset.value_or(offset)) fault = "not where it is fixed";
+    else if (offset > plan.height || detail::align_up(blocks[i].size, alignment) > plan.height - offset)
+      fault = "not below the height";
+    if (fault != nullptr) refuse("block " + std::to_string(i) + " is " + fault);
+  }
+}
+
+[[noreturn]] void refuse_overlap(planning::plan_problem const& problem, std::uint32_t one,
+                                 std::uint32_t other) {
+  const auto [first, second] = std::minmax(problem.buffers[one].block, problem.buffers[other].block);
+  refuse("block " + std::to_string(first) + " and block " + std::to_string(second) +
+         " are in conflict and share bytes");
+}
+
+}  // namespace
+
+memory_plan make_plan(std::span<lifetime const> blocks, std::size_t alignment) {
+  return plan_of(planning::problem_of(blocks, alignment), blocks);
+}
+
+memory_plan make_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
+                      std::size_t alignment) {
+  return plan_of(planning::problem_of(blocks, conflicts, alignment), blocks);
+}
+
+void require_valid(memory_plan const& plan, std::span<lifetime const> blocks, std::size_t alignment) {
+  const planning::plan_problem problem = planning::problem_of(blocks, alignment);
+  check_offsets(plan, blocks, alignment);
+  const std::vector<planning::event> events = planning::events_of(
+      problem.buffers.size(), [&](std::uint32_t i) { return blocks[problem.buffers[i].block]; });
+  const auto found = planning::find_overlap(events, [&](std::uint32_t i) {
+    return problem.buffers[i].bytes_at(plan.offsets[problem.buffers[i].block]);
+  });
+  if (found) refuse_overlap(problem, found->first, found->second);
+}
+
+void require_valid(memory_plan const& plan, std::span<plan_block const> blocks,
+                   std::span<plan_conflict const> conflicts, std::size_t alignment) {
+  const planning::plan_problem problem = planning::problem_of(blocks, conflicts, alignment);
+  check_offsets(plan, blocks, alignment);
+  const auto bytes_of = [&](std::uint32_t i) {
+    return problem.buffers[i].bytes_at(plan.offsets[problem.buffers[i].block]);
+  };
+  for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) {
+    for (std::uint32_t j : problem.neighbors_of(i)) {
+      if (j > i && bytes_of(i).overlaps(bytes_of(j))) refuse_overlap(problem, i, j);
+    }
+  }
+}
+
+}  // namespace tidemark
