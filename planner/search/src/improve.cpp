@@ -35,11 +35,6 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
 // The climb takes O(n^2) for a layout: of more than so many blocks, no other stage would begin soon.
 constexpr std::size_t many_blocks = 4096;
 
-// An order by gaps takes O(n log n) memory, and of lifetimes of any length far more time than promotion. So
-// of more blocks than the first the orders wait for turns, and of more than the second there is none.
-constexpr std::size_t max_blocks_ordered_first = std::size_t{1} << 14U;
-constexpr std::size_t max_ordered_blocks = std::size_t{1} << 17U;
-
 // The orders of the MiniMalloc paper, and two by size.
 using enum aspect;
 constexpr std::array<aspects, 6> search_orders{{{load, duration, area},
@@ -81,13 +76,9 @@ void climb_and_search(solver_context& context, bool exact) {
 }
 
 /// The same for many blocks. A stage that gained nothing in its last turn has a shorter one.
-/// @param by_plateaus whether there is promotion
-/// @param orders_wait whether the orders by gaps have turns
-void promote_and_search(solver_context& context, bool exact, bool by_plateaus, bool orders_wait) {
-  // Orders begin while those of a turn took fewer steps than so many for each of its nodes: of lifetimes of any
-  // length one is enough for a turn.
-  constexpr std::uint64_t max_order_steps = 256;
-  const endless_stage promotion = by_plateaus ? promote_high_ones(context) : endless_stage{};
+void promote_and_search(solver_context& context, bool exact) {
+  const endless_stage promotion =
+      skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
   bool promotion_pays = true, ejection_pays = true;
   const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
@@ -97,13 +88,9 @@ void promote_and_search(solver_context& context, bool exact, bool by_plateaus, b
     stage(pays ? nodes : nodes / 4);
     pays = context.best().height < before;
   };
-  std::size_t next_order = 0;
   improve_and_search(context, exact, true, [&](std::uint64_t nodes) {
     if (promotion) run(promotion, "promotion", nodes * 4, promotion_pays);
     run(ejection, "ejection", nodes * 2, ejection_pays);
-    const std::uint64_t end = context.steps() + nodes * max_order_steps;
-    while (orders_wait && !context.done() && context.steps() < end)
-      orders_wait = place_in_order(context, next_order++);
   });
 }
 
@@ -111,25 +98,12 @@ template <class Block>
 result search_from(memory_plan const& start, problem const& instance, std::span<Block const> blocks,
                    options const& options) {
   solver_context context{instance, layout_of(instance, start), options};
-  const std::size_t n = instance.buffers.size();
-  const bool many = n > many_blocks;
-  const bool by_plateaus = many && skyline_layout::pays(instance);
-  const bool orders_wait = by_plateaus && n > max_blocks_ordered_first;
-  if (by_plateaus) {
-    place_along_time(context);
-    place_lowest_first(context);
-    if (!orders_wait) place_in_orders(context, gap_choice::lowest);
-  } else {
-    // A buffer that can lie lowest first mostly gives a lower plan than any other order.
-    if (!many) place_lowest_first(context);
-    place_along_time(context);
-    place_in_orders(context, gap_choice::lowest);
-    if (many) place_lowest_first(context);
-    place_in_orders(context, gap_choice::smallest);
+  place_along_time(context);
+  place_in_orders(context);
+  if (!context.done()) {
+    if (instance.buffers.size() > many_blocks) promote_and_search(context, options.exact);
+    else climb_and_search(context, options.exact);
   }
-  if (!context.done() && many)
-    promote_and_search(context, options.exact, by_plateaus, orders_wait && n <= max_ordered_blocks);
-  else if (!context.done()) climb_and_search(context, options.exact);
   result made = context.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;

@@ -151,9 +151,6 @@ template <class KeyOf, class Compare = std::less<>>
 /// What buffers can be ordered by: the largest first, of births the earliest.
 enum class aspect : std::uint8_t { none, load, duration, area, size, birth };
 
-/// Which of the gaps that are large enough.
-enum class gap_choice : std::uint8_t { lowest, smallest };
-
 /// What an order goes by: the first, among equals the second, and so on.
 using aspects = std::array<aspect, 3>;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "By rising offset"; of `prober` planner/docs/planner.md, "Restarts and heights".
-// The stage of make_plan that goes through all layouts of a height that need to be looked at.
+// The stage of `improve` that goes through all layouts of a height that need to be looked at.
 
 #include <algorithm>
 #include <array>
@@ -51,27 +51,14 @@ struct failure {
   placement after;
 };
 
-/// Which of the buffers that may be next is tried first.
-enum class next_choice : std::uint8_t { lowest, first_in_order };
+/// What a buffer has of the aspects that an order goes by.
+using ranking_keys = std::array<double, 3>;
 
-/// The aspects that an order goes by, and a factor of each buffer's duration; without factors: 1.
-struct ranking {
-  using keys = std::array<double, 3>;
-
-  aspects by{};
-  std::vector<double> factors;
-
-  /// Which of the keys is the load; `by.size()`: none is.
-  [[nodiscard]] std::size_t load_key() const {
-    return static_cast<std::size_t>(std::ranges::find(by, aspect::load) - by.begin());
-  }
-  [[nodiscard]] keys keys_of(buffer each, std::uint32_t i) const {
-    if (!factors.empty()) each.duration *= factors[i];
-    const auto values = aspects_of(each);
-    const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
-    return {value(by[0]), value(by[1]), value(by[2])};
-  }
-};
+[[nodiscard]] ranking_keys keys_of(buffer const& each, aspects const& by) {
+  const auto values = aspects_of(each);
+  const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
+  return {value(by[0]), value(by[1]), value(by[2])};
+}
 
 /// Looks for layouts of a given height of buffers with lifetimes, by placing and taking back one buffer
 /// after the other. `impossible` is proven: every layout was visited, or is known to be no better than
@@ -115,8 +102,7 @@ class layout_search {
     }
   }
 
-  outcome probe(ranking const& by, offset_type height, std::uint64_t max_nodes, next_choice choice) {
-    choice_ = choice;
+  outcome probe(aspects const& by, offset_type height, std::uint64_t max_nodes) {
     height_ = height;
     nodes_end_ = context_->nodes() + max_nodes;
     ++generation_;
@@ -133,11 +119,12 @@ class layout_search {
   std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  void rank_buffers(ranking const& ways) {
-    std::vector<ranking::keys> keys;
+  void rank_buffers(aspects const& by_aspects) {
+    std::vector<ranking_keys> keys;
     keys.reserve(shapes_.size());
-    for (std::uint32_t i = 0; i < shapes_.size(); ++i) keys.push_back(ways.keys_of(instance_->buffers[i], i));
-    load_key_ = ways.load_key();
+    for (std::uint32_t i = 0; i < shapes_.size(); ++i)
+      keys.push_back(keys_of(instance_->buffers[i], by_aspects));
+    load_key_ = static_cast<std::size_t>(std::ranges::find(by_aspects, aspect::load) - by_aspects.begin());
     const order by =
         numbers_by(shapes_.size(), [&](std::uint32_t i) -> auto const& { return keys[i]; }, std::greater{});
     ranked_ = rank_shapes(shapes_, by);
@@ -247,8 +234,7 @@ class layout_search {
       const std::uint32_t twin = ranked_[each.rank].twin;
       if (twin == no_rank || free_from_[twin] == no_offset) candidates_.push_back(each);
     }
-    if (choice_ == next_choice::lowest)
-      std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end());
+    std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end());
     const std::size_t end = candidates_.size();
     outcome result = outcome::impossible;
     for (std::size_t k = first; k < end && result == outcome::impossible; ++k) {
@@ -315,7 +301,7 @@ class layout_search {
   /// buffer is no longer urgent, whatever lay there at first. What is left in a part, and so its order,
   /// depends on its buffers alone; thus a part is named by them, and the key of a state by the part too.
   void reorder(std::vector<placement>& part) {
-    if (load_key_ < ranking{}.by.size()) {
+    if (load_key_ < aspects{}.size()) {
       for (placement const& each : part) {
         auto const [begin, end] = ranked_[each.rank].lifespan;
         keys_[each.rank][load_key_] =
@@ -370,7 +356,7 @@ class layout_search {
   std::vector<offset_type> offsets_;     // by the number of the buffer, where it was placed last
   std::vector<ranked> shapes_;           // by number, without twins
   std::vector<ranked> ranked_;           // in the probe's order
-  std::vector<ranking::keys> keys_;      // by rank, that the order goes by; a load is kept up to date
+  std::vector<ranking_keys> keys_;       // by rank, that the order goes by; a load is kept up to date
   std::vector<stack_top> stack_tops_;    // by group
   std::vector<offset_type> free_from_;   // by rank, of those left; no_offset: it is placed
   std::vector<offset_type> left_;        // by section, the sizes of those left
@@ -383,7 +369,6 @@ class layout_search {
   std::uint64_t part_ = 0;        // names the part, and so its order
   std::size_t load_key_ = 0;      // of the probe's order
   std::uint32_t suspect_ = 0;     // the section that failed last
-  next_choice choice_ = next_choice::lowest;
   offset_type height_ = 0;
   std::uint64_t nodes_end_ = 0;
 };
@@ -417,9 +402,10 @@ class prober {
   }
 
  private:
-  // Which tries found cuts of a rectangle soonest: the orders that begin with the load, and changes of the
-  // first.
-  static constexpr std::size_t unshuffled_orders = 3;
+  // By rising offset small problems are decided soonest whose alignments differ. Of larger ones its turns are time that
+  // the others use better.
+  static constexpr std::size_t max_rising_buffers = 128;
+  static constexpr std::size_t rising_orders = 3;  // that begin with the load
   static constexpr unsigned shuffles = 4;
   static constexpr unsigned rungs = 4;
   // What shorter turns have not found is mostly found along time, if at all.
@@ -448,14 +434,6 @@ class prober {
     }
   }
 
-  /// An order that is the first one roughly.
-  ranking shuffled() {
-    ranking made{.by = orders_.front(), .factors = {}};
-    for (std::size_t i = 0; i < context_->instance().buffers.size(); ++i)
-      made.factors.push_back(0.5 + static_cast<double>(random_() % 1024) / 1024);
-    return made;
-  }
-
   /// The areas, roughly.
   order shuffled_areas() {
     std::vector<double> areas;
@@ -466,8 +444,7 @@ class prober {
     return numbers_by(areas.size(), [&](std::uint32_t i) { return areas[i]; }, std::greater{});
   }
 
-  /// Tries each way until it has no answer. Along the skyline is mostly best by far; to try the lowest first
-  /// is mostly the best of the others, and gets more nodes than they. Where all of them failed, there is mostly
+  /// Tries each way until it has no answer. Along the skyline is mostly best by far. Where it failed, there is mostly
   /// memory unused at most moments, and to go along time for longer is best: the more so in long turns.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
@@ -477,9 +454,6 @@ class prober {
     const auto ask_skyline = [&](order const& by) {
       ask(skyline_, [&](offset_type at) { return skyline_.probe(by, at, nodes); });
     };
-    const auto ask_rising = [&](ranking const& by, std::uint64_t max_nodes, next_choice choice) {
-      ask(search_, [&](offset_type at) { return search_.probe(by, at, max_nodes, choice); });
-    };
     const auto ask_time = [&](std::uint64_t max_nodes) {
       if (time_search::is_for(context_->instance()))
         ask(time_, [&](offset_type at) { return time_.probe(at, max_nodes); });
@@ -487,10 +461,10 @@ class prober {
     for (aspects const& by : orders_) ask_skyline(order_by(context_->instance(), by));
     ask_time(nodes);
     for (unsigned k = 0; k < shuffles; ++k) ask_skyline(shuffled_areas());
-    for (aspects const& by : orders_.first(unshuffled_orders))
-      ask_rising({by, {}}, nodes, next_choice::lowest);
-    for (unsigned k = 0; k < shuffles; ++k) ask_rising(shuffled(), nodes, next_choice::lowest);
-    for (aspects const& by : orders_) ask_rising({by, {}}, nodes / 4, next_choice::first_in_order);
+    if (context_->instance().buffers.size() <= max_rising_buffers) {
+      for (aspects const& by : orders_.first(rising_orders))
+        ask(search_, [&](offset_type at) { return search_.probe(by, at, nodes); });
+    }
     ask_time(nodes * (nodes < long_turn ? 8 : 32));
   }
 

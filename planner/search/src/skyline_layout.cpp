@@ -238,7 +238,7 @@ offset_type skyline_layout::lowest_offset(std::uint32_t number, offset_type leve
   if (!fixed_) return align_up(level, each.align);
   fixed_->read(number, readers_, level);
   steps_ += ranges_to_read(readers_);
-  return choose_gap(readers_, each, gap_choice::lowest, level);
+  return lowest_gap(readers_, each, level);
 }
 
 /// The first bytes above a level that are fixed in all sections; where there are none, at `no_offset`.

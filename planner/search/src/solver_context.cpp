@@ -27,7 +27,7 @@ solver_context::solver_context(problem const& instance, layout start, planner::o
       reported_{begin_},
       stage_begin_{begin_} {
   enter_stage("start");
-  nodes_ = instance.buffers.size();
+  nodes_ = best_.offsets.size();
   if (options.on_progress) report();
   check_limits();
 }

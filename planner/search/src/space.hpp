@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
-// What is taken already, for the stages that place one buffer after the other.
+// Bytes that fixed buffers take, for layouts that are made from below.
 #pragma once
 
 #include <algorithm>
@@ -37,46 +37,19 @@ inline void add_range(range_set& set, range added) {
 /// The ranges of a set that are not read yet, by rising `begin`.
 using range_reader = std::span<range const>;
 
-/// Reads the gaps of at least `size` in the union of several range sets, upwards.
-/// @param visit called with each gap, `(begin, end)`; the last one's end is `no_offset`. It returns
-/// whether to stop.
-template <class Visit>
-void each_gap(std::vector<range_reader>& readers, offset_type size, Visit visit) {
-  offset_type begin = 0;
-  while (true) {
-    // A gap that is too small in one set is too small in the union: most are skipped without the other
-    // sets.
-    for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
-      range_reader& reader = readers[at];
-      const offset_type was = begin;
-      for (; !reader.empty() && reader.front().begin < begin + size; reader = reader.subspan(1))
-        begin = std::max(begin, reader.front().end);
-      clear = begin == was ? clear + 1 : 1;
+/// The lowest offset from `floor` on for a buffer, in the union of several range sets.
+inline offset_type lowest_gap(std::vector<range_reader>& readers, buffer const& each, offset_type floor) {
+  offset_type offset = align_up(floor, each.align);
+  // The gap is large enough in each set that was looked at since the offset last rose.
+  for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
+    range_reader& reader = readers[at];
+    const offset_type was = offset;
+    for (; !reader.empty() && reader.front().begin < offset + each.size; reader = reader.subspan(1)) {
+      if (reader.front().end > offset) offset = align_up(reader.front().end, each.align);
     }
-    offset_type end = no_offset;
-    for (range_reader reader : readers) {
-      if (!reader.empty()) end = std::min(end, reader.front().begin);
-    }
-    if (visit(begin, end) || end == no_offset) return;
-    begin = end;
+    clear = offset == was ? clear + 1 : 1;
   }
-}
-
-/// The lowest offset from `floor` on for a buffer, in the gap that is chosen.
-inline offset_type choose_gap(std::vector<range_reader>& readers, buffer const& each, gap_choice choice,
-                              offset_type floor = 0) {
-  offset_type chosen = no_offset;
-  offset_type smallest = no_offset;
-  each_gap(readers, each.size, [&](offset_type begin, offset_type end) {
-    const offset_type offset = align_up(std::max(begin, floor), each.align);
-    if (offset > end || end - offset < each.size) return false;
-    if (chosen == no_offset || end - begin < smallest) {
-      chosen = offset;
-      smallest = end - begin;
-    }
-    return choice == gap_choice::lowest || smallest == each.size;
-  });
-  return chosen;
+  return offset;
 }
 
 /// How many ranges the readers have before them.
@@ -158,45 +131,6 @@ class section_space {
   problem const* instance_;
   std::uint32_t leaf_n_;
   std::vector<node> nodes_;
-};
-
-/// What is taken where a graph says which buffers are in conflict. Memory is linear in its conflicts.
-class graph_space {
- public:
-  explicit graph_space(problem const& instance)
-      : instance_{&instance},
-        offsets_(instance.buffers.size(), no_offset),
-        floors_(instance.buffers.size(), 0) {}
-
-  void clear() {
-    std::ranges::fill(offsets_, no_offset);
-    std::ranges::fill(floors_, offset_type{0});
-  }
-  void occupy(std::uint32_t i, offset_type offset) { offsets_[i] = offset; }
-
-  void read(std::uint32_t i, std::vector<range_reader>& readers) {
-    around_.clear();
-    for (std::uint32_t j : instance_->neighbors_of(i)) {
-      if (offsets_[j] != no_offset)
-        around_.push_back({offsets_[j], offsets_[j] + instance_->buffers[j].size});
-    }
-    std::ranges::sort(around_, {}, &range::begin);
-    readers.assign(1, around_);
-  }
-
-  /// Raises the floor of the neighbors of i to `top`. @return steps that it took
-  std::uint64_t raise(std::uint32_t i, offset_type top) {
-    for (std::uint32_t j : instance_->neighbors_of(i)) floors_[j] = std::max(floors_[j], top);
-    return instance_->neighbors_of(i).size();
-  }
-  /// The highest top that the floor below i was raised to.
-  [[nodiscard]] offset_type floor(std::uint32_t i) const { return floors_[i]; }
-
- private:
-  problem const* instance_;
-  std::vector<offset_type> offsets_;  // of what is placed, or no_offset
-  std::vector<offset_type> floors_;
-  std::vector<range> around_;  // what `read` gave last; they may overlap
 };
 
 }  // namespace tidemark::planner::detail

@@ -12,19 +12,12 @@
 
 namespace tidemark::planner::detail {
 
-/// Orders, each buffer in the lowest or in the smallest gap that is large enough.
-void place_in_orders(solver_context& context, gap_choice choice);
-
-/// The k-th of those orders alone: first each in the lowest gap, then each in the smallest. Does nothing if there are
-/// no more than k. @return whether there are more
-bool place_in_order(solver_context& context, std::size_t k);
-
-/// The order "the buffer that can lie lowest is next", with several ways to choose among equals.
-void place_lowest_first(solver_context& context);
-
 /// Goes over the moments once, for a layout as high as the bound. It mostly finds one where a step is full at every
 /// moment. Does nothing for few buffers, for which the search does that, and where `time_pass` is for other problems.
 void place_along_time(solver_context& context);
+
+/// Places the buffers in a few orders, each in the lowest gap. Does nothing for a graph, or for very many buffers.
+void place_in_orders(solver_context& context);
 
 /// A stage that can go on without end: it returns when it has placed so many buffers, or when the search is
 /// done. Empty: the problem is too large for it.

@@ -78,10 +78,9 @@ struct result : memory_plan {
 /// The stages, each of which begins only while the plan can still become lower and no limit is reached:
 ///  - "time": of more than 2,048 blocks that are neither fixed nor aligned further, one pass over the moments, in
 ///    which blocks that are born take the places of those that died; for steps that are full at every moment;
-///  - "lowest": next is the block that can lie lowest, with several choices among equals;
-///  - "orders": by birth, duration, area and size, each block in the lowest or the smallest gap. Of more than 16,384
-///    blocks they wait for the turns below, and of more than 131,072 there are none;
-///  - "climb": the order among equals is changed at random, mostly at the blocks that hold up the top, and
+///  - "orders": by birth, duration, area and size, each block in the lowest gap, for lifetimes of 16,384 blocks or
+///    fewer;
+///  - "climb": next is the block that can lie lowest; the order among equals is changed at random, mostly at the blocks that hold up the top, and
 ///    an order that comes to a little more is gone on from too. Of more than 4,096 blocks two others take its place,
 ///    in turns: "promotion", layouts over the fullest moments first, which go back where these get too full and in
 ///    which blocks that came too high move ahead, and "ejection", where such blocks are taken out and put back where
@@ -89,20 +88,15 @@ struct result : memory_plan {
 ///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
 ///    most also by which of two is the lower one. They take turns with the climb, each time for longer.
 ///
-/// Of more than 4,096 blocks three kinds keep the stages of fewer, with "ejection" alone in place of
-/// "climb": those whose conflicts are given as pairs, those with more than 2^22 conflicts between another block and
-/// one that is fixed and not always live, and those that alignments make longer by more than an eighth together. There
-/// "lowest" comes between the orders into the lowest gaps and those into the smallest.
+/// Of more than 4,096 blocks three kinds have "ejection" alone in place of "climb": those whose conflicts are given as
+/// pairs, those with more than 2^22 conflicts between another block and one that is fixed and not always live, and those
+/// that alignments make longer by more than an eighth together.
 ///
-/// Memory is O(n log n), whatever the number of conflicts, and 100
-/// MiB for the search; it is O(n) where "orders" are left out. "orders" take O(log n) steps for each
-/// block and range that is read beside it. "lowest" mostly takes O(log n) for each block, and as much
-/// again each time that it waits for a fixed one in its way, but not for one that is always live; a layout of
-/// "promotion" takes up to some 50 times that. "ejection" takes O(k log k) for one that is in conflict with k. In a graph
-/// "lowest" takes O(log n) steps for each time that a block is found to lie higher than when it was last looked at, at
-/// worst as often as there are blocks in conflict with it. The climb takes O(n) and the search O(n) for each block that
-/// is placed; where more than 2,048 blocks hang together there is no search. It goes one call deeper for each block,
-/// and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
+/// Memory is O(n log n), O(n) of more than 16,384 blocks, and 100 MiB for the search. A layout of "promotion" mostly takes
+/// O(log n) steps for each block, up to some 50 times that where it goes back, and as much again each time that a block
+/// waits for a fixed one in its way. "ejection" takes O(k log k) for a block that is in conflict with k. The climb takes
+/// O(n) and the search O(n) for each block that is placed; where more than 2,048 blocks hang together there is no search.
+/// It goes one call deeper for each block, and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
 ///
 /// Safe to call from several threads.
 /// @param start a plan of the blocks, with the alignment of the options: `make_plan` returns one
