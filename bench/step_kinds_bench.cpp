@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic plan: programs whose steps are of several kinds (tools/recorded_trace/step_kinds.hpp), on a planned
-// arena over a pool and on a pool alone. "steps" is the first 300 on resources that have seen nothing, so that
-// recording and planning are part of it; "later" the 300 after these. What is allocated is written, as by a program,
-// so that the times say what such a program gains. An item is an operation.
+// arena over a pool, with the kind of each step named, and on a pool alone. "steps" is the first 300 on
+// resources that have seen nothing, so that recording and planning are part of it; "later" the 300 after
+// these. What is allocated is written, as by a program, so that the times say what such a program gains. An
+// item is an operation.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory_resource>
 #include <optional>
@@ -26,7 +28,7 @@ using namespace tidemark;
 constexpr std::size_t steps_of_a_run = 300;
 
 struct pooled {
-  void begin_step() {}
+  void begin_step(std::uint64_t) {}
   void end_step() {}
   [[nodiscard]] std::pmr::memory_resource* resource() { return &memory; }
 
@@ -34,7 +36,7 @@ struct pooled {
 };
 
 struct planned {
-  void begin_step() { step.emplace(memory); }
+  void begin_step(std::uint64_t kind) { step.emplace(memory, kind); }
   void end_step() { step.reset(); }
   [[nodiscard]] std::pmr::memory_resource* resource() { return &memory; }
 
@@ -65,7 +67,7 @@ void run_program(benchmark::State& state, std::string const& program, std::size_
     if (unmeasured != 0) state.PauseTiming();
     for (std::size_t k = 0; k < played.steps.size(); ++k) {
       if (k != 0 && k == unmeasured * steps_of_a_run) state.ResumeTiming();
-      subject.begin_step();
+      subject.begin_step(played.kinds[k]);
       for (std::size_t i = played.steps[k].first_event; i <= played.steps[k].last_event; ++i)
         play(played.trace.events[i]);
       subject.end_step();

@@ -170,7 +170,7 @@ std::size_t min_bytes(training_loop const& loop) {
   };
   amount of_no_step, within;
   std::map<std::size_t, amount> outliving;  // by size
-  const std::size_t alignment = plan_options{}.alignment;
+  const std::size_t alignment = default_plan_alignment;
   std::vector<amount*> kinds(loop.trace.blocks, &of_no_step);
   const auto count = [&](tools::trace_event const& event) {
     amount& of = *kinds[event.block];

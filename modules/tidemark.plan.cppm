@@ -18,7 +18,6 @@ using tidemark::make_plan;
 using tidemark::memory_plan;
 using tidemark::plan_block;
 using tidemark::plan_conflict;
-using tidemark::plan_options;
 using tidemark::require_valid;
 
 // Steps that run by them

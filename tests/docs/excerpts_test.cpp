@@ -37,6 +37,10 @@ namespace {
 double solve(std::span<double const> x, auto const&...) { return x[0]; }
 void train(std::pmr::memory_resource& memory) { std::pmr::vector<float>{&memory}.resize(100); }
 void train(std::pmr::memory_resource* memory) { train(*memory); }
+struct batch {
+  int length;
+};
+void train(batch const&, std::pmr::memory_resource& memory) { train(memory); }
 void train(std::pmr::vector<float>& hidden, std::pmr::memory_resource&) { hidden[0] = 1; }
 void forward(buffer<float>&, buffer<float>& loss) { loss[0] = 0.5F; }
 void forward(float*, std::size_t, gpu::stream_handle) {}
@@ -203,12 +207,13 @@ TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
 // ---- docs/plan.md
 
 TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
+  const std::vector<batch> batches(1000, {128});
   planned_arena memory{{.fallback = &blocks, .name = "step"}};   // any resource, such as a pool
-  for (int i = 0; i < 1000; ++i) {
-    planned_arena::step step{memory};                            // the first one is recorded, the others run by its plan
-    train(memory);
+  for (batch const& b : batches) {
+    planned_arena::step step{memory, b.length};                  // the first of a length is recorded, the others run by its plan
+    train(b, memory);
   }
-  planned_arena_stats s = memory.stats();                        // planned, from the fallback, plans made, height and bound
+  planned_arena_stats s = memory.stats();                        // steps planned, partly planned and unplanned, height and bound
   EXPECT_EQ(s.planned_steps, 999u);
 }
 

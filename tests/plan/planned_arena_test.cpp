@@ -138,6 +138,20 @@ TEST_F(planned_arena_in_steps, blocks_of_no_bytes_have_addresses_of_their_own) {
   EXPECT_EQ(stats().height_bytes, 3u * 256u);
 }
 
+TEST_F(planned_arena_in_steps, without_a_plan_are_counted_apart_from_steps_without_a_miss) {
+  step("a=1000 b=1000 -a -b");
+  EXPECT_EQ(stats().unplanned_steps, 1u);
+  EXPECT_EQ(stats().misses, 0u);
+  step("a=1000 b=1000 -a -b");
+  EXPECT_EQ(stats().planned_steps, 1u);
+  step("a=1000 b=2000 -a -b");
+  EXPECT_EQ(stats().partly_planned_steps, 1u);
+  EXPECT_EQ(stats().misses, 1u);
+  step("");
+  EXPECT_EQ(stats().unplanned_steps, 2u) << "without a request";
+  EXPECT_EQ(stats().steps, 4u);
+}
+
 TEST_F(planned_arena_in_steps, serves_requests_outside_of_steps_from_the_fallback) {
   step("a=100 -a");
   steps_.play("o=100");
@@ -178,6 +192,7 @@ TEST(planned_arena, has_done_nothing_at_first) {
   const planned_arena memory;
   const planned_arena_stats stats = memory.stats();
   EXPECT_STREQ(stats.name, "planned_arena");
+  EXPECT_EQ(stats.planned_steps + stats.partly_planned_steps + stats.unplanned_steps, 0u);
   EXPECT_EQ(stats.steps + stats.allocations + stats.misses + stats.plans_made, 0u);
   EXPECT_EQ(stats.plans + stats.used_blocks + stats.committed_bytes + stats.reserved_bytes, 0u);
   EXPECT_EQ(memory.fallback_resource(), std::pmr::get_default_resource());
@@ -194,14 +209,14 @@ TEST(planned_arena, refuses_impossible_options_with_a_sentence) {
     }
     return "";
   };
-  const std::string alignment = "planned_arena 'steps': planning.alignment is not a power of two from 16";
-  EXPECT_EQ(refusal({.planning = {.alignment = 0}}), alignment);
-  EXPECT_EQ(refusal({.planning = {.alignment = 8}}), alignment);
-  EXPECT_EQ(refusal({.planning = {.alignment = 48}}), alignment);
+  const std::string alignment = "planned_arena 'steps': alignment is not a power of two from 16";
+  EXPECT_EQ(refusal({.alignment = 0}), alignment);
+  EXPECT_EQ(refusal({.alignment = 8}), alignment);
+  EXPECT_EQ(refusal({.alignment = 48}), alignment);
   EXPECT_EQ(refusal({.max_misses = 0}), "planned_arena 'steps': max_misses is 0");
-  EXPECT_EQ(refusal({.max_plans = 0}), "planned_arena 'steps': max_plans is 0");
+  EXPECT_EQ(refusal({.max_kinds = 0}), "planned_arena 'steps': max_kinds is 0");
   EXPECT_EQ(refusal({.max_slots = 0}), "planned_arena 'steps': max_slots is 0");
-  EXPECT_EQ(refusal({.planning = {.alignment = 16}, .max_misses = 1, .max_plans = 1, .max_slots = 1}), "");
+  EXPECT_EQ(refusal({.alignment = 16, .max_misses = 1, .max_kinds = 1, .max_slots = 1}), "");
 }
 
 TEST(planned_arena, refuses_an_alignment_that_is_no_power_of_two) {
@@ -327,16 +342,16 @@ TEST(planned_arena, moves_to_a_larger_range_when_no_block_is_in_it) {
   basic_planned_arena<upstream_memory> memory{options, &upstream};
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
   const std::string small = "a=100 -a", large = "b=100000 -b";
-  steps.step(small);
-  steps.step(large);
-  EXPECT_EQ(steps.step("a=100"), 0u);
-  EXPECT_EQ(steps.step(large), 1u) << "a is in the range";
-  EXPECT_LT(upstream.outstanding, 100'000u);
+  for (int i = 0; i < 2; ++i) steps.step(small, 1);
+  EXPECT_EQ(steps.step(large, 2), 1u);
+  EXPECT_EQ(steps.step("a=100", 1), 0u);
+  EXPECT_EQ(steps.step(large, 2), 1u) << "a is in the range";
+  EXPECT_LT(memory.stats().committed_bytes, 1000u);
   steps.play("-a");
-  EXPECT_EQ(steps.step(large), 0u);
-  EXPECT_GE(upstream.outstanding, 100'000u);
-  EXPECT_LT(upstream.outstanding, 101'000u) << "in place of the other range";
-  EXPECT_EQ(steps.step(small), 0u);
+  EXPECT_EQ(steps.step(large, 2), 0u);
+  EXPECT_GE(memory.stats().committed_bytes, 100'000u);
+  EXPECT_LT(memory.stats().committed_bytes, 101'000u) << "in place of the other range";
+  EXPECT_EQ(steps.step(small, 1), 0u);
 }
 
 }  // namespace

@@ -154,7 +154,6 @@ std::size_t run_without_memory(std::size_t n, bool for_good) {
   planned_arena_options options;
   options.fallback = &fallback;
   options.max_misses = 3;
-  options.planning.node_limit = 1;
   planned_arena memory{options};
   program p{memory};
   const std::size_t before = news;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in a sentence that names
-// the file, or the plan serves steps that ask for what it says and for something near it, and give blocks back early,
-// late, and in later steps.
+// Files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in a sentence
+// that names the file, or the plan serves steps that ask for what it says and for something near it, and give
+// blocks back early, late, and in later steps.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -220,7 +220,6 @@ class plan_file_model {
       plan_.lower_bound = 0;
       planned_arena_options options;
       options.reserve = 1;
-      options.planning.node_limit = 50;
       options.fallback = &memory_;
       arena_.emplace(options, &memory_);
       arena_->use(plan_);

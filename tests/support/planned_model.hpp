@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of steps on planned arenas. A program has a few patterns of requests that begin alike, and follows them,
-// bends them and breaks them: sizes, order, requests left out, added or missing at the end; blocks that die early, late, in
-// another order, steps later or never; steps that alternate, and requests between them. The memory may be scarce, and the
-// fallback may fail. Counts equal those of the model, which knows by the fallback who served.
+// Random programs of steps on planned arenas. A program has a few patterns of requests that begin alike, and
+// follows them, bends them and breaks them: sizes, order, requests left out, added or missing at the end;
+// blocks that die early, late, in another order, steps later or never; steps that alternate, and requests
+// between them. The memory may be scarce, and the fallback may fail. Counts equal those of the model, which
+// knows by the fallback who served.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -152,7 +152,8 @@ class moody_resource final : public std::pmr::memory_resource {
 struct reached {
   std::uint64_t operations = 0, steps = 0, planned = 0, planned_steps = 0, fallback = 0, outside = 0,
                 misses = 0;
-  std::uint64_t plans_made = 0, plan_changes_in_step = 0, added_slots = 0, blocks_through_steps = 0;
+  std::uint64_t plans_made = 0, kind_changes = 0, partly_planned_steps = 0, added_slots = 0,
+                blocks_through_steps = 0;
   std::uint64_t trimmed = 0, used_plans = 0, refused = 0, unlaid = 0, wrong_frees = 0;
 };
 
@@ -202,19 +203,17 @@ class planned_model {
   void begin_program() {
     planned_arena_options options;
     constexpr std::array<std::size_t, 4> alignments{16, 64, 256, 4096};
-    options.planning = {
-        .alignment = alignments[below(4)], .time_limit = std::chrono::hours{1}, .node_limit = 1 + below(300)};
+    options.alignment = alignments[below(4)];
     options.max_misses = std::size_t{1} << below(7);
-    options.max_plans = 1 + below(5);
+    options.max_kinds = 1 + below(5);
     options.max_slots = 1 + below(4);
     options.reserve = below(2) == 0 ? 1 : 64 * KiB;
     options.fallback = &fallback_;
     fallback_.one_of = is_scarce_ && below(2) == 0 ? 20 + below(200) : 0;
     fails_ = is_scarce_ && below(2) == 0;
-    tell("arena.emplace(planned_arena_options{.planning = {.alignment = ", options.planning.alignment,
-         ", .node_limit = ", options.planning.node_limit, "}, .max_misses = ", options.max_misses,
-         ", .max_plans = ", options.max_plans, ", .max_slots = ", options.max_slots,
-         ", .reserve = ", options.reserve, "});");
+    tell("arena.emplace(planned_arena_options{.alignment = ", options.alignment,
+         ", .max_misses = ", options.max_misses, ", .max_kinds = ", options.max_kinds,
+         ", .max_slots = ", options.max_slots, ", .reserve = ", options.reserve, "});");
     arena_.emplace(options, make_memory(supply_));
     // They begin alike, so that which it is shows later; and differ much, or not at all where one is the
     // other's end.
@@ -226,7 +225,8 @@ class planned_model {
       if (below(3) == 0)
         patterns_[i] = {patterns_[0].begin(), patterns_[0].begin() + 1 + std::ptrdiff_t(below(requests))};
     }
-    kind_ = below(5);
+    program_ = below(5);
+    names_kinds_ = below(2) == 0;
     deviates_one_of_ = std::size_t{1} << (1 + below(5));
     step_number_ = 0;
     counts_ = {};
@@ -244,6 +244,7 @@ class planned_model {
     sums_.steps += counts_.steps;
     sums_.planned += counts_.planned;
     sums_.planned_steps += counts_.planned_steps;
+    sums_.partly_planned_steps += counts_.partly_planned_steps;
     sums_.fallback += counts_.fallback;
     sums_.outside += counts_.outside;
     sums_.misses += stats.misses;
@@ -276,25 +277,25 @@ class planned_model {
     if (below(400) == 0) patterns_[below(patterns_.size())] = any_pattern(random_, 1 + below(40));
     // One pattern; two in turn; any; none at all.
     std::size_t which = 0;
-    if (kind_ == 1) which = step_number_ % 2;
-    if (kind_ == 2 || kind_ == 4) which = below(patterns_.size());
-    todo_ = kind_ == 3 ? any_pattern(random_, 1 + below(30)) : patterns_[which];
+    if (program_ == 1) which = step_number_ % 2;
+    if (program_ == 2 || program_ == 4) which = below(patterns_.size());
+    todo_ = program_ == 3 ? any_pattern(random_, 1 + below(30)) : patterns_[which];
     if (below(deviates_one_of_) == 0) deviate(todo_, static_cast<deviation>(below(deviations)), random_);
     shuffles_ = below(8) == 0;
     next_ = 0;
     fallback_in_step_ = fallback_.served + fallback_.refused;
-    height_at_first_ = 0;
-    tell("step.emplace(*arena);");
-    step_.emplace(*arena_);
+    has_planned_ = false;
+    const std::size_t kind = names_kinds_ ? which : 0;
+    tell("step.emplace(*arena, ", kind, ");");
+    step_.emplace(*arena_, kind);
+    sums_.kind_changes += kind != last_kind_ ? 1 : 0;
+    last_kind_ = kind;
   }
 
   void operate_in_step() {
     if (next_ == todo_.size() || below(3000) == 0) return close_step();
     allocate(todo_[next_]);
     ++next_;
-    const std::size_t height = arena_->stats().height_bytes;
-    if (height_at_first_ != 0 && height != height_at_first_) ++sums_.plan_changes_in_step;
-    height_at_first_ = height;
   }
 
   void close_step() {
@@ -303,6 +304,7 @@ class planned_model {
     ++counts_.steps;
     const bool asked = next_ != 0, asked_fallback = fallback_.served + fallback_.refused != fallback_in_step_;
     if (asked && !asked_fallback) ++counts_.planned_steps;
+    else if (has_planned_) ++counts_.partly_planned_steps;
     ++step_number_;
     if (below(16) == 0) look_at_plans();
     while (live_.size() > 120) free_one(below(live_.size()));
@@ -359,6 +361,7 @@ class planned_model {
     }
     const bool planned = fallback_.served == served_before;
     if (planned) EXPECT_TRUE(step_.has_value());
+    has_planned_ = has_planned_ || planned;
     ++(planned ? counts_.planned : step_.has_value() ? counts_.fallback : counts_.outside);
     blocks_.add(block, what.bytes, what.align);
     live_.push_back({.block = block,
@@ -410,6 +413,8 @@ class planned_model {
     const auto planned_live = static_cast<std::size_t>(std::ranges::count_if(live_, &held::planned));
     EXPECT_EQ(stats.steps, counts_.steps);
     EXPECT_EQ(stats.planned_steps, counts_.planned_steps);
+    EXPECT_EQ(stats.partly_planned_steps, counts_.partly_planned_steps);
+    EXPECT_EQ(stats.steps, stats.planned_steps + stats.partly_planned_steps + stats.unplanned_steps);
     EXPECT_EQ(stats.planned_allocations, counts_.planned);
     EXPECT_EQ(stats.fallback_allocations, counts_.fallback);
     EXPECT_EQ(stats.outside_allocations, counts_.outside);
@@ -418,7 +423,7 @@ class planned_model {
     EXPECT_LE(stats.misses, stats.fallback_allocations);
     EXPECT_LE(stats.lower_bound_bytes, stats.height_bytes);
     EXPECT_LE(stats.committed_bytes, stats.reserved_bytes);
-    EXPECT_LE(stats.plans, arena_->options().max_plans);
+    EXPECT_LE(stats.plans, arena_->options().max_kinds);
     if (stats.plans > 0 && stats.committed_bytes < stats.height_bytes) ++sums_.unlaid;
   }
 
@@ -433,13 +438,14 @@ class planned_model {
   violation_recorder violations_;
 
   std::array<pattern, 3> patterns_;
-  std::size_t kind_ = 0, deviates_one_of_ = 1;
+  std::size_t program_ = 0, deviates_one_of_ = 1;
   bool fails_ = false;
   pattern todo_;
   std::size_t next_ = 0;
   bool shuffles_ = false;
   std::uint64_t step_number_ = 0, operations_ = 0, fallback_in_step_ = 0;
-  std::size_t height_at_first_ = 0;
+  bool names_kinds_ = false, has_planned_ = false;
+  std::size_t last_kind_ = 0;
 
   std::vector<held> live_;
   shadow blocks_;

@@ -39,6 +39,7 @@ class planned_ground : private adaptor_ground {
     const planned_arena_stats stats = memory_.stats();
     return {stats.steps,
             stats.planned_steps,
+            stats.partly_planned_steps,
             stats.planned_allocations,
             stats.fallback_allocations,
             stats.allocations,
@@ -52,7 +53,6 @@ class planned_ground : private adaptor_ground {
  private:
   static planned_arena_options options_on(std::pmr::memory_resource* fallback) {
     planned_arena_options options;
-    options.planning.node_limit = 1000;
     options.fallback = fallback;
     return options;
   }

@@ -30,10 +30,10 @@ class played_steps {
     while (!held_.empty()) give_back(held_.begin()->first);
   }
 
-  /// A step that does so. @return requests that went to the fallback
-  std::uint64_t step(std::string const& text) {
+  /// A step of a kind that does so. @return requests that went to the fallback
+  std::uint64_t step(std::string const& text, int kind = 0) {
     const std::uint64_t before = memory_.stats().fallback_allocations;
-    typename Arena::step open{memory_};
+    typename Arena::step open{memory_, kind};
     play(text);
     return memory_.stats().fallback_allocations - before;
   }

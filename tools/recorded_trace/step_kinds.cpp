@@ -144,8 +144,8 @@ void train_recurrent(trace_writer& trace, std::size_t length) {
   trace.free_newest_first(states);
 }
 
-/// A U-Net: what a level makes on the way down is kept for the level of that size on the way up, and all of it for
-/// the way back. Sides halve from level to level, and channels double.
+/// A U-Net: what a level makes on the way down is kept for the level of that size on the way up, and all of
+/// it for the way back. Sides halve from level to level, and channels double.
 void train_unet(trace_writer& trace) {
   constexpr std::size_t levels = 5;
   const auto bytes = [](std::size_t level) { return (std::size_t{16} << 20) >> level; };
@@ -233,30 +233,47 @@ class recorded_player {
 
 constexpr std::array programs{"cycle", "random", "lengths", "growing", "restarted", "many", "transformer"};
 
-/// What step i does.
-std::function<void(std::size_t)> find_program(std::string const& name, trace_writer& trace) {
+/// What step i does. @return its kind
+std::function<std::uint64_t(std::size_t)> find_program(std::string const& name, trace_writer& trace) {
   auto one_of_three = [net = network{trace}](std::size_t which) mutable {
     if (which == 0) net.train();
     else if (which == 1) net.evaluate();
     else net.generate();
+    return which;
   };
-  if (name == "cycle") return [=](std::size_t i) mutable { one_of_three(i % 3); };
+  if (name == "cycle") return [=](std::size_t i) mutable { return one_of_three(i % 3); };
   if (name == "random")
-    return [=, random = std::mt19937_64{1}](std::size_t) mutable { one_of_three(random() % 3); };
+    return [=, random = std::mt19937_64{1}](std::size_t) mutable { return one_of_three(random() % 3); };
   if (name == "lengths")
     return [&trace, random = std::mt19937_64{2}](std::size_t) mutable {
-      train_recurrent(trace, 16 + 4 * (random() % 8));
+      const std::size_t length = 16 + 4 * (random() % 8);
+      train_recurrent(trace, length);
+      return length;
     };
-  if (name == "unet") return [&trace](std::size_t) { train_unet(trace); };
-  if (name == "growing") return [&trace](std::size_t i) { train_recurrent(trace, 8 + i); };
+  if (name == "unet")
+    return [&trace](std::size_t) {
+      train_unet(trace);
+      return 0;
+    };
+  if (name == "growing")
+    return [&trace](std::size_t i) {
+      train_recurrent(trace, 8 + i);
+      return 8 + i;
+    };
   if (name == "restarted")
     return [&trace, state = std::vector<std::size_t>{}](std::size_t i) mutable {
       train_restarted(trace, i, state);
+      return i % 6 == 0 ? 0 : i % 6 == 5 ? 2 : 1;
     };
-  if (name == "many") return [net = network{trace}](std::size_t i) mutable { net.generate(3 + i % 12); };
+  if (name == "many")
+    return [net = network{trace}](std::size_t i) mutable {
+      net.generate(3 + i % 12);
+      return i % 12;
+    };
   if (name == "transformer")
     return [&trace, recorded = recorded_player{"torch_gpt"}](std::size_t i) mutable {
       recorded.play(trace, 1 + i % 4);
+      return i % 4;
     };
   throw std::invalid_argument{"there is no program '" + name + "' of steps"};
 }
@@ -268,12 +285,15 @@ std::span<char const* const> generated_programs() noexcept { return programs; }
 stepped_trace generate_steps(std::string const& program, std::size_t steps) {
   trace_writer trace;
   const auto play = find_program(program, trace);
+  std::vector<std::uint64_t> kinds;
   for (std::size_t i = 0; i < steps; ++i) {
     trace.begin_step();
-    play(i);
+    kinds.push_back(play(i));
     trace.end_step();
   }
-  return trace.finish();
+  stepped_trace made = trace.finish();
+  made.kinds = std::move(kinds);
+  return made;
 }
 
 }  // namespace tidemark::tools

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace tidemark::tools {
 struct stepped_trace {
   recorded_trace trace;
   std::vector<trace_step> steps;
+  std::vector<std::uint64_t> kinds;  ///< of each step, as its program would name it
 };
 
 /// The programs of small blocks that `generate_steps` knows:
@@ -27,14 +29,14 @@ struct stepped_trace {
 /// | `lengths` | trainings of a recurrent network of eight lengths, in any order |
 /// | `growing` | the same network, longer by one each step |
 /// | `restarted` | trainings of six steps, of which the first allocates what lives to the last, again |
-/// | `many` | twelve kinds in turn: more than a planned arena keeps plans |
+/// | `many` | twelve kinds in turn: more than a planned arena keeps by default |
 /// | `transformer` | four recorded steps of a transformer, of four lengths, in turn |
 [[nodiscard]] std::span<char const* const> generated_programs() noexcept;
 
-/// The steps of a program, the same each time; besides those above of `unet`: trainings of a U-Net, whose blocks
-/// have 0.5 to 32 MiB, and 187 MiB are live at once.
-/// @throws std::invalid_argument if there is no program of that name; std::runtime_error if the recorded steps
-/// cannot be read.
+/// The steps of a program, the same each time; besides those above of `unet`: trainings of a U-Net, whose
+/// blocks have 0.5 to 32 MiB, and 187 MiB are live at once.
+/// @throws std::invalid_argument if there is no program of that name; std::runtime_error if the recorded
+/// steps cannot be read.
 [[nodiscard]] stepped_trace generate_steps(std::string const& program, std::size_t steps = 300);
 
 }  // namespace tidemark::tools

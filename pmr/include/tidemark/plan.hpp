@@ -5,6 +5,5 @@
 
 #include <tidemark/plan/make_plan.hpp>
 #include <tidemark/plan/memory_plan.hpp>
-#include <tidemark/plan/replay/plan_options.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>

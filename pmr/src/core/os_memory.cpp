@@ -2,7 +2,20 @@
 #include <tidemark/core/os_memory.hpp>
 
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
+
+#include <tidemark/core/detail/trim_heap.hpp>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+void tidemark::detail::trim_heap() noexcept {
+#if defined(__GLIBC__)
+  (void)malloc_trim(0);
+#endif
+}
 
 namespace tidemark {
 namespace {

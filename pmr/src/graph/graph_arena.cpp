@@ -160,7 +160,7 @@ void graph_arena::add_plan(step_plan const& rehearsed) {
   monotone_layout followed = layout_;
   for (std::size_t i = 0; i < rehearsed.requests; ++i) {
     const detail::plan_replayer::slot& slot = planned_->run.all_slots()[i];
-    followed.note(slot.address, monotone_layout::block_bytes(planned_->run.planned(i).bytes));
+    followed.note(slot.address, monotone_layout::block_bytes(planned_->run.planned_bytes(i)));
   }
   expected_ = followed.layout();
 }
@@ -194,7 +194,7 @@ void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
   const std::size_t next = run.cursor();
   if (!run.fits(next, bytes, align)) return nullptr;
   run.advance_to(next + 1);
-  detail::plan_replayer::slot* const slot = run.clear_slot(next);
+  detail::plan_replayer::slot* const slot = run.clear_slot(next, [](auto const&) { return true; });
   if (slot == nullptr) return nullptr;
   const std::size_t size = monotone_layout::block_bytes(bytes);
   layout_.note(slot->address, size);

@@ -31,7 +31,7 @@ step_plan rehearsal::plan(std::size_t alignment) {
         "rehearsal: a graph arena's blocks are aligned to 256 bytes at least, not to " +
         std::to_string(alignment)};
   }
-  return recorder_.plan({.alignment = alignment});
+  return detail::plan_of(detail::learn(recorder_), {.alignment = alignment});
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
@@ -57,7 +57,7 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
   detail::late_reports late;
   if (block == nullptr || !blocks_.remove(late, rehearsal_kind, rehearsal_name, block, bytes, align)) return;
-  recorder_.on_deallocate(block, now_);
+  recorder_.on_deallocate(block, bytes, now_);
   if (memory_ != nullptr) memory_->deallocate(block, bytes, monotone_layout::block_alignment(align));
 }
 

@@ -14,7 +14,7 @@
 
 namespace tidemark::detail::planning {
 
-inline constexpr std::size_t unplaced = std::numeric_limits<std::size_t>::max();
+inline constexpr std::size_t unplaced = (std::numeric_limits<std::size_t>::max)();
 
 /// A block that can be in conflict with others: one that has bytes and a lifetime.
 struct buffer {

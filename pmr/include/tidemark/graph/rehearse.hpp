@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory_resource>
 #include <utility>
 
@@ -12,7 +13,7 @@
 #include <tidemark/graph/detail/monotone_layout.hpp>
 #include <tidemark/graph/graph_layout.hpp>
 #include <tidemark/plan/make_plan.hpp>
-#include <tidemark/plan/replay/detail/step_recorder.hpp>
+#include <tidemark/plan/replay/detail/learned_step.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
 namespace tidemark {
@@ -50,7 +51,7 @@ class rehearsal final : public detail::distinct_resource {
   detail::monotone_layout layout_{first_address, first_address + detail::monotone_layout::max_bytes};
   detail::block_ledger blocks_;  // in use
   detail::step_recorder recorder_;
-  detail::step_recorder::request_time now_ = 1;
+  std::uint64_t now_ = 1;
   std::pmr::memory_resource* memory_;
 };
 

@@ -144,6 +144,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   /// `trim(0)`.
   void clear() noexcept { (void)trim(0); }
+  /// `clear()`, for a resource in front of this one.
+  void release_unused() noexcept override { clear(); }
 
   /// As `pool::release`. @pre no other thread is using the pool.
   void release() noexcept;

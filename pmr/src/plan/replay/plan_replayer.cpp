@@ -10,7 +10,6 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/plan/replay/detail/step_recorder.hpp>
 
 namespace tidemark::detail {
 
@@ -19,7 +18,7 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   slots_.push_back({{.address = no_address, .died = std::numeric_limits<request_time>::max()}});
   find_predecessors();
   order_deallocations();
-  list_own_slots();
+  lay_out_as_planned();
   to_visit_.reserve(slots_.size());
   visited_.reserve(slots_.size());
   const std::size_t places = std::bit_ceil(2 * slots_.size());
@@ -33,36 +32,29 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
 void plan_replayer::add_slots() {
   slots_.resize(plan_.requests);
   blocks_.resize(plan_.requests);
-  planned_.resize(plan_.requests);
   for (planned_block const& block : plan_.blocks) {
     std::size_t index = block.request;
-    if (plan_.outlives(block)) {
-      if (outliving_.empty() || outliving_.back().request != block.request) {
-        outliving_.push_back({.request = block.request});
-      } else {
-        index = slots_.size();
-        slots_.emplace_back();
-        blocks_.emplace_back();
-      }
-      outliving_.back().indices.push_back(static_cast<std::uint32_t>(index));
+    if (blocks_[index] != nullptr) {
+      index = slots_.size();
+      slots_.emplace_back();
+      blocks_.emplace_back();
     }
+    if (plan_.outlives(block)) own_slots_.push_back(static_cast<std::uint32_t>(index));
     blocks_[index] = &block;
     // The bytes up to the next multiple of the plan's alignment are unused; but there is no memory above
     // the plan's height, which need not be such a multiple.
     slots_[index].max_bytes = std::min(align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment),
                                        plan_.height - *block.life.offset);
     slots_[index].index = static_cast<std::uint32_t>(index);
-    const std::size_t align = std::max(plan_.alignment, block.life.alignment);
-    planned_[block.request] = {.bytes = block.life.size, .align = align};
-    alignment_ = std::max(alignment_, align);
+    alignment_ = std::max(alignment_, alignment_of(slots_[index].index));
   }
   // A block that fits in the first slot of a request gets any that is free: each is as large as the
   // smallest, which the plan's height may cut off.
-  for (outliving_request const& own : outliving_) {
-    std::size_t max_bytes = std::numeric_limits<std::size_t>::max();
-    for (std::uint32_t i : own.indices) max_bytes = std::min(max_bytes, slots_[i].max_bytes);
-    for (std::uint32_t i : own.indices) slots_[i].max_bytes = max_bytes;
+  for (std::uint32_t i : own_slots_) {
+    std::size_t& of_first = slots_[request_of(i)].max_bytes;
+    of_first = std::min(of_first, slots_[i].max_bytes);
   }
+  for (std::uint32_t i : own_slots_) slots_[i].max_bytes = slots_[request_of(i)].max_bytes;
 }
 
 // The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes
@@ -121,78 +113,35 @@ void plan_replayer::order_deallocations() {
   for (std::uint32_t i = 0; i < deallocation_order_.size(); ++i)
     deallocation_index_[deallocation_order_[i]->index] = i;
   deallocation_order_.push_back(always_clear);
-  for (slot& s : slots_) s.deallocations_before = deallocations_before(s);
-}
-
-plan_replayer::slot* const* plan_replayer::deallocations_before(slot const& one) const noexcept {
-  auto const& order = deallocation_order_;
   // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
   // free.
-  if (&one == &slots_.back() || outlives(one.index)) return end_of_order();
-  const auto behind = std::ranges::upper_bound(order.begin(), order.end() - 1, request_of(one.index), {},
-                                               [&](slot const* before) { return upper_of(before); });
-  return order.data() + (behind - order.begin());
-}
-
-// ---- several plans -------------------------------------------------------------------------------------
-
-void plan_replayer::reset_branches(std::size_t max_branches) {
-  branches_.reserve(max_branches);
-  for (std::size_t request : branches_)
-    slots_[request].deallocations_before = deallocations_before(slots_[request]);
-  branches_.clear();
-}
-
-void plan_replayer::add_branch(std::size_t request) noexcept {
-  const auto place = std::ranges::lower_bound(branches_, request);
-  if (place != branches_.end() && *place == request) return;
-  branches_.insert(place, request);
-  slots_[request].deallocations_before = end_of_order();
-}
-
-void plan_replayer::list_own_slots() {
-  offsets_.resize(slots_.size() - 1);
-  if (outliving_lie_below(plan_)) {
-    for (outliving_request const& own : outliving_)
-      own_slots_.insert(own_slots_.end(), own.indices.begin(), own.indices.end());
-    origin_ = outliving_end(plan_);
+  slot* const* const end = deallocation_order_.data() + deallocation_order_.size();
+  for (slot& s : slots_) s.deallocations_before = end;
+  for (slot* one : std::span{deallocation_order_.data(), end - 1}) {
+    one->deallocations_before =
+        std::ranges::upper_bound(deallocation_order_.data(), end - 1, one->index, {},
+                                 [&](slot const* before) { return upper_of(before); });
   }
-  std::ranges::sort(own_slots_, {}, [&](std::uint32_t i) { return *blocks_[i]->life.offset; });
-  std::vector<std::size_t> planned;
-  for (std::uint32_t i : own_slots_) planned.push_back(*blocks_[i]->life.offset);
-  own_ranges_.resize(own_slots_.size());
-  lay_out(planned, origin_);
+}
+
+void plan_replayer::lay_out_as_planned() {
+  offsets_.resize(slots_.size() - 1);
+  origin_ = plan_.height;
+  std::vector<std::size_t> own;
+  for (std::uint32_t i : own_slots_) own.push_back(*blocks_[i]->life.offset);
+  for (slot const& s : all_slots()) {
+    if (!outlives(s.index)) origin_ = std::min(origin_, *blocks_[s.index]->life.offset);
+  }
+  origin_ = align_down(origin_, alignment_);  // offsets stay aligned where the others are moved
+  lay_out(own, origin_);
 }
 
 void plan_replayer::lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept {
   for (std::size_t i = 0; i < offsets_.size(); ++i)
     offsets_[i] = *blocks_[i]->life.offset - origin_ + others_begin;  // may wrap, twice
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    offsets_[own_slots_[i]] = own[i];
-    own_ranges_[i] = {own[i], slots_[own_slots_[i]].max_bytes};
-  }
-  std::ranges::sort(own_ranges_, {}, &byte_range::begin);
+  for (std::size_t i = 0; i < own.size(); ++i) offsets_[own_slots_[i]] = own[i];
   others_begin_ = others_begin;
   base_ = 0;  // to be bound anew
-}
-
-bool plan_replayer::may_use(std::uintptr_t begin, std::size_t bytes) const noexcept {
-  if (begin < base_ || begin + bytes > base_ + others_begin_) return true;
-  const auto behind = std::ranges::lower_bound(own_ranges_, begin - base_ + bytes, {}, &byte_range::begin);
-  return behind != own_ranges_.begin() && std::prev(behind)->end() > begin - base_;
-}
-
-void plan_replayer::take_over(plan_replayer& before) noexcept {
-  const std::size_t served = std::min({before.cursor(), requests(), before.requests()});
-  for (std::size_t i = 0; i < served; ++i) {
-    slot &to = slots_[i], &from = before.slots_[i];
-    if (outlives(to.index) || before.outlives(from.index)) continue;  // foreign blocks are adopted
-    to.bytes = from.bytes;  // says what was requested, wherever it lies
-    if (from.born < begin_ || from.address != to.address || from.max_bytes != to.max_bytes) continue;
-    to.born = from.born;
-    to.died = from.died;
-    from.born = from.died = begin_ - 1;
-  }
 }
 
 void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
@@ -209,42 +158,6 @@ void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
     s.same_address = last == always_clear ? &s : std::exchange(last->same_address, &s);
     last = &s;
   }
-}
-
-bool plan_replayer::adopt(place const& detached, request_time now) noexcept {
-  // No other slot begins where one with bytes of its own does.
-  slot* const s = last_at(detached.address);
-  if (s == nullptr || !outlives(s->index) || s->max_bytes != detached.max_bytes || s->live()) return false;
-  s->bytes = detached.bytes;
-  s->born = now - 1;  // before this run
-  s->died = now - 2;
-  return true;
-}
-
-bool plan_replayer::blocks_stay_within_steps() noexcept {
-  constexpr unsigned max_steps_within = 2;
-  bool any = false;
-  for (outliving_request& own : outliving_) {
-    const bool stayed = std::ranges::any_of(
-        own.indices, [&](std::uint32_t i) { return slots_[i].born >= begin_ && !slots_[i].live(); });
-    own.steps_within = stayed ? own.steps_within + 1 : 0;
-    any = any || own.steps_within >= max_steps_within;
-  }
-  if (any) {
-    for (outliving_request& own : outliving_) own.steps_within = 0;
-  }
-  return any;
-}
-
-plan_replayer::outliving_request const* plan_replayer::outliving_at(std::size_t request) const noexcept {
-  const auto found = std::ranges::lower_bound(outliving_, request, {}, &outliving_request::request);
-  return found != outliving_.end() && found->request == request ? &*found : nullptr;
-}
-
-plan_replayer::slot const& plan_replayer::newest(std::size_t request) const noexcept {
-  outliving_request const* const own = outliving_at(request);
-  if (own == nullptr) return slots_[request];
-  return slots_[*std::ranges::max_element(own->indices, {}, [&](std::uint32_t i) { return slots_[i].born; })];
 }
 
 // Of the slots at an address, the one that was allocated last: no other can be live. In a run they are
@@ -304,15 +217,6 @@ bool plan_replayer::search_clear(std::uint32_t slot) {
   if (is_free) return true;
   for (std::uint32_t below : visited_) slots_[below].died = begin_ - 1;
   return false;
-}
-
-plan_replayer::slot* plan_replayer::clear_slot(std::size_t request) {
-  outliving_request const* const own = outliving_at(request);
-  if (own == nullptr) return search_clear(static_cast<std::uint32_t>(request)) ? &slots_[request] : nullptr;
-  for (std::uint32_t i : own->indices) {
-    if (vacate(slots_[i])) return &slots_[i];
-  }
-  return nullptr;
 }
 
 }  // namespace tidemark::detail

@@ -16,6 +16,9 @@ class distinct_resource : public std::pmr::memory_resource {
   distinct_resource(distinct_resource const&) = delete;
   distinct_resource& operator=(distinct_resource const&) = delete;
 
+  /// Returns memory that no block needs to where it came from, in resources that keep such memory.
+  virtual void release_unused() noexcept {}
+
  protected:
   ~distinct_resource() override = default;
   [[nodiscard]] bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {

@@ -87,6 +87,8 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
 
   /// `trim(0)`: nothing is cached afterwards. Live blocks stay valid, counts go on.
   void clear() noexcept { (void)trim(0); }
+  /// `clear()`, for a resource in front of this one.
+  void release_unused() noexcept override { clear(); }
 
   /// Returns everything to the upstream, also live blocks, which count as deallocated. The pool can be used
   /// as before.

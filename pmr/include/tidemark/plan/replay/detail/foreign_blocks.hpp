@@ -3,8 +3,10 @@
 /// `foreign_blocks`: live blocks of planned memory that the current plan does not know. Owns records only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include <tidemark/plan/replay/detail/plan_replayer.hpp>
@@ -14,46 +16,64 @@ namespace tidemark::detail {
 /// A block in a slot of another plan, or of an earlier step of the same plan: the slot as it was, until it
 /// is not `live()`.
 struct foreign_block : plan_replayer::place {
-  plan_replayer* plan;    // whose slot it is; null if that is gone, or lies elsewhere
-  bool is_in_way = true;  // a slot of the current plan may have one of its bytes
+  bool is_in_way = true;  // a slot without bytes of its own may have one of its bytes
 };
 
-/// Foreign blocks by address, no two of which overlap. Deallocated ones leave a gap until enough are gone.
+/// Foreign blocks by address, no two of which overlap. Deallocated blocks leave a gap until a step begins.
 class foreign_blocks {
  public:
-  [[nodiscard]] std::size_t live() const noexcept { return blocks_.size() - dead_; }
-  /// By address, deallocated ones included.
+  [[nodiscard]] std::size_t live() const noexcept { return live_; }
+  /// By address, deallocated blocks included.
   [[nodiscard]] std::vector<foreign_block> const& all() const noexcept { return blocks_; }
 
-  /// Has room for all live blocks of a plan: then `detach_live` does not throw. @throws std::bad_alloc
-  void reserve_for(plan_replayer const& plan) { blocks_.reserve(blocks_.size() + plan.used_blocks()); }
   /// Detaches live blocks from a plan: all, or those whose slots the next step may need. @throws
   /// std::bad_alloc with nothing changed.
-  void detach_live(plan_replayer& plan, bool outliving_too);
-  /// Gives the plan those blocks that one of its free slots matches.
-  void adopt_into(plan_replayer& plan, plan_replayer::request_time now) noexcept;
-  /// The plan is the current one: finds the blocks that are in the way of its slots.
-  void find_in_way_of(plan_replayer const& plan) noexcept;
+  void detach_live(plan_replayer& plan, bool outliving_too) {
+    if (live_ != blocks_.size())
+      std::erase_if(blocks_, [](foreign_block const& block) { return !block.live(); });
+    blocks_.reserve(blocks_.size() + plan.used_blocks());
+    for (plan_replayer::slot const& s : plan.all_slots()) {
+      if (!s.live() || (plan.outlives(s.index) && !outliving_too)) continue;
+      blocks_.push_back({s, true});
+      ++in_way_;
+      plan.set_died(s.index, s.born);
+    }
+    live_ = blocks_.size();
+    std::ranges::sort(blocks_, {}, &foreign_block::address);
+  }
+  /// The plan is the current one: finds the blocks that are in the way of its slots, except for slots with
+  /// bytes of their own, which are compared each time.
+  void find_in_way_of(plan_replayer const& plan) noexcept {
+    in_way_ = 0;
+    for (foreign_block& block : blocks_) {
+      block.is_in_way = block.address + block.max_bytes > plan.others_begin() || plan.base() == 0;
+      in_way_ += block.live() && block.is_in_way ? 1 : 0;
+    }
+  }
   /// Live blocks that are in the way of the current plan.
   [[nodiscard]] std::size_t in_way() const noexcept { return in_way_; }
-  /// Plans are gone, or laid out anew: a slot may have another block by now.
-  void forget_slots() noexcept;
 
   /// The live block that begins there; null: there is none.
-  [[nodiscard]] foreign_block* find(std::uintptr_t address) noexcept;
+  [[nodiscard]] foreign_block* find(std::uintptr_t address) noexcept {
+    const auto found = std::ranges::lower_bound(blocks_, address, {}, &foreign_block::address);
+    return found != blocks_.end() && found->address == address && found->live() ? &*found : nullptr;
+  }
   /// @pre `found` by `find`
   void remove(foreign_block& found) noexcept {
     found.died = found.born;
     in_way_ -= found.is_in_way ? 1 : 0;
-    if (2 * ++dead_ >= blocks_.size()) erase_dead();
+    --live_;
   }
-  [[nodiscard]] bool overlap(std::uintptr_t begin, std::size_t bytes) const noexcept;
+  [[nodiscard]] bool overlap(std::uintptr_t begin, std::size_t bytes) const noexcept {
+    auto block = std::ranges::lower_bound(blocks_, begin, {}, &foreign_block::address);
+    if (block != blocks_.begin() && std::prev(block)->address + std::prev(block)->max_bytes > begin) --block;
+    while (block != blocks_.end() && block->address < begin + bytes && !block->live()) ++block;
+    return block != blocks_.end() && block->address < begin + bytes;
+  }
 
  private:
-  void erase_dead() noexcept;
-
   std::vector<foreign_block> blocks_;  // by address
-  std::size_t dead_ = 0;
+  std::size_t live_ = 0;
   std::size_t in_way_ = 0;
 };
 

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/macros.hpp>
@@ -38,10 +37,9 @@ namespace tidemark::detail {
 /// A slot whose block outlives its step has bytes that no other has, and is its own predecessor. All
 /// slots of one request are of one size and alignment, so that what fits in one fits in each.
 ///
-/// The fast path looks at the next slot and at the next deallocation alone. What it must not serve is not
-/// in the order of deallocations, so that no comparison says that it is clear: slots with bytes of their
-/// own, *branches*, which are requests at which the owner wants to look at other plans, and the last slot of
-/// all, which is the next one while the fast path is paused. The slow path looks further.
+/// The fast path looks at the next slot and at the next deallocation alone. Slots with bytes of their own,
+/// and the slot behind all others, which is the next slot while the fast path is paused, are clear by no
+/// comparison. The slow path searches further.
 ///
 /// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner checks;
 /// `cursor <= requests`; each slot before the next one in the order of deallocations is clear, and that
@@ -86,13 +84,6 @@ class plan_replayer {
       return nullptr;
     return next;
   }
-  /// The same out of order: null too if only a search shows that it is clear.
-  [[nodiscard]] slot* next_if_clear(std::size_t bytes, std::size_t align) noexcept {
-    slot* const next = next_;
-    if (is_paused() || cursor() >= requests()) return nullptr;
-    if (next->deallocations_before == end_of_order() && is_branch(cursor())) return nullptr;
-    return fits_in(*next, bytes, align) && is_clear(*next) ? next : nullptr;
-  }
   /// Allocates the next slot. @pre it is clear
   void* take(slot& next, std::size_t bytes, request_time& now) noexcept {
     next_ = &next + 1;
@@ -127,29 +118,18 @@ class plan_replayer {
   }
   /// Skips to a request: those before it are not served any more in this run.
   void advance_to(std::size_t request) noexcept { position() = slots_.data() + request; }
-  /// When the run began.
-  [[nodiscard]] request_time run_begin() const noexcept { return begin_; }
-  /// This plan goes on from where the run of another one is, which has requested the same so far: it has the
-  /// blocks in slots that are the same in both. @pre both began at the same time; this one has served nothing
-  void take_over(plan_replayer& before) noexcept;
 
-  /// Forgets all branches, and has room for so many. @throws std::bad_alloc with nothing changed.
-  void reset_branches(std::size_t max_branches);
-  /// `next_in_order` and `next_if_clear` return no slot of this request. @pre there is room
-  void add_branch(std::size_t request) noexcept;
-
-  /// Slots with bytes of their own, from the lowest to the highest; none if they do not lie below all others,
-  /// as in some plans of files.
+  /// Slots with bytes of their own, by request.
   [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept { return own_slots_; }
   /// Lays `own_slots` at these offsets, and all others from `others_begin` on. @pre no slot is live; all are
   /// multiples of the alignments that are needed
   void lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept;
+  /// Address from which on the slots lie that have no bytes of their own.
+  [[nodiscard]] std::uintptr_t others_begin() const noexcept { return base_ + others_begin_; }
   /// Bytes of the memory that holds all slots.
   [[nodiscard]] std::size_t height() const noexcept {
     return (std::max)(plan_.height, origin_) - origin_ + others_begin_;
   }
-  /// Whether a slot may have one of these bytes. O(log slots).
-  [[nodiscard]] bool may_use(std::uintptr_t begin, std::size_t bytes) const noexcept;
   /// Whether `next_in_order` returns slots.
   void enable_fast_path(bool enabled) noexcept {
     if (enabled != is_paused()) return;
@@ -178,31 +158,32 @@ class plan_replayer {
   [[nodiscard]] std::size_t used_blocks() const noexcept {
     return static_cast<std::size_t>(std::ranges::count_if(all_slots(), &slot::live));
   }
-  /// A request when the plan was made. Blocks in its slots are so aligned.
-  struct request {
-    std::size_t bytes = 0, align = 1;
-    friend bool operator==(request const&, request const&) = default;
-  };
-  [[nodiscard]] request const& planned(std::size_t n) const noexcept { return planned_[n]; }
-  [[nodiscard]] bool has_same_requests(plan_replayer const& other) const noexcept {
-    return planned_ == other.planned_;
+  /// Bytes of a request when the plan was made.
+  [[nodiscard]] std::size_t planned_bytes(std::size_t request) const noexcept {
+    return blocks_[request]->life.size;
   }
-  /// How many requests two plans have in common before they differ.
-  [[nodiscard]] std::size_t common_requests(plan_replayer const& other) const noexcept {
-    return static_cast<std::size_t>(std::ranges::mismatch(planned_, other.planned_).in1 - planned_.begin());
+  /// Alignment of the blocks in a slot.
+  [[nodiscard]] std::size_t alignment_of(std::uint32_t slot) const noexcept {
+    return (std::max)(plan_.alignment, blocks_[slot]->life.alignment);
   }
   /// The largest alignment of all.
   [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
   /// Whether a block fits at a request.
   [[nodiscard]] bool fits(std::size_t request, std::size_t bytes, std::size_t align) const noexcept {
-    return request < requests() && bytes <= slots_[request].max_bytes && align <= planned_[request].align;
+    return request < requests() && bytes <= slots_[request].max_bytes &&
+           align <= alignment_of(static_cast<std::uint32_t>(request));
   }
-  /// The newest block of a request.
-  [[nodiscard]] slot const& newest(std::size_t request) const noexcept;
-
-  /// The first slot of a request that is clear; null if none is. Amortised O(predecessors). @throws
-  /// std::bad_alloc
-  [[nodiscard]] slot* clear_slot(std::size_t request);
+  /// The first slot of a request that is clear and that `is_usable` takes; null if none is. Amortised
+  /// O(predecessors). @throws std::bad_alloc
+  template <class Usable>
+  [[nodiscard]] slot* clear_slot(std::size_t request, Usable is_usable) {
+    for (std::uint32_t i : own_slots_of(request)) {
+      if (vacate(slots_[i]) && is_usable(slots_[i])) return &slots_[i];
+    }
+    if (outlives(static_cast<std::uint32_t>(request))) return nullptr;
+    const bool is_clear = search_clear(static_cast<std::uint32_t>(request)) && is_usable(slots_[request]);
+    return is_clear ? &slots_[request] : nullptr;
+  }
   /// Allocates a slot. @pre it is clear
   void* assign(slot& to, std::size_t bytes, request_time& now) const noexcept {
     to.born = now++;
@@ -219,23 +200,13 @@ class plan_replayer {
     return last != nullptr && last->live() ? last : nullptr;
   }
 
-  /// A block that was detached, of this plan or another, is live here, if a free slot of a request whose
-  /// blocks outlive the step has just its bytes. @return whether it is
-  [[nodiscard]] bool adopt(place const& detached, request_time now) noexcept;
   /// The block of a slot has died, or, at the time of its birth, is a foreign block from now on.
   void set_died(std::uint32_t slot, request_time when) noexcept { slots_[slot].died = when; }
 
-  /// A request whose blocks outlive the step.
-  struct outliving_request {
-    std::size_t request = 0;
-    std::vector<std::uint32_t> indices{};  // NOLINT(readability-redundant-member-init): GCC warns without
-    unsigned steps_within = 0;             // in a row, in which its block did not outlive the step
-  };
-  [[nodiscard]] std::span<outliving_request const> outliving() const noexcept { return outliving_; }
-  /// To be called once a step: whether a block that outlived the step that was planned does so no more.
-  [[nodiscard]] bool blocks_stay_within_steps() noexcept;
-  /// The same of one request; null if its block does not outlive the step.
-  [[nodiscard]] outliving_request const* outliving_at(std::size_t request) const noexcept;
+  /// The slots of a request, if its blocks outlive the step; else none. O(log such requests).
+  [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept {
+    return std::ranges::equal_range(own_slots_, request, {}, [&](std::uint32_t i) { return request_of(i); });
+  }
   /// Whether the slot's block outlives its step.
   [[nodiscard]] bool outlives(std::uint32_t slot) const noexcept {
     return predecessors_[slots_[slot].predecessors] == slot;
@@ -257,24 +228,11 @@ class plan_replayer {
       if (known->address == address) return known = newest_at(*known);
     }
   }
-  // A slot whose `deallocations_before` is this is clear by no comparison.
-  [[nodiscard]] slot* const* end_of_order() const noexcept {
-    return deallocation_order_.data() + deallocation_order_.size();
-  }
-  [[nodiscard]] bool is_branch(std::size_t request) const noexcept {
-    return std::ranges::binary_search(branches_, request);
-  }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
   // Where the compiler knows the request, only a large alignment needs a test.
   [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
     return bytes <= one.max_bytes && (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
-  }
-  [[nodiscard]] bool is_clear(slot& one) const noexcept {
-    std::uint32_t const* i = &predecessors_[one.predecessors];
-    if (*i == one.index) return vacate(one);
-    while (slots_[*i].died >= begin_ && slots_[*i].address != no_address) ++i;
-    return slots_[*i].address == no_address;
   }
   // Whether a slot with bytes of its own is free. It may be allocated at the very time when its last block
   // died: `live` must be true then, so it died when it was born.
@@ -295,9 +253,7 @@ class plan_replayer {
   void add_slots();
   void find_predecessors();
   void order_deallocations();
-  void list_own_slots();
-  // The slots with bytes before a slot in the order of deallocations: where they end.
-  [[nodiscard]] slot* const* deallocations_before(slot const& one) const noexcept;
+  void lay_out_as_planned();
   // When its block dies, by the plan.
   [[nodiscard]] std::uint64_t upper_of(slot const* one) const noexcept {
     return blocks_[one->index]->life.upper;
@@ -318,17 +274,13 @@ class plan_replayer {
   bool host_accessible_ = true;
 
   step_plan plan_;
-  std::vector<request> planned_;                   // by request
-  std::vector<outliving_request> outliving_;       // by request
   std::vector<planned_block const*> blocks_;       // by slot, of `plan_`
   std::vector<std::uint32_t> deallocation_index_;  // by slot: its index in `deallocation_order_`
   std::vector<std::uint32_t> to_visit_, visited_;  // of `search_clear`
-  std::vector<std::size_t> branches_;              // requests, sorted
   std::vector<std::size_t> offsets_;               // by slot
-  std::vector<std::uint32_t> own_slots_;           // see there
-  std::vector<byte_range> own_ranges_;             // their bytes as they are laid out, sorted
-  std::size_t origin_ = 0;        // offset in `plan_` above which the others lie; 0 without `own_slots_`
-  std::size_t others_begin_ = 0;  // where `origin_` lies in fact
+  std::vector<std::uint32_t> own_slots_;           // by request
+  std::size_t origin_ = 0;                         // offset in `plan_` from which on the others lie
+  std::size_t others_begin_ = 0;                   // where `origin_` lies in fact
   std::size_t alignment_ = 1;
   std::uintptr_t base_ = 0;
 };

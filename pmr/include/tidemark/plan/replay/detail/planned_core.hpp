@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `planned_core`: what a planned arena does, for memory of any kind. Owns plans, and no memory.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/call_overlap.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/plan/replay/detail/foreign_blocks.hpp>
+#include <tidemark/plan/replay/detail/kinds_of_steps.hpp>
+#include <tidemark/plan/replay/detail/learned_step.hpp>
+#include <tidemark/plan/replay/detail/plan_replayer.hpp>
+#include <tidemark/plan/replay/detail/planned_region.hpp>
+#include <tidemark/plan/replay/planned_arena_options.hpp>
+#include <tidemark/plan/replay/step_plan.hpp>
+
+namespace tidemark::detail {
+
+inline constexpr char const* planned_kind = "planned_arena";  // in messages
+
+/// The sequence of a step: find the plan of its kind, replay it, record the requests that it does not serve,
+/// and plan anew at the end if that taught something.
+///
+/// While foreign blocks are in the way, the fast path allocates nothing: the slow path compares each slot
+/// with them.
+///
+/// Invariants, checked by `check_invariants()`: those of `plan_replayer`, `kinds_of_steps` and
+/// `planned_arena_stats`; foreign blocks are sorted, and neither they nor the current plan's live slots
+/// overlap; all lie in committed memory.
+///
+/// One thread at a time.
+class planned_core {
+ public:
+  /// A step, as the arena knows it.
+  struct open_step {
+    planned_core* core = nullptr;  // null: it has ended
+  };
+
+  /// @param region must outlive all blocks.
+  planned_core(planned_region& region, bool host_accessible, planned_arena_options const& options);
+  planned_core(planned_core const&) = delete;
+  planned_core& operator=(planned_core const&) = delete;
+  ~planned_core();
+
+  [[nodiscard, gnu::returns_nonnull]] void* allocate(std::size_t bytes, std::size_t align) {
+    const call_overlap::call here{calls_, planned_kind, options_.name, "allocate"};
+    if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
+    if (plan_replayer::slot* const next = plan_->next_in_order(bytes, align)) [[likely]]
+      return plan_->take(*next, bytes, now_);
+    return allocate_slow(bytes, align);
+  }
+  void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
+    const call_overlap::call here{calls_, planned_kind, options_.name, "deallocate"};
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    if (check_level < 2 && plan_->deallocate_in_order(address, now_)) [[likely]]
+      return;
+    deallocate_out_of_order(block, bytes, align);
+  }
+
+  // For the rest see `basic_planned_arena`.
+  void begin(open_step& opened, std::uint64_t kind);
+  void end_step() noexcept;
+  void use(step_plan plan, std::uint64_t kind);
+  [[nodiscard]] std::vector<step_plan> plans() const;
+  std::size_t trim() noexcept;
+  [[nodiscard]] planned_arena_stats stats() const noexcept;
+  [[nodiscard]] planned_arena_options const& options() const noexcept { return options_; }
+  void check_invariants() const noexcept;
+
+ private:
+  using request_time = plan_replayer::request_time;
+
+  /// Who serves the requests of the open step.
+  enum class server : std::uint8_t {
+    fallback,      // the step has no plan, or no memory for it
+    plan,          // and the fallback where the plan has no slot
+    not_yet_held,  // the plan, if there is memory for it at the first request
+    given_up,      // the fallback, because the plan missed too much
+  };
+
+  [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* take_slot(std::size_t bytes, std::size_t align, std::size_t& request);
+  [[nodiscard]] std::size_t find_request(std::size_t bytes) const noexcept;
+  void on_conflict(std::size_t request) noexcept;
+  void deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept;
+  TIDEMARK_COLD void deallocate_foreign(void* block, std::size_t bytes) noexcept;
+
+  void switch_to(std::uint64_t kind);
+  void leave_plan();
+  [[nodiscard]] bool is_held() const noexcept;
+  void hold_plan();
+  TIDEMARK_COLD void warn_without_range() noexcept;
+  void update_fast_path() noexcept;
+
+  void learn_from_step();
+  void learn_from_replay();
+  void add_second_slot(std::size_t bytes, request_time died) noexcept;
+  [[nodiscard]] bool is_loose() noexcept;
+  void look_back();
+  void plan_anew(kind_of_step& kind, learned_step learned, request_time begin);
+  [[nodiscard]] std::vector<byte_range> obstacles(request_time begin_of_step) const;
+  void keep(kind_of_step& kind, step_plan made);
+  void trim_fallback() noexcept;
+  template <class Visit>
+  void each_block_in_use(Visit visit) const;
+  [[nodiscard]] std::size_t used_bytes_end() const noexcept;
+
+  plan_replayer* plan_ = &no_plan_;  // the current one
+  request_time now_ = 1;             // the number of the next request, of all steps
+
+  planned_region& region_;
+  planned_arena_options options_;
+  bool host_accessible_;
+  kinds_of_steps kinds_;
+  kind_of_step* kind_ = nullptr;  // of the open step, or of the one before; null before the first
+  foreign_blocks foreign_;
+  step_recorder recorder_;
+  open_step* step_ = nullptr;  // null: none is open
+  server server_ = server::fallback;
+  bool is_refused_ = false;           // a request of this step has thrown
+  bool has_missing_slots_ = false;    // a request of this step found all of its slots taken by earlier steps
+  bool has_warned_ = false;           // that there is no range
+  bool looks_back_ = false;           // at the first request, at slots of the step before
+  std::size_t misses_in_a_row_ = 0;   // of this step, now
+  std::uint64_t step_strangers_ = 0;  // requests of this step that resemble none of the plan's next
+  std::uint64_t step_conflicts_ = 0;  // requests of this step whose bytes had another block
+  std::uint64_t step_fallback_ = 0;   // requests of this step to the fallback
+  request_time begin_ = 0;            // of the step
+  request_time last_begin_ = 0;       // of the step before, and its kind; null if that is gone
+  kind_of_step* last_kind_ = nullptr;
+  std::size_t trims_due_ = 0;       // ends of steps at which the fallback is trimmed
+  std::size_t fallback_bytes_ = 0;  // of requests of steps to the fallback since it was to be trimmed
+  bool has_returned_ = false;       // a block to the fallback, since it was trimmed
+  std::uint64_t steps_ = 0, planned_steps_ = 0, partly_planned_steps_ = 0;
+  std::uint64_t fallback_allocations_ = 0, outside_allocations_ = 0, misses_ = 0, plans_made_ = 0;
+  plan_replayer no_plan_{step_plan{}};
+  call_overlap calls_;
+};
+
+}  // namespace tidemark::detail

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step is planned in two parts: blocks that outlive it are laid one after the other at the bottom, and
+// `make_plan` places the others above.
+#include <tidemark/plan/replay/detail/learned_step.hpp>
+
+#include <exception>
+#include <new>
+#include <set>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/plan/make_plan.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+// More than any plan may have, and far from where sums wrap.
+constexpr std::size_t max_plan_bytes = std::size_t{1} << 62;
+
+// The blocks of a plan, those that outlive the step with their offsets. @return where these end
+std::size_t add_blocks(step_plan& plan, learned_step const& step, plan_terms const& terms) {
+  std::size_t own_end = 0, max_align = terms.alignment;
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    learned_request const& request = step[i];
+    lifetime life{.lower = i,
+                  .upper = request.upper,
+                  .size = request.planned_bytes(terms.replans),
+                  .alignment = std::max(terms.alignment, request.align)};
+    max_align = std::max(max_align, life.alignment);
+    if (request.upper <= step.size()) {
+      plan.blocks.push_back({.request = i, .life = life});
+      continue;
+    }
+    life.lower = 0;
+    for (std::size_t n = 0; n < std::min(request.slots, terms.max_slots); ++n) {
+      life.offset = align_up(own_end, life.alignment);
+      if (life.size > max_plan_bytes - std::min(max_plan_bytes, *life.offset)) throw std::bad_alloc{};
+      own_end = align_up(*life.offset + std::max<std::size_t>(life.size, 1), terms.alignment);
+      plan.blocks.push_back({.request = i, .life = life});
+    }
+  }
+  return align_up(own_end, max_align);
+}
+
+// Places the blocks that die within the step above `own_end`, beside the obstacles.
+void place_others(step_plan& plan, plan_terms const& terms, std::size_t own_end) {
+  std::vector<lifetime> lifetimes;
+  for (planned_block const& block : plan.blocks) {
+    if (plan.outlives(block)) continue;
+    lifetimes.push_back(block.life);
+    lifetimes.back().size = std::max<std::size_t>(block.life.size, 1);  // an address for each
+  }
+  const std::size_t begin = std::max(own_end, terms.zone_end);
+  for (byte_range const& taken : terms.obstacles) {
+    const std::size_t above = std::max(taken.begin, begin);
+    if (taken.end() <= above) continue;
+    lifetimes.push_back(
+        {.lower = 0, .upper = plan.requests + 1, .size = taken.end() - above, .offset = above - begin});
+  }
+  const memory_plan placed = make_plan(lifetimes, terms.alignment);
+  auto offset = placed.offsets.begin();
+  for (planned_block& block : plan.blocks) {
+    if (!plan.outlives(block)) block.life.offset = own_end + *offset++;
+  }
+  plan.height = own_end + placed.height;
+  plan.lower_bound = own_end + placed.lower_bound;
+}
+
+}  // namespace
+
+void step_recorder::clear_all() noexcept {
+  requests_.clear();
+  live_.clear();
+  earlier_.clear();
+  is_complete_ = true;
+}
+
+void step_recorder::on_allocate(void const* block, recorded_request const& made) noexcept {
+  try {
+    requests_.push_back(made);
+    live_.insert_or_assign(block, requests_.size() - 1);
+  } catch (std::exception const&) {
+    is_complete_ = false;
+  }
+}
+
+void step_recorder::on_deallocate(void const* block, std::size_t bytes, std::uint64_t now) noexcept {
+  const auto found = live_.find(block);
+  if (found == live_.end()) return on_deallocate_earlier(bytes, now);
+  requests_[found->second].died = now;
+  live_.erase(found);
+}
+
+void step_recorder::on_deallocate_earlier(std::size_t bytes, std::uint64_t now) noexcept {
+  try {
+    earlier_.emplace_back(bytes, now);
+  } catch (std::exception const&) {
+    // A request may get one slot too few, and the next one when that shows.
+  }
+}
+
+std::span<recorded_request> step_recorder::in_order() {
+  if (!is_complete_) throw std::bad_alloc{};
+  live_.clear();  // holds indices
+  std::ranges::sort(requests_, {}, &recorded_request::born);
+  return requests_;
+}
+
+learned_step learn(step_recorder& recorder, learned_step const& before) {
+  const std::span<recorded_request const> step = recorder.in_order();
+  learned_step learned;
+  learned.reserve(step.size());
+  std::multiset<std::pair<std::size_t, std::uint64_t>> earlier{recorder.earlier().begin(),
+                                                               recorder.earlier().end()};
+  for (recorded_request const& made : step) {
+    learned_request one{.min_bytes = made.bytes, .max_bytes = made.bytes};
+    if (made.request < before.size()) one = before[made.request];
+    one.add(made.bytes, made.align);
+    one.upper = made.died != 0 ? made.died - step.front().born : step.size() + 1;
+    // Two are live at once if the block of the step before lived on until this block was there.
+    const auto overlapping = earlier.lower_bound({made.bytes, made.born + 1});
+    if (made.died == 0 && overlapping != earlier.end() && overlapping->first == made.bytes) {
+      one.slots = std::max<std::size_t>(one.slots, 2);
+      earlier.erase(overlapping);
+    }
+    learned.push_back(one);
+  }
+  return learned;
+}
+
+learned_step learn(step_plan const& plan) {
+  learned_step learned;
+  learned.reserve(plan.requests);
+  for (planned_block const& block : plan.blocks) {
+    if (block.request < learned.size()) {
+      ++learned.back().slots;
+      continue;
+    }
+    lifetime const& life = block.life;
+    learned.push_back(
+        {.min_bytes = life.size, .max_bytes = life.size, .align = life.alignment, .upper = life.upper});
+  }
+  return learned;
+}
+
+step_plan plan_of(learned_step const& step, plan_terms const& terms) {
+  step_plan made;
+  made.requests = step.size();
+  made.alignment = terms.alignment;
+  const std::size_t own_end = add_blocks(made, step, terms);
+  place_others(made, terms, own_end);
+  made.require_valid();
+  return made;
+}
+
+}  // namespace tidemark::detail

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slow path of `planned_arena`. A request that the fast path does not serve is looked for a few requests
+// ahead; without a slot it comes from the fallback. At the end of a step its requests are paired with those
+// of the plan, and what differs decides whether the step is planned anew.
+#include <tidemark/plan/replay/detail/planned_core.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/detail/trim_heap.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+namespace tidemark::detail {
+namespace {
+
+// A request is looked for this many requests ahead, and twice as many after each miss in a row.
+constexpr std::size_t requests_ahead = 4, max_doublings = 5;
+// A step follows its plan if at most one request in eight is not in the plan, or was left out.
+constexpr std::uint64_t min_requests_per_miss = 8;
+// A step follows no plan from this many requests on that resemble none of the plan, if they are more than
+// half.
+constexpr std::uint64_t strangers_to_give_up = 4;
+// A plan that has far too much for this many steps in a row is made anew.
+constexpr std::size_t max_loose_steps = 2;
+// The fallback is trimmed when it has served more than this part of the plan's height.
+constexpr std::size_t fallback_share = 64;
+
+std::string message(planned_arena_options const& options, char const* what) {
+  return std::string{planned_kind} + " '" + options.name + "': " + what;
+}
+
+// With the defaults that depend on the memory.
+planned_arena_options completed(planned_arena_options options, bool host_accessible) {
+  if (options.name == nullptr) options.name = planned_arena_options{}.name;
+  const auto require = [&](bool holds, char const* what) {
+    if (!holds) throw std::invalid_argument{message(options, what)};
+  };
+  require(std::has_single_bit(options.alignment) && options.alignment >= alignof(std::max_align_t),
+          "alignment is not a power of two from 16");
+  require(options.max_misses != 0, "max_misses is 0");
+  require(options.max_kinds != 0, "max_kinds is 0");
+  require(options.max_slots != 0, "max_slots is 0");
+  require(options.fallback != nullptr || host_accessible,
+          "no fallback is named, and the default resource is the host's");
+  if (options.fallback == nullptr) options.fallback = std::pmr::get_default_resource();
+  return options;
+}
+
+// Finds which requests of the plan those of a step are, where that is not known. A step of as many requests
+// that mostly resemble those of the plan has them in the same order. In others, requests between two that are
+// known are those that the plan has there, in order, in another size; the rest are extra requests. @return
+// their number
+std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const& plan,
+                           std::uint64_t strangers) noexcept {
+  if (step.size() == plan.size()) {
+    std::uint64_t differing = 0;
+    for (std::size_t i = 0; i < step.size(); ++i) differing += plan[i].resembles(step[i].bytes) ? 0 : 1;
+    for (std::size_t i = 0; i < step.size() && differing <= strangers; ++i) step[i].request = i;
+  }
+  std::size_t extra = 0, next = 0;
+  for (auto made = step.begin(); made != step.end();) {
+    const auto known =
+        std::find_if(made, step.end(), [](auto const& one) { return one.request != no_request; });
+    const std::size_t end = known == step.end() ? plan.size() : known->request;
+    for (; made != known; ++made) {
+      if (next < end) made->request = next++;
+      else ++extra;
+    }
+    if (made != step.end()) next = made++->request + 1;
+  }
+  return extra;
+}
+
+}  // namespace
+
+planned_core::planned_core(planned_region& region, bool host_accessible, planned_arena_options const& options)
+    : region_{region},
+      options_{completed(options, host_accessible)},
+      host_accessible_{host_accessible},
+      kinds_{options_.max_kinds} {}
+
+planned_core::~planned_core() {
+  if (step_ == nullptr) return;
+  step_->core = nullptr;
+  report_violation(violation_kind::scope_outlived, options_.name,
+                   "planned_arena '%s': destroyed while a step is open", options_.name);
+}
+
+// ---- allocating ----------------------------------------------------------------------------------------
+
+void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
+  require_power_of_two(planned_kind, options_.name, align);
+  if (step_ == nullptr) {
+    void* const block = allocate_from(*options_.fallback, options_.name, bytes, align);
+    ++outside_allocations_;
+    return block;
+  }
+  if (looks_back_) look_back();
+  if (server_ == server::not_yet_held) hold_plan();
+  std::size_t request = no_request;
+  if (server_ == server::plan) {
+    if (void* const block = take_slot(bytes, align, request)) return block;
+  }
+  is_refused_ = true;  // unless the fallback has a block
+  void* const block = allocate_from(*options_.fallback, options_.name, bytes, align);
+  is_refused_ = false;
+  recorder_.on_allocate(block, {.born = now_++, .bytes = bytes, .align = align, .request = request});
+  ++step_fallback_;
+  ++fallback_allocations_;
+  fallback_bytes_ += bytes;
+  if (kind_->plan != nullptr) ++misses_;
+  if (server_ == server::plan && step_strangers_ >= strangers_to_give_up &&
+      2 * step_strangers_ > now_ - begin_) {
+    server_ = server::given_up;
+    region_.keep_only(used_bytes_end());  // the fallback needs it
+    update_fast_path();
+  }
+  return block;
+}
+
+// Null: the plan has no free slot for the request. @param request set where it is known which of the plan's
+// it is
+void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t& request) {
+  std::size_t found = find_request(bytes);
+  if (found == no_request) {
+    found = plan_->cursor();
+    if (misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
+      ++step_strangers_;
+      // An extra request, or the next one in another size: the following requests show which.
+      ++misses_in_a_row_;
+      update_fast_path();
+      return nullptr;
+    }
+  }
+  misses_in_a_row_ = 0;
+  update_fast_path();
+  request = found;
+  plan_->advance_to(found + 1);
+  if (!plan_->fits(found, bytes, align)) return nullptr;
+  plan_replayer::slot* const slot = plan_->clear_slot(
+      found, [&](plan_replayer::slot const& one) { return !foreign_.overlap(one.address, one.max_bytes); });
+  if (slot != nullptr) return plan_->assign(*slot, bytes, now_);
+  on_conflict(found);
+  return nullptr;
+}
+
+// The next request of the plan that this may be: mostly the very next, or a few were left out.
+std::size_t planned_core::find_request(std::size_t bytes) const noexcept {
+  const std::size_t next = plan_->cursor();
+  const std::size_t ahead = requests_ahead << std::min(misses_in_a_row_, max_doublings);
+  for (std::size_t i = next; i < std::min(plan_->requests(), next + ahead); ++i) {
+    if (kind_->learned[i].resembles(bytes)) return i;
+  }
+  return no_request;
+}
+
+// If all slots of a request have blocks of earlier steps, the plan is not wrong, but needs one more.
+void planned_core::on_conflict(std::size_t request) noexcept {
+  const std::span<std::uint32_t const> own = plan_->own_slots_of(request);
+  const auto is_taken = [&](std::uint32_t i) {
+    plan_replayer::slot const& slot = plan_->all_slots()[i];
+    foreign_block const* const foreign = foreign_.find(slot.address);
+    return slot.live() || (foreign != nullptr && foreign->max_bytes == slot.max_bytes);
+  };
+  if (own.empty() || own.size() >= options_.max_slots || !std::ranges::all_of(own, is_taken)) {
+    ++step_conflicts_;
+    return;
+  }
+  kind_->learned[request].slots = own.size() + 1;
+  has_missing_slots_ = true;
+}
+
+// ---- deallocating --------------------------------------------------------------------------------------
+
+void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  if (!region_.range().contains(address)) {
+    if (block == nullptr) return;
+    if (step_ != nullptr) recorder_.on_deallocate(block, bytes, now_);
+    has_returned_ = true;
+    options_.fallback->deallocate(block, bytes, align);
+    return;
+  }
+  plan_replayer::slot const* const slot = check_level < 2 ? nullptr : plan_->live_at(address);
+  if ((slot == nullptr || slot->bytes == bytes) && plan_->deallocate(address, now_)) return;
+  deallocate_foreign(block, bytes);
+}
+
+void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  foreign_block* const found = foreign_.find(address);
+  const bool has_other_size =
+      found != nullptr ? check_level >= 2 && found->bytes != bytes : plan_->live_at(address) != nullptr;
+  if (found == nullptr || has_other_size) {
+    report_violation(violation_kind::bad_deallocate, options_.name,
+                     "planned_arena '%s': deallocate of %zu bytes at %p: %s", options_.name, bytes, block,
+                     has_other_size ? "the block has another size" : "no block in use begins there");
+    return;
+  }
+  if (host_accessible_) poison(address, found->max_bytes);
+  // Only where the slot has bytes of its own: of another it would say that its predecessors are clear.
+  if (looks_back_ && found->born >= last_begin_ && last_kind_->plan->outlives(found->index))
+    last_kind_->plan->set_died(found->index, now_);
+  if (step_ != nullptr) recorder_.on_deallocate_earlier(found->bytes, now_);
+  foreign_.remove(*found);
+  update_fast_path();
+}
+
+// ---- steps ---------------------------------------------------------------------------------------------
+
+void planned_core::begin(open_step& opened, std::uint64_t kind) {
+  const call_overlap::call here{calls_, planned_kind, options_.name, "a step begins"};
+  if (step_ != nullptr) throw std::logic_error{message(options_, "a step is open already")};
+  switch_to(kind);
+  step_ = &opened;
+  opened.core = this;
+  begin_ = ++now_;  // later than what was deallocated since the last request
+  plan_->begin(begin_);
+  is_refused_ = has_missing_slots_ = false;
+  misses_in_a_row_ = 0;
+  step_strangers_ = step_conflicts_ = step_fallback_ = 0;
+  if (foreign_.live() != 0) foreign_.find_in_way_of(*plan_);
+  server_ = server::fallback;
+  if (kind_->plan != nullptr) server_ = is_held() && !looks_back_ ? server::plan : server::not_yet_held;
+  if (kind_->plan == nullptr) region_.keep_only(used_bytes_end());  // the fallback needs it
+  update_fast_path();
+}
+
+// @throws std::bad_alloc with the same plan as before
+void planned_core::switch_to(std::uint64_t kind) {
+  kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_.find(kind);
+  if (to == nullptr) {
+    leave_plan();
+    looks_back_ = false;
+    kind_ = nullptr;  // which may go
+    to = &kinds_.add(kind);
+  }
+  plan_replayer* const plan = to->plan != nullptr ? to->plan.get() : &no_plan_;
+  if (plan != plan_) {
+    leave_plan();
+    plan_ = plan;
+  } else if (!plan_->all_deallocated()) {
+    foreign_.detach_live(*plan_, false);
+  }
+  kind_ = to;
+}
+
+void planned_core::leave_plan() {
+  foreign_.detach_live(*plan_, true);
+  plan_->enable_fast_path(false);
+  plan_ = &no_plan_;
+}
+
+bool planned_core::is_held() const noexcept {
+  return region_.committed_bytes() >= plan_->height() && plan_->base() == region_.base() &&
+         plan_->base() % plan_->alignment() == 0;
+}
+
+// Memory for the plan of the step. Without it the plan is not wrong: the next step tries again.
+void planned_core::hold_plan() {
+  server_ = server::fallback;
+  try {
+    const bool is_unused = foreign_.live() == 0 && plan_->used_blocks() == 0;
+    if (region_.hold(plan_->height(), plan_->alignment(), is_unused)) server_ = server::plan;
+  } catch (...) {
+    // The fallback may have some.
+  }
+  if (region_.range().empty()) warn_without_range();
+  if (region_.committed_bytes() != 0) plan_->bind(region_.base(), host_accessible_);
+  foreign_.find_in_way_of(*plan_);
+  update_fast_path();
+}
+
+// Once: each step would say the same.
+void planned_core::warn_without_range() noexcept {
+  if (std::exchange(has_warned_, true)) return;
+  char const* const why = region_.refusal();
+  report_warning(warning_kind::refused_memory, options_.name,
+                 "planned_arena '%s': the fallback serves all requests, because no range of %zu bytes can be "
+                 "reserved for a plan%s%s",
+                 options_.name, plan_->height(), why[0] != '\0' ? ": " : "", why);
+}
+
+void planned_core::update_fast_path() noexcept {
+  plan_->enable_fast_path(server_ == server::plan && foreign_.in_way() == 0 && misses_in_a_row_ == 0);
+}
+
+void planned_core::end_step() noexcept {
+  const call_overlap::call here{calls_, planned_kind, options_.name, "a step ends"};
+  step_ = nullptr;
+  ++steps_;
+  const std::uint64_t requests = now_ - begin_;
+  const bool is_planned = requests != 0 && step_fallback_ == 0 && !is_refused_;
+  if (is_planned) ++planned_steps_;
+  else if (step_fallback_ < requests) ++partly_planned_steps_;
+  try {
+    if (requests != 0) learn_from_step();
+  } catch (...) {
+    // No memory to plan with, or more than a plan can have: the next step tries again.
+  }
+  recorder_.clear();
+  looks_back_ = server_ == server::plan && !plan_->own_slots().empty();
+  if (looks_back_) last_kind_ = kind_, last_begin_ = begin_;
+  if (trims_due_ != 0) trim_fallback();
+  server_ = server::fallback;
+  update_fast_path();
+}
+
+// ---- learning ------------------------------------------------------------------------------------------
+
+void planned_core::learn_from_step() {
+  if (kind_->plan == nullptr) plan_anew(*kind_, learn(recorder_), begin_);
+  else if (server_ == server::plan || server_ == server::given_up) learn_from_replay();
+  else return;  // without memory for the plan the fallback needs its own
+  if (fallback_bytes_ <= kind_->plan->height() / fallback_share) return;
+  fallback_bytes_ = 0;
+  trims_due_ = options_.max_slots;
+}
+
+void planned_core::learn_from_replay() {
+  kind_of_step& kind = *kind_;
+  const bool is_whole = step_fallback_ == 0 && !is_refused_;
+  const bool has_too_much = is_loose();
+  if (is_whole && kind.misses != 0) --kind.misses;
+  for (auto const& [bytes, died] : recorder_.earlier()) add_second_slot(bytes, died);
+  if (is_whole && !has_too_much && !has_missing_slots_) return;
+  for (plan_replayer::slot const& s : plan_->all_slots()) {
+    const std::size_t request = plan_->request_of(s.index);
+    if (s.born < begin_ && s.died > begin_) recorder_.on_deallocate_earlier(s.bytes, s.died);
+    if (s.born < begin_) continue;
+    recorder_.add({.born = s.born,
+                   .died = s.died > s.born ? s.died : 0,
+                   .bytes = s.bytes,
+                   .align = kind.learned[request].align,
+                   .request = request});
+  }
+  const std::span<recorded_request> step = recorder_.in_order();
+  const std::size_t extra = pair_with_plan(step, kind.learned, step_strangers_);
+  bool is_larger = false;
+  for (recorded_request const& made : step) {
+    if (made.request == no_request) continue;
+    is_larger = is_larger || !plan_->fits(made.request, made.bytes, made.align);
+    kind.learned[made.request].add(made.bytes, made.align);
+  }
+  const std::uint64_t misses = extra + step_conflicts_;
+  kind.misses += misses;
+  // Steps that lack the extra requests follow that plan, too.
+  const bool has_all = extra != 0 && step_conflicts_ == 0 && step.size() - extra == plan_->requests();
+  const bool is_other =
+      has_too_much || server_ == server::given_up || misses * min_requests_per_miss > step.size();
+  if (is_other || has_all || kind.misses >= options_.max_misses) {
+    plan_anew(kind, learn(recorder_, is_other ? learned_step{} : kind.learned), begin_);
+    kind.misses = 0;
+  } else if (is_larger || has_missing_slots_) {
+    plan_anew(kind, kind.learned, begin_);
+  }
+}
+
+// A block of an earlier step has died: a request of its size whose block was there before, and outlives this
+// step, needs two slots.
+void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcept {
+  if (options_.max_slots < 2) return;
+  for (std::uint32_t i : plan_->own_slots()) {
+    plan_replayer::slot const& slot = plan_->all_slots()[i];
+    std::size_t& slots = kind_->learned[plan_->request_of(i)].slots;
+    if (slot.bytes != bytes || slot.born < begin_ || slot.born >= died || slots > 1) continue;
+    slots = 2;
+    has_missing_slots_ = true;
+    return;
+  }
+}
+
+// True if the plan is to be made anew from a step that needed far less. The first step of a kind often does
+// more than the others: its plan goes at once.
+bool planned_core::is_loose() noexcept {
+  kind_of_step& kind = *kind_;
+  if ((now_ - begin_) * min_requests_per_miss >= plan_->requests() * (min_requests_per_miss - 1)) {
+    kind.was_matched = true;
+    kind.loose_steps = 0;
+    return false;
+  }
+  return ++kind.loose_steps >= max_loose_steps || (!kind.was_matched && kind.plans_made == 1);
+}
+
+// Blocks that outlive their step have bytes of their own. At the first request of the next step those that
+// are dead by then are seen, such as gradients that a step frees first of all: they need their bytes to the
+// step's end only.
+void planned_core::look_back() {
+  looks_back_ = false;
+  kind_of_step& kind = *last_kind_;
+  const std::size_t requests = kind.learned.size();
+  learned_step learned;
+  for (std::uint32_t i : kind.plan->own_slots()) {
+    plan_replayer::slot const& slot = kind.plan->all_slots()[i];
+    if (slot.born < last_begin_ || slot.died <= slot.born) continue;
+    if (learned.empty()) learned = kind.learned;
+    const bool is_exact = begin_ - last_begin_ - 1 == requests;
+    learned[kind.plan->request_of(i)].upper =
+        is_exact ? std::min<std::uint64_t>(slot.died - last_begin_, requests) : requests;
+  }
+  kind.early_steps = learned.empty() ? 0 : kind.early_steps + 1;
+  if (learned.empty() || (kind.early_steps < max_loose_steps && kind.plans_made != 1)) return;
+  try {
+    plan_anew(kind, std::move(learned), last_begin_);
+    plan_ = kind_->plan != nullptr ? kind_->plan.get() : &no_plan_;
+    plan_->begin(begin_);
+    if (kind_->plan != nullptr) server_ = server::not_yet_held;
+  } catch (...) {
+    // No memory to plan with: the plan is as it was.
+  }
+}
+
+// @param begin of the step that shows it @throws std::bad_alloc, and what `make_plan` throws, with the plan
+// as it was.
+void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
+  const std::vector<byte_range> foreign = obstacles(begin);
+  step_plan made = plan_of(learned, {.alignment = options_.alignment,
+                                     .replans = std::max<std::size_t>(kind.plans_made, 1) - 1,
+                                     .obstacles = foreign,
+                                     .zone_end = kinds_.zone_end(),
+                                     .max_slots = options_.max_slots});
+  keep(kind, std::move(made));
+  kind.learned = std::move(learned);
+  kind.loose_steps = kind.early_steps = 0;
+  ++kind.plans_made;
+  ++plans_made_;
+  std::size_t highest = used_bytes_end();
+  for (kind_of_step const& one : kinds_.all()) {
+    if (one.plan != nullptr) highest = std::max(highest, one.plan->height());
+  }
+  region_.keep_only(highest);
+}
+
+// Foreign blocks that have outlived a whole step may live for long: a new plan lies beside them.
+std::vector<byte_range> planned_core::obstacles(request_time begin_of_step) const {
+  std::vector<byte_range> found;
+  std::size_t end_before = 0;
+  for (foreign_block const& block : foreign_.all()) {
+    if (!block.live() || block.born >= begin_of_step) continue;
+    const std::size_t offset = block.address - region_.base(),
+                      end = align_up(offset + block.max_bytes, options_.alignment);
+    const std::size_t begin = std::max(align_down(offset, options_.alignment), end_before);
+    if (end > begin) found.push_back({begin, end - begin});
+    end_before = end;
+  }
+  return found;
+}
+
+void planned_core::keep(kind_of_step& kind, step_plan made) {
+  auto plan = std::make_unique<plan_replayer>(std::move(made));
+  leave_plan();  // plans are moved, their blocks are not
+  looks_back_ = false;
+  kind.plan = std::move(plan);
+  kinds_.lay_out();
+}
+
+// Returns the fallback's free memory, which a plan needs from now on: at the end of a step that the fallback
+// served in part, and of the next few steps, in which the blocks go that outlived it.
+void planned_core::trim_fallback() noexcept {
+  --trims_due_;
+  if (!std::exchange(has_returned_, false)) return;
+  if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
+  if (host_accessible_) trim_heap();
+}
+
+void planned_core::use(step_plan plan, std::uint64_t kind) {
+  const call_overlap::call here{calls_, planned_kind, options_.name, "use"};
+  plan.require_valid();
+  if (plan.alignment < alignof(std::max_align_t))
+    throw std::invalid_argument{message(options_, "a plan whose blocks are aligned to less than 16 bytes")};
+  if (step_ != nullptr) throw std::logic_error{message(options_, "a plan is added while a step is open")};
+  if (plan.requests == 0) return;
+  learned_step learned = learn(plan);
+  switch_to(kind);
+  keep(*kind_, std::move(plan));
+  kind_->learned = std::move(learned);
+}
+
+std::vector<step_plan> planned_core::plans() const {
+  std::vector<step_plan> copied;
+  for (kind_of_step const& one : kinds_.all()) {
+    if (one.plan != nullptr) copied.push_back(one.plan->plan());
+  }
+  return copied;
+}
+
+// ---- the rest ------------------------------------------------------------------------------------------
+
+template <class Visit>
+void planned_core::each_block_in_use(Visit visit) const {
+  for (foreign_block const& block : foreign_.all()) {
+    if (block.live()) visit(block.address, block.address + block.max_bytes);
+  }
+  for (plan_replayer::slot const& s : plan_->all_slots()) {
+    if (s.live()) visit(s.address, s.address + s.max_bytes);
+  }
+}
+
+// Where the highest block that is in use ends, from the base.
+std::size_t planned_core::used_bytes_end() const noexcept {
+  std::uintptr_t highest = region_.base();
+  each_block_in_use([&](std::uintptr_t, std::uintptr_t end) { highest = std::max(highest, end); });
+  return highest - region_.base();
+}
+
+std::size_t planned_core::trim() noexcept {
+  const call_overlap::call here{calls_, planned_kind, options_.name, "trim"};
+  const std::size_t before = region_.committed_bytes();
+  const bool needs_plan = server_ == server::plan || server_ == server::not_yet_held;
+  region_.keep_only(std::max(used_bytes_end(), needs_plan ? plan_->height() : 0));
+  update_fast_path();
+  return before - region_.committed_bytes();
+}
+
+planned_arena_stats planned_core::stats() const noexcept {
+  // Each request of a step has a time, and so has the beginning of each step.
+  const std::uint64_t begun = steps_ + (step_ != nullptr ? 1 : 0);
+  const std::uint64_t planned = now_ - 1 - begun - fallback_allocations_;
+  std::size_t plans = 0;
+  for (kind_of_step const& one : kinds_.all()) plans += one.plan != nullptr ? 1 : 0;
+  return {.name = options_.name,
+          .steps = steps_,
+          .planned_steps = planned_steps_,
+          .partly_planned_steps = partly_planned_steps_,
+          .unplanned_steps = steps_ - planned_steps_ - partly_planned_steps_,
+          .allocations = planned + fallback_allocations_ + outside_allocations_,
+          .planned_allocations = planned,
+          .fallback_allocations = fallback_allocations_,
+          .outside_allocations = outside_allocations_,
+          .misses = misses_,
+          .plans_made = plans_made_,
+          .plans = plans,
+          .used_blocks = plan_->used_blocks() + foreign_.live(),
+          .height_bytes = plan_->height(),
+          .lower_bound_bytes = std::min(plan_->plan().lower_bound, plan_->height()),
+          .committed_bytes = region_.committed_bytes(),
+          .reserved_bytes = region_.range().size};
+}
+
+void planned_core::check_invariants() const noexcept {
+  const invariant_check require{"planned_arena", options_.name};
+  require(std::ranges::is_sorted(foreign_.all(), {}, &foreign_block::address), "foreign blocks are sorted");
+  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
+  each_block_in_use([&](std::uintptr_t begin, std::uintptr_t end) { ranges.emplace_back(begin, end); });
+  std::ranges::sort(ranges);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    require(i == 0 || ranges[i - 1].second <= ranges[i].first, "blocks in use do not overlap");
+    require(
+        ranges[i].first >= region_.base() && ranges[i].second - region_.base() <= region_.committed_bytes(),
+        "blocks in use lie in committed memory");
+  }
+  require(plan_->cursor() <= plan_->requests(), "cursor <= requests");
+  require(kinds_.all().size() <= options_.max_kinds, "kinds <= max_kinds");
+  for (kind_of_step const& one : kinds_.all()) {
+    require(one.plan == nullptr || one.plan->requests() == one.learned.size(),
+            "plans are of what was learned");
+    require(one.plan.get() == plan_ || one.plan == nullptr || one.plan->used_blocks() == 0,
+            "only the current plan has live slots");
+  }
+}
+
+}  // namespace tidemark::detail
+
+namespace tidemark {
+template class basic_planned_arena<virtual_memory>;
+}  // namespace tidemark

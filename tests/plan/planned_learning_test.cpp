@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: programs whose steps differ a little: sizes that jitter, grow, shrink or alternate, requests that
+// come in some steps only. What is counted is deterministic: how many steps a plan serves, how much is held,
+// and how many requests of an odd step leave the plan.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tidemark/plan/replay/planned_arena.hpp>
+#include <tidemark/pool/pool.hpp>
+
+#include "played_steps.hpp"
+
+namespace tidemark::test {
+namespace {
+
+/// The program of the finding: two blocks that live all along, ten that come one after the other, and one at
+/// the end.
+class varying_program {
+ public:
+  /// @param scale of the n-th request of a step to its base size
+  using scale = std::function<double(std::size_t step, std::size_t request)>;
+
+  void run(std::size_t steps, scale const& scale_of) {
+    for (std::size_t i = 0; i < steps; ++i) {
+      const planned_arena::step here{memory_};
+      request_ = live_ = 0;
+      const auto bytes = [&](double base) {
+        return static_cast<std::size_t>(base * scale_of(i, request_++)) / 8 * 8;
+      };
+      const block a = take(bytes(80'000)), b = take(bytes(160'000));
+      for (int k = 0; k < 10; ++k) give_back(take(bytes(40'000)));
+      give_back(take(bytes(24'000)));
+      give_back(b);
+      give_back(a);
+      if (i == 19) at_twenty_ = memory_.stats();
+    }
+    memory_.check_invariants();
+  }
+  [[nodiscard]] planned_arena_stats stats() const { return memory_.stats(); }
+  /// Of the steps after the twentieth.
+  [[nodiscard]] double planned_share() const {
+    const planned_arena_stats all = stats();
+    return static_cast<double>(all.planned_steps - at_twenty_.planned_steps) /
+           static_cast<double>(all.steps - at_twenty_.steps);
+  }
+  /// By the largest that was live at once.
+  [[nodiscard]] double held_share() const {
+    return static_cast<double>(stats().committed_bytes + below_.stats().held_bytes) /
+           static_cast<double>(most_live_);
+  }
+
+ private:
+  struct block {
+    void* begin;
+    std::size_t bytes;
+  };
+  block take(std::size_t bytes) {
+    live_ += bytes;
+    most_live_ = std::max(most_live_, live_);
+    return {memory_.allocate(bytes), bytes};
+  }
+  void give_back(block const& one) {
+    live_ -= one.bytes;
+    memory_.deallocate(one.begin, one.bytes);
+  }
+
+  pool below_;
+  planned_arena memory_{{.fallback = &below_}};
+  planned_arena_stats at_twenty_;
+  std::size_t request_ = 0, live_ = 0, most_live_ = 0;
+};
+
+/// From 0 to 1, the same each time.
+class noise {
+ public:
+  double operator()() {
+    state_ = state_ * 1664525u + 1013904223u;
+    return static_cast<double>(state_ >> 8) / 16777216.0;
+  }
+
+ private:
+  std::uint32_t state_ = 1;
+};
+
+TEST(planned_learning, plans_steps_whose_sizes_jitter) {
+  for (double amount : {0.001, 0.02, 0.05, 0.1}) {
+    varying_program program;
+    noise random;
+    program.run(2000, [&](std::size_t, std::size_t) { return 1 + amount * random(); });
+    EXPECT_GE(program.planned_share(), 0.98) << amount;
+    EXPECT_LE(program.held_share(), 1.10) << amount;
+    EXPECT_LE(program.stats().plans_made, 8u) << amount;
+  }
+}
+
+TEST(planned_learning, plans_steps_that_grow) {
+  for (double amount : {0.005, 0.02, 0.04}) {
+    varying_program program;
+    program.run(2000,
+                [&](std::size_t step, std::size_t) { return 1 + amount * static_cast<double>(step) / 100; });
+    EXPECT_GE(program.planned_share(), 0.95) << amount;
+    EXPECT_LE(program.held_share(), 1.10) << amount;
+  }
+}
+
+TEST(planned_learning, plans_steps_that_shrink) {
+  varying_program program;
+  program.run(2000, [](std::size_t step, std::size_t) { return 1 - static_cast<double>(step) / 2500; });
+  EXPECT_EQ(program.stats().planned_steps, 1999u);
+  EXPECT_EQ(program.stats().plans_made, 1u);
+  EXPECT_LE(program.held_share(), 1.10);
+}
+
+TEST(planned_learning, plans_steps_whose_sizes_alternate) {
+  for (double other : {0.5, 1.05, 1.5, 3.0}) {
+    varying_program program;
+    program.run(200, [&](std::size_t step, std::size_t request) {
+      return (request == 1 || request == 5) && step % 2 == 1 ? other : 1.0;
+    });
+    EXPECT_EQ(program.planned_share(), 1.0) << other;
+    EXPECT_LE(program.held_share(), 1.10) << other;
+    EXPECT_LE(program.stats().plans_made, 4u) << other;
+  }
+}
+
+TEST(planned_learning, plans_requests_of_no_bytes_and_of_some) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 40; ++i) {
+    const std::uint64_t from_fallback =
+        steps.step(i % 2 == 0 ? "a=0 b=5000 c=0 -a -b -c" : "a=700 b=5000 c=100 -a -b -c");
+    if (i >= 4) EXPECT_EQ(from_fallback, 0u) << i;
+  }
+}
+
+TEST(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 10; ++i)
+    steps.step("x=100000 y=64000 z=" + std::to_string(6400 + 64 * (i % 2)) + " -x -y -z");
+  const step_plan plan = memory.plans().front();
+  EXPECT_EQ(plan.blocks[0].life.size, 100'000u);
+  EXPECT_EQ(plan.blocks[1].life.size, 64'000u);
+  EXPECT_EQ(plan.blocks[2].life.size, 6464u + 6464 / 64) << "at least 1/64 of the largest";
+}
+
+TEST(planned_learning, limits_headroom_to_a_sixteenth) {
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 10; ++i) steps.step("x=" + std::to_string(100'000 << (i / 2)) + " y=10 -x -y");
+  EXPECT_EQ(memory.plans().front().blocks[0].life.size, 1'600'000u + 100'000);
+}
+
+/// A step of layers of different sizes, each needed again on the way back. @param extra the layer before
+/// which a block comes that other steps lack, or the layer that the step lacks; 0: none
+std::string layered_step(std::size_t extra, bool is_more) {
+  std::string text;
+  const auto bytes = [](std::size_t layer) { return std::to_string(1000 + layer * layer * 700 % 9000); };
+  for (std::size_t layer = 1; layer <= 20; ++layer) {
+    const std::string n = std::to_string(layer);
+    if (layer == extra && is_more) text += "e=33000 ";
+    if (layer == extra && !is_more) continue;
+    text += "a" + n + "=" + bytes(layer) + " t=" + bytes(layer + 40) + " -t ";
+  }
+  for (std::size_t layer = 20; layer >= 1; --layer) {
+    if (layer == extra && !is_more) continue;
+    text += "g=" + bytes(layer) + " -a" + std::to_string(layer) + " -g ";
+  }
+  return text + (extra != 0 && is_more ? "-e" : "");
+}
+
+TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more) {
+  for (std::size_t layer = 1; layer <= 20; ++layer) {
+    planned_arena memory;
+    played_steps<planned_arena> steps{memory};
+    for (int i = 0; i < 6; ++i) steps.step(layered_step(0, false));
+    EXPECT_LE(steps.step(layered_step(layer, true)), 3u) << "layer " << layer;
+    EXPECT_EQ(memory.stats().partly_planned_steps, 1u);
+  }
+}
+
+TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
+  std::uint64_t from_fallback = 0;
+  for (std::size_t layer = 1; layer <= 20; ++layer) {
+    planned_arena memory;
+    played_steps<planned_arena> steps{memory};
+    for (int i = 0; i < 6; ++i) steps.step(layered_step(0, false));
+    from_fallback += steps.step(layered_step(layer, false));
+  }
+  EXPECT_LE(from_fallback, 60u) << "of 20 steps of 60 requests";
+}
+
+TEST(planned_learning, plans_a_request_more_in_every_seventh_step) {
+  for (std::size_t layer : {1u, 7u, 20u}) {
+    planned_arena memory;
+    played_steps<planned_arena> steps{memory};
+    for (std::size_t i = 0; i < 20; ++i) steps.step(layered_step(i % 7 == 3 ? layer : 0, true));
+    std::uint64_t from_fallback = 0;
+    for (std::size_t i = 20; i < 90; ++i)
+      from_fallback += steps.step(layered_step(i % 7 == 3 ? layer : 0, true));
+    EXPECT_EQ(from_fallback, 0u) << "layer " << layer;
+  }
+}
+
+}  // namespace
+}  // namespace tidemark::test
