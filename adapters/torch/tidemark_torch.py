@@ -47,6 +47,7 @@ def _load():
             raise RuntimeError(f"tidemark_torch: cannot load {_path()}: {error}; TIDEMARK_TORCH_LIBRARY may name it") from None
         library.tidemark_torch_configure.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_char_p]
         library.tidemark_torch_stats.argtypes = [ctypes.c_int]
+        library.tidemark_torch_begin_step.argtypes = [ctypes.c_longlong]
         for name in ("configure", "begin_step", "end_step", "close_trace", "stats"):
             getattr(library, "tidemark_torch_" + name).restype = ctypes.c_char_p
         _library = library
@@ -108,9 +109,14 @@ def mem_pool():
     return torch.cuda.MemPool(_allocator("tidemark_torch_segment_alloc", "tidemark_torch_segment_free").allocator())
 
 
-def begin_step():
-    """Ends the open step and begins the next, on all devices and streams. Only resource "planned" has use for it."""
-    _check(_load().tidemark_torch_begin_step())
+def begin_step(kind=0):
+    """Ends the open step and begins the next, on all devices and streams. Only resource "planned" has use for it.
+
+    kind: an integer that is the same for steps with the same tensors, such as a sequence length. Each kind has a plan.
+    """
+    if not isinstance(kind, int):
+        raise TypeError(f"tidemark_torch: kind is {kind!r}, not an integer")
+    _check(_load().tidemark_torch_begin_step((kind + 2**63) % 2**64 - 2**63))
 
 
 def end_step():
@@ -119,9 +125,9 @@ def end_step():
 
 
 @contextlib.contextmanager
-def step():
+def step(kind=0):
     """`with tidemark_torch.step():` is begin_step() and end_step()."""
-    begin_step()
+    begin_step(kind)
     try:
         yield
     finally:

@@ -36,8 +36,8 @@ struct device_planned_arena_test : ::testing::Test {
   device_planned_arena memory{{.fallback = &fallback, .name = "step"}, stream, device};
 
   /// Blocks of which three are live at once. @return where they lay
-  std::vector<void*> run(std::size_t bytes = unit) {
-    const device_planned_arena::step step{memory};
+  std::vector<void*> run(std::size_t bytes = unit, int kind = 0) {
+    const device_planned_arena::step step{memory, kind};
     std::vector<void*> blocks;
     for (int i = 0; i < 10; ++i) {
       blocks.push_back(memory.allocate(bytes));
@@ -60,6 +60,20 @@ TEST_F(device_planned_arena_test, a_step_that_repeats_makes_no_call_to_the_drive
             call_names{});
   EXPECT_EQ(memory.stats().planned_steps, 11u);
   EXPECT_EQ(memory.stream(), stream);
+}
+
+TEST_F(device_planned_arena_test, kinds_that_take_turns_make_no_call_to_the_driver) {
+  for (int i = 0; i < 2; ++i) {
+    (void)run(unit, 1);
+    (void)run(2 * unit, 2);
+  }
+  EXPECT_EQ(calls_of(device,
+                     [&] {
+                       for (int i = 0; i < 10; ++i) (void)run((1 + i % 2) * unit, 1 + i % 2);
+                     }),
+            call_names{});
+  EXPECT_EQ(memory.stats().committed_bytes, 6 * unit) << "the highest plan";
+  EXPECT_EQ(fallback.stats().held_bytes, 0u) << "what recorded steps used went back";
 }
 
 TEST_F(device_planned_arena_test, a_plan_that_is_given_up_gives_its_memory_back_behind_the_stream) {

@@ -169,8 +169,11 @@ def makes_pools_with_functions_of_their_own():
 def marks_steps_without_a_device():
     torch = module()
     torch.begin_step()
-    torch.begin_step()
+    torch.begin_step(128)
+    torch.begin_step(kind=-(2**70))
     torch.end_step()
+    expect_raised("a kind that is no integer", TypeError, "tidemark_torch: kind is 'long', not an integer",
+                  lambda: torch.begin_step("long"))
     try:
         with torch.step():
             raise KeyError("passes through")

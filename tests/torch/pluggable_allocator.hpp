@@ -115,7 +115,7 @@ class pluggable_allocator {
   void (*segment_free_fn)(void*, std::size_t, int, gpu::stream_handle) = nullptr;
   // And those of tidemark_torch.py.
   char const* (*configure)(char const*, long long, char const*) = nullptr;
-  char const* (*begin_step)() = nullptr;
+  char const* (*begin_step)(long long) = nullptr;
   char const* (*end_step)() = nullptr;
   char const* (*close_trace)() = nullptr;
   char const* (*stats)(int) = nullptr;

@@ -61,7 +61,7 @@ std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_fo
   }
   if (const auto found = streams_.find(stream); found != streams_.end()) return {&found->second, nullptr};
   const auto made = streams_.try_emplace(stream, place_of(stream, "stream"), chosen_).first;
-  if (is_in_step_) made->second.begin_step();
+  if (step_) made->second.begin_step(*step_);
   return {&made->second, nullptr};
 }
 
@@ -231,15 +231,15 @@ bool device_memory::wait_for_device() noexcept {
 
 // ---- steps, and what is kept ------------------------------------------------------------------------------
 
-void device_memory::begin_step() {
+void device_memory::begin_step(std::int64_t kind) {
   const std::scoped_lock lock{mutex_};
-  is_in_step_ = true;
-  for (auto& [stream, memory] : streams_) memory.begin_step();
+  step_ = kind;
+  for (auto& [stream, memory] : streams_) memory.begin_step(kind);
 }
 
 void device_memory::end_step() noexcept {
   const std::scoped_lock lock{mutex_};
-  is_in_step_ = false;
+  step_.reset();
   for (auto& [stream, memory] : streams_) memory.end_step();
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -69,7 +70,7 @@ class device_memory {
   bool release_pool(pool_id id) noexcept;
 
   /// Begins a step on the memory of all streams, and of those that come; ends the one before.
-  void begin_step();
+  void begin_step(std::int64_t kind);
   void end_step() noexcept;
 
   /// Returns all memory that is kept and not used to the device, after a wait for it. While a pool of
@@ -134,7 +135,7 @@ class device_memory {
   std::vector<gpu::stream_handle> busy_;  // of one look at what waits
   std::size_t shared_blocks_ = 0;         // that have uses: there is room for them in waiting_
   std::size_t shared_uses_ = 0;           // of all blocks: there is room for them in busy_
-  bool is_in_step_ = false;
+  std::optional<std::int64_t> step_;      // the kind of the open step; empty: none is open
 
   std::uint64_t allocations_ = 0, deallocations_ = 0, refused_ = 0;
   std::size_t used_bytes_ = 0, peak_bytes_ = 0;

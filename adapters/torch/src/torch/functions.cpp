@@ -146,8 +146,8 @@ char const* tidemark_torch_configure(char const* resource, long long max_cached_
   });
 }
 
-char const* tidemark_torch_begin_step() noexcept {
-  return or_say([] { process_memory::instance().begin_step(); });
+char const* tidemark_torch_begin_step(long long kind) noexcept {
+  return or_say([=] { process_memory::instance().begin_step(kind); });
 }
 
 char const* tidemark_torch_end_step() noexcept {

@@ -62,8 +62,8 @@ TIDEMARK_TORCH_API void tidemark_torch_segment_free(void* segment, std::size_t b
 /// What memory the process gets: null or a negative number leaves it to the environment.
 TIDEMARK_TORCH_API char const* tidemark_torch_configure(char const* resource, long long max_cached_bytes,
                                                         char const* trace) noexcept;
-/// Begins a step on all devices, and ends the one before.
-TIDEMARK_TORCH_API char const* tidemark_torch_begin_step() noexcept;
+/// Begins a step of a kind on all devices, and ends the one before.
+TIDEMARK_TORCH_API char const* tidemark_torch_begin_step(long long kind) noexcept;
 /// Ends the open step, if there is one.
 TIDEMARK_TORCH_API char const* tidemark_torch_end_step() noexcept;
 /// Completes the file of the trace.

@@ -73,19 +73,19 @@ device_memory& process_memory::of(gpu::device_number device) {
     std::atexit(close_trace_at_exit);
   }
   auto made = std::make_unique<device_memory>(device, *chosen_, log_ ? &*log_ : nullptr, *driver_);
-  if (is_in_step_) made->begin_step();
+  if (step_) made->begin_step(*step_);
   return *devices_.emplace(device, std::move(made)).first->second;
 }
 
-void process_memory::begin_step() {
+void process_memory::begin_step(std::int64_t kind) {
   const std::scoped_lock lock{mutex_};
-  is_in_step_ = true;
-  for (auto const& [device, memory] : devices_) memory->begin_step();
+  step_ = kind;
+  for (auto const& [device, memory] : devices_) memory->begin_step(kind);
 }
 
 void process_memory::end_step() noexcept {
   const std::scoped_lock lock{mutex_};
-  is_in_step_ = false;
+  step_.reset();
   for (auto const& [device, memory] : devices_) memory->end_step();
 }
 

@@ -3,6 +3,7 @@
 /// `process_memory`: what is chosen for PyTorch, and the memory of each device. Owns both.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,7 +44,7 @@ class process_memory {
   /// The same, if it was made.
   [[nodiscard]] device_memory* find(gpu::device_number device) noexcept;
   /// Begins a step on all devices, and on those that come; ends the one before. @throws std::bad_alloc.
-  void begin_step();
+  void begin_step(std::int64_t kind);
   void end_step() noexcept;
   /// Calls `call` with the memory of each device, until it returns true. @return whether it did.
   template <class Call>
@@ -63,7 +64,7 @@ class process_memory {
   mutable std::mutex mutex_;  // for what follows
   std::optional<settings> chosen_;
   std::optional<trace_log> log_;
-  bool is_in_step_ = false;
+  std::optional<std::int64_t> step_;  // the kind of the open step; empty: none is open
   // Never moved or erased, so that they are used without the lock.
   std::map<gpu::device_number, std::unique_ptr<device_memory>> devices_;
 };

@@ -121,10 +121,10 @@ void stream_memory::deallocate(void* block, std::size_t bytes) noexcept {
   front_->deallocate(block, bytes, alignment);
 }
 
-void stream_memory::begin_step() {
+void stream_memory::begin_step(std::int64_t kind) {
   if (!planned_) return;
   step_.reset();
-  step_.emplace(*planned_);
+  step_.emplace(*planned_, kind);
 }
 
 void stream_memory::collect() noexcept {

@@ -159,6 +159,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// Nothing happens while the stream is capturing. @return bytes returned.
   /// O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
+  /// `collect(true)`, for a resource in front of this one.
+  void release_unused() noexcept override { (void)collect(true); }
 
   /// Makes ready what was deallocated by captured work. @pre the graphs of those captures have ended.
   /// @return bytes. O(blocks).

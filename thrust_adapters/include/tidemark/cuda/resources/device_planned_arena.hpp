@@ -13,9 +13,9 @@ namespace tidemark {
 /// ```cpp
 /// device_pool blocks{{.stream = stream}};
 /// device_planned_arena memory{{.fallback = &blocks, .name = "step"}, stream};
-/// for (int i = 0; i < 1000; ++i) {
-///   device_planned_arena::step step{memory};
-///   train(memory, stream);                     // the first is recorded, the others run by its plan
+/// for (batch const& b : batches) {
+///   device_planned_arena::step step{memory, b.length};
+///   train(b, memory, stream);                  // the first of a length is recorded, the others are planned
 /// }
 /// ```
 /// One resource, one stream, as for a `device_arena`: work that uses a block is on the arena's stream when
