@@ -69,7 +69,7 @@ TEST_F(device_planned_arena_test, kinds_that_take_turns_make_no_call_to_the_driv
   }
   EXPECT_EQ(calls_of(device,
                      [&] {
-                       for (int i = 0; i < 10; ++i) (void)run((1 + i % 2) * unit, 1 + i % 2);
+                       for (int i = 0; i < 10; ++i) (void)run((i % 2 == 0 ? unit : 2 * unit), 1 + i % 2);
                      }),
             call_names{});
   EXPECT_EQ(memory.stats().committed_bytes, 6 * unit) << "the highest plan";

@@ -54,12 +54,12 @@ class unplaced_buffers {
 
   void insert(std::uint32_t rank) { set_leaf(rank, leaf_of(rank)); }
   void erase(std::uint32_t rank) { set_leaf(rank, {}); }
-  /// The first within these sections that is not larger than the room and whose alignment divides the level; none of
-  /// these: the first of any alignment. `no_rank` if there is none.
-  [[nodiscard]] std::uint32_t first_within(section_range sections, std::size_t level, std::size_t room) {
+  /// The first within these sections whose alignment divides the level; none of these: the first of any alignment.
+  /// `no_rank` if there is none.
+  [[nodiscard]] std::uint32_t first_within(section_range sections, std::size_t level) {
     found_ = no_rank;
-    search(1, {sections, room, level == 0 ? unplaced : level & -level});
-    if (found_ == no_rank) search(1, {sections, room, unplaced});
+    search(1, sections, level == 0 ? unplaced : level & -level);
+    if (found_ == no_rank) search(1, sections, unplaced);
     return found_;
   }
 
@@ -68,26 +68,20 @@ class unplaced_buffers {
     std::uint32_t first_rank = no_rank;
     std::uint32_t last_begin = 0;
     std::uint32_t first_end = no_rank;
-    std::size_t least_size = unplaced;
     std::size_t least_align = unplaced;
-  };
-  struct query {
-    section_range within;
-    std::size_t room, max_align;
   };
 
   [[nodiscard]] buffer const& at_rank(std::uint32_t rank) const { return problem_->buffers[(*by_)[rank]]; }
 
   [[nodiscard]] summary leaf_of(std::uint32_t rank) const {
     buffer const& each = at_rank(rank);
-    return {rank, each.lifespan.begin, each.lifespan.end, each.size, each.align};
+    return {rank, each.lifespan.begin, each.lifespan.end, each.align};
   }
 
   void summarize(std::size_t node) {
     summary const &left = tree_[node * 2], &right = tree_[node * 2 + 1];
     tree_[node] = {std::min(left.first_rank, right.first_rank), std::max(left.last_begin, right.last_begin),
-                   std::min(left.first_end, right.first_end), std::min(left.least_size, right.least_size),
-                   std::min(left.least_align, right.least_align)};
+                   std::min(left.first_end, right.first_end), std::min(left.least_align, right.least_align)};
   }
 
   void set_leaf(std::uint32_t rank, summary const& now) {
@@ -110,11 +104,10 @@ class unplaced_buffers {
     split(middle, last, !by_begin);
   }
 
-  void search(std::size_t node, query const& asked) {
+  void search(std::size_t node, section_range within, std::size_t max_align) {
     summary const& here = tree_[node];
-    if (here.first_rank >= found_ || here.first_end > asked.within.end ||
-        here.last_begin < asked.within.begin || here.least_size > asked.room ||
-        here.least_align > asked.max_align)
+    if (here.first_rank >= found_ || here.first_end > within.end || here.last_begin < within.begin ||
+        here.least_align > max_align)
       return;
     if (node >= tree_.size() / 2) {
       found_ = here.first_rank;
@@ -122,8 +115,8 @@ class unplaced_buffers {
     }
     const std::size_t earlier =
         tree_[node * 2].first_rank < tree_[node * 2 + 1].first_rank ? node * 2 : node * 2 + 1;
-    search(earlier, asked);
-    search(earlier ^ 1U, asked);
+    search(earlier, within, max_align);
+    search(earlier ^ 1U, within, max_align);
   }
 
   plan_problem const* problem_;
@@ -205,84 +198,37 @@ class skyline {
   lowest_first lowest_;            // by where plateaus begin
 };
 
-/// The buffers that are fixed, by offset. The level that is asked for does not fall.
-class fixed_buffers {
- public:
-  explicit fixed_buffers(plan_problem const& problem) : problem_{&problem} {
-    for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) {
-      buffer const& each = problem.buffers[i];
-      if (!each.is_fixed()) continue;
-      by_offset_.push_back(i);
-      any_throughout_ = any_throughout_ || lives_throughout(each);
-    }
-    std::ranges::sort(by_offset_, {}, [&](std::uint32_t i) { return problem.buffers[i].fixed; });
-  }
-
-  /// The lowest offset from `level` on that the fixed buffers leave.
-  [[nodiscard]] std::size_t lowest_offset(buffer const& each, std::size_t level) {
-    while (passed_ < by_offset_.size() && bytes_of(by_offset_[passed_]).end <= level) ++passed_;
-    gap_search gap{each, level};
-    for (std::size_t k = passed_; k < by_offset_.size(); ++k) {
-      if (!problem_->buffers[by_offset_[k]].lifespan.overlaps(each.lifespan)) continue;
-      if (!gap.pass(bytes_of(by_offset_[k]))) break;
-    }
-    return gap.offset();
-  }
-
-  /// The next bytes from a level on that are fixed in all sections; at `unplaced` if there are none.
-  [[nodiscard]] range next_throughout(std::size_t level) const {
-    if (!any_throughout_) return {unplaced, unplaced};
-    for (std::size_t k = passed_; k < by_offset_.size(); ++k) {
-      const range bytes = bytes_of(by_offset_[k]);
-      if (bytes.end > level && lives_throughout(problem_->buffers[by_offset_[k]])) return bytes;
-    }
-    return {unplaced, unplaced};
-  }
-
- private:
-  [[nodiscard]] range bytes_of(std::uint32_t i) const {
-    return problem_->buffers[i].bytes_at(problem_->buffers[i].fixed);
-  }
-  [[nodiscard]] bool lives_throughout(buffer const& each) const {
-    return each.lifespan == section_range{0, problem_->section_count};
-  }
-
-  plan_problem const* problem_;
-  order by_offset_;
-  std::size_t passed_ = 0;  // of these, below the level
-  bool any_throughout_ = false;
-};
-
-/// Offsets of the fixed buffers; the others are unplaced.
-std::vector<std::size_t> fixed_offsets(plan_problem const& problem) {
-  std::vector<std::size_t> offsets;
-  offsets.reserve(problem.buffers.size());
-  for (buffer const& each : problem.buffers) offsets.push_back(each.fixed);
-  return offsets;
-}
-
 std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by,
                                             std::size_t max_height) {
   std::vector<std::size_t> offsets = fixed_offsets(problem);
+  order fixed;  // by offset
+  for (std::uint32_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] != unplaced) fixed.push_back(i);
+  }
+  std::ranges::sort(fixed, {}, [&](std::uint32_t i) { return offsets[i]; });
+  std::vector<range> around;
+  const auto lowest_offset = [&](buffer const& each, std::size_t level) {
+    around.clear();
+    for (std::uint32_t i : fixed) {
+      buffer const& other = problem.buffers[i];
+      if (other.lifespan.overlaps(each.lifespan)) around.push_back(other.bytes_at(other.fixed));
+    }
+    return lowest_gap(each, level, around);
+  };
   unplaced_buffers left{problem, by};
   skyline line{problem.section_count};
-  fixed_buffers fixed{problem};
   lowest_first waiting;  // by rank
   for (auto n = std::ranges::count(offsets, unplaced); n != 0;) {
     const std::uint32_t begin = line.lowest();
     const std::size_t level = line.level(begin);
     for (; !waiting.empty() && waiting.top().first <= level; waiting.pop()) left.insert(waiting.top().second);
-    const range above = fixed.next_throughout(level);
-    const std::size_t room = std::max(above.begin, level) - level;
-    const std::uint32_t rank = left.first_within(line.sections(begin), level, room);
+    const std::uint32_t rank = left.first_within(line.sections(begin), level);
     if (rank == no_rank) {
-      const bool needs_room = left.first_within(line.sections(begin), level, unplaced) != no_rank;
-      const std::size_t woken = waiting.empty() ? unplaced : waiting.top().first;
-      line.raise(begin, std::min({line.level_beside(begin), woken, needs_room ? above.end : unplaced}));
+      line.raise(begin, std::min(line.level_beside(begin), waiting.empty() ? unplaced : waiting.top().first));
       continue;
     }
     buffer const& next = problem.buffers[by[rank]];
-    const std::size_t offset = fixed.lowest_offset(next, level), top = offset + next.size;
+    const std::size_t offset = lowest_offset(next, level), top = offset + next.size;
     if (top >= max_height) return {};
     left.erase(rank);
     if (offset - level >= next.align) {
@@ -306,11 +252,7 @@ std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order c
       if (problem.buffers[j].is_fixed()) around.push_back(problem.buffers[j].bytes_at(offsets[j]));
     }
     std::ranges::sort(around);
-    gap_search gap{problem.buffers[i], floors[i]};
-    for (range const& taken : around) {
-      if (!gap.pass(taken)) break;
-    }
-    return gap.offset();
+    return lowest_gap(problem.buffers[i], floors[i], around);
   };
   lowest_first candidates;  // by rank
   for (std::uint32_t rank = 0; rank < by.size(); ++rank) {

@@ -42,7 +42,7 @@ planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
 
 /// Places buffers in falling size, each in the lowest gap. @return the offset of each buffer
 std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
-  std::vector<std::size_t> offsets(problem.buffers.size(), unplaced);
+  std::vector<std::size_t> offsets = fixed_offsets(problem);
   planning::order placed;  // by offset
   std::vector<planning::range> around;
   const auto offset_of = [&](std::uint32_t i) { return offsets[i]; };
@@ -56,21 +56,14 @@ std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
   for (std::uint32_t i : order_by(problem, [](planning::buffer const& each) { return each.size; })) {
     planning::buffer const& each = problem.buffers[i];
     if (each.is_fixed()) continue;
-    planning::gap_search gap{each, 0};
     around.clear();
-    if (problem.is_graph) {
-      for (std::uint32_t j : problem.neighbors_of(i))
-        around.push_back(problem.buffers[j].bytes_at(offsets[j]));
-      std::ranges::sort(around);
+    for (std::uint32_t j : problem.is_graph ? problem.neighbors_of(i) : placed) {
+      planning::buffer const& other = problem.buffers[j];
+      if (problem.is_graph || other.lifespan.overlaps(each.lifespan))
+        around.push_back(other.bytes_at(offsets[j]));
     }
-    for (planning::range const& taken : around) {
-      if (!gap.pass(taken)) break;
-    }
-    for (std::uint32_t j : placed) {
-      if (!problem.buffers[j].lifespan.overlaps(each.lifespan)) continue;
-      if (!gap.pass(problem.buffers[j].bytes_at(offsets[j]))) break;
-    }
-    place(i, gap.offset());
+    if (problem.is_graph) std::ranges::sort(around);
+    place(i, lowest_gap(each, 0, around));
   }
   return offsets;
 }
@@ -147,11 +140,16 @@ void check_offsets(memory_plan const& plan, std::span<Block const> blocks, std::
   }
 }
 
-[[noreturn]] void refuse_overlap(planning::plan_problem const& problem, std::uint32_t one,
-                                 std::uint32_t other) {
-  const auto [first, second] = std::minmax(problem.buffers[one].block, problem.buffers[other].block);
-  refuse("block " + std::to_string(first) + " and block " + std::to_string(second) +
-         " are in conflict and share bytes");
+template <class Block>
+void check_plan(memory_plan const& plan, planning::plan_problem const& problem, std::span<Block const> blocks,
+                std::size_t alignment) {
+  check_offsets(plan, blocks, alignment);
+  std::vector<std::size_t> offsets;
+  for (planning::buffer const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
+  if (const auto found = planning::find_overlap(problem, offsets)) {
+    refuse("block " + std::to_string(found->first) + " and block " + std::to_string(found->second) +
+           " are in conflict and share bytes");
+  }
 }
 
 }  // namespace
@@ -166,28 +164,12 @@ memory_plan make_plan(std::span<plan_block const> blocks, std::span<plan_conflic
 }
 
 void require_valid(memory_plan const& plan, std::span<lifetime const> blocks, std::size_t alignment) {
-  const planning::plan_problem problem = planning::problem_of(blocks, alignment);
-  check_offsets(plan, blocks, alignment);
-  const std::vector<planning::event> events = planning::events_of(
-      problem.buffers.size(), [&](std::uint32_t i) { return blocks[problem.buffers[i].block]; });
-  const auto found = planning::find_overlap(events, [&](std::uint32_t i) {
-    return problem.buffers[i].bytes_at(plan.offsets[problem.buffers[i].block]);
-  });
-  if (found) refuse_overlap(problem, found->first, found->second);
+  check_plan(plan, planning::problem_of(blocks, alignment), blocks, alignment);
 }
 
 void require_valid(memory_plan const& plan, std::span<plan_block const> blocks,
                    std::span<plan_conflict const> conflicts, std::size_t alignment) {
-  const planning::plan_problem problem = planning::problem_of(blocks, conflicts, alignment);
-  check_offsets(plan, blocks, alignment);
-  const auto bytes_of = [&](std::uint32_t i) {
-    return problem.buffers[i].bytes_at(plan.offsets[problem.buffers[i].block]);
-  };
-  for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) {
-    for (std::uint32_t j : problem.neighbors_of(i)) {
-      if (j > i && bytes_of(i).overlaps(bytes_of(j))) refuse_overlap(problem, i, j);
-    }
-  }
+  check_plan(plan, planning::problem_of(blocks, conflicts, alignment), blocks, alignment);
 }
 
 }  // namespace tidemark

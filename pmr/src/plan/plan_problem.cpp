@@ -90,10 +90,11 @@ plan_problem problem_with(std::span<Block const> blocks, std::size_t alignment) 
   return problem;
 }
 
-[[noreturn]] void refuse_overlap(plan_problem const& problem, std::uint32_t one, std::uint32_t other) {
-  const auto [first, second] = std::minmax(problem.buffers[one].block, problem.buffers[other].block);
-  refuse(called(first) + " and " + called(second) +
-         " are in conflict, and their fixed offsets make them share bytes");
+void check_fixed(plan_problem const& problem) {
+  if (const auto found = find_overlap(problem, fixed_offsets(problem))) {
+    refuse(called(found->first) + " and " + called(found->second) +
+           " are in conflict, and their fixed offsets make them share bytes");
+  }
 }
 
 /// Numbers the sections, and finds their loads, of which the largest is a bound.
@@ -206,12 +207,12 @@ plan_problem problem_of(std::span<lifetime const> blocks, std::size_t alignment)
   plan_problem problem = problem_with(blocks, alignment);
   for (buffer& each : problem.buffers)
     each.duration = static_cast<double>(blocks[each.block].upper - blocks[each.block].lower);
-  const std::vector<event> events =
-      events_of(problem.buffers.size(), [&](std::uint32_t i) { return blocks[problem.buffers[i].block]; });
-  if (const auto found = find_overlap(
-          events, [&](std::uint32_t i) { return problem.buffers[i].bytes_at(problem.buffers[i].fixed); }))
-    refuse_overlap(problem, found->first, found->second);
+  const std::vector<event> events = events_of(problem.buffers.size(), [&](std::uint32_t i) {
+    lifetime const& life = blocks[problem.buffers[i].block];
+    return range{life.lower, life.upper};
+  });
   find_buffer_loads(problem, find_sections(problem, events));
+  check_fixed(problem);
   return problem;
 }
 
@@ -224,25 +225,48 @@ plan_problem problem_of(std::span<plan_block const> blocks, std::span<plan_confl
     buffer& each = problem.buffers[i];
     each.duration = static_cast<double>(problem.neighbors_of(i).size());
     each.load = each.size;
-    for (std::uint32_t j : problem.neighbors_of(i)) {
-      buffer const& other = problem.buffers[j];
-      each.load += other.size;
-      if (j > i && each.bytes_at(each.fixed).overlaps(other.bytes_at(other.fixed)))
-        refuse_overlap(problem, i, j);
-    }
+    for (std::uint32_t j : problem.neighbors_of(i)) each.load += problem.buffers[j].size;
   }
+  check_fixed(problem);
   find_clique(problem);
   return problem;
 }
 
-gap_search::gap_search(buffer const& each, std::size_t floor) noexcept
-    : size_{each.size}, align_{each.align}, offset_{align_up(floor, align_)} {}
+std::vector<std::size_t> fixed_offsets(plan_problem const& problem) {
+  std::vector<std::size_t> offsets;
+  offsets.reserve(problem.buffers.size());
+  for (buffer const& each : problem.buffers) offsets.push_back(each.fixed);
+  return offsets;
+}
 
-bool gap_search::pass(range taken) noexcept {
-  if (taken.end <= offset_) return true;
-  if (taken.begin >= offset_ + size_) return false;
-  offset_ = align_up(taken.end, align_);
-  return true;
+std::optional<std::pair<std::size_t, std::size_t>> find_overlap(plan_problem const& problem,
+                                                                std::vector<std::size_t> const& offsets) {
+  const auto bytes_of = [&](std::uint32_t i) { return problem.buffers[i].bytes_at(offsets[i]); };
+  const auto blocks_of = [&](std::uint32_t i, std::uint32_t j) {
+    return std::optional{
+        std::pair{problem.buffers[(std::min)(i, j)].block, problem.buffers[(std::max)(i, j)].block}};
+  };
+  if (!problem.is_graph) {
+    const auto found = find_overlap(
+        events_of(offsets.size(), [&](std::uint32_t i) { return problem.buffers[i].lifespan; }), bytes_of);
+    return found ? blocks_of(found->first, found->second) : std::nullopt;
+  }
+  for (std::uint32_t i = 0; i < offsets.size(); ++i) {
+    for (std::uint32_t j : problem.neighbors_of(i)) {
+      if (j > i && bytes_of(i).overlaps(bytes_of(j))) return blocks_of(i, j);
+    }
+  }
+  return std::nullopt;
+}
+
+std::size_t lowest_gap(buffer const& each, std::size_t floor, std::span<range const> taken) noexcept {
+  std::size_t offset = align_up(floor, each.align);
+  for (range const& bytes : taken) {
+    if (bytes.end <= offset) continue;
+    if (bytes.begin >= offset + each.size) break;
+    offset = align_up(bytes.end, each.align);
+  }
+  return offset;
 }
 
 }  // namespace tidemark::detail::planning

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tidemark/plan/memory_plan.hpp>
@@ -57,19 +59,17 @@ struct plan_problem {
 /// Numbers of buffers, each once.
 using order = std::vector<std::uint32_t>;
 
-/// Finds the lowest gap that a buffer fits into.
-class gap_search {
- public:
-  /// @param floor the offset is not below it
-  gap_search(buffer const& each, std::size_t floor) noexcept;
-  /// Takes the next range that is not free, by rising `begin`. @return false if the gap below it is large enough
-  bool pass(range taken) noexcept;
-  /// The offset in that gap, or above all ranges.
-  [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
+/// Offsets of the fixed buffers; the others are unplaced.
+[[nodiscard]] std::vector<std::size_t> fixed_offsets(plan_problem const& problem);
 
- private:
-  std::size_t size_, align_, offset_;
-};
+/// The blocks, by number, of two buffers that are in conflict and share bytes, if there are such. @param offsets of the
+/// buffers
+[[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> find_overlap(
+    plan_problem const& problem, std::vector<std::size_t> const& offsets);
+
+/// The lowest offset from `floor` on at which a buffer fits between ranges that are taken. @param taken by rising `begin`
+[[nodiscard]] std::size_t lowest_gap(buffer const& each, std::size_t floor,
+                                     std::span<range const> taken) noexcept;
 
 /// Places the buffer next that can lie lowest on those already placed, and among equals the first of the order.
 /// @return the offset of each buffer; empty if the layout got as high as `max_height`

@@ -36,14 +36,15 @@ struct event {
   std::uint32_t number = 0;
 };
 
-/// The events of blocks 0 to n - 1 in order: deaths before births, as a lifetime does not reach its `upper`.
+/// The events of blocks 0 to n - 1 in order: deaths before births, as a lifetime does not reach its end.
+/// @param lifetime_of a range by a block's number
 template <class LifetimeOf>
 [[nodiscard]] std::vector<event> events_of(std::size_t n, LifetimeOf lifetime_of) {
   std::vector<event> events;
   events.reserve(n * 2);
   for (std::uint32_t i = 0; i < n; ++i) {
-    events.push_back({lifetime_of(i).lower, true, i});
-    events.push_back({lifetime_of(i).upper, false, i});
+    events.push_back({lifetime_of(i).begin, true, i});
+    events.push_back({lifetime_of(i).end, false, i});
   }
   std::ranges::sort(events, {}, [](event const& e) { return std::tuple{e.moment, e.birth, e.number}; });
   return events;

@@ -35,7 +35,9 @@ std::size_t end_of(planned_block const& block) noexcept {
 }
 
 std::vector<planning::event> events_of(step_plan const& plan) {
-  return planning::events_of(plan.blocks.size(), [&](std::size_t i) { return plan.blocks[i].life; });
+  return planning::events_of(plan.blocks.size(), [&](std::size_t i) {
+    return planning::range{plan.blocks[i].life.lower, plan.blocks[i].life.upper};
+  });
 }
 
 // What does not hold of a block alone, or with the one before it; null: all holds. `request` is the
