@@ -10,11 +10,12 @@
 // In a graph: a queue holds for each buffer the offset at which it could lie when it was last looked at. Offsets only
 // grow, so that a buffer is next if its offset is still that one.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <queue>
 #include <span>
@@ -127,75 +128,42 @@ class unplaced_buffers {
   std::uint32_t found_ = no_rank;
 };
 
-/// Levels of sections, as plateaus.
+/// Levels of sections, as plateaus: no two neighbors have one level.
 class skyline {
  public:
-  explicit skyline(std::uint32_t sections) : plateaus_(sections) {
-    if (sections != 0) set({0, sections}, 0, 0);
+  explicit skyline(std::uint32_t sections) : plateaus_{{0, 0}, {sections, unplaced}} {
+    lowest_.emplace(0, 0);
   }
 
-  /// Where the lowest plateau begins. @pre there is a section
-  [[nodiscard]] std::uint32_t lowest() {
+  /// The sections of the lowest plateau.
+  [[nodiscard]] section_range lowest() {
     for (;; lowest_.pop()) {
       const auto [level, begin] = lowest_.top();
-      if (plateaus_[begin].level == level) return begin;
+      const auto at = plateaus_.find(begin);
+      if (at != plateaus_.end() && at->second == level) return {begin, std::next(at)->first};
     }
   }
-  [[nodiscard]] std::size_t level(std::uint32_t begin) const { return plateaus_[begin].level; }
-  [[nodiscard]] section_range sections(std::uint32_t begin) const { return {begin, plateaus_[begin].end}; }
-
+  [[nodiscard]] std::size_t level(section_range plateau) const { return plateaus_.at(plateau.begin); }
   /// The level of the lower neighbor of a plateau; `unplaced` if it has none.
-  [[nodiscard]] std::size_t level_beside(std::uint32_t begin) const {
-    plateau const& here = plateaus_[begin];
-    return std::min(begin == 0 ? unplaced : plateaus_[here.begin_before].level,
-                    here.end == plateaus_.size() ? unplaced : plateaus_[here.end].level);
+  [[nodiscard]] std::size_t level_beside(section_range plateau) const {
+    const auto at = plateaus_.find(plateau.begin);
+    return std::min(at == plateaus_.begin() ? unplaced : std::prev(at)->second, std::next(at)->second);
   }
-
-  void raise(std::uint32_t begin, std::size_t level) {
-    set(sections(begin), level, plateaus_[begin].begin_before);
-    join_right(begin);
-    if (begin != 0) join_right(plateaus_[begin].begin_before);
-  }
-
-  /// Raises some sections of the plateau that begins there.
-  void put(std::uint32_t begin, section_range sections, std::size_t top) {
-    const plateau under = plateaus_[begin];
-    std::uint32_t before = under.begin_before;
-    if (begin != sections.begin) {
-      set({begin, sections.begin}, under.level, before);
-      before = begin;
-    }
-    set(sections, top, before);
-    if (sections.end != under.end) set({sections.end, under.end}, under.level, sections.begin);
-    join_right(sections.begin);
-    if (begin == sections.begin && begin != 0) join_right(under.begin_before);
+  /// Raises some or all sections of a plateau.
+  void put(section_range sections, std::size_t top) {
+    const auto under = std::prev(plateaus_.upper_bound(sections.begin));
+    const auto [end, is_cut] = plateaus_.try_emplace(sections.end, under->second);
+    if (is_cut) lowest_.emplace(end->second, end->first);
+    const auto raised = plateaus_.insert_or_assign(sections.begin, top).first;
+    lowest_.emplace(top, sections.begin);
+    if (end->second == top) plateaus_.erase(end);
+    if (raised != plateaus_.begin() && std::prev(raised)->second == top) plateaus_.erase(raised);
   }
 
  private:
-  struct plateau {
-    std::size_t level = unplaced;  // unplaced: none begins here
-    std::uint32_t end = 0;
-    std::uint32_t begin_before = 0;  // of the plateau to the left
-  };
-
-  void set(section_range sections, std::size_t level, std::uint32_t begin_before) {
-    plateaus_[sections.begin] = {level, sections.end, begin_before};
-    if (sections.end != plateaus_.size()) plateaus_[sections.end].begin_before = sections.begin;
-    lowest_.emplace(level, sections.begin);
-  }
-
-  /// Makes one plateau of this one and the next if they have one level.
-  void join_right(std::uint32_t begin) {
-    plateau& here = plateaus_[begin];
-    if (here.end == plateaus_.size() || plateaus_[here.end].level != here.level) return;
-    plateau& right = plateaus_[here.end];
-    here.end = right.end;
-    right.level = unplaced;
-    if (here.end != plateaus_.size()) plateaus_[here.end].begin_before = begin;
-  }
-
-  std::vector<plateau> plateaus_;  // by the section that they begin with
-  lowest_first lowest_;            // by where plateaus begin
+  std::map<std::uint32_t, std::size_t>
+      plateaus_;         // levels, by the section that a plateau begins with; one is behind all
+  lowest_first lowest_;  // by where plateaus begin
 };
 
 std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by,
@@ -219,12 +187,13 @@ std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order c
   skyline line{problem.section_count};
   lowest_first waiting;  // by rank
   for (auto n = std::ranges::count(offsets, unplaced); n != 0;) {
-    const std::uint32_t begin = line.lowest();
-    const std::size_t level = line.level(begin);
+    const section_range plateau = line.lowest();
+    const std::size_t level = line.level(plateau);
     for (; !waiting.empty() && waiting.top().first <= level; waiting.pop()) left.insert(waiting.top().second);
-    const std::uint32_t rank = left.first_within(line.sections(begin), level);
+    const std::uint32_t rank = left.first_within(plateau, level);
     if (rank == no_rank) {
-      line.raise(begin, std::min(line.level_beside(begin), waiting.empty() ? unplaced : waiting.top().first));
+      line.put(plateau,
+               std::min(line.level_beside(plateau), waiting.empty() ? unplaced : waiting.top().first));
       continue;
     }
     buffer const& next = problem.buffers[by[rank]];
@@ -236,7 +205,7 @@ std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order c
       continue;
     }
     offsets[by[rank]] = offset;
-    line.put(begin, next.lifespan, top);
+    line.put(next.lifespan, top);
     --n;
   }
   return offsets;
@@ -248,7 +217,7 @@ std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order c
   std::vector<range> around;
   const auto lowest_offset = [&](std::uint32_t i) {
     around.clear();
-    for (std::uint32_t j : problem.neighbors_of(i)) {
+    for (std::uint32_t j : problem.neighbors[i]) {
       if (problem.buffers[j].is_fixed()) around.push_back(problem.buffers[j].bytes_at(offsets[j]));
     }
     std::ranges::sort(around);
@@ -269,7 +238,7 @@ std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order c
       continue;
     }
     offsets[i] = offset;
-    for (std::uint32_t j : problem.neighbors_of(i)) floors[j] = std::max(floors[j], top);
+    for (std::uint32_t j : problem.neighbors[i]) floors[j] = std::max(floors[j], top);
   }
   return offsets;
 }

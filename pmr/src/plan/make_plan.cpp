@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -27,16 +29,10 @@ constexpr std::size_t max_buffers_by_size = 4096;
 /// Numbers of buffers by falling keys; equal ones by number.
 template <class KeyOf>
 planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
-  std::vector<std::pair<decltype(key_of(problem.buffers.front())), std::uint32_t>> entries;
-  entries.reserve(problem.buffers.size());
-  for (planning::buffer const& each : problem.buffers)
-    entries.emplace_back(key_of(each), static_cast<std::uint32_t>(entries.size()));
-  std::ranges::sort(entries, [](auto const& a, auto const& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  });
-  planning::order sorted;
-  sorted.reserve(entries.size());
-  for (auto const& [key, number] : entries) sorted.push_back(number);
+  planning::order sorted(problem.buffers.size());
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  std::ranges::sort(sorted, std::greater{},
+                    [&](std::uint32_t i) { return std::pair{key_of(problem.buffers[i]), ~i}; });
   return sorted;
 }
 
@@ -57,7 +53,7 @@ std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
     planning::buffer const& each = problem.buffers[i];
     if (each.is_fixed()) continue;
     around.clear();
-    for (std::uint32_t j : problem.is_graph ? problem.neighbors_of(i) : placed) {
+    for (std::uint32_t j : problem.is_graph ? problem.neighbors[i] : placed) {
       planning::buffer const& other = problem.buffers[j];
       if (problem.is_graph || other.lifespan.overlaps(each.lifespan))
         around.push_back(other.bytes_at(offsets[j]));

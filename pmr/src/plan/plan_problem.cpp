@@ -141,8 +141,7 @@ void find_buffer_loads(plan_problem& problem, std::vector<std::size_t> row) {
 void find_neighbors(plan_problem& problem, std::span<plan_conflict const> conflicts, std::size_t blocks) {
   std::vector<std::uint32_t> buffer_of(blocks, std::numeric_limits<std::uint32_t>::max());
   for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) buffer_of[problem.buffers[i].block] = i;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
-  pairs.reserve(conflicts.size() * 2);
+  problem.neighbors.resize(problem.buffers.size());
   for (std::size_t k = 0; k < conflicts.size(); ++k) {
     auto const [first, second] = conflicts[k];
     if (std::max(first, second) >= blocks) {
@@ -151,54 +150,32 @@ void find_neighbors(plan_problem& problem, std::span<plan_conflict const> confli
     }
     const std::uint32_t one = buffer_of[first], other = buffer_of[second];
     if (one == other || std::max(one, other) >= problem.buffers.size()) continue;
-    pairs.emplace_back(one, other);
-    pairs.emplace_back(other, one);
+    problem.neighbors[one].push_back(other);
+    problem.neighbors[other].push_back(one);
   }
-  std::ranges::sort(pairs);
-  pairs.erase(std::ranges::unique(pairs).begin(), pairs.end());
-  problem.neighbor_begin.assign(problem.buffers.size() + 1, 0);
-  for (auto const [one, other] : pairs) {
-    ++problem.neighbor_begin[one + 1];
-    problem.neighbors.push_back(other);
+  for (order& each : problem.neighbors) {
+    std::ranges::sort(each);
+    each.erase(std::ranges::unique(each).begin(), each.end());
   }
-  std::partial_sum(problem.neighbor_begin.begin(), problem.neighbor_begin.end(),
-                   problem.neighbor_begin.begin());
 }
 
-/// The weight of a clique that begins with `seed` and takes its neighbors in falling size. `common[i]` counts the
-/// members that i is a neighbor of; it is 0 before and after.
-std::size_t clique_weight(plan_problem const& problem, std::uint32_t seed,
-                          std::vector<std::uint32_t>& common) {
-  std::size_t weight = problem.buffers[seed].size;
-  order candidates(problem.neighbors_of(seed).begin(), problem.neighbors_of(seed).end());
+/// The weight of a clique: the buffer with the largest load, and its neighbors in falling size.
+std::size_t clique_weight(plan_problem const& problem) {
+  const auto seed = static_cast<std::size_t>(std::ranges::max_element(problem.buffers, {}, &buffer::load) -
+                                             problem.buffers.begin());
+  std::size_t weight = problem.buffers[seed].size, members = 0;
+  order candidates = problem.neighbors[seed];
   std::ranges::sort(candidates, std::greater{}, [&](std::uint32_t i) {
-    return std::tuple{problem.buffers[i].size, problem.buffers[i].load, -std::int64_t{i}};
+    return std::tuple{problem.buffers[i].size, problem.buffers[i].load, ~i};
   });
-  order members;
+  std::vector<std::uint32_t> common(problem.buffers.size(), 0);  // members that a buffer is in conflict with
   for (std::uint32_t i : candidates) {
-    if (common[i] != members.size()) continue;
-    members.push_back(i);
+    if (common[i] != members) continue;
+    ++members;
     weight += problem.buffers[i].size;
-    for (std::uint32_t j : problem.neighbors_of(i)) ++common[j];
-  }
-  for (std::uint32_t i : members) {
-    for (std::uint32_t j : problem.neighbors_of(i)) --common[j];
+    for (std::uint32_t j : problem.neighbors[i]) ++common[j];
   }
   return weight;
-}
-
-/// Raises the bound to the heaviest of a few cliques, which begin with the largest loads.
-void find_clique(plan_problem& problem) {
-  constexpr std::size_t max_seeds = 16;
-  order seeds(problem.buffers.size());
-  std::iota(seeds.begin(), seeds.end(), 0U);
-  const std::size_t n = std::min(max_seeds, seeds.size());
-  std::ranges::partial_sort(
-      seeds, seeds.begin() + static_cast<std::ptrdiff_t>(n), std::greater{},
-      [&](std::uint32_t i) { return std::pair{problem.buffers[i].load, -std::int64_t{i}}; });
-  std::vector<std::uint32_t> common(problem.buffers.size(), 0);
-  for (std::size_t k = 0; k < n; ++k)
-    problem.lower_bound = std::max(problem.lower_bound, clique_weight(problem, seeds[k], common));
 }
 
 }  // namespace
@@ -223,12 +200,12 @@ plan_problem problem_of(std::span<plan_block const> blocks, std::span<plan_confl
   find_neighbors(problem, conflicts, blocks.size());
   for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) {
     buffer& each = problem.buffers[i];
-    each.duration = static_cast<double>(problem.neighbors_of(i).size());
+    each.duration = static_cast<double>(problem.neighbors[i].size());
     each.load = each.size;
-    for (std::uint32_t j : problem.neighbors_of(i)) each.load += problem.buffers[j].size;
+    for (std::uint32_t j : problem.neighbors[i]) each.load += problem.buffers[j].size;
   }
   check_fixed(problem);
-  find_clique(problem);
+  if (!problem.buffers.empty()) problem.lower_bound = std::max(problem.lower_bound, clique_weight(problem));
   return problem;
 }
 
@@ -252,7 +229,7 @@ std::optional<std::pair<std::size_t, std::size_t>> find_overlap(plan_problem con
     return found ? blocks_of(found->first, found->second) : std::nullopt;
   }
   for (std::uint32_t i = 0; i < offsets.size(); ++i) {
-    for (std::uint32_t j : problem.neighbors_of(i)) {
+    for (std::uint32_t j : problem.neighbors[i]) {
       if (j > i && bytes_of(i).overlaps(bytes_of(j))) return blocks_of(i, j);
     }
   }

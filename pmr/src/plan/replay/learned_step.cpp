@@ -31,7 +31,7 @@ std::size_t add_blocks(step_plan& plan, learned_step const& step, plan_terms con
       continue;
     }
     life.lower = 0;
-    for (std::size_t n = 0; n < std::min(request.slots, terms.max_slots); ++n) {
+    for (std::size_t n = 0; n < std::min(request.slot_count, terms.max_slots); ++n) {
       life.offset = align_up(own_end, life.alignment);
       if (life.size > max_plan_bytes - std::min(max_plan_bytes, *life.offset)) throw std::bad_alloc{};
       own_end = align_up(*life.offset + std::max<std::size_t>(life.size, 1), terms.alignment);
@@ -119,7 +119,7 @@ learned_step learn(step_recorder& recorder, learned_step const& before) {
     // Two are live at once if the block of the step before lived on until this block was there.
     const auto overlapping = earlier.lower_bound({made.bytes, made.born + 1});
     if (made.died == 0 && overlapping != earlier.end() && overlapping->first == made.bytes) {
-      one.slots = std::max<std::size_t>(one.slots, 2);
+      one.slot_count = std::max<std::size_t>(one.slot_count, 2);
       earlier.erase(overlapping);
     }
     learned.push_back(one);
@@ -132,7 +132,7 @@ learned_step learn(step_plan const& plan) {
   learned.reserve(plan.requests);
   for (planned_block const& block : plan.blocks) {
     if (block.request < learned.size()) {
-      ++learned.back().slots;
+      ++learned.back().slot_count;
       continue;
     }
     lifetime const& life = block.life;

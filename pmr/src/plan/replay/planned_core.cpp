@@ -176,7 +176,7 @@ void planned_core::on_conflict(std::size_t request) noexcept {
     ++step_conflicts_;
     return;
   }
-  kind_->learned[request].slots = own.size() + 1;
+  kind_->learned[request].slot_count = own.size() + 1;
   has_missing_slots_ = true;
 }
 
@@ -372,9 +372,9 @@ void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcep
   if (options_.max_slots < 2) return;
   for (std::uint32_t i : plan_->own_slots()) {
     plan_replayer::slot const& slot = plan_->all_slots()[i];
-    std::size_t& slots = kind_->learned[plan_->request_of(i)].slots;
-    if (slot.bytes != bytes || slot.born < begin_ || slot.born >= died || slots > 1) continue;
-    slots = 2;
+    std::size_t& slot_count = kind_->learned[plan_->request_of(i)].slot_count;
+    if (slot.bytes != bytes || slot.born < begin_ || slot.born >= died || slot_count > 1) continue;
+    slot_count = 2;
     has_missing_slots_ = true;
     return;
   }

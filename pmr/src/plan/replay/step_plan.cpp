@@ -16,7 +16,7 @@
 
 #include <tidemark/core/detail/align.hpp>
 
-#include "../sweep.hpp"
+#include "../plan_problem.hpp"
 
 namespace tidemark {
 namespace {

@@ -35,9 +35,9 @@ struct planned_arena_options {
 
 /// A snapshot of a planned arena.
 ///
-/// `steps == planned_steps + partly_planned_steps + unplanned_steps` and `allocations == planned_allocations
-/// + fallback_allocations + outside_allocations`. `used_blocks <= planned_allocations`, `misses <=
-/// fallback_allocations` and `lower_bound_bytes <= height_bytes`.
+/// `steps == planned_steps + partly_planned_steps + unplanned_steps`,
+/// `allocations == planned_allocations + fallback_allocations + outside_allocations`,
+/// `used_blocks <= planned_allocations`, `misses <= fallback_allocations`, `lower_bound_bytes <= height_bytes`.
 struct planned_arena_stats {
   char const* name = "";                   ///< the arena's name
   std::uint64_t steps = 0;                 ///< ended so far

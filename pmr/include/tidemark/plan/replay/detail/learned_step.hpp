@@ -68,9 +68,8 @@ class step_recorder {
 struct learned_request {
   std::size_t min_bytes = 0, max_bytes = 0;
   std::size_t align = 1;
-  std::uint64_t upper =
-      0;  // when its block dies, in requests of the step; above all of these if it outlives it
-  std::size_t slots = 1;  // of a block that outlives the step: how many are live at once
+  std::uint64_t upper = 0;  // when its block dies, in requests of the step; above all if it outlives the step
+  std::size_t slot_count = 1;  // of a block that outlives the step: how many are live at once
 
   void add(std::size_t bytes, std::size_t alignment) noexcept {
     min_bytes = (std::min)(min_bytes, bytes);
