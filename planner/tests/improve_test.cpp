@@ -144,7 +144,7 @@ TEST(improve_of_a_step, rejects_an_invalid_plan) {
 }
 
 TEST(improve_of_a_step, makes_plans_that_an_arena_follows) {
-  planned_arena memory{planned_arena_options{.planning = {.alignment = 16}}};
+  planned_arena memory{planned_arena_options{.alignment = 16}};
   memory.use(planner::improve(spread_step()));
   {
     planned_arena::step step{memory};
