@@ -379,6 +379,60 @@ TEST(workspace_stale_view, is_thrown_by_every_access_of_bits) {
   EXPECT_THROW((void)late.reshape(7, 10)(0, 0), stale_view);
 }
 
+TEST(workspace_stale_view, calls_an_installed_violation_handler_with_the_text_before_it_throws) {
+  checked_workspace ws{named("steps")};
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  const auto late_bits = with_workspace(ws, [](checked_scope& scope) { return scope.trues(6); });
+  const checked_scope scope{ws};
+  const auto other = scope.workspace().fill(7.0, 6);
+  violation_recorder recorder;
+  const std::vector<std::function<void()>> uses{[&] { late[3] = 1; }, [&] { (void)late.data(); },
+                                                [&] { (void)late.begin(); }, [&] { late_bits.set(3); },
+                                                [&] { (void)late_bits.words(); }};
+  for (auto const& use : uses) {
+    recorder.reports().clear();
+    const std::string text = thrown_by<stale_view>(use);
+    ASSERT_EQ(recorder.reports().size(), 1u);
+    EXPECT_EQ(recorder.reports()[0].kind, violation_kind::stale_view);
+    EXPECT_EQ(recorder.reports()[0].resource, "steps");
+    EXPECT_EQ(recorder.reports()[0].message, text);
+  }
+  EXPECT_EQ(other[3], 7.0);
+}
+
+TEST(workspace_stale_view, reports_without_a_name_once_another_workspace_has_its_record) {
+  auto ws = std::make_unique<checked_workspace>(named("steps"));
+  const auto orphan = ws->acquire<double>(6);
+  ws.reset();
+  checked_workspace another{named("another")};
+  (void)another.acquire<double>(6);
+  violation_recorder recorder;
+  EXPECT_THROW((void)orphan[0], stale_view);
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].resource, "");
+}
+
+TEST(workspace_stale_view, lets_the_handler_use_its_workspace) {
+  checked_workspace ws{named("steps")};
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  static checked_workspace* used = nullptr;
+  used = &ws;
+  violation_handler const before = set_violation_handler([](violation const&) {
+    checked_scope scope{*used};
+    scope.fill(1.0, 600)[599] = 2;
+  });
+  EXPECT_THROW((void)late[0], stale_view);
+  (void)set_violation_handler(before);
+}
+
+TEST(workspace_stale_view, only_throws_while_the_default_handler_is_in_force) {
+  checked_workspace ws;
+  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
+  violation_handler const before = set_violation_handler(nullptr);
+  EXPECT_THROW((void)late[0], stale_view);
+  (void)set_violation_handler(before);
+}
+
 TEST(workspace_stale_view, still_answers_questions_about_its_shape) {
   checked_workspace ws;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });

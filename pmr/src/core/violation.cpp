@@ -75,11 +75,14 @@ void report_violation(violation_kind kind, char const* resource, char const* for
 
 void report_violation(by_default then, violation_kind kind, char const* resource, char const* format,
                       ...) noexcept {
-  violation_handler const handler = get_violation_handler();
+  violation_handler handler = get_violation_handler();
+  if (handler == print_and_abort) {
+    if (then == by_default::is_not_called) return;
+    if (then == by_default::goes_on) handler = print;
+  }
   std::va_list arguments;
   va_start(arguments, format);
-  report(handler == print_and_abort && then == by_default::goes_on ? print : handler, kind, resource, format,
-         arguments);
+  report(handler, kind, resource, format, arguments);
   va_end(arguments);
 }
 

@@ -6,6 +6,7 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/workspace/detail/extents.hpp>
 #include <tidemark/workspace/detail/generation.hpp>
 #include <tidemark/workspace/workspace.hpp>
@@ -45,17 +46,23 @@ void return_slot_generation(slot_generation* record) noexcept {
 }
 
 void checked_generation::throw_stale(char const* element, std::span<std::size_t const> extents) const {
+  std::string name;
   std::string text = "workspace";
   {
     const std::scoped_lock lock{unused().mutex};
-    if (number_ >= slot_->first) text += std::string{" '"} + slot_->workspace + "'";  // not another's name
+    if (number_ >= slot_->first) {  // not another's name
+      name = slot_->workspace;
+      text += " '" + name + "'";
+    }
   }
   text += ": " + shape_text(element, extents) + " acquired at " + place_text(acquired_) +
           " is used after its memory was freed";
   if (slot_->number.load(std::memory_order_relaxed) == number_ + 1) {
     text += " by the end of the scope at " + place_text(slot_->ended.load(std::memory_order_relaxed));
   }
-  throw stale_view{text + "; copy what is to outlive the scope, or acquire it from the scope around it"};
+  text += "; copy what is to outlive the scope, or acquire it from the scope around it";
+  report_violation(by_default::is_not_called, violation_kind::stale_view, name.c_str(), "%s", text.c_str());
+  throw stale_view{text};
 }
 
 }  // namespace tidemark::detail

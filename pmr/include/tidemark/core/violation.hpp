@@ -44,6 +44,8 @@ enum class violation_kind {
   ended_scope_use,       ///< an ended, moved-from or default-made scope was used (level 2)
   use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal handler
   reentry,           ///< a resource was called by the upstream that it was calling
+  stale_view,        ///< a view of a checked workspace was used after its memory was freed; an exception by
+                     ///< default, which is thrown after a handler as well
 };
 
 /// One violation. Its texts live as long as the call of the handler.
@@ -58,7 +60,7 @@ struct violation {
 using violation_handler = void (*)(violation const&);
 
 /// Replaces the handler. Null: the default, which prints the message to the standard error stream and aborts,
-/// but for a leak of a pool, after which it goes on.
+/// but for a leak of a pool, after which it goes on, and for a stale view, which it leaves to the exception.
 /// Thread-safe. @return the handler before
 violation_handler set_violation_handler(violation_handler handler) noexcept;
 
@@ -100,9 +102,10 @@ namespace detail {
                                                                            char const* resource,
                                                                            char const* format, ...) noexcept;
 
-/// What the default handler does once it has printed the message.
-enum class by_default { aborts, goes_on };
-/// The same, for a report after which the default handler may go on.
+/// What the default handler does: prints the message and aborts, prints it only, or nothing, because the
+/// caller throws the message.
+enum class by_default { aborts, goes_on, is_not_called };
+/// The same, for a report after which the program may go on by default.
 [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void report_violation(by_default then,
                                                                            violation_kind kind,
                                                                            char const* resource,

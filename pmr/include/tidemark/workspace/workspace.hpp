@@ -29,7 +29,8 @@ namespace detail {
 }  // namespace detail
 
 /// Thrown by a view that is used after its memory was freed: names the elements, where they were
-/// acquired and what ended them. Nothing was read or written.
+/// acquired and what ended them. Nothing was read or written. A violation handler that the program has
+/// installed gets the same text first (`violation_kind::stale_view`); the exception is thrown if it returns.
 class stale_view final : public std::logic_error {
  public:
   using std::logic_error::logic_error;

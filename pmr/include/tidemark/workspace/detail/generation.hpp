@@ -72,7 +72,8 @@ class checked_generation {
   [[nodiscard]] bool live() const noexcept {
     return slot_ == nullptr || slot_->number.load(std::memory_order_relaxed) == number_;
   }
-  /// @throws stale_view if it is not, with a sentence on a view of these elements and extents.
+  /// @throws stale_view if it is not, with a sentence on a view of these elements and extents. A violation
+  /// handler that the program has installed is called with this sentence before.
   void require_live(char const* element, std::span<std::size_t const> extents) const {
     if (!live()) [[unlikely]]
       throw_stale(element, extents);
