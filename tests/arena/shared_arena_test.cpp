@@ -18,6 +18,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -1013,6 +1014,37 @@ TEST(shared_arena_checks, fill_what_a_rewind_frees) {
   EXPECT_EQ(test::read_unseen(block, 0), detail::freed_fill);
 }
 
+#endif
+
+#if defined(__GLIBC__)
+// Calls a function before it reserves.
+struct calling_memory : virtual_memory {
+  std::function<void()> const* call = nullptr;
+
+  explicit calling_memory(std::function<void()> const& called) : call{&called} {}
+  byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
+    (*call)();
+    return virtual_memory::reserve(least_bytes, wanted_bytes);
+  }
+};
+
+TEST(shared_arena_reentry, of_its_address_space_is_reported_at_once) {
+  test::violation_recorder violations;
+  std::function<void()> call = [] {};
+  basic_shared_arena<calling_memory> team{calling_memory{call}, {.reserve = 1 * MiB}};
+  int calls = 0;
+  call = [&] {
+    if (++calls == 1) EXPECT_THROW((void)team.allocate(2 * MiB), std::system_error);
+  };
+  (void)team.allocate(2 * MiB);
+  EXPECT_EQ(calls, 1);
+  ASSERT_EQ(violations.reports().size(), 1u);
+  EXPECT_EQ(violations.reports()[0].kind, violation_kind::reentry);
+  (void)team.allocate(2 * MiB);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(violations.reports().size(), 1u);
+  team.check_invariants();
+}
 #endif
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the sentences are compared whole, because users read them.
+#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 
@@ -8,9 +9,11 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
 
 namespace tidemark {
 namespace {
@@ -77,6 +80,34 @@ TEST(violation, the_handler_can_be_replaced_and_restored) {
 TEST(violation_death, the_default_handler_prints_and_aborts) {
   EXPECT_DEATH(detail::report_violation(violation_kind::invariant, "r", "broken at %d", 7),
                "tidemark: broken at 7");
+}
+
+void warn(char const* message) {
+  const std::string text{message}, name{"space"};  // end before the report
+  detail::report_warning(warning_kind::refused_return, name.c_str(), "%s", text.c_str());
+}
+
+TEST(late_warnings, are_reported_in_their_order_when_the_outermost_keeper_ends) {
+  test::warning_recorder recorder;
+  {
+    const detail::late_warnings outer;
+    warn("first");
+    {
+      const detail::late_warnings inner;
+      warn("second");
+    }
+    EXPECT_TRUE(recorder.reports().empty());
+    std::thread{[] { warn("of another thread"); }}.join();
+    ASSERT_EQ(recorder.reports().size(), 1u) << "a keeper is its thread's";
+    recorder.reports().clear();
+  }
+  ASSERT_EQ(recorder.reports().size(), 2u);
+  EXPECT_EQ(recorder.reports()[0].kind, warning_kind::refused_return);
+  EXPECT_EQ(recorder.reports()[0].resource, "space");
+  EXPECT_EQ(recorder.reports()[0].message, "first");
+  EXPECT_EQ(recorder.reports()[1].message, "second");
+  warn("third");
+  EXPECT_EQ(recorder.reports().size(), 3u) << "reported at once without a keeper";
 }
 
 }  // namespace

@@ -6,10 +6,14 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,6 +31,7 @@
 #include "fake_device.hpp"
 #include "recording_registrar.hpp"
 #include "recording_supply.hpp"
+#include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
 namespace tidemark {
@@ -310,6 +315,73 @@ TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) 
         << error.what();
   }
 }
+
+// A registrar of a test that says which calls it refuses, and what it does in `on_commit`.
+struct obeying_registrar {
+  struct orders {
+    bool refuses_commits = false, refuses_decommits = false;
+    std::function<void()> on_commit = [] {};
+  };
+  orders* given;
+
+  bool on_commit(byte_range) noexcept { return given->on_commit(), !given->refuses_commits; }
+  bool on_decommit(byte_range) noexcept { return !given->refuses_decommits; }
+  [[nodiscard]] char const* refusal() const noexcept { return "it was told to"; }
+};
+
+std::function<void()> on_warning;
+
+TEST(registered_memory, warns_of_lost_memory_after_the_lock_of_a_shared_arena) {
+  using lower_memory = registered_memory<virtual_memory, obeying_registrar>;
+  using upper_memory = registered_memory<lower_memory, obeying_registrar>;
+  obeying_registrar::orders lower, upper;
+  basic_shared_arena<upper_memory> team{
+      upper_memory{lower_memory{virtual_memory{}, obeying_registrar{&lower}}, obeying_registrar{&upper}},
+      arena_options{.reserve = 4 * MiB}};
+  (void)team.allocate(64);
+  lower.refuses_decommits = upper.refuses_commits = true;
+  std::size_t warnings = 0, served = 0;
+  on_warning = [&] {
+    ++warnings;
+    (void)team.stats();
+    std::thread{[&] {
+      (void)team.allocate(256 * KiB);
+      ++served;
+    }}.join();
+  };
+  warning_handler const before = set_warning_handler([](warning const& found) {
+    EXPECT_EQ(found.kind, warning_kind::refused_return);
+    on_warning();
+  });
+  ::alarm(60);
+  EXPECT_THROW((void)team.allocate(8 * MiB), out_of_memory);
+  ::alarm(0);
+  (void)set_warning_handler(before);
+  EXPECT_GE(warnings, 1u);
+  EXPECT_EQ(served, warnings);
+  lower.refuses_decommits = upper.refuses_commits = false;
+  team.check_invariants();
+}
+
+#if defined(__GLIBC__)
+TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena) {
+  using called_memory = registered_memory<virtual_memory, obeying_registrar>;
+  test::violation_recorder violations;
+  obeying_registrar::orders orders;
+  basic_shared_arena<called_memory> team{called_memory{virtual_memory{}, obeying_registrar{&orders}},
+                                         arena_options{.reserve = 1 * MiB}};
+  int calls = 0;
+  orders.on_commit = [&] {
+    if (++calls == 1) EXPECT_THROW((void)team.allocate(2 * MiB), std::system_error);
+  };
+  (void)team.allocate(2 * MiB);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(violations.count(violation_kind::reentry), 1u);
+  (void)team.allocate(2 * MiB);
+  EXPECT_EQ(calls, 2);
+  team.check_invariants();
+}
+#endif
 
 TEST(registered_memory, registers_a_whole_plan_once) {
   recording_os os;

@@ -193,5 +193,56 @@ TEST_F(device_user_code, handlers_use_the_caches_that_report_a_double_free) {
   EXPECT_EQ(handled, 1);
 }
 
+// ---- drivers ----------------------------------------------------------------------------------------------
+
+// A device whose driver calls a function before it serves a call.
+struct calling_device : test::fake_device {
+  using fake_device::fake_device;
+  std::function<void()> call = [] {};
+
+  status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
+    return call(), fake_device::allocate(bytes, block);
+  }
+  status free(std::uintptr_t block) noexcept override { return call(), fake_device::free(block); }
+  status pool_reserved_bytes(gpu::pool_handle pool, std::size_t& bytes) noexcept override {
+    return call(), fake_device::pool_reserved_bytes(pool, bytes);
+  }
+};
+
+struct drivers : ::testing::Test {
+  drivers() { ::alarm(60); }
+  ~drivers() override { ::alarm(0); }
+
+  calling_device device{{.capacity_bytes = 4 * MiB, .granularity_bytes = 64 * KiB, .devices = 1}};
+};
+
+TEST_F(drivers, use_the_resource_that_calls_them_on_two_threads) {
+  gpu::block_resource<gpu::block_kind::device> plain{{}, device};
+  std::atomic<int> calls{0};
+  device.call = [&] {
+    if (++calls > 1) return;
+    const auto use = [&] { plain.deallocate(plain.allocate(256), 256); };
+    use();
+    std::thread{use}.join();
+    (void)device.budget(0).held_bytes();
+  };
+  plain.deallocate(plain.allocate(256), 256);
+  EXPECT_EQ(calls, 6) << "three blocks";
+}
+
+#if defined(__GLIBC__)
+TEST_F(drivers, that_ask_the_budget_that_calls_them_are_reported_at_once) {
+  const gpu::memory_pool pool{{}, device};
+  EXPECT_EQ(device.budget(0).held_bytes(), 0u);
+  // `held_bytes` throws nothing, so that the program ends behind the report.
+  EXPECT_DEATH(
+      {
+        device.call = [&] { (void)device.budget(0).held_bytes(); };
+        (void)device.budget(0).held_bytes();
+      },
+      "is called by its own upstream, bookkeeping resource or callback");
+}
+#endif
+
 }  // namespace
 }  // namespace tidemark

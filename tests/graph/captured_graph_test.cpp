@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <latch>
 #include <memory>
 #include <memory_resource>
@@ -19,6 +20,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -146,6 +148,27 @@ TEST_F(captures, see_inputs_that_were_changed_in_place_at_each_replay) {
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{15, 26, 37, 48}));
   EXPECT_EQ(graph.launch_count(), 2u);
 }
+
+#if defined(__GLIBC__)
+TEST_F(captures, report_a_backend_that_launches_the_graph_that_it_launches) {
+  std::function<void()> call = [] {};
+  auto graph = capture_with(
+      backend, &memory, new_arena(), floats(4), floats(4),
+      [&](std::pmr::memory_resource&, unique_block&, unique_block&) { backend.enqueue([&] { call(); }); },
+      nullptr);
+  call = [&] {
+    EXPECT_THROW(graph.launch(), std::system_error);
+    EXPECT_THROW((void)graph.launch_count(), std::system_error);
+  };
+  graph.launch();
+  EXPECT_EQ(violations.count(violation_kind::reentry), 2u);
+  violation_recorder::reports().clear();
+  call = [] {};
+  graph.launch();
+  EXPECT_EQ(graph.launch_count(), 2u);
+  EXPECT_TRUE(violation_recorder::reports().empty());
+}
+#endif
 
 TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_allocates_meanwhile) {
   auto graph = step_graph();

@@ -51,7 +51,7 @@ namespace tidemark::test {
 ///
 /// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,
 /// which are for when no other thread calls.
-class fake_device final : public gpu::driver, public fake_calls {
+class fake_device : public gpu::driver, public fake_calls {
  public:
   using status = gpu::status;
 

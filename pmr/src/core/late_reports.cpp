@@ -28,4 +28,33 @@ void late_reports::report_all() noexcept {
     report_violation(then_, each->kind, each->resource, "%s", each->message);
 }
 
+namespace {
+
+constinit thread_local late_warnings* keeper = nullptr;  // the outermost one of this thread
+
+}  // namespace
+
+late_warnings::late_warnings() noexcept {
+  if (keeper == nullptr) keeper = this;
+}
+
+late_warnings::~late_warnings() {
+  if (keeper != this) return;
+  keeper = nullptr;
+  for (entry const& each : kept_)
+    report_warning(each.kind, each.resource.c_str(), "%s", each.message.c_str());
+}
+
+warning_handler late_warnings::handler_or(warning_handler in_force) noexcept {
+  return keeper != nullptr ? &keep : in_force;
+}
+
+void late_warnings::keep(warning const& found) noexcept {
+  try {
+    keeper->kept_.push_back({found.kind, found.resource, found.message});
+  } catch (std::bad_alloc const&) {
+    if (warning_handler const handler = get_warning_handler()) handler(found);
+  }
+}
+
 }  // namespace tidemark::detail

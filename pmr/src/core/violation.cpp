@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <tidemark/core/detail/late_reports.hpp>
+
 namespace tidemark {
 namespace {
 
@@ -91,7 +93,7 @@ void report_warning(warning_kind kind, char const* resource, char const* format,
   if (handler == nullptr) return;
   std::va_list arguments;
   va_start(arguments, format);
-  report(handler, kind, resource, format, arguments);
+  report(late_warnings::handler_or(handler), kind, resource, format, arguments);
   va_end(arguments);
 }
 

@@ -17,6 +17,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/detail/std_sync.hpp>
 #include <tidemark/core/macros.hpp>
@@ -246,6 +247,7 @@ class extent_region {
   // Free extents first, then the current chunk, then any that has room, then a new one, which other threads
   // see when it has served this claim.
   TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, refusal& refused) {
+    const late_warnings late;
     const std::scoped_lock lock{*mutex_};
     for (std::unique_ptr<chunk_record>& chunk : chunks_)
       if (const extent found = take_free(*chunk, least, wanted); !found.empty()) return found;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `late_reports`: violations that are found under a lock and reported after it. Owns their texts.
+/// `late_reports` and `late_warnings`: reports that are found under a lock and made after it. Own their texts.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
@@ -46,6 +49,38 @@ class late_reports {
   by_default then_;
   entry first_;
   entry* last_ = &first_;
+};
+
+/// Keeps the warnings that its thread reports until it ends, and reports them then. Declared in front of a
+/// lock under which address spaces are called, because they report warnings by themselves:
+///
+/// ```cpp
+/// const late_warnings late;
+/// const std::scoped_lock lock{mutex_};
+/// const byte_range range = space_.reserve(bytes, bytes);
+/// ```
+/// An inner one keeps nothing, because the lock of the outer one is still held. A warning is reported at once
+/// if there is no memory for it. A local variable of one thread.
+class late_warnings {
+ public:
+  late_warnings() noexcept;
+  late_warnings(late_warnings const&) = delete;
+  late_warnings& operator=(late_warnings const&) = delete;
+  ~late_warnings();
+
+  /// The handler of the calling thread's warnings: keeps them while there is one of this class, else
+  /// `in_force`.
+  [[nodiscard]] static warning_handler handler_or(warning_handler in_force) noexcept;
+
+ private:
+  struct entry {
+    warning_kind kind;
+    std::string resource, message;
+  };
+
+  static void keep(warning const& found) noexcept;
+
+  std::vector<entry> kept_;
 };
 
 }  // namespace tidemark::detail
