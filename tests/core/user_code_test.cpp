@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <memory_resource>
 #include <new>
@@ -207,6 +208,49 @@ TEST_F(pressure_callbacks, have_returned_once_another_thread_has_ended_the_subsc
   slow = {};
   EXPECT_TRUE(returned);
   signals.join();
+}
+
+TEST_F(pressure_callbacks, end_each_others_subscriptions_in_a_circle_of_threads) {
+  for (const std::size_t n : {std::size_t{2}, std::size_t{3}}) {
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      std::latch all_run{static_cast<std::ptrdiff_t>(n)};
+      std::vector<pressure_subscription> subscriptions(n);
+      std::atomic<int> calls{0};
+      for (std::size_t i = 0; i < n; ++i) {
+        subscriptions[i] = on_memory_pressure([&, i] {
+          ++calls;
+          all_run.arrive_and_wait();  // each thread leaves out the callbacks that run already
+          subscriptions[(i + 1) % n] = {};
+        });
+      }
+      std::vector<std::thread> threads;
+      for (std::size_t i = 0; i < n; ++i) threads.emplace_back([] { (void)signal_memory_pressure(); });
+      for (std::thread& each : threads) each.join();
+      EXPECT_EQ(calls, static_cast<int>(n));
+      EXPECT_EQ(signal_memory_pressure(), signal_memory_pressure()) << "no gate stays entered";
+      EXPECT_EQ(calls, static_cast<int>(n));
+    }
+  }
+}
+
+TEST_F(pressure_callbacks, wait_for_the_callback_of_another_thread_whose_subscription_they_end) {
+  std::atomic<bool> entered{false}, returned{false};
+  int calls = 0;
+  pressure_subscription slow = on_memory_pressure([&] {
+    entered = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    returned = true;
+  });
+  std::thread signals{[] { (void)signal_memory_pressure(); }};
+  while (!entered) std::this_thread::yield();
+  const pressure_subscription ends = on_memory_pressure([&] {
+    if (++calls > 1) return;
+    slow = {};
+    EXPECT_TRUE(returned);
+  });
+  (void)signal_memory_pressure();
+  signals.join();
+  EXPECT_GE(calls, 1);
 }
 
 TEST_F(pressure_callbacks, are_subscribed_ended_and_signalled_by_many_threads_at_once) {

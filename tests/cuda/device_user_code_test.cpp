@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <latch>
 #include <memory>
 #include <memory_resource>
 #include <new>
@@ -122,6 +123,28 @@ TEST_F(device_user_code, callbacks_end_their_own_subscription_and_those_of_other
   EXPECT_EQ(others, 0) << "ended before its turn";
   run_out();
   EXPECT_FALSE(own.has_value());
+}
+
+TEST_F(device_user_code, callbacks_end_each_others_subscriptions_on_two_threads) {
+  std::latch both_run{2};
+  std::atomic<int> calls{0};
+  std::optional<device_budget::subscription> first, second;
+  const auto ending = [&](std::optional<device_budget::subscription>& other) {
+    return [&] {
+      ++calls;
+      both_run.arrive_and_wait();
+      other.reset();
+      return false;
+    };
+  };
+  first = budget.on_exhausted(ending(second));
+  second = budget.on_exhausted(ending(first));
+  std::thread other_thread{[&] { (void)budget.relieve(); }};
+  (void)budget.relieve();
+  other_thread.join();
+  EXPECT_EQ(calls, 2);
+  run_out();
+  EXPECT_EQ(calls, 2);
 }
 
 TEST_F(device_user_code, callbacks_ask_the_budget_again_without_effect) {

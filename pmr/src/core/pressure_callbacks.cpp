@@ -56,7 +56,7 @@ subscriber_list& subscribers() {
 
 }  // namespace
 
-// The function is destroyed here, and behind its own call only if that ends the subscription.
+// The function is destroyed here, and behind its call only if that cannot be waited for.
 void pressure_ender::operator()(pressure_callback* ended) const noexcept {
   subscriber_list& list = subscribers();
   callback_pointer last;
@@ -67,8 +67,7 @@ void pressure_ender::operator()(pressure_callback* ended) const noexcept {
     last = std::move(found->second);
     list.callbacks.erase(found);
   }
-  last->gate.close();
-  if (!last->gate.is_entered_by_this_thread()) last->call = nullptr;
+  if (last->gate.close()) last->call = nullptr;
 }
 
 pressure_handle call_under_pressure(void const* object, std::function<void()> callback) {

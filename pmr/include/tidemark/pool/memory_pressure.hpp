@@ -21,7 +21,9 @@ namespace detail {
 }  // namespace detail
 
 /// A callback is called as long as its subscription lives. Movable; a moved-from subscription has no
-/// callback. The destructor waits for a call on another thread. A callback may end its own subscription.
+/// callback. The destructor waits for a call on another thread, unless that call waits in the same way for a
+/// callback of this thread: of two callbacks that end each other's subscriptions, the later one does not
+/// wait. A callback may end its own subscription.
 class [[nodiscard]] pressure_subscription {
  public:
   [[nodiscard]] pressure_subscription() noexcept = default;

@@ -109,8 +109,7 @@ bool device_budget::trim_pools() noexcept {
 // that thread.
 bool device_budget::enter(entry& next) noexcept {
   while (!next.gate.enter()) {
-    if (next.kind == giver::callback || next.gate.is_closed()) return false;
-    next.gate.wait_for_others();
+    if (next.kind == giver::callback || next.gate.is_closed() || !next.gate.wait()) return false;
   }
   return true;
 }

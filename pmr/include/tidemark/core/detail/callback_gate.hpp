@@ -29,21 +29,15 @@ class callback_gate {
     runner_.store(0);
     runner_.notify_all();
   }
-  /// No thread enters from now on. Waits for the thread that runs the callback, unless it is the caller.
-  void close() noexcept {
+  /// No thread enters from now on. Waits as `wait`. @return as `wait`
+  bool close() noexcept {
     is_closed_.store(true);
-    wait_for_others();
+    return wait();
   }
-  /// Waits until no other thread runs the callback.
-  void wait_for_others() const noexcept {
-    for (unsigned long long runner = runner_.load(); runner != 0 && runner != this_thread_number();
-         runner = runner_.load())
-      runner_.wait(runner);
-  }
-  /// True if the calling thread runs the callback.
-  [[nodiscard]] bool is_entered_by_this_thread() const noexcept {
-    return runner_.load() == this_thread_number();
-  }
+  /// Waits until no thread runs the callback.
+  /// @return false, at once, if the callback waits for the caller: it is run by the calling thread, or by a
+  /// thread that waits in this function for a callback of the calling thread, directly or through others.
+  bool wait() const noexcept;
   [[nodiscard]] bool is_closed() const noexcept { return is_closed_.load(); }
   /// In a child: the thread that ran the callback may not exist there.
   void adapt_to_child() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `late_reports` and `late_warnings`: reports that are found under a lock and made after it. Own their texts.
+/// `late_reports` and `late_warnings`: keep reports that are found under a lock until after it. Own their
+/// texts.
 #pragma once
 
 #include <string>

@@ -90,7 +90,8 @@ class device_budget {
   enum class giver { resource, pool_user, callback };
 
   /// A callback is asked as long as its subscription lives. Movable; a moved-from subscription is empty. Its
-  /// end waits until the callback is not running any more, unless it is the callback that ends it.
+  /// end waits until the callback is not running any more, unless it is the callback that ends it, or that
+  /// callback waits in the same way for a callback of this thread.
   class subscription {
    public:
     subscription() noexcept = default;
