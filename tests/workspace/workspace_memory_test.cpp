@@ -100,11 +100,15 @@ TYPED_TEST(workspace_memory, of_one_type_is_taken_back_by_a_reset_of_that_type) 
 TYPED_TEST(workspace_memory, under_an_open_scope_is_not_reset) {
   auto outside = this->ws.fill(1.5, 10);
   typename TypeParam::template scope<> scope{this->ws};
+  const std::string opened =
+      TypeParam::checked ? " opened at " + std::string{__FILE__} + ":" + std::to_string(__LINE__ - 2) : "";
   auto inside = scope.fill(2.5, 10);
   EXPECT_EQ(text_of<std::logic_error>([&] { this->ws.reset(); }),
-            "workspace 'test': reset while a scope is open would take its memory; end the scope first");
+            "workspace 'test': reset while a scope is open would take its memory; end the scope" + opened +
+                " first");
   EXPECT_EQ(text_of<std::logic_error>([&] { this->ws.release(); }),
-            "workspace 'test': release while a scope is open would take its memory; end the scope first");
+            "workspace 'test': release while a scope is open would take its memory; end the scope" + opened +
+                " first");
   EXPECT_EQ(
       text_of<std::logic_error>([&] { this->ws.template reset<double>(); }),
       "workspace 'test': reset of float64 while a scope or checkpoint is open, which would restore it; end "

@@ -1077,15 +1077,51 @@ TYPED_TEST(workspace_scope_order, a_workspace_that_ends_under_a_scope_is_reporte
   using scope = typename TestFixture::scope;
   // In memory of the test's, because a scope without its workspace must not even end.
   alignas(scope) std::array<std::byte, sizeof(scope)> place_of_scope;
+  unsigned opened = 0;
   {
     TypeParam ws{named("brief")};
+    opened = __LINE__ + 1;
     auto* open = new (place_of_scope.data()) scope{ws};
     (void)open->template acquire<double>(3);
   }
   ASSERT_EQ(violation_recorder::reports().size(), 1u);
   EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
   EXPECT_EQ(violation_recorder::reports()[0].message,
-            "workspace 'brief': destroyed while a scope on it is open; the scope must not be used any more");
+            "workspace 'brief': destroyed while a scope on it" +
+                (TypeParam::checked ? " opened at " + place(opened) : "") +
+                " is open; the scope must not be used any more");
+}
+
+TEST(workspace_scope_place, is_that_of_the_outermost_open_scope_when_a_workspace_ends) {
+  alignas(checked_scope) std::array<std::byte, sizeof(checked_scope)> place_of_scope;
+  // Others that were open before, in a checkpoint, and inside it, and ended in order or not.
+  for (const bool is_skipped : {false, true}) {
+    test::warning_recorder warnings;
+    const violation_recorder recorder;
+    unsigned opened = 0;
+    {
+      checked_workspace ws{named("brief")};
+      {
+        checked_scope before{ws};
+      }
+      ws.checkpoint();
+      {
+        checked_scope before{ws};
+        auto inner = std::make_unique<checked_scope>(ws);
+        if (is_skipped) before.end();
+      }
+      opened = __LINE__ + 1;
+      new (place_of_scope.data()) checked_scope{ws};
+      {
+        checked_scope inside{ws};
+      }
+      ws.checkpoint();
+    }
+    ASSERT_EQ(violation_recorder::reports().size(), 1u);
+    EXPECT_EQ(violation_recorder::reports()[0].message,
+              "workspace 'brief': destroyed while a scope on it opened at " + place(opened) +
+                  " is open; the scope must not be used any more");
+  }
 }
 
 TYPED_TEST(workspace_scope_order, a_workspace_that_ends_with_checkpoints_open_is_fine) {

@@ -18,6 +18,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
+#include <tidemark/workspace/detail/extents.hpp>
 #include <tidemark/workspace/detail/sweep_schedule.hpp>
 
 namespace tidemark::detail {
@@ -95,8 +96,8 @@ workspace_core::~workspace_core() {
   if (scopes_are_open()) {
     report_violation(
         violation_kind::scope_outlived, options_.name,
-        "workspace '%s': destroyed while a scope on it is open; the scope must not be used any more",
-        options_.name);
+        "workspace '%s': destroyed while a scope on it%s is open; the scope must not be used any more",
+        options_.name, opened_text().c_str());
     log_end_ = log_;
   }
   release(std::source_location{});
@@ -324,7 +325,12 @@ bool workspace_core::scopes_are_open() const noexcept {
 void workspace_core::require_closed(char const* doing) const {
   if (!scopes_are_open()) return;
   throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + doing +
-                         " while a scope is open would take its memory; end the scope first"};
+                         " while a scope is open would take its memory; end the scope" + opened_text() +
+                         " first"};
+}
+
+std::string workspace_core::opened_text() const {
+  return outermost_scope_ != 0 ? " opened at " + place_text(opened_at_) : "";
 }
 
 void workspace_core::reset(std::source_location where) {

@@ -57,7 +57,10 @@ class [[nodiscard]] basic_workspace<Checks>::scope
       : workspace_{&ws},
         frame_{ws.template open<Types...>(0, "opening of a scope")},
         range_{detail::range_kind::workspace_scope, ws.name()} {
-    if constexpr (checked) where_ = where;
+    if constexpr (checked) {
+      where_ = where;
+      ws.core_.note_opened(frame_, where);
+    }
   }
   scope(scope const&) = delete;
   scope& operator=(scope const&) = delete;
@@ -74,6 +77,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     } else {
       ws.core_.template close<false>(frame_, where());
     }
+    if constexpr (checked) ws.core_.note_ended(frame_);
     range_ = {};
   }
   /// Ends it now, though work elsewhere, as on a device's stream, still uses its memory: the next use of each

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory_resource>
 #include <source_location>
+#include <string>
 #include <vector>
 
 #include <tidemark/core/detail/sanitizers.hpp>
@@ -189,6 +190,16 @@ class workspace_core {
   /// Makes the list of another type that has none. @throws std::bad_alloc, with nothing changed.
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
 
+  /// Level 1: a scope was opened or has ended. Keeps the place of the outermost one for messages.
+  void note_opened(std::uint64_t frame, std::source_location where) noexcept {
+    if (outermost_scope_ != 0) return;
+    outermost_scope_ = frame;
+    opened_at_ = where;
+  }
+  void note_ended(std::uint64_t frame) noexcept {
+    if (outermost_scope_ == frame) outermost_scope_ = 0;
+  }
+
   // What is done seldom. `workspace.hpp` documents what these do.
 
   /// @throws std::logic_error if a scope is open.
@@ -299,6 +310,8 @@ class workspace_core {
   void show(slot_list const& list, slot const& of) const noexcept;
   [[nodiscard]] std::size_t alignment_of(slot_list const& list) const noexcept;
   [[nodiscard]] bool scopes_are_open() const noexcept;
+  // " opened at main.cpp:12", of the outermost scope; empty if it is not known.
+  [[nodiscard]] std::string opened_text() const;
   [[nodiscard]] workspace_type_stats stats_of(slot_list const& list) const noexcept;
   [[nodiscard]] char const* broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept;
   template <class Self, class Visitor>
@@ -322,6 +335,8 @@ class workspace_core {
 
   workspace_options options_;  // with the resources that null stood for
   std::size_t held_bytes_ = 0;
+  std::uint64_t outermost_scope_ = 0;  // its number; 0: no scope is open, or places are not noted
+  std::source_location opened_at_;     // … and its place
   bool checked_;
   bool pooling_;  // whether memory is kept; otherwise every slot is removed when it is taken back
   thread_ownership owner_;
