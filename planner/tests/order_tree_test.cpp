@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a list of all orders as the model. Random sets of leaves are replaced, as what dies is by what is
-// born, and after each replacement the tree has just the orders that the list has.
+// born, and after each replacement the tree has just the orders that the list has. Then all is undone from the last to the
+// first: in the tree by its log, and in a row by what each replacement said of its place.
 #include "order_tree.hpp"
 
 #include <gtest/gtest.h>
@@ -8,9 +9,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "tree_orders.hpp"
@@ -18,10 +21,11 @@
 namespace tidemark::planner::detail {
 namespace {
 
-using test::has_order;
-
 using leaves = std::vector<order_tree::leaf_number>;
 using orders = std::set<leaves>;
+
+// Of all leaves of a test.
+std::vector<offset_type> const some_sizes(4096, 1);
 
 orders all_orders(leaves some) {
   orders all;
@@ -31,15 +35,26 @@ orders all_orders(leaves some) {
   return all;
 }
 
+leaves numbers(order_tree::leaf_number first, std::size_t n) {
+  leaves made;
+  for (; made.size() < n; ++first) made.push_back(first);
+  return made;
+}
+
+bool contains(leaves const& some, order_tree::leaf_number one) {
+  return std::ranges::find(some, one) != some.end();
+}
+
 /// The orders in which `removed` lie beside each other, with each order of `added` in their place.
 orders replaced(orders const& all, leaves const& removed, leaves const& added) {
   orders made;
+  const orders in_any = all_orders(added);
   for (leaves const& each : all) {
-    const auto is_removed = [&](auto leaf) { return std::ranges::find(removed, leaf) != removed.end(); };
+    const auto is_removed = [&](auto leaf) { return contains(removed, leaf); };
     const auto first = std::ranges::find_if(each, is_removed);
     const auto end = std::find_if_not(first, each.end(), is_removed);
     if (static_cast<std::size_t>(end - first) != removed.size()) continue;
-    for (leaves const& in_place : all_orders(added)) {
+    for (leaves const& in_place : in_any) {
       leaves order(each.begin(), first);
       order.insert(order.end(), in_place.begin(), in_place.end());
       order.insert(order.end(), end, each.end());
@@ -49,108 +64,160 @@ orders replaced(orders const& all, leaves const& removed, leaves const& added) {
   return made;
 }
 
-TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {
-  std::mt19937_64 random{7};
-  std::size_t refused = 0, kept = 0;
-  for (std::size_t problem = 0; problem < 20; ++problem) {
-    order_tree trees;
-    leaves live{0, 1, 2, 3, 4, 5};
-    order_tree::leaf_number next = 6;
-    order_tree::node_number tree = trees.add(live);
-    orders model = all_orders(live);
-    for (std::size_t step = 0; step < 6; ++step) {
-      std::ranges::shuffle(live, random);
-      const std::size_t removed_n = 1 + random() % 3;
-      const leaves removed(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(removed_n));
-      leaves added;
-      for (std::size_t n = removed_n; n != 0; --n) added.push_back(next++);
-      const orders expected = replaced(model, removed, added);
-      const auto before = trees.sizes();
-      const std::optional<order_tree::node_number> made = trees.replace(tree, removed, added);
-      ASSERT_EQ(made.has_value(), !expected.empty()) << problem << ' ' << step;
-      if (!made) {
-        ++refused;
-        trees.cut(before);
-        next -= static_cast<order_tree::leaf_number>(removed_n);
-        continue;
-      }
-      ++kept;
-      tree = *made;
-      model = expected;
-      std::ranges::copy(added, live.begin());
-      for (leaves const& order : all_orders(live))
-        ASSERT_EQ(has_order(trees, tree, order), model.contains(order)) << problem << ' ' << step;
-    }
+struct replacement {
+  orders before;
+  order_tree::mark mark;
+  order_tree::place place;
+  leaves added;
+};
+
+/// The row as it was before a replacement, of the leaves that have a size.
+leaves undone(leaves const& row, replacement const& last, std::vector<offset_type> const& sizes) {
+  const auto has_no_size = [&](auto leaf) { return sizes[leaf] == 0; };
+  const auto is_added = [&](auto leaf) { return contains(last.added, leaf); };
+  const auto first = std::ranges::find_if(row, is_added), end = std::find_if_not(first, row.end(), is_added);
+  EXPECT_EQ(end - first, std::ranges::count_if(last.added, std::not_fn(has_no_size)));
+  leaves removed = last.place.removed;
+  std::erase_if(removed, has_no_size);
+  for (std::size_t k = 0; k < last.place.beside.size(); ++k) {
+    if (sizes[last.place.beside[k]] == 0) continue;
+    const auto beside = std::ranges::find(row, last.place.beside[k]);
+    EXPECT_NE(beside, row.end());
+    if ((beside < first) != (k < last.place.before_n)) std::ranges::reverse(removed);
+    break;
   }
-  EXPECT_GT(refused, 3u);
-  EXPECT_GT(kept, 10u);
+  leaves made(row.begin(), first);
+  made.insert(made.end(), removed.begin(), removed.end());
+  made.insert(made.end(), end, row.end());
+  return made;
 }
 
-TEST(order_tree, keeps_an_earlier_tree_as_it_was) {
-  order_tree trees;
-  const order_tree::node_number first = trees.add(leaves{0, 1, 2, 3});
-  const auto before = trees.sizes();
-  ASSERT_TRUE(trees.replace(first, leaves{0, 2}, leaves{4}));
-  trees.cut(before);
-  EXPECT_TRUE(has_order(trees, first, {0, 1, 2, 3}));
-  EXPECT_TRUE(has_order(trees, first, {3, 0, 2, 1}));
+/// The orders of those that have a size.
+orders with_size(orders const& all, std::vector<offset_type> const& sizes) {
+  orders made;
+  for (leaves order : all) {
+    std::erase_if(order, [&](auto leaf) { return sizes[leaf] == 0; });
+    made.insert(order);
+  }
+  return made;
+}
+
+/// Replaces leaves at random, and looks at the tree each time.
+class replacements {
+ public:
+  /// @param has_empty whether some leaves have no size: never all that are added at once
+  explicit replacements(std::uint64_t seed, bool has_empty = false) : has_empty_{has_empty}, random_{seed} {
+    live_ = numbers(0, 2 + random_() % 5);
+    next_ = static_cast<order_tree::leaf_number>(live_.size());
+    tree.restart(live_);
+    model = all_orders(live_);
+  }
+
+  void replace_some() {
+    std::ranges::shuffle(live_, random_);
+    const auto removed_n = static_cast<std::ptrdiff_t>(
+        1 + random_() % std::min<std::size_t>(live_.size(), random_() % 8 == 0 ? 4 : 2));
+    const leaves removed(live_.begin(), live_.begin() + removed_n);
+    const leaves added =
+        numbers(next_, 1 + random_() % (live_.size() > 5 ? removed.size() : removed.size() + 1));
+    for (std::size_t k = 0; k < added.size(); ++k)
+      sizes[added[k]] = has_empty_ && k != 0 && random_() % 2 == 0 ? 0 : 1;
+    const orders expected = replaced(model, removed, added);
+    ASSERT_EQ(tree.can_replace(removed), !expected.empty());
+    const order_tree::mark mark = tree.now();
+    std::optional<order_tree::place> place = tree.replace(removed, added, sizes);
+    ASSERT_EQ(place.has_value(), !expected.empty());
+    if (!place) {
+      ++refused;
+      ASSERT_EQ(order_tree_orders::of(tree), model);
+      return;
+    }
+    ASSERT_EQ(std::set(place->removed.begin(), place->removed.end()),
+              std::set(removed.begin(), removed.end()));
+    made.push_back({std::exchange(model, expected), mark, std::move(*place), added});
+    live_.erase(live_.begin(), live_.begin() + removed_n);
+    live_.insert(live_.end(), added.begin(), added.end());
+    next_ += static_cast<order_tree::leaf_number>(added.size());
+    ASSERT_EQ(order_tree_orders::of(tree), model);
+    ASSERT_TRUE(order_tree_orders::is_consistent(tree));
+    ASSERT_TRUE(model.contains(tree.leaves()));
+  }
+
+  order_tree tree;
+  orders model;
+  std::vector<replacement> made;
+  std::vector<offset_type> sizes = some_sizes;  // by leaf
+  std::size_t refused = 0;
+
+ private:
+  bool has_empty_;
+  std::mt19937_64 random_;
+  leaves live_;
+  order_tree::leaf_number next_ = 0;
+};
+
+TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {
+  std::size_t refused = 0, kept = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    replacements tested{seed};
+    for (std::size_t step = 0; step < 12; ++step) {
+      ASSERT_NO_FATAL_FAILURE(tested.replace_some()) << seed << ' ' << step;
+      if (step % 5 == 4) tested.tree.forget();
+    }
+    refused += tested.refused;
+    kept += tested.made.size();
+  }
+  EXPECT_GT(refused, 20u);
+  EXPECT_GT(kept, 100u);
+}
+
+TEST(order_tree, undoes_replacements_and_says_where_leaves_lay) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    replacements tested{seed, seed % 2 == 1};
+    for (std::size_t step = 0; step < 12; ++step) ASSERT_NO_FATAL_FAILURE(tested.replace_some());
+    leaves row = tested.tree.leaves();
+    std::erase_if(row, [&](auto leaf) { return tested.sizes[leaf] == 0; });
+    for (; !tested.made.empty(); tested.made.pop_back()) {
+      replacement const& last = tested.made.back();
+      tested.tree.undo(last.mark);
+      ASSERT_EQ(order_tree_orders::of(tested.tree), last.before) << seed;
+      ASSERT_TRUE(order_tree_orders::is_consistent(tested.tree)) << seed;
+      row = undone(row, last, tested.sizes);
+      ASSERT_TRUE(with_size(last.before, tested.sizes).contains(row)) << seed << ' ' << tested.made.size();
+    }
+  }
 }
 
 TEST(order_tree, finds_what_lies_around_some_leaves) {
-  order_tree trees;
-  order_tree::node_number tree = trees.add(leaves{0, 1, 2, 3});
-  tree = trees.replace(tree, leaves{0, 1}, leaves{4, 5, 6}).value();
-  leaves around;
-  trees.leaves_around(tree, leaves{4, 5}, around);
+  order_tree tree;
+  tree.restart(leaves{0, 1, 2, 3});
+  ASSERT_TRUE(tree.replace(leaves{0, 1}, leaves{4, 5, 6}, some_sizes));
+  leaves around = tree.leaves_around(leaves{4, 5});
   std::ranges::sort(around);
   EXPECT_EQ(around, (leaves{4, 5, 6}));
-  around.clear();
-  trees.leaves_around(tree, leaves{4, 2}, around);
-  EXPECT_EQ(around.size(), 5u);
+  EXPECT_EQ(tree.leaves_around(leaves{4, 2}).size(), 5u);
 }
 
 /// Whether those with a number lie beside each other in an order, but for those with lower numbers.
-bool are_gathered(leaves order, std::vector<std::uint32_t> const& numbers, std::uint32_t number) {
-  std::erase_if(order, [&](auto leaf) { return numbers[leaf] < number; });
-  const auto is_gathered = [&](auto leaf) { return numbers[leaf] == number; };
+bool are_gathered(leaves order, std::vector<std::uint32_t> const& of, std::uint32_t number) {
+  std::erase_if(order, [&](auto leaf) { return of[leaf] < number; });
+  const auto is_gathered = [&](auto leaf) { return of[leaf] == number; };
   const auto first = std::ranges::find_if(order, is_gathered);
   return std::none_of(std::find_if_not(first, order.end(), is_gathered), order.end(), is_gathered);
 }
 
-/// A tree of random replacements, and its orders.
-struct random_tree {
-  order_tree trees;
-  order_tree::node_number tree = 0;
-  orders model;
-
-  explicit random_tree(std::mt19937_64& random) {
-    leaves live{0, 1, 2, 3, 4, 5, 6};
-    tree = trees.add(live);
-    model = all_orders(live);
-    for (order_tree::leaf_number next = 7; next < 15;) {
-      std::ranges::shuffle(live, random);
-      const leaves removed(live.begin(), live.begin() + 2), added{next, next + 1};
-      const std::optional<order_tree::node_number> made = trees.replace(tree, removed, added);
-      if (!made) continue;
-      tree = *made;
-      model = replaced(model, removed, added);
-      std::ranges::copy(added, live.begin());
-      next += 2;
-    }
-  }
-};
-
 TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_lower) {
   std::mt19937_64 random{11};
   std::size_t apart = 0, gathered = 0;
-  for (std::size_t problem = 0; problem < 100; ++problem) {
-    const random_tree made{random};
-    std::vector<std::uint32_t> numbers(15);
-    for (std::uint32_t& each : numbers) each = static_cast<std::uint32_t>(random() % 4);
-    for (std::uint32_t number : {1u, 2u}) {
+  for (std::uint64_t problem = 0; problem < 100; ++problem) {
+    replacements made{problem};
+    for (std::size_t step = 0; step < 10; ++step) ASSERT_NO_FATAL_FAILURE(made.replace_some());
+    std::vector<std::uint32_t> of(512);
+    for (std::uint32_t& each : of) each = static_cast<std::uint32_t>(random() % 3);
+    for (std::uint32_t number : {0u, 1u}) {
       const bool can = std::ranges::any_of(
-          made.model, [&](leaves const& order) { return are_gathered(order, numbers, number); });
-      ASSERT_EQ(made.trees.can_gather(made.tree, numbers, number), can) << problem << ' ' << number;
+          made.model, [&](leaves const& order) { return are_gathered(order, of, number); });
+      ASSERT_EQ(made.tree.can_gather(of, number), can) << problem << ' ' << number;
       ++(can ? gathered : apart);
     }
   }
@@ -159,38 +226,33 @@ TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_low
 }
 
 TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
-  std::mt19937_64 random{13};
-  for (std::size_t problem = 0; problem < 20; ++problem) {
-    random_tree made{random};
-    leaves all, removed;
-    made.trees.leaves_of(made.tree, all);
-    std::ranges::shuffle(all, random);
-    removed.assign(all.begin(), all.begin() + 2);
-    const leaves kept(all.begin() + 2, all.end());
+  for (std::uint64_t problem = 0; problem < 60; ++problem) {
+    replacements made{problem};
+    for (std::size_t step = 0; step < 10; ++step) ASSERT_NO_FATAL_FAILURE(made.replace_some());
+    const order_tree::mark before = made.tree.now();
+    leaves removed = made.tree.leaves();
+    removed.resize((removed.size() - 1) / 2);
     orders left;
     for (leaves order : made.model) {
-      std::erase_if(order, [&](auto leaf) { return std::ranges::find(removed, leaf) != removed.end(); });
+      std::erase_if(order, [&](auto leaf) { return contains(removed, leaf); });
       left.insert(order);
     }
-    const order_tree::node_number tree = made.trees.without(made.tree, removed);
-    for (leaves const& order : all_orders(kept))
-      ASSERT_EQ(has_order(made.trees, tree, order), left.contains(order)) << problem;
+    for (order_tree::leaf_number leaf : removed) made.tree.remove(leaf);
+    ASSERT_EQ(order_tree_orders::of(made.tree), left) << problem;
+    ASSERT_TRUE(order_tree_orders::is_consistent(made.tree)) << problem;
+    made.tree.undo(before);
+    ASSERT_EQ(order_tree_orders::of(made.tree), made.model) << problem;
   }
 }
 
-TEST(order_tree, puts_leaves_without_a_position_where_they_can_lie) {
-  std::mt19937_64 random{17};
-  for (std::size_t problem = 0; problem < 20; ++problem) {
-    random_tree made{random};
-    for (leaves const& order : made.model) {
-      std::vector<double> positions(15, order_tree::no_position);
-      for (std::size_t k = 2; k < order.size(); ++k) positions[order[k]] = static_cast<double>(k);
-      leaves found;
-      made.trees.leaves_by(made.tree, positions, found);
-      ASSERT_TRUE(made.model.contains(found)) << problem;
-      std::erase_if(found, [&](auto leaf) { return positions[leaf] == order_tree::no_position; });
-      ASSERT_EQ(found, leaves(order.begin() + 2, order.end())) << problem;
-    }
+TEST(order_tree, looks_at_the_nodes_around_a_replacement_alone) {
+  // Each pair lies in a pair: what is around them is not looked at.
+  order_tree tree;
+  tree.restart(leaves{0});
+  for (order_tree::leaf_number next = 1; next < 2001; next += 2) {
+    const std::uint64_t before = tree.steps();
+    ASSERT_TRUE(tree.replace(leaves{next - 1}, leaves{next, next + 1}, some_sizes));
+    EXPECT_LT(tree.steps() - before, 20u);
   }
 }
 

@@ -150,7 +150,7 @@ class climber {
           !raise(placed.number, max_height))
         return false;
     }
-    context_->offer(tried_.offsets, tried_.height);
+    context_->offer(tried_.offsets);
     return true;
   }
 

@@ -161,10 +161,7 @@ class ejector {
   }
 
   void finish_try() {
-    offset_type height = 0;
-    for (std::size_t i = 0; i < offsets_.size(); ++i)
-      height = std::max(height, offsets_[i] + instance_->buffers[i].size);
-    context_->offer(offsets_, height);
+    context_->offer(offsets_);
     drop_ = std::min(drop_ * 1.2, max_drop);
   }
 

@@ -1,294 +1,355 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
+// The PQ-tree: nodes and the log, what is around the removed leaves, replacements, and what can be gathered.
 #include "order_tree.hpp"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <ranges>
-#include <utility>
 
 namespace tidemark::planner::detail {
 
-std::span<order_tree::node_number const> order_tree::children_of(node_number at) const {
-  if (nodes_[at].is == kind::leaf) return {};
-  return std::span{children_}.subspan(nodes_[at].begin, nodes_[at].end - nodes_[at].begin);
+// ---- nodes ------------------------------------------------------------------------------------------------
+
+order_tree::node_number order_tree::new_node(kind is) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<node_number>(nodes_.size()));
+    nodes_.emplace_back();
+    if (tallies_.size() < nodes_.size()) tallies_.emplace_back();
+  }
+  const node_number made = free_.back();
+  free_.pop_back();
+  nodes_[made] = {.is = is, .leaf = 0, .parent = no_node, .children = {}};
+  return made;
 }
 
-order_tree::nodes order_tree::copied_children(node_number at) const {
-  const std::span children = children_of(at);
-  return {children.begin(), children.end()};
-}
-
-order_tree::node_number order_tree::add_leaf(leaf_number leaf) {
-  nodes_.push_back({kind::leaf, leaf, leaf + 1});
-  return static_cast<node_number>(nodes_.size() - 1);
-}
-
-/// @pre at least one child: it stands for itself.
-order_tree::node_number order_tree::add_node(kind is, nodes const& children) {
-  if (children.size() == 1) return children.front();
-  const auto begin = static_cast<std::uint32_t>(children_.size());
-  children_.insert(children_.end(), children.begin(), children.end());
-  nodes_.push_back({is, begin, static_cast<std::uint32_t>(children_.size())});
-  return static_cast<node_number>(nodes_.size() - 1);
-}
-
-order_tree::node_number order_tree::add(std::span<leaf_number const> leaves) {
+order_tree::node_number order_tree::new_leaves(leaf_numbers some) {
   nodes made;
-  for (leaf_number leaf : leaves) made.push_back(add_leaf(leaf));
-  return add_node(kind::any, made);
+  for (leaf_number leaf : some) {
+    const node_number added = made.emplace_back(new_node(kind::leaf));
+    nodes_[added].leaf = leaf;
+    if (node_of_.size() <= leaf) node_of_.resize(leaf + std::size_t{1});
+    node_of_[leaf] = added;
+  }
+  if (made.size() == 1) return made.front();
+  const node_number parent = new_node(kind::any);
+  set_children(parent, std::move(made));
+  return parent;
 }
 
-void order_tree::cut(size to) {
+/// A node whose children are about to change, or to get another parent.
+order_tree::node& order_tree::change(node_number at) {
+  log_.emplace_back(at, nodes_[at]);
+  steps_ += nodes_[at].children.size() / 8 + 1;
+  return nodes_[at];
+}
+
+/// @pre it is new, or was logged
+void order_tree::set_children(node_number at, nodes children) {
+  for (node_number child : children) nodes_[child].parent = at;
+  nodes_[at].children = std::move(children);
+}
+
+/// Puts a node in the place of another one.
+void order_tree::substitute(node_number was, node_number is) {
+  const node_number parent = nodes_[was].parent;
+  nodes_[is].parent = parent;
+  if (parent == no_node) top_ = is;
+  else *std::ranges::find(change(parent).children, was) = is;
+}
+
+void order_tree::restart(leaf_numbers some) {
+  nodes_.clear();
+  free_.clear();
+  freed_.clear();
+  log_.clear();
+  steps_ = 0;
+  top_ = new_leaves(some);
+}
+
+/// From the last logged to the first: what a node was at the mark is restored after what it was later, and so are the
+/// parents of its children.
+void order_tree::undo(mark to) {
+  for (; log_.size() != to.log; log_.pop_back()) {
+    auto& [at, was] = log_.back();
+    nodes_[at] = std::move(was);
+    for (node_number child : nodes_[at].children) nodes_[child].parent = at;
+  }
   nodes_.resize(to.nodes);
-  children_.resize(to.children);
+  freed_.resize(to.freed);
+  top_ = to.top;
+  nodes_[top_].parent = no_node;
 }
 
-void order_tree::leaves_of(node_number tree, std::vector<leaf_number>& into) const {
-  if (nodes_[tree].is == kind::leaf) into.push_back(nodes_[tree].begin);
-  for (node_number child : children_of(tree)) leaves_of(child, into);
+void order_tree::forget() {
+  log_.clear();
+  free_.insert(free_.end(), freed_.begin(), freed_.end());
+  freed_.clear();
 }
 
-void order_tree::mark(std::span<leaf_number const> leaves, bool removed) {
-  for (leaf_number leaf : leaves) {
-    if (is_removed_.size() <= leaf) is_removed_.resize(leaf + std::size_t{1}, false);
-    is_removed_[leaf] = removed;
+template <class Visit>
+void order_tree::each_node_below(node_number at, Visit visit) {
+  stack_.assign(1, at);
+  while (!stack_.empty()) {
+    const node_number here = stack_.back();
+    stack_.pop_back();
+    ++steps_;
+    if (visit(here)) return;
+    stack_.insert(stack_.end(), nodes_[here].children.rbegin(), nodes_[here].children.rend());
   }
 }
 
-order_tree::count order_tree::count_below(node_number at) {
-  count sum;
-  if (nodes_[at].is == kind::leaf) {
-    const leaf_number leaf = nodes_[at].begin;
-    sum = {leaf < is_removed_.size() && is_removed_[leaf] ? 1U : 0U, 1};
+std::vector<order_tree::leaf_number> order_tree::leaves_below(node_number at) {
+  std::vector<leaf_number> made;
+  each_node_below(at, [&](node_number here) {
+    if (nodes_[here].is == kind::leaf) made.push_back(nodes_[here].leaf);
+    return false;
+  });
+  return made;
+}
+
+void order_tree::remove(leaf_number leaf) {
+  const node_number parent = nodes_[node_of_[leaf]].parent;
+  nodes& left = change(parent).children;
+  left.erase(std::ranges::find(left, node_of_[leaf]));
+  freed_.push_back(node_of_[leaf]);
+  if (left.size() != 1) return;
+  freed_.push_back(parent);
+  substitute(parent, left.front());
+}
+
+// ---- what is around the removed leaves --------------------------------------------------------------------
+
+/// @return whether it was not touched before by this replacement.
+bool order_tree::touch(node_number at) {
+  if (is_touched(at)) return false;
+  tallies_[at] = {.round = round_};
+  return true;
+}
+
+/// Goes up from the removed leaves, until one node is around all.
+void order_tree::count_waiting(leaf_numbers removed) {
+  ++round_;
+  queue_.clear();
+  for (leaf_number leaf : removed) {
+    (void)touch(node_of_[leaf]);
+    queue_.push_back(node_of_[leaf]);
   }
-  for (node_number child : children_of(at)) {
-    const count below = count_below(child);
-    sum.removed += below.removed;
-    sum.all += below.all;
-  }
-  return counts_[at] = sum;
-}
-
-/// @pre the removed ones were counted, and are `n`.
-order_tree::node_number order_tree::lowest_around(node_number tree, std::size_t n) const {
-  for (;;) {
-    const std::span children = children_of(tree);
-    const auto has_all =
-        std::ranges::find_if(children, [&](node_number child) { return counts_[child].removed == n; });
-    if (has_all == children.end()) return tree;
-    tree = *has_all;
-  }
-}
-
-std::optional<order_tree::node_number> order_tree::replace(node_number tree,
-                                                           std::span<leaf_number const> removed,
-                                                           std::span<leaf_number const> added) {
-  const node_number in_place = add(added);
-  mark(removed, true);
-  counts_.resize(nodes_.size());
-  count_below(tree);
-  mark(removed, false);
-  return rebuild(tree, lowest_around(tree, removed.size()), in_place);
-}
-
-/// Makes the path from a node down to `root`, below which all changes, anew.
-std::optional<order_tree::node_number> order_tree::rebuild(node_number at, node_number root,
-                                                           node_number in_place) {
-  if (at == root) return replace_below(root, in_place);
-  nodes children = copied_children(at);
-  const auto changed = std::ranges::find_if(
-      children, [&](node_number child) { return counts_[child].removed == counts_[at].removed; });
-  const std::optional<node_number> made = rebuild(*changed, root, in_place);
-  if (!made) return made;
-  *changed = *made;
-  return add_node(nodes_[at].is, children);
-}
-
-std::optional<order_tree::node_number> order_tree::replace_below(node_number root, node_number in_place) {
-  if (counts_[root].full()) return in_place;
-  return nodes_[root].is == kind::any ? replace_in_any(root, in_place) : replace_in_row(root, in_place);
-}
-
-std::optional<order_tree::node_number> order_tree::replace_in_any(node_number root, node_number in_place) {
-  nodes kept, row, right;
-  int partial = 0;
-  for (node_number child : copied_children(root)) {
-    if (counts_[child].none()) kept.push_back(child);
-    if (counts_[child].none() || counts_[child].full()) continue;
-    ++partial;
-    if (partial > 2 || !add_kept(child, partial == 1 ? row : right)) return std::nullopt;
-  }
-  row.push_back(in_place);
-  row.insert(row.end(), right.rbegin(), right.rend());
-  kept.push_back(add_node(kind::row, row));
-  return add_node(kind::any, kept);
-}
-
-std::optional<order_tree::node_number> order_tree::replace_in_row(node_number root, node_number in_place) {
-  const nodes children = copied_children(root);
-  const auto is_kept = [&](node_number child) { return counts_[child].none(); };
-  const auto first = std::ranges::find_if_not(children, is_kept);
-  const auto last = std::prev(std::ranges::find_if_not(children | std::views::reverse, is_kept).base());
-  // More than one is removed from, as this is the lowest node around all that are removed.
-  nodes row(children.begin(), first), right;
-  for (auto between = std::next(first); between != last; ++between) {
-    if (!counts_[*between].full()) return std::nullopt;
-  }
-  if (!add_kept(*first, row) || !add_kept(*last, right)) return std::nullopt;
-  row.push_back(in_place);
-  row.insert(row.end(), right.rbegin(), right.rend());
-  row.insert(row.end(), std::next(last), children.end());
-  return add_node(kind::row, row);
-}
-
-/// Adds what is kept of a node to a row at whose end the removed leaves are. @return whether they can be there.
-bool order_tree::add_kept(node_number at, nodes& row) {
-  if (counts_[at].full()) return true;
-  nodes children = copied_children(at);
-  if (nodes_[at].is == kind::any) {
-    nodes kept, partial;
-    for (node_number child : children) {
-      if (counts_[child].none()) kept.push_back(child);
-      else if (!counts_[child].full()) partial.push_back(child);
+  std::size_t at_top = 0;
+  for (std::size_t k = 0; queue_.size() - k + at_top > 1; ++k) {
+    if (queue_[k] == top_) {
+      at_top = 1;
+      continue;
     }
-    if (!kept.empty()) row.push_back(add_node(kind::any, kept));
-    return partial.empty() || (partial.size() == 1 && add_kept(partial.front(), row));
+    const node_number parent = nodes_[queue_[k]].parent;
+    if (touch(parent)) queue_.push_back(parent);
+    ++tallies_[parent].waiting_n;
   }
-  if (counts_[children.front()].full() || counts_[children.back()].none()) std::ranges::reverse(children);
-  bool all_kept = true;
-  for (node_number child : children) {
-    if (!counts_[child].full() && !all_kept) return false;
-    if (counts_[child].none()) row.push_back(child);
-    else if (!add_kept(child, row)) return false;
-    all_kept = all_kept && counts_[child].none();
+  steps_ += queue_.size();
+}
+
+/// Counts what is removed below each node around them. @return the lowest node around all; it is the last in `queue_`,
+/// where each comes after those below it.
+order_tree::node_number order_tree::count_removed(leaf_numbers removed) {
+  count_waiting(removed);
+  queue_.resize(removed.size());
+  for (std::size_t k = 0;; ++k) {
+    const node_number at = queue_[k];
+    if (nodes_[at].is == kind::leaf) tallies_[at].removed_n = 1;
+    if (tallies_[at].removed_n == removed.size()) return at;
+    tally& parent = tallies_[nodes_[at].parent];
+    parent.removed_n += tallies_[at].removed_n;
+    ++(is_full(at) ? parent.full_n : parent.partial_n);
+    if (--parent.waiting_n == 0) queue_.push_back(nodes_[at].parent);
+  }
+}
+
+/// The children of a node, those of a row so that what is removed at one end is at the last one.
+order_tree::nodes order_tree::removed_last(node_number at) const {
+  nodes children = nodes_[at].children;
+  if (is_full(children.front()) || !is_touched(children.back())) std::ranges::reverse(children);
+  return children;
+}
+
+/// Whether what is removed of a row is in one piece, of which the children at the ends alone may be partial; where it is
+/// `at_end`, it is at the last one, and the one at its beginning alone may be.
+bool order_tree::lie_together(nodes const& row, bool at_end) const {
+  const auto touched = [&](node_number each) { return is_touched(each); };
+  const auto first = std::ranges::find_if(row, touched);
+  auto last = std::prev(row.end());
+  while (!at_end && !is_touched(*last)) --last;
+  return std::all_of(first + 1, at_end ? row.end() : std::max(first + 1, last),
+                     [&](node_number each) { return is_full(each); });
+}
+
+bool order_tree::can_replace_below(node_number root) const {
+  for (node_number at : queue_) {
+    if (is_full(at)) continue;
+    const bool is_row = nodes_[at].is == kind::row;
+    if (tallies_[at].partial_n > (at == root ? 2 : 1)) return false;
+    if (is_row &&
+        !(at == root ? lie_together(nodes_[at].children, false) : lie_together(removed_last(at), true)))
+      return false;
   }
   return true;
 }
 
-/// What is left of a node without the leaves that are removed. @pre not all are
-order_tree::node_number order_tree::kept_of(node_number at) {
-  if (counts_[at].none()) return at;
-  nodes kept;
-  for (node_number child : copied_children(at)) {
-    if (!counts_[child].full()) kept.push_back(kept_of(child));
+bool order_tree::can_replace(leaf_numbers removed) { return can_replace_below(count_removed(removed)); }
+
+// ---- replacements -----------------------------------------------------------------------------------------
+
+std::optional<order_tree::place> order_tree::replace(leaf_numbers removed, leaf_numbers added,
+                                                     std::span<offset_type const> sizes) {
+  const node_number root = count_removed(removed);
+  if (!can_replace_below(root)) return std::nullopt;
+  place made;
+  const node_number in_place = new_leaves(added);
+  if (is_full(root)) {
+    substitute(root, in_place);
+    take_out({root}, made);
+  } else {
+    replace_below(root, in_place, made);
+    find_beside(in_place, sizes, made);
   }
-  return add_node(nodes_[at].is, kept);
+  return made;
 }
 
-order_tree::node_number order_tree::without(node_number tree, std::span<leaf_number const> removed) {
-  counts_.resize(nodes_.size());
-  mark(removed, true);
-  count_below(tree);
-  mark(removed, false);
-  return kept_of(tree);
+/// What is kept of a node beside the removed leaves lies in a row around what is put in their place: between the children
+/// of a row before and behind them, or as a row of its own among those of a node in any order.
+void order_tree::replace_below(node_number root, node_number in_place, place& made) {
+  const bool is_row = nodes_[root].is == kind::row;
+  std::array<side, 2> sides;
+  nodes before, full, others;
+  bool begun = false;
+  std::size_t partial_n = 0;
+  for (node_number child : nodes(change(root).children)) {
+    if (!is_touched(child)) {
+      (is_row && !begun ? before : others).push_back(child);
+      continue;
+    }
+    if (is_full(child)) full.push_back(child);
+    else take_apart(child, sides[is_row ? (begun ? 1 : 0) : partial_n++]);
+    begun = true;
+  }
+  take_out({sides[0].full.rbegin(), sides[0].full.rend()}, made);
+  take_out(full, made);
+  take_out(sides[1].full, made);
+  nodes row = std::move(before);
+  row.insert(row.end(), sides[0].kept.begin(), sides[0].kept.end());
+  row.push_back(in_place);
+  row.insert(row.end(), sides[1].kept.rbegin(), sides[1].kept.rend());
+  if (is_row) {
+    row.insert(row.end(), others.begin(), others.end());
+    set_children(root, std::move(row));
+  } else if (others.empty()) {
+    nodes_[root].is = kind::row;
+    set_children(root, std::move(row));
+  } else {
+    others.push_back(row.size() == 1 ? in_place : new_node(kind::row));
+    const node_number last = others.back();
+    set_children(root, std::move(others));
+    if (last != in_place) set_children(last, std::move(row));
+  }
 }
 
-bool order_tree::can_gather(node_number tree, std::span<std::uint32_t const> numbers,
-                            std::uint32_t number) const {
-  return gather(tree, numbers, number) != gathered::apart;
+/// Takes a node apart at whose end leaves are removed, and so on down.
+void order_tree::take_apart(node_number at, side& into) {
+  while (at != no_node) {
+    const nodes children = removed_last(at);
+    (void)change(at);
+    node_number partial = no_node;
+    nodes kept, full;
+    for (node_number child : children) {
+      if (!is_touched(child)) kept.push_back(child);
+      else if (is_full(child)) full.push_back(child);
+      else partial = child;
+    }
+    into.full.insert(into.full.end(), full.rbegin(), full.rend());
+    if (nodes_[at].is == kind::any && kept.size() > 1) {
+      set_children(at, std::move(kept));
+      into.kept.push_back(at);
+    } else {
+      into.kept.insert(into.kept.end(), kept.begin(), kept.end());
+      freed_.push_back(at);
+    }
+    at = partial;
+  }
 }
+
+void order_tree::take_out(nodes const& some, place& made) {
+  for (node_number each : some) {
+    each_node_below(each, [&](node_number here) {
+      if (nodes_[here].is == kind::leaf) made.removed.push_back(nodes_[here].leaf);
+      freed_.push_back(here);
+      return false;
+    });
+  }
+}
+
+/// Finds leaves beside what was put in place, to both sides as far as the first one with a size.
+void order_tree::find_beside(node_number in_place, std::span<offset_type const> sizes, place& made) {
+  node const& parent = nodes_[nodes_[in_place].parent];
+  if (parent.is != kind::row) return;
+  bool found = false;
+  const auto look_at = [&](node_number sibling) {
+    if (found) return;
+    each_node_below(sibling, [&](node_number here) {
+      if (nodes_[here].is != kind::leaf) return false;
+      made.beside.push_back(nodes_[here].leaf);
+      return found = sizes[nodes_[here].leaf] != 0;
+    });
+  };
+  const auto at = std::ranges::find(parent.children, in_place);
+  for (node_number sibling : std::ranges::subrange(parent.children.begin(), at) | std::views::reverse)
+    look_at(sibling);
+  made.before_n = made.beside.size();
+  for (node_number sibling : std::ranges::subrange(at + 1, parent.children.end())) look_at(sibling);
+}
+
+// ---- what can be gathered ---------------------------------------------------------------------------------
 
 order_tree::gathered order_tree::gather(node_number at, std::span<std::uint32_t const> numbers,
                                         std::uint32_t number) const {
-  if (nodes_[at].is == kind::any) return gather_in_any(at, numbers, number);
-  if (nodes_[at].is == kind::row) return gather_in_row(at, numbers, number);
-  const std::uint32_t its = numbers[nodes_[at].begin];
-  if (its == number) return gathered::all;
-  return its < number ? gathered::ignored : gathered::none;
-}
-
-order_tree::gathered order_tree::gather_in_any(node_number at, std::span<std::uint32_t const> numbers,
-                                               std::uint32_t number) const {
-  std::array<std::size_t, 6> children{};  // how many there are of each
-  const auto n = [&](gathered which) { return children[static_cast<std::size_t>(which)]; };
-  for (node_number child : children_of(at))
-    ++children[static_cast<std::size_t>(gather(child, numbers, number))];
-  using enum gathered;
-  if (n(apart) != 0 || n(at_an_end) > 2 || n(inside) > 1) return apart;
-  if (n(inside) == 1) return n(all) + n(at_an_end) == 0 ? inside : apart;
-  if (n(at_an_end) == 2) return inside;
-  if (n(at_an_end) == 1 || (n(all) != 0 && n(none) != 0)) return at_an_end;
-  if (n(all) != 0) return all;
-  return n(none) != 0 ? none : ignored;
-}
-
-order_tree::gathered order_tree::gather_in_row(node_number at, std::span<std::uint32_t const> numbers,
-                                               std::uint32_t number) const {
-  using enum gathered;
-  std::size_t n = 0, first = 0, end = 0;  // children that are not ignored, and which have gathered leaves
-  gathered first_is = none, last_is = none;
-  for (node_number child : children_of(at)) {
+  node const& here = nodes_[at];
+  if (here.is == kind::leaf) {
+    const std::uint32_t its = numbers[here.leaf];
+    return its == number ? gathered::all : its < number ? gathered::ignored : gathered::none;
+  }
+  std::vector<gathered> children;
+  for (node_number child : here.children) {
     const gathered each = gather(child, numbers, number);
-    if (each == apart) return apart;
-    if (each == ignored) continue;
-    ++n;
-    if (each == none) continue;
-    const bool is_first = end == 0;
-    // Nothing else lies between two of them.
-    if (!is_first && (end + 1 != n || (end - first > 1 && last_is != all))) return apart;
-    if (is_first) first = n - 1, first_is = each;
-    end = n;
-    last_is = each;
+    if (each == gathered::apart) return each;
+    if (each != gathered::ignored) children.push_back(each);
   }
-  if (end == 0) return n == 0 ? ignored : none;
-  if (end - first == 1) {
-    if (n == 1 || first_is == inside) return first_is;
-    return first == 0 || end == n ? at_an_end : inside;
-  }
-  if (first_is == inside || last_is == inside) return apart;
-  const bool from_begin = first == 0 && first_is == all, to_end = end == n && last_is == all;
+  if (children.empty()) return gathered::ignored;
+  return here.is == kind::any ? in_any(children) : in_row(children);
+}
+
+order_tree::gathered order_tree::in_any(std::span<gathered const> children) {
+  using enum gathered;
+  const auto n = [&](gathered which) { return std::ranges::count(children, which); };
+  const auto inside_n = n(inside), end_n = n(at_an_end), all_n = n(all), none_n = n(none);
+  if (end_n > 2 || inside_n > 1 || (inside_n == 1 && all_n + end_n != 0)) return apart;
+  if (inside_n == 1 || end_n == 2) return inside;
+  if (end_n == 1 || (all_n != 0 && none_n != 0)) return at_an_end;
+  return all_n != 0 ? all : none;
+}
+
+order_tree::gathered order_tree::in_row(std::span<gathered const> children) {
+  using enum gathered;
+  const auto is_some = [](gathered each) { return each != none; };
+  const auto first = std::ranges::find_if(children, is_some);
+  if (first == children.end()) return none;
+  const auto last = std::prev(std::ranges::find_if(children | std::views::reverse, is_some).base());
+  const bool is_one = first == last;
+  if (is_one && (children.size() == 1 || *first == inside)) return *first;
+  const auto is_all = [](gathered each) { return each == all; };
+  if (!is_one && (*first == inside || *last == inside || !std::all_of(first + 1, last, is_all))) return apart;
+  const bool from_begin = first == children.begin() && (is_one || *first == all);
+  const bool to_end = std::next(last) == children.end() && (is_one || *last == all);
   if (from_begin && to_end) return all;
   return from_begin || to_end ? at_an_end : inside;
-}
-
-void order_tree::leaves_around(node_number tree, std::span<leaf_number const> these,
-                               std::vector<leaf_number>& into) {
-  counts_.resize(nodes_.size());
-  mark(these, true);
-  count_below(tree);
-  mark(these, false);
-  leaves_of(lowest_around(tree, these.size()), into);
-}
-
-order_tree::mean order_tree::mean_below(node_number at, std::span<double const> positions) {
-  mean sum;
-  if (nodes_[at].is == kind::leaf && positions[nodes_[at].begin] != no_position)
-    sum = {positions[nodes_[at].begin], 1};
-  for (node_number child : children_of(at)) {
-    const mean below = mean_below(child, positions);
-    sum.sum += below.sum;
-    sum.n += below.n;
-  }
-  means_[at] = sum.value();
-  return sum;
-}
-
-/// The leaves below each child are beside each other, so that the means come in the order of the children.
-void order_tree::leaves_by(node_number tree, std::span<double const> positions,
-                           std::vector<leaf_number>& into) {
-  means_.resize(nodes_.size());
-  mean_below(tree, positions);
-  add_by(tree, into);
-}
-
-void order_tree::add_by(node_number at, std::vector<leaf_number>& into) {
-  if (nodes_[at].is == kind::leaf) {
-    into.push_back(nodes_[at].begin);
-    return;
-  }
-  nodes children = copied_children(at);
-  const auto has_mean = [&](node_number child) { return means_[child] != no_position; };
-  const auto falls = [&](nodes const& row) {
-    const auto first = std::ranges::find_if(row, has_mean);
-    const auto backwards = row | std::views::reverse;
-    return first != row.end() && means_[*first] > means_[*std::ranges::find_if(backwards, has_mean)];
-  };
-  if (nodes_[at].is == kind::any)
-    std::ranges::sort(children, {}, [&](node_number child) { return std::pair{means_[child], child}; });
-  else if (falls(children)) std::ranges::reverse(children);
-  for (node_number child : children) add_by(child, into);
 }
 
 }  // namespace tidemark::planner::detail

@@ -41,7 +41,7 @@ bool place_in_order(solver_context& context, section_space& space, order const& 
     if (!context.count_node(steps)) return false;
     if (height >= context.best().height) return true;
   }
-  context.offer(offsets, height);
+  context.offer(offsets);
   return true;
 }
 

@@ -455,7 +455,7 @@ class prober {
       ask(skyline_, [&](offset_type at) { return skyline_.probe(by, at, nodes); });
     };
     const auto ask_time = [&](std::uint64_t max_nodes) {
-      if (time_search::is_for(context_->instance()))
+      if (time_search::goes_back(context_->instance()))
         ask(time_, [&](offset_type at) { return time_.probe(at, max_nodes); });
     };
     for (aspects const& by : orders_) ask_skyline(order_by(context_->instance(), by));
@@ -473,16 +473,8 @@ class prober {
   bool has_answer(Search& search, offset_type height, Probe probe_at) {
     const outcome answer = probe_at(height);
     if (answer == outcome::impossible) context_->raise_bound(height + 1);
-    if (answer == outcome::found) offer(search);
+    if (answer == outcome::found) context_->offer(search.offsets());
     return answer != outcome::unknown;
-  }
-
-  template <class Search>
-  void offer(Search const& search) {
-    offset_type top = 0;
-    for (std::size_t i = 0; i < search.offsets().size(); ++i)
-      top = std::max(top, search.offsets()[i] + context_->instance().buffers[i].size);
-    context_->offer(search.offsets(), top);
   }
 
   solver_context* context_;

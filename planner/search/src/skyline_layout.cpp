@@ -157,10 +157,7 @@ bool skyline_layout::place_all(order const& by, offset_type max_height) {
       past_.limit = std::max(past_.limit, count_waste(placed.lifespan, offset - level));
     if (!context_->count_node(steps_)) return false;
   }
-  offset_type height = 0;
-  for (std::size_t i = 0; i < offsets_.size(); ++i)
-    height = std::max(height, offsets_[i] + instance_->buffers[i].size);
-  context_->offer(offsets_, height);
+  context_->offer(offsets_);
   return true;
 }
 

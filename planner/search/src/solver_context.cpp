@@ -62,7 +62,10 @@ bool solver_context::check_limits() {
   return !cut_;
 }
 
-void solver_context::offer(std::vector<offset_type> const& offsets, offset_type height) {
+void solver_context::offer(std::vector<offset_type> const& offsets) {
+  offset_type height = 0;
+  for (std::size_t i = 0; i < offsets.size(); ++i)
+    height = std::max(height, offsets[i] + instance_->buffers[i].size);
   if (height >= best_.height) return;
   best_ = {.offsets = offsets, .height = height};
   if (options_->on_progress) report();

@@ -59,7 +59,7 @@ class solver_context {
   /// Whether there is nothing left to search for, or the search was cut off.
   [[nodiscard]] bool done() const noexcept { return cut_ || best_.height <= target_; }
   /// Takes the layout if it is lower.
-  void offer(std::vector<offset_type> const& offsets, offset_type height);
+  void offer(std::vector<offset_type> const& offsets);
   /// Records that no layout is lower than `height`.
   void raise_bound(offset_type height);
   /// The plan that was found, of the buffers alone, so that it does not say whether it is optimal. @post nothing

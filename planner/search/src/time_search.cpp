@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <ranges>
 #include <tuple>
 #include <utility>
 
 #include "problem.hpp"
+#include "stages.hpp"
 
 namespace tidemark::planner::detail {
 namespace {
@@ -33,54 +35,61 @@ constexpr std::size_t max_spares = 2;
   return made;
 }
 
-}  // namespace
+[[nodiscard]] order births_of(auto const& moment) { return {moment.births.begin(), moment.births.end()}; }
 
-bool time_search::is_for(problem const& instance) {
-  // A tree can be as deep as there are leaves: some hundred bytes of the thread's stack a node.
-  constexpr std::size_t max_buffers = 2048;
-  return !instance.graph && instance.buffers.size() <= max_buffers && can_lie_anywhere(instance);
-}
+}  // namespace
 
 time_search::time_search(solver_context& context)
     : context_{&context},
       instance_{&context.instance()},
       random_{context.seed()},
+      birth_of_(instance_->buffers.size()),
+      death_of_(instance_->buffers.size()),
       leaf_of_(instance_->buffers.size()),
       offsets_(instance_->buffers.size()) {
   if (is_for(*instance_)) find_moments();
 }
 
+/// Where it goes back, what dies before others are born has a moment of its own, so that one place need not take all.
 void time_search::find_moments() {
-  const auto lifetime_of = [&](std::uint32_t i) {
-    range const moments = instance_->buffers[i].moments;
-    return lifetime{.lower = moments.begin, .upper = moments.end};
-  };
-  auto& [forwards, backwards] = moments_;
-  std::uint64_t last = 0;
-  for (event const& e : events_of(instance_->buffers.size(), lifetime_of)) {
-    if (forwards.empty() || e.moment != last) forwards.emplace_back();
-    last = e.moment;
-    (e.birth ? forwards.back().births : forwards.back().deaths).push_back(e.number);
+  std::vector<buffer> const& all = instance_->buffers;
+  by_begin_ = numbers_by(all.size(), [&](std::uint32_t i) { return all[i].moments.begin; });
+  by_end_ = numbers_by(all.size(), [&](std::uint32_t i) { return all[i].moments.end; });
+  const bool splits = goes_back(*instance_);
+  std::size_t begun = 0, ended = 0;
+  for (std::uint64_t last = 0; ended != all.size();) {
+    const std::uint64_t end = all[by_end_[ended]].moments.end;
+    const std::uint64_t begin = begun == all.size() ? end : all[by_begin_[begun]].moments.begin;
+    const bool dies = end <= begin, is_later = moments_.empty() || std::min(begin, end) != last;
+    last = std::min(begin, end);
+    if (is_later && (splits || moments_.empty() || (dies && begun != moments_.back().begun)))
+      moments_.push_back({ended, begun});
+    const auto number = static_cast<std::uint32_t>(moments_.size() - 1);
+    if (dies) death_of_[by_end_[ended++]] = number;
+    else birth_of_[by_begin_[begun++]] = number;
   }
-  backwards.assign(forwards.rbegin(), forwards.rend());
-  for (moment& each : backwards) std::swap(each.births, each.deaths);
-  levels_.resize(forwards.size());
-  find_deaths();
+  moments_.push_back({ended, begun});
 }
 
-void time_search::find_deaths() {
-  for (std::size_t direction = 0; direction < 2; ++direction) {
-    std::vector<moment> const& moments = moments_[direction];
-    death_of_[direction].resize(instance_->buffers.size());
-    for (std::uint32_t m = 0; m < moments.size(); ++m) {
-      for (std::uint32_t i : moments[m].deaths) death_of_[direction][i] = m;
-    }
-  }
+/// Of the moments in order, or backwards.
+time_search::moment time_search::now() const {
+  const std::size_t number = backwards_ ? moments_.size() - 2 - at_ : at_;
+  position const &from = moments_[number], &to = moments_[number + 1];
+  moment made{std::span{by_end_}.subspan(from.ended, to.ended - from.ended),
+              std::span{by_begin_}.subspan(from.begun, to.begun - from.begun)};
+  if (backwards_) std::swap(made.deaths, made.births);
+  return made;
+}
+
+/// The number of the moment.
+std::uint32_t time_search::death_of(std::uint32_t i) const {
+  return backwards_ ? static_cast<std::uint32_t>(moments_.size() - 2) - birth_of_[i] : death_of_[i];
 }
 
 outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
   constexpr std::uint64_t min_failures = 100;
   height_ = height;
+  levels_.resize(moments_.size() - 1);
   nodes_end_ = context_->nodes() + max_nodes;
   while (context_->nodes() < nodes_end_ && !context_->done()) {
     if (try_again(min_failures + 2 * tries_++)) return outcome::found;
@@ -90,14 +99,17 @@ outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
 
 /// @return whether it came to the last moment.
 bool time_search::try_again(std::uint64_t max_failures) {
-  begin_try();
+  begin(tries_ % 2 == 0);
+  looks_ahead_ = tries_ / 2 % 2 == 1;
+  is_passed_over_.assign(levels_.size(), false);
+  for (std::size_t m = 0; m < levels_.size() && tries_ > 4; ++m) is_passed_over_[m] = random_() % 8 == 0;
+  enter();
   while (at_ < levels_.size()) {
     level& here = levels_[at_];
-    restore(here);
+    restore(here.before);
     if (!context_->count_node(leaves_.size()) || context_->nodes() > nodes_end_) return false;
     if (here.next_choice < here.choices.size() || find_choices(here)) {
       if (!apply(here.choices[here.next_choice++]) || !later_deaths_gather()) continue;
-      if (trees_.sizes().children > max_tree_children) return false;
       if (++at_ > furthest_) failures_there_ = 0;
       furthest_ = std::max(furthest_, at_);
       if (at_ < levels_.size()) enter();
@@ -110,53 +122,87 @@ bool time_search::try_again(std::uint64_t max_failures) {
   return true;
 }
 
-void time_search::begin_try() {
-  backwards_ = tries_ % 2 == 0;
-  looks_ahead_ = tries_ / 2 % 2 == 1;
-  is_passed_over_.assign(levels_.size(), false);
-  for (std::size_t m = 0; m < levels_.size() && tries_ > 4; ++m) is_passed_over_[m] = random_() % 8 == 0;
+bool time_search::pass(offset_type height) {
+  // Full steps took 3 to 4 for each buffer, of 5,000 as of a million.
+  const std::uint64_t max_steps = 256 * instance_->buffers.size();
+  height_ = height;
+  std::uint64_t counted = 0;
+  level here;
+  for (begin(false); at_ + 1 < moments_.size(); ++at_) {
+    find_fresh(here);
+    if (!place_in_pass(here)) return false;
+    for (std::size_t placed = now().births.size(); placed != 0; --placed) {
+      if (!context_->count_node(0)) return false;
+    }
+    const std::uint64_t steps = tree_.steps() - std::exchange(counted, tree_.steps());
+    if (!context_->count_steps(steps) || counted > max_steps) return false;
+    tree_.forget();
+  }
+  find_offsets();
+  return true;
+}
+
+/// What just died is replaced as a whole, or in two parts.
+bool time_search::place_in_pass(level& at) {
+  at.choices.clear();
+  const state before = current();
+  const auto fits = [&](choice const& each) {
+    if (apply(each)) return true;
+    restore(before);
+    return false;
+  };
+  if (now().births.empty()) return true;
+  add_choice(at, at.fresh);
+  if (std::ranges::any_of(at.choices, fits)) return true;
+  at.choices.clear();
+  add_two_places(at);
+  return std::ranges::any_of(at.choices, fits);
+}
+
+/// Begins with the whole memory as a gap.
+void time_search::begin(bool backwards) {
+  backwards_ = backwards;
   at_ = furthest_ = 0;
   failures_ = failures_there_ = 0;
-  trees_.cut({});
   steps_.clear();
+  exchanged_.clear();
   cuts_.clear();
-  leaves_.assign(1, {.size = height_, .is_gap = true});
-  tree_ = trees_.add(leaves{0});
-  if (!levels_.empty()) enter();
+  leaves_.assign(1, {.is_gap = true});
+  sizes_.assign(1, height_);
+  tree_.restart(leaves{0});
 }
 
 /// Begins with the choices of a moment.
 void time_search::enter() {
-  for (std::uint32_t i : now().deaths) leaves_[leaf_of_[i]].is_gap = true;
   level& here = levels_[at_];
-  here.tree = tree_;
-  here.tree_size = trees_.sizes();
-  here.leaf_n = leaves_.size();
-  here.step_n = steps_.size();
-  here.cut_n = cuts_.size();
+  here.before = current();
   here.next_stage = stage::one_gap_more;
   here.choices.clear();
   here.next_choice = 0;
-  find_gaps(here);
+  find_fresh(here);
+  find_old(here);
 }
 
 /// What died is live again.
 void time_search::leave() {
-  restore(levels_[at_]);
+  restore(levels_[at_].before);
   for (std::uint32_t i : now().deaths) leaves_[leaf_of_[i]].is_gap = false;
   --at_;
 }
 
-/// All is as it was before the choice of a level.
-void time_search::restore(level const& at) {
-  tree_ = at.tree;
-  trees_.cut(at.tree_size);
-  for (; cuts_.size() > at.cut_n; cuts_.pop_back()) {
-    leaf& spare = leaves_[leaves_[cuts_.back()].spare];
-    leaves_[cuts_.back()].size += std::exchange(spare.size, 0);
-  }
+time_search::state time_search::current() const {
+  return {tree_.now(), leaves_.size(), steps_.size(), exchanged_.size(), cuts_.size()};
+}
+
+/// All is as it was before a choice.
+void time_search::restore(state const& at) {
+  tree_.undo(at.tree);
+  for (; cuts_.size() > at.cut_n; cuts_.pop_back())
+    sizes_[cuts_.back()] += std::exchange(sizes_[leaves_[cuts_.back()].spare], 0);
   leaves_.resize(at.leaf_n);
+  sizes_.resize(at.leaf_n);
   steps_.resize(at.step_n);
+  exchanged_.resize(at.exchanged_n);
 }
 
 /// Goes back to an earlier level. What is to blame is not known, so that it goes back further the more often no
@@ -175,25 +221,24 @@ void time_search::go_back() {
 bool time_search::later_deaths_gather() {
   constexpr std::size_t max_moments = 128;
   if (!looks_ahead_) return true;
-  std::vector<std::uint32_t> const& death_of = death_of_[backwards_ ? 1 : 0];
   deaths_of_leaves_.clear();
-  for (leaf const& each : leaves_) deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of[each.buffer]);
+  for (leaf const& each : leaves_) deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of(each.buffer));
   const std::size_t end = std::min(levels_.size(), at_ + 1 + max_moments);
   for (std::size_t m = at_ + 1; m < end; ++m) {
-    if (is_passed_over_[m] || moments_[backwards_ ? 1 : 0][m].deaths.size() < 2) continue;
+    if (is_passed_over_[m]) continue;
     if (!context_->count_steps(leaves_.size())) return false;  // the try ends
-    if (!trees_.can_gather(tree_, deaths_of_leaves_, static_cast<std::uint32_t>(m))) return false;
+    if (!tree_.can_gather(deaths_of_leaves_, static_cast<std::uint32_t>(m))) return false;
   }
   return true;
 }
 
-offset_type time_search::size_of(std::span<order_tree::leaf_number const> gaps) const {
+offset_type time_search::size_of(std::span<leaf_number const> gaps) const {
   offset_type sum = 0;
-  for (order_tree::leaf_number each : gaps) sum += leaves_[each].size;
+  for (leaf_number each : gaps) sum += sizes_[each];
   return sum;
 }
 
-offset_type time_search::bytes_of(order const& births) const {
+offset_type time_search::bytes_of(std::span<std::uint32_t const> births) const {
   offset_type sum = 0;
   for (std::uint32_t i : births) sum += instance_->buffers[i].size;
   return sum;
@@ -206,85 +251,95 @@ bool time_search::apply(choice const& made) {
 
 bool time_search::apply(exchange const& made) {
   leaves added;
-  const auto add = [&](leaf const& next) {
-    added.push_back(static_cast<order_tree::leaf_number>(leaves_.size()));
+  const auto add = [&](leaf const& next, offset_type size) {
+    added.push_back(static_cast<leaf_number>(leaves_.size()));
     leaves_.push_back(next);
+    sizes_.push_back(size);
   };
   if (made.part != 0) cut(made.gaps.back(), made.part);
   offset_type left = size_of(made.gaps);
   for (std::uint32_t i : made.births) {
-    add({.size = instance_->buffers[i].size, .buffer = i});
+    add({.buffer = i}, instance_->buffers[i].size);
     leaf_of_[i] = added.back();
-    left -= leaves_.back().size;
+    left -= sizes_.back();
   }
   if (left != 0) {
-    order_tree::leaf_number spare = no_rank;
+    leaf_number spare = no_rank;
     for (std::size_t k = std::min(made.births.size(), max_spares); k != 0; --k) {
-      add({.is_gap = true, .spare = spare});
+      add({.is_gap = true, .spare = spare}, 0);
       spare = added.back();
     }
-    add({.size = left, .is_gap = true, .spare = spare});
+    add({.is_gap = true, .spare = spare}, left);
   }
-  const auto replaced = trees_.replace(without_spares_of(made.gaps), made.gaps, added);
+  remove_spares_of(made.gaps);
+  const auto replaced = tree_.replace(made.gaps, added, sizes_);
   if (!replaced) return false;
-  steps_.push_back({tree_, made.gaps, std::move(added)});
-  tree_ = *replaced;
+  const auto append = [&](leaves const& some) {
+    exchanged_.insert(exchanged_.end(), some.begin(), some.end());
+    return exchanged_.size();
+  };
+  step next{.removed = exchanged_.size()};
+  next.added = append(replaced->removed);
+  next.before = append(added);
+  next.behind = next.before + replaced->before_n;
+  next.end = append(replaced->beside);
+  steps_.push_back(next);
   return true;
 }
 
-/// The tree without the empty spare gaps of some.
-order_tree::node_number time_search::without_spares_of(leaves const& gaps) {
-  leaves spares;
-  for (order_tree::leaf_number each : gaps) {
-    for (std::uint32_t next = leaves_[each].spare; next != no_rank && leaves_[next].size == 0;
+/// Takes the empty spare gaps of some out of the row.
+void time_search::remove_spares_of(leaves const& gaps) {
+  for (leaf_number each : gaps) {
+    for (leaf_number next = leaves_[each].spare; next != no_rank && sizes_[next] == 0;
          next = leaves_[next].spare)
-      spares.push_back(next);
+      tree_.remove(next);
   }
-  return spares.empty() ? tree_ : trees_.without(tree_, spares);
 }
 
-bool time_search::can_cut(order_tree::leaf_number gap) const {
-  const order_tree::leaf_number spare = leaves_[gap].spare;
-  return spare != no_rank && leaves_[spare].size == 0;
+bool time_search::can_cut(leaf_number gap) const {
+  const leaf_number spare = leaves_[gap].spare;
+  return spare != no_rank && sizes_[spare] == 0;
 }
 
 /// The bytes of a gap that are no part of it lie in its spare one from now on.
-void time_search::cut(order_tree::leaf_number gap, offset_type part) {
-  leaves_[leaves_[gap].spare].size = leaves_[gap].size - part;
-  leaves_[gap].size = part;
+void time_search::cut(leaf_number gap, offset_type part) {
+  sizes_[leaves_[gap].spare] = sizes_[gap] - part;
+  sizes_[gap] = part;
   cuts_.push_back(gap);
 }
 
 // ---- which gaps -------------------------------------------------------------------------------------------
 
-void time_search::find_gaps(level& at) {
+/// What died is a gap.
+void time_search::find_fresh(level& at) {
   at.needed = bytes_of(now().births);
   at.fresh.clear();
-  for (std::uint32_t i : now().deaths) at.fresh.push_back(leaf_of_[i]);
-  leaves row;
-  trees_.leaves_of(tree_, row);
+  for (std::uint32_t i : now().deaths) {
+    leaves_[leaf_of_[i]].is_gap = true;
+    at.fresh.push_back(leaf_of_[i]);
+  }
+  if (at_ == 0) at.fresh.push_back(0);  // the whole memory
+}
+
+void time_search::find_old(level& at) {
   at.old.clear();
   at.all_gaps = true;
-  for (order_tree::leaf_number each : row) {
+  for (leaf_number each : tree_.leaves()) {
     at.all_gaps = at.all_gaps && leaves_[each].is_gap;
-    if (leaves_[each].is_gap && leaves_[each].size != 0 && !contains(at.fresh, each)) at.old.push_back(each);
+    if (leaves_[each].is_gap && sizes_[each] != 0 && !contains(at.fresh, each)) at.old.push_back(each);
   }
   if (!at.all_gaps) sort_by_distance(at);
 }
 
 /// Sorts the old gaps by how many leaves are below the lowest node around one and all that are fresh.
 void time_search::sort_by_distance(level& at) {
-  std::vector<std::tuple<std::size_t, offset_type, order_tree::leaf_number>> keys;
-  leaves around;
-  for (order_tree::leaf_number each : at.old) {
+  std::vector<std::tuple<std::size_t, offset_type, leaf_number>> keys;
+  for (leaf_number each : at.old) {
     if (!context_->count_steps(leaves_.size())) break;  // the try ends, with whichever were looked at
-    around.clear();
-    if (!at.fresh.empty()) {
-      at.fresh.push_back(each);
-      trees_.leaves_around(tree_, at.fresh, around);
-      at.fresh.pop_back();
-    }
-    keys.emplace_back(around.size(), leaves_[each].size, each);
+    const bool any = !at.fresh.empty();
+    at.fresh.push_back(each);
+    keys.emplace_back(any ? tree_.leaves_around(at.fresh).size() : 0, sizes_[each], each);
+    at.fresh.pop_back();
   }
   std::ranges::sort(keys);
   keys.resize(std::min(keys.size(), max_old_gaps));
@@ -357,16 +412,16 @@ void time_search::shuffle_choices(level& at) {
 
 void time_search::add_choice(level& at, leaves gaps) {
   if (gaps.empty() || size_of(gaps) < at.needed || at.choices.size() >= max_choices) return;
-  at.choices.push_back({{std::move(gaps), now().births}});
+  at.choices.push_back({{std::move(gaps), births_of(now())}});
 }
 
 /// These and a part of one old gap, with which nothing is left over of their place.
 void time_search::add_with_part(level& at, leaves const& some) {
   const offset_type has = size_of(some);
   if (has >= at.needed) return;
-  for (order_tree::leaf_number each : at.old) {
-    if (has + leaves_[each].size <= at.needed || !can_cut(each) || at.choices.size() >= max_choices) continue;
-    at.choices.push_back({{some, now().births, at.needed - has}});
+  for (leaf_number each : at.old) {
+    if (has + sizes_[each] <= at.needed || !can_cut(each) || at.choices.size() >= max_choices) continue;
+    at.choices.push_back({{some, births_of(now()), at.needed - has}});
     at.choices.back().back().gaps.push_back(each);
   }
 }
@@ -376,8 +431,8 @@ void time_search::add_with_one(level& at, leaves const& some) {
   const offset_type has = size_of(some);
   for (bool exact : {true, false}) {
     if (!exact) add_with_part(at, some);
-    for (order_tree::leaf_number each : at.old) {
-      if ((has + leaves_[each].size == at.needed) != exact) continue;
+    for (leaf_number each : at.old) {
+      if ((has + sizes_[each] == at.needed) != exact) continue;
       leaves with = some;
       with.push_back(each);
       add_choice(at, std::move(with));
@@ -390,7 +445,7 @@ void time_search::add_with_two(level& at, leaves const& some) {
   for (bool exact : {true, false}) {
     for (std::size_t second = 1; second < at.old.size(); ++second) {
       for (std::size_t first = 0; first < second; ++first) {
-        const offset_type sum = has + leaves_[at.old[first]].size + leaves_[at.old[second]].size;
+        const offset_type sum = has + sizes_[at.old[first]] + sizes_[at.old[second]];
         if ((sum == at.needed) != exact) continue;
         leaves with = some;
         with.insert(with.end(), {at.old[first], at.old[second]});
@@ -423,11 +478,8 @@ void time_search::add_with_exactly_three(level& at) {
 void time_search::add_around(level& at) {
   std::size_t widest = 0;
   const auto add = [&](leaves const& these) {
-    leaves around;
-    trees_.leaves_around(tree_, these, around);
-    std::erase_if(around, [&](order_tree::leaf_number each) {
-      return !leaves_[each].is_gap || leaves_[each].size == 0;
-    });
+    leaves around = tree_.leaves_around(these);
+    std::erase_if(around, [&](leaf_number each) { return !leaves_[each].is_gap || sizes_[each] == 0; });
     if (at.fresh.empty() || around.size() > widest) add_choice(at, around);
     widest = std::max(widest, around.size());
   };
@@ -442,10 +494,11 @@ void time_search::add_around(level& at) {
 
 /// Whether there are orders of the row in which these lie beside each other.
 bool time_search::lie_together(leaves const& gaps) {
-  const order_tree::size before = trees_.sizes();
-  const bool can =
-      gaps.size() < 2 || trees_.replace(without_spares_of(gaps), gaps, leaves{gaps.front()}).has_value();
-  trees_.cut(before);
+  if (gaps.size() < 2) return true;
+  const order_tree::mark before = tree_.now();
+  remove_spares_of(gaps);
+  const bool can = tree_.can_replace(gaps);
+  tree_.undo(before);
   return can;
 }
 
@@ -457,8 +510,8 @@ std::vector<time_search::exchange> time_search::exchanges_of(level const& at, le
   const offset_type has = size_of(gaps), needs = bytes_of(births);
   if (!gaps.empty() && has >= needs) made.push_back({gaps, births});
   std::size_t larger = 0;
-  for (order_tree::leaf_number each : at.old) {
-    const offset_type with = has + leaves_[each].size;
+  for (leaf_number each : at.old) {
+    const offset_type with = has + sizes_[each];
     if (births.empty() || with < needs || (with > needs && (!gaps.empty() || ++larger > max_larger)))
       continue;
     made.push_back({gaps, births});
@@ -471,7 +524,7 @@ std::vector<time_search::exchange> time_search::exchanges_of(level const& at, le
 /// fewest gaps.
 void time_search::add_two_places(level& at) {
   constexpr std::size_t max_both = 14;  // of which all subsets are tried
-  order const& births = now().births;
+  const order births = births_of(now());
   if (at.fresh.size() + births.size() > max_both) return;
   const std::uint32_t all_gaps = (1U << at.fresh.size()) - 1;
   const std::uint32_t all_births = (1U << births.size()) - 1;
@@ -499,33 +552,41 @@ void time_search::add_two_places(level& at) {
 
 // ---- the layout -------------------------------------------------------------------------------------------
 
-void time_search::take_offsets(leaves const& row) {
-  offset_type offset = 0;
-  for (order_tree::leaf_number each : row) {
-    if (leaves_[each].buffer != no_rank) offsets_[leaves_[each].buffer] = offset;
-    offset += leaves_[each].size;
+/// Goes back from some order at the last moment. An exchange removed as much as it added, in one place, and left
+/// the others where they were: what was removed lay in the order in which it was beside these.
+void time_search::find_offsets() {
+  std::vector<offset_type> offsets(leaves_.size(), no_offset);
+  offset_type at = 0;
+  const auto put = [&](leaf_number each) {
+    offsets[each] = at;
+    at += sizes_[each];
+  };
+  for (leaf_number each : tree_.leaves()) put(each);
+  for (step const& made : steps_ | std::views::reverse) {
+    const std::span all{exchanged_};
+    const auto removed = all.subspan(made.removed, made.added - made.removed);
+    at = no_offset;
+    for (leaf_number each : all.subspan(made.added, made.before - made.added))
+      at = std::min(at, offsets[each]);
+    for (std::size_t k = made.before; k != made.end; ++k) {
+      if (sizes_[all[k]] == 0) continue;
+      if ((offsets[all[k]] < at) != (k < made.behind)) std::ranges::reverse(removed);
+      break;
+    }
+    for (leaf_number each : removed) put(each);
+  }
+  for (std::size_t k = 0; k < leaves_.size(); ++k) {
+    if (leaves_[k].buffer != no_rank) offsets_[leaves_[k].buffer] = offsets[k];
   }
 }
 
-/// Goes back from some order at the last moment. An exchange removed as much as it added, in one place, and left
-/// the others where they were.
-void time_search::find_offsets() {
-  leaves row;
-  trees_.leaves_of(tree_, row);
-  take_offsets(row);
-  std::vector<double> positions(leaves_.size());
-  for (step const& made : steps_ | std::views::reverse) {
-    std::ranges::fill(positions, order_tree::no_position);
-    for (std::size_t k = 0; k < row.size(); ++k) positions[row[k]] = static_cast<double>(k);
-    auto first = static_cast<double>(row.size());
-    for (order_tree::leaf_number each : made.added) {
-      if (positions[each] != order_tree::no_position) first = std::min(first, positions[each]);
-    }
-    for (order_tree::leaf_number each : made.removed) positions[each] = first;
-    row.clear();
-    trees_.leaves_by(made.before, positions, row);
-    take_offsets(row);
-  }
+void place_along_time(solver_context& context) {
+  problem const& instance = context.instance();
+  // Of fewer the search goes along time, and back where it fails.
+  if (context.done() || !time_search::is_for(instance) || time_search::goes_back(instance)) return;
+  context.enter_stage("time");
+  time_search search{context};
+  if (search.pass(context.proven_bound())) context.offer(search.offsets());
 }
 
 }  // namespace tidemark::planner::detail

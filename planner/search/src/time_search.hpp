@@ -3,7 +3,6 @@
 // A search for a layout of a given height that goes from moment to moment.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -19,9 +18,8 @@ namespace tidemark::planner::detail {
 /// Looks for layouts of a given height in which what is born lies where something died.
 ///
 /// At each moment the memory is a row of live buffers and gaps. What dies becomes a gap. What is born takes the
-/// place of some gaps that lie beside each other, and what is left over of them is a gap again. In which order the
-/// row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are taken
-/// is decided. Where a step is full they are mostly those that died at that moment, and there is hardly anything to
+/// place of some gaps that lie beside each other, and what is left over of them is a gap again. In which order the row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are
+/// taken is decided. Where a step is full they are mostly those that died at that moment, and there is hardly anything to
 /// search.
 ///
 /// What is left over can lie in several places among what is born. So a few empty gaps are born with it, its
@@ -30,39 +28,52 @@ namespace tidemark::planner::detail {
 ///
 /// It does not see all layouts, and so never proves that there is none: it finds one, or gives up. Where nothing
 /// fits it goes back, further each time. After some failures the next try begins with other choices, from
-/// the first moment or from the last in turn.
+/// the first moment or from the last in turn. Of many buffers it never goes back (`pass`).
 ///
-/// For lifetimes without fixed buffers and alignments above the unit, and not too many buffers (`is_for`). Memory
-/// is O(n), and a bounded tree.
+/// For lifetimes without fixed buffers and alignments above the unit (`is_for`). Memory is O(n), and where it goes back
+/// O(n) for each buffer that is live.
 class time_search {
  public:
+  /// @pre `is_for` the problem, or it is not used
   explicit time_search(solver_context& context);
 
-  [[nodiscard]] static bool is_for(problem const& instance);
+  [[nodiscard]] static bool is_for(problem const& instance) {
+    return !instance.graph && can_lie_anywhere(instance);
+  }
+  /// Whether it may go back: a tree can be as deep as there are leaves, some hundred bytes of the thread's stack a node.
+  [[nodiscard]] static bool goes_back(problem const& instance) {
+    return is_for(instance) && instance.buffers.size() <= 2048;
+  }
 
-  /// Visits at most so many moments. @return never `impossible`
+  /// Visits at most so many moments. @return never `impossible` @pre `goes_back` for the problem
   outcome probe(offset_type height, std::uint64_t max_nodes);
+
+  /// Goes over the moments once, and gives up where what is born fits into what just died in no way that is tried.
+  /// @return whether it came to the end
+  bool pass(offset_type height);
 
   /// Of the layout that was found.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  using leaves = std::vector<order_tree::leaf_number>;
-
-  // A try is given up whose trees have more: at 4 bytes, and 28 for each node of as many, 32 MiB.
-  static constexpr std::size_t max_tree_children = std::size_t{1} << 20;
+  using leaf_number = order_tree::leaf_number;
+  using leaves = std::vector<leaf_number>;
 
   /// A buffer or a gap in the row.
   struct leaf {
-    offset_type size = 0;
     std::uint32_t buffer = no_rank;  // no_rank: it never was one
     bool is_gap = false;
-    order_tree::leaf_number spare = no_rank;  // of a gap: it can take some of its bytes to another place
+    leaf_number spare = no_rank;  // of a gap: it can take some of its bytes to another place
   };
   /// What dies and what is born at a moment; the other way round where a try goes backwards.
   struct moment {
-    order deaths;
-    order births;
+    std::span<std::uint32_t const> deaths;
+    std::span<std::uint32_t const> births;
+  };
+  /// How many ended and began before a moment.
+  struct position {
+    std::size_t ended = 0;
+    std::size_t begun = 0;
   };
   /// Gaps that lie beside each other, and what is born in their place.
   struct exchange {
@@ -74,13 +85,17 @@ class time_search {
   using choice = std::vector<exchange>;
   /// Which choices are found next.
   enum class stage : std::uint8_t { one_gap_more, around, two_places, two_gaps_more, one_less, none };
-  /// A moment on the way: what there was before its choice, and its choices.
-  struct level {
-    order_tree::node_number tree = 0;
-    order_tree::size tree_size;
+  /// What there was before a choice.
+  struct state {
+    order_tree::mark tree;
     std::size_t leaf_n = 0;
     std::size_t step_n = 0;
+    std::size_t exchanged_n = 0;
     std::size_t cut_n = 0;
+  };
+  /// A moment on the way, and its choices.
+  struct level {
+    state before;
     leaves fresh;            // gaps of what died at the moment
     leaves old;              // the other gaps, the nearest to the fresh ones first
     bool all_gaps = false;   // whether nothing is live
@@ -89,29 +104,35 @@ class time_search {
     std::vector<choice> choices;
     std::size_t next_choice = 0;
   };
-  /// An exchange that was made.
+  /// An exchange that was made: where in `exchanged_` is what was removed, what was added, and what lay beside it before and
+  /// behind (`order_tree::place`).
   struct step {
-    order_tree::node_number before = 0;  // the tree
-    leaves removed;
-    leaves added;
+    std::size_t removed = 0;
+    std::size_t added = 0;
+    std::size_t before = 0;
+    std::size_t behind = 0;
+    std::size_t end = 0;
   };
 
   void find_moments();
-  [[nodiscard]] moment const& now() const { return moments_[backwards_ ? 1 : 0][at_]; }
-  void find_deaths();
+  [[nodiscard]] moment now() const;
+  [[nodiscard]] std::uint32_t death_of(std::uint32_t i) const;
   [[nodiscard]] bool try_again(std::uint64_t max_failures);
-  void begin_try();
+  void begin(bool backwards);
   void enter();
   void leave();
-  void restore(level const& at);
+  [[nodiscard]] state current() const;
+  void restore(state const& at);
   void go_back();
   [[nodiscard]] bool later_deaths_gather();
+  [[nodiscard]] bool place_in_pass(level& at);
   [[nodiscard]] bool apply(choice const& made);
   [[nodiscard]] bool apply(exchange const& made);
-  [[nodiscard]] order_tree::node_number without_spares_of(leaves const& gaps);
-  [[nodiscard]] bool can_cut(order_tree::leaf_number gap) const;
-  void cut(order_tree::leaf_number gap, offset_type part);
-  void find_gaps(level& at);
+  void remove_spares_of(leaves const& gaps);
+  [[nodiscard]] bool can_cut(leaf_number gap) const;
+  void cut(leaf_number gap, offset_type part);
+  void find_fresh(level& at);
+  void find_old(level& at);
   void sort_by_distance(level& at);
   [[nodiscard]] bool find_choices(level& at);
   void find_choices_of(level& at, stage which);
@@ -126,16 +147,18 @@ class time_search {
   [[nodiscard]] bool lie_together(leaves const& gaps);
   [[nodiscard]] std::vector<exchange> exchanges_of(level const& at, leaves const& gaps,
                                                    order const& births) const;
-  [[nodiscard]] offset_type size_of(std::span<order_tree::leaf_number const> gaps) const;
-  [[nodiscard]] offset_type bytes_of(order const& births) const;
+  [[nodiscard]] offset_type size_of(std::span<leaf_number const> gaps) const;
+  [[nodiscard]] offset_type bytes_of(std::span<std::uint32_t const> births) const;
   void find_offsets();
-  void take_offsets(leaves const& row);
 
   solver_context* context_;
   problem const* instance_;
-  std::array<std::vector<moment>, 2> moments_;          // in order, and backwards
-  std::array<std::vector<std::uint32_t>, 2> death_of_;  // by buffer, the number of the moment; likewise
+  order by_begin_;  // all buffers
+  order by_end_;
+  std::vector<position> moments_;  // and the end
   std::mt19937_64 random_;
+  std::vector<std::uint32_t> birth_of_;  // by buffer, the number of the moment
+  std::vector<std::uint32_t> death_of_;
   std::uint64_t tries_ = 0;
   std::uint64_t nodes_end_ = 0;
   offset_type height_ = 0;
@@ -148,11 +171,12 @@ class time_search {
   std::size_t furthest_ = 0;  // the last level so far
   std::uint64_t failures_ = 0;
   std::uint64_t failures_there_ = 0;  // since it came to `furthest_`
-  order_tree trees_;
-  order_tree::node_number tree_ = 0;  // that of the current moment
+  order_tree tree_;
   std::vector<leaf> leaves_;
-  leaves leaf_of_;  // by buffer
+  std::vector<offset_type> sizes_;  // by leaf
+  leaves leaf_of_;                  // by buffer
   std::vector<step> steps_;
+  leaves exchanged_;
   leaves cuts_;  // the gaps that were cut, in turn
   std::vector<level> levels_;
   std::vector<offset_type> offsets_;
