@@ -152,7 +152,7 @@ class ejector {
     tries_left_ = min_tries + tries_each * out_.size();
     if (std::exchange(grown_too_much_, false)) restore_weights();
     steps_ += offsets_.size();
-    return context_->count_steps(offsets_.size());
+    return context_->count_node(offsets_.size());  // a try that puts nothing back counts, too
   }
 
   void give_up() {

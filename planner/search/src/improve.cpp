@@ -32,9 +32,6 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
   made.optimal = made.height == made.proven_bound;
 }
 
-// The climb takes O(n^2) for a layout: of more than so many blocks, no other stage would begin soon.
-constexpr std::size_t many_blocks = 4096;
-
 // The orders of the MiniMalloc paper, and two by size.
 using enum aspect;
 constexpr std::array<aspects, 6> search_orders{{{load, duration, area},
@@ -44,54 +41,32 @@ constexpr std::array<aspects, 6> search_orders{{{load, duration, area},
                                                 {size, duration, load},
                                                 {area, duration, load}}};
 
-/// Improves the best plan and searches in turns, each time for longer, until the search is done.
-/// @param improve called with how many nodes the turn has
-template <class Improve>
-void improve_and_search(solver_context& context, bool exact, bool improves, Improve improve) {
+/// Promotion, ejection and the search in turns, each time for longer, until the search is done. A stage that gained
+/// nothing in its last turn has a shorter one.
+void take_turns(solver_context& context, bool exact) {
   // Of the first turn; each turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
   // A search that is not to be exact goes no further than this.
   constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
-  const endless_stage search = height_search(context, search_orders);
-  std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2;
-  for (; !context.done(); nodes *= 2) {
-    const bool searches = search && (exact || nodes <= max_inexact_nodes);
-    if (!improves && !searches) return;
-    if (improves) improve(nodes);
-    if (!searches || context.done()) continue;
-    context.enter_stage("search");
-    search(nodes);
-  }
-}
-
-void climb_and_search(solver_context& context, bool exact) {
-  std::vector<order> orders;
-  orders.reserve(search_orders.size());
-  for (auto const& by : search_orders) orders.push_back(order_by(context.instance(), by));
-  const endless_stage climb = hill_climb(context, orders);
-  improve_and_search(context, exact, static_cast<bool>(climb), [&](std::uint64_t nodes) {
-    context.enter_stage("climb");
-    climb(nodes * 4);
-  });
-}
-
-/// The same for many blocks. A stage that gained nothing in its last turn has a shorter one.
-void promote_and_search(solver_context& context, bool exact) {
   const endless_stage promotion =
       skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
+  const endless_stage search = height_search(context, search_orders);
   bool promotion_pays = true, ejection_pays = true;
   const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
-    if (context.done()) return;
+    if (!stage || context.done()) return;
     const offset_type before = context.best().height;
     context.enter_stage(name);
     stage(pays ? nodes : nodes / 4);
     pays = context.best().height < before;
   };
-  improve_and_search(context, exact, true, [&](std::uint64_t nodes) {
-    if (promotion) run(promotion, "promotion", nodes * 4, promotion_pays);
+  for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
+    run(promotion, "promotion", nodes * 4, promotion_pays);
     run(ejection, "ejection", nodes * 2, ejection_pays);
-  });
+    if (!search || context.done() || (!exact && nodes > max_inexact_nodes)) continue;
+    context.enter_stage("search");
+    search(nodes);
+  }
 }
 
 template <class Block>
@@ -100,10 +75,7 @@ result search_from(memory_plan const& start, problem const& instance, std::span<
   solver_context context{instance, layout_of(instance, start), options};
   place_along_time(context);
   place_in_orders(context);
-  if (!context.done()) {
-    if (instance.buffers.size() > many_blocks) promote_and_search(context, options.exact);
-    else climb_and_search(context, options.exact);
-  }
+  if (!context.done()) take_turns(context, options.exact);
   result made = context.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;

@@ -393,7 +393,7 @@ class prober {
     if (context_->target() > context_->proven_bound())
       try_each_way(nodes, [&] { return context_->target(); });
     for (unsigned rung = 1; rung <= rungs && !context_->done(); ++rung) {
-      try_each_way(nodes / 8, [&] {
+      try_each_way(nodes / 32, [&] {
         const offset_type below = context_->best().height - 1;
         return below - (below - context_->target()) / (offset_type{1} << rung);
       });

@@ -13,7 +13,7 @@
 namespace tidemark::planner::detail {
 
 /// Goes over the moments once, for a layout as high as the bound. It mostly finds one where a step is full at every
-/// moment. Does nothing for few buffers, for which the search does that, and where `time_pass` is for other problems.
+/// moment. Does nothing for few buffers, for which the search does that, and for problems `time_search` is not for.
 void place_along_time(solver_context& context);
 
 /// Places the buffers in a few orders, each in the lowest gap. Does nothing for a graph, or for very many buffers.
@@ -22,10 +22,6 @@ void place_in_orders(solver_context& context);
 /// A stage that can go on without end: it returns when it has placed so many buffers, or when the search is
 /// done. Empty: the problem is too large for it.
 using endless_stage = std::function<void(std::uint64_t max_nodes)>;
-
-/// Changes an order at random, and keeps what is no worse, or not much.
-/// @param orders all buffers each; they are tried first, and must outlive the stage.
-[[nodiscard]] endless_stage hill_climb(solver_context& context, std::span<order const> orders);
 
 /// Places next what can lie lowest, by an order in which what came too high moves ahead. A layout takes about
 /// O(n log n) steps, so that it is for many buffers. @pre not a graph

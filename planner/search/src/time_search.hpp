@@ -18,8 +18,9 @@ namespace tidemark::planner::detail {
 /// Looks for layouts of a given height in which what is born lies where something died.
 ///
 /// At each moment the memory is a row of live buffers and gaps. What dies becomes a gap. What is born takes the
-/// place of some gaps that lie beside each other, and what is left over of them is a gap again. In which order the row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are
-/// taken is decided. Where a step is full they are mostly those that died at that moment, and there is hardly anything to
+/// place of some gaps that lie beside each other, and what is left over of them is a gap again. In which order the
+/// row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are taken
+/// is decided. Where a step is full they are mostly those that died at that moment, and there is hardly anything to
 /// search.
 ///
 /// What is left over can lie in several places among what is born. So a few empty gaps are born with it, its

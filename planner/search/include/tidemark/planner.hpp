@@ -42,7 +42,7 @@ struct options {
   std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
   /// The search ends when this many blocks were placed, those of the plan it starts from and failed tries included.
   std::uint64_t node_limit = (std::numeric_limits<std::uint64_t>::max)();
-  /// Of the random choices of the climb and of the search.
+  /// Of the random choices of the search.
   std::uint64_t seed = 0;
   /// If true the search goes on until it has a plan that cannot be lower, or is cut off. If not, each of
   /// its tries ends after some ten thousand blocks, and then only what takes turns with it goes on.
@@ -80,22 +80,20 @@ struct result : memory_plan {
 ///    which blocks that are born take the places of those that died; for steps that are full at every moment;
 ///  - "orders": by birth, duration, area and size, each block in the lowest gap, for lifetimes of 16,384 blocks or
 ///    fewer;
-///  - "climb": next is the block that can lie lowest; the order among equals is changed at random, mostly at the blocks that hold up the top, and
-///    an order that comes to a little more is gone on from too. Of more than 4,096 blocks two others take its place,
-///    in turns: "promotion", layouts over the fullest moments first, which go back where these get too full and in
-///    which blocks that came too high move ahead, and "ejection", where such blocks are taken out and put back where
-///    they are least in the way;
+///  - "promotion", layouts in which next is a block that can lie lowest, over the fullest moments first; they go back
+///    where these get too full, and blocks that came too high move ahead;
+///  - "ejection", where blocks that lie too high are taken out and put back where they are least in the way;
 ///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
-///    most also by which of two is the lower one. They take turns with the climb, each time for longer.
+///    most also by which of two is the lower one. The three take turns, each time for longer.
 ///
-/// Of more than 4,096 blocks three kinds have "ejection" alone in place of "climb": those whose conflicts are given as
-/// pairs, those with more than 2^22 conflicts between another block and one that is fixed and not always live, and those
-/// that alignments make longer by more than an eighth together.
+/// Three kinds of problems have no "promotion": those whose conflicts are given as pairs, those with more than 2^22
+/// conflicts between another block and one that is fixed and not always live, and those that alignments make longer
+/// by more than an eighth together.
 ///
 /// Memory is O(n log n), O(n) of more than 16,384 blocks, and 100 MiB for the search. A layout of "promotion" mostly takes
 /// O(log n) steps for each block, up to some 50 times that where it goes back, and as much again each time that a block
-/// waits for a fixed one in its way. "ejection" takes O(k log k) for a block that is in conflict with k. The climb takes
-/// O(n) and the search O(n) for each block that is placed; where more than 2,048 blocks hang together there is no search.
+/// waits for a fixed one in its way. "ejection" takes O(k log k) for a block that is in conflict with k. The search
+/// takes O(n) for each block that is placed; where more than 2,048 blocks hang together there is no search.
 /// It goes one call deeper for each block, and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
 ///
 /// Safe to call from several threads.
