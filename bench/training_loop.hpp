@@ -36,7 +36,7 @@ struct training_loop {
   /// A recorded one. @throws std::runtime_error if it cannot be read
   static training_loop recorded(std::string const& name) {
     const std::string path = TIDEMARK_TRACES "/" + name;
-    tools::stepped_trace read{.trace = tools::read_trace(path + ".csv"), .steps = {}};
+    tools::stepped_trace read{.trace = tools::read_trace(path + ".csv"), .steps = {}, .kinds = {}};
     read.steps = tools::read_steps(path + "_steps.csv", read.trace);
     return training_loop{std::move(read)};
   }
