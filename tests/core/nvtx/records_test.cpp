@@ -30,7 +30,7 @@ class counting_tool final : public detail::listening_tool {
   heap_id open_heap(std::uintptr_t, std::size_t, char const*) noexcept override { return ++heaps; }
   void reset_heap(heap_id) noexcept override { regions = 0; }
   void close_heap(heap_id) noexcept override { --heaps; }
-  void open_region(heap_id, std::uintptr_t, std::size_t) noexcept override { ++regions; }
+  void open_region(heap_id, std::uintptr_t, std::size_t, char const*) noexcept override { ++regions; }
   void resize_region(std::uintptr_t, std::size_t) noexcept override {}
   void close_regions(std::uintptr_t const*, std::size_t n) noexcept override { regions -= n; }
   range_id begin_range(detail::range_kind, char const*) noexcept override { return 0; }
