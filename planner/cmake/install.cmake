@@ -15,8 +15,6 @@ install(TARGETS ${planner_targets} EXPORT tidemark_planner_targets ${places})
 install(EXPORT tidemark_planner_targets NAMESPACE tidemark:: FILE tidemark-planner-targets.cmake DESTINATION ${package_dir})
 # A file of their own, because a project whose compiler has no modules must not read it.
 if(TARGET tidemark_planner)
-  install(TARGETS tidemark_planner EXPORT tidemark_planner_module_targets ${places}
-    FILE_SET CXX_MODULES DESTINATION ${CMAKE_INSTALL_LIBDIR}/tidemark/modules)
   install(EXPORT tidemark_planner_module_targets NAMESPACE tidemark:: FILE tidemark-planner-module-targets.cmake
     DESTINATION ${package_dir} CXX_MODULES_DIRECTORY modules)
 endif()
