@@ -53,13 +53,8 @@ class late_reports {
 };
 
 /// Keeps the warnings that its thread reports until it ends, and reports them then. Declared in front of a
-/// lock under which address spaces are called, because they report warnings by themselves:
+/// lock under which address spaces are called, because they report warnings by themselves.
 ///
-/// ```cpp
-/// const late_warnings late;
-/// const std::scoped_lock lock{mutex_};
-/// const byte_range range = space_.reserve(bytes, bytes);
-/// ```
 /// An inner one keeps nothing, because the lock of the outer one is still held. A warning is reported at once
 /// if there is no memory for it. A local variable of one thread.
 class late_warnings {
