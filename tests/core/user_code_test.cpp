@@ -196,18 +196,26 @@ TEST_F(pressure_callbacks, are_left_out_by_a_signal_of_another_thread_that_they_
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(pressure_callbacks, have_returned_once_another_thread_has_ended_the_subscription) {
+/// A callback that another thread runs for a while.
+struct slow_callback {
   std::atomic<bool> entered{false}, returned{false};
-  pressure_subscription slow = on_memory_pressure([&] {
+  pressure_subscription subscription = on_memory_pressure([this] {
     entered = true;
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
     returned = true;
   });
   std::thread signals{[] { (void)signal_memory_pressure(); }};
-  while (!entered) std::this_thread::yield();
-  slow = {};
-  EXPECT_TRUE(returned);
-  signals.join();
+
+  slow_callback() {
+    while (!entered) std::this_thread::yield();
+  }
+};
+
+TEST_F(pressure_callbacks, have_returned_once_another_thread_has_ended_the_subscription) {
+  slow_callback slow;
+  slow.subscription = {};
+  EXPECT_TRUE(slow.returned);
+  slow.signals.join();
 }
 
 TEST_F(pressure_callbacks, end_each_others_subscriptions_in_a_circle_of_threads) {
@@ -234,22 +242,15 @@ TEST_F(pressure_callbacks, end_each_others_subscriptions_in_a_circle_of_threads)
 }
 
 TEST_F(pressure_callbacks, wait_for_the_callback_of_another_thread_whose_subscription_they_end) {
-  std::atomic<bool> entered{false}, returned{false};
+  slow_callback slow;
   int calls = 0;
-  pressure_subscription slow = on_memory_pressure([&] {
-    entered = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds{50});
-    returned = true;
-  });
-  std::thread signals{[] { (void)signal_memory_pressure(); }};
-  while (!entered) std::this_thread::yield();
   const pressure_subscription ends = on_memory_pressure([&] {
     if (++calls > 1) return;
-    slow = {};
-    EXPECT_TRUE(returned);
+    slow.subscription = {};
+    EXPECT_TRUE(slow.returned);
   });
   (void)signal_memory_pressure();
-  signals.join();
+  slow.signals.join();
   EXPECT_GE(calls, 1);
 }
 

@@ -94,10 +94,16 @@ workspace_core::workspace_core(workspace_options const& options, bool checked)
 
 workspace_core::~workspace_core() {
   if (scopes_are_open()) {
+    std::string opened;
+    try {
+      opened = opened_text();
+    } catch (std::bad_alloc const&) {
+      // Without memory the report has no place.
+    }
     report_violation(
         violation_kind::scope_outlived, options_.name,
         "workspace '%s': destroyed while a scope on it%s is open; the scope must not be used any more",
-        options_.name, opened_text().c_str());
+        options_.name, opened.c_str());
     log_end_ = log_;
   }
   release(std::source_location{});
