@@ -202,13 +202,17 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
     requires(!Space::host_accessible) && requires(Space& space) { space.suspend(); }
   void suspend() {
     before_use("suspend");
+    if constexpr (requires { space_.can_suspend(); })
+      if (!space_.can_suspend()) return space_.suspend();  // throws; a tool may accept no heap again
+    for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
+      chunk->marks.on_decommit(chunk->begin, chunk->committed);
+    }
     try {
       space_.suspend();
     } catch (...) {
-      if (space_.is_suspended()) mark_decommits();
+      if (!space_.is_suspended()) mark_commits();
       throw;
     }
-    mark_decommits();
   }
   /// Puts uninitialised memory behind the same addresses again, but for what `trim` gave up, if it is
   /// suspended. @throws what the address space throws; it is still suspended then.
@@ -370,7 +374,6 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   bool free_all(char const* operation);
   void mark_commits() noexcept;
-  void mark_decommits() noexcept;
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
   void return_aside(detail::aside_block& block) noexcept;

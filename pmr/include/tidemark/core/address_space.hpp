@@ -43,6 +43,9 @@ namespace tidemark {
 /// A constant `seen_by_others` says that other processes may read memory after the arena has freed it: level
 /// 2 does not overwrite it then.
 ///
+/// A space that has `suspend` may have `can_suspend()`: if that is false, `suspend` throws and changes nothing,
+/// and the arena reports nothing to tools before the call.
+///
 /// Memory that the host may not touch is a device's; memory that both may is of a class that says
 /// `device_accessible = true`. An arena on memory for one stream has a `stream()` if its space has.
 ///

@@ -294,14 +294,6 @@ void basic_arena<AddressSpace>::mark_commits() noexcept {
   }
 }
 
-// Reports that no chunk has memory. compute-sanitizer accepts an allocation as a heap once only.
-template <class AddressSpace>
-void basic_arena<AddressSpace>::mark_decommits() noexcept {
-  for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
-    chunk->marks.on_decommit(chunk->begin, chunk->committed);
-  }
-}
-
 // An empty record of a chunk; null without memory for it.
 template <class AddressSpace>
 auto basic_arena<AddressSpace>::take_record() noexcept -> chunk_record* {

@@ -141,6 +141,8 @@ class virtual_memory {
   /// @throws out_of_memory; std::logic_error if the stream is capturing; cuda_error of another error. It is
   /// still suspended then.
   void resume();
+  /// False under compute-sanitizer, where `suspend` throws.
+  [[nodiscard]] bool can_suspend() const noexcept { return !whole_.has_value(); }
   /// Whether it is suspended.
   [[nodiscard]] bool is_suspended() const noexcept { return suspended_; }
 
