@@ -208,5 +208,117 @@ TEST(planned_learning, plans_a_request_more_in_every_seventh_step) {
   }
 }
 
+/// A step of blocks that live for a few requests each. @param more_at where a further block comes; `none`: nowhere
+struct short_lived_step {
+  static constexpr std::size_t none = 1000;
+  struct request {
+    std::size_t bytes, life;
+  };
+  std::vector<request> requests;
+
+  explicit short_lived_step(noise& random, std::size_t n) {
+    const std::size_t period = 3 + static_cast<std::size_t>(random() * 5);
+    std::vector<std::size_t> sizes;
+    for (std::size_t i = 0; i < period; ++i)
+      sizes.push_back(std::size_t{1000} << static_cast<int>(random() * 7));
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool is_long = random() < 0.25;
+      requests.push_back({sizes[i % period], is_long ? n - i : 1 + static_cast<std::size_t>(random() * 4)});
+    }
+  }
+  /// @return requests that no plan served
+  std::uint64_t run(planned_arena& memory, std::size_t more_at, std::size_t more_bytes) const {
+    std::vector<request> all = requests;
+    if (more_at != none) all.insert(all.begin() + static_cast<std::ptrdiff_t>(more_at), {more_bytes, 3});
+    const std::uint64_t before = memory.stats().fallback_allocations;
+    const planned_arena::step here{memory};
+    std::vector<void*> blocks(all.size());
+    for (std::size_t i = 0; i <= all.size(); ++i) {
+      for (std::size_t k = 0; k < i; ++k) {
+        const bool ends = i == all.size() ? k + all[k].life >= i : k + all[k].life == i;
+        if (ends) memory.deallocate(blocks[k], all[k].bytes);
+      }
+      if (i < all.size()) blocks[i] = memory.allocate(all[i].bytes);
+    }
+    return memory.stats().fallback_allocations - before;
+  }
+};
+
+TEST(planned_learning, plans_a_request_more_in_every_second_step) {
+  noise random;
+  std::size_t left = 0;
+  for (int program = 0; program < 200; ++program) {
+    const std::size_t n = 8 + static_cast<std::size_t>(random() * 60);
+    const short_lived_step step{random, n};
+    const auto more_at = static_cast<std::size_t>(random() * static_cast<double>(n));
+    const std::size_t more_bytes = std::size_t{1000} << static_cast<int>(random() * 7);
+    planned_arena memory;
+    for (int i = 0; i < 20; ++i) (void)step.run(memory, i % 2 == 1 ? more_at : step.none, more_bytes);
+    std::uint64_t from_fallback = 0;
+    for (int i = 20; i < 40; ++i)
+      from_fallback += step.run(memory, i % 2 == 1 ? more_at : step.none, more_bytes);
+    left += from_fallback != 0 ? 1 : 0;
+  }
+  EXPECT_LE(left, 8u) << "of 200 programs";
+}
+
+TEST(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_at_random) {
+  noise random;
+  for (int program = 0; program < 20; ++program) {
+    const short_lived_step step{random, 60};
+    planned_arena memory;
+    std::uint64_t planned = 0;
+    for (int i = 0; i < 220; ++i) {
+      const auto more_at = static_cast<std::size_t>(random() * 60);
+      const std::uint64_t from_fallback = step.run(memory, i % 10 == 9 ? more_at : step.none, 5000);
+      planned += i >= 20 && from_fallback == 0 ? 1 : 0;
+    }
+    EXPECT_GE(planned, 170u) << "of 200 steps, 180 of which are alike";
+  }
+}
+
+TEST(planned_learning, plans_lifetimes_that_alternate) {
+  for (int others : {3, 20, 60}) {
+    planned_arena memory;
+    for (int i = 0; i < 100; ++i) {
+      const planned_arena::step here{memory};
+      void* const x = memory.allocate(100'000);
+      if (i % 2 == 0) memory.deallocate(x, 100'000);
+      void* const y = memory.allocate(100'000);
+      for (int k = 0; k < others; ++k) memory.deallocate(memory.allocate(3000), 3000);
+      memory.deallocate(y, 100'000);
+      if (i % 2 == 1) memory.deallocate(x, 100'000);
+    }
+    EXPECT_GE(memory.stats().planned_steps, 98u) << others;
+    EXPECT_LE(memory.stats().plans_made, 2u) << others;
+  }
+}
+
+TEST(planned_learning, forgets_what_it_knew_of_a_kind_that_gets_a_plan) {
+  planned_arena first;
+  played_steps<planned_arena> long_steps{first};
+  long_steps.step("a=1000 b=2000 c=3000 d=4000 e=5000 -a -b -c -d -e");
+  planned_arena memory;
+  played_steps<planned_arena> steps{memory};
+  steps.step("a=64 -a");
+  memory.use(first.plans().front());
+  steps.step("a=1000 -a");
+  EXPECT_EQ(memory.plans().front().requests, 5u) << "one short step is no reason to drop the plan";
+}
+
+TEST(planned_learning, takes_enumerators_as_kinds) {
+  enum class phase : std::uint8_t { train, evaluate };
+  planned_arena memory;
+  for (int i = 0; i < 4; ++i) {
+    for (const phase now : {phase::train, phase::evaluate}) {
+      const planned_arena::step here{memory, now};
+      const std::size_t bytes = now == phase::train ? 5000 : 200;
+      memory.deallocate(memory.allocate(bytes), bytes);
+    }
+  }
+  EXPECT_EQ(memory.stats().planned_steps, 6u);
+  EXPECT_EQ(memory.stats().plans, 2u);
+}
+
 }  // namespace
 }  // namespace tidemark::test

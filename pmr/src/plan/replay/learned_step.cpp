@@ -111,11 +111,18 @@ learned_step learn(step_recorder& recorder, learned_step const& before) {
   learned.reserve(step.size());
   std::multiset<std::pair<std::size_t, std::uint64_t>> earlier{recorder.earlier().begin(),
                                                                recorder.earlier().end()};
+  // Positions in the step of the requests of the plan; of a request that the step lacks, that of the next one.
+  std::vector<std::uint64_t> places(before.size() + 1, step.size());
+  for (std::size_t i = step.size(); i != 0; --i)
+    if (step[i - 1].request < before.size()) places[step[i - 1].request] = i - 1;
+  for (std::size_t q = before.size(); q != 0; --q) places[q - 1] = std::min(places[q - 1], places[q]);
   for (recorded_request const& made : step) {
     learned_request one{.min_bytes = made.bytes, .max_bytes = made.bytes};
     if (made.request < before.size()) one = before[made.request];
+    const bool is_known = made.request < before.size() && one.upper <= before.size();
+    const std::uint64_t upper = is_known ? places[one.upper] : 0;
     one.add(made.bytes, made.align);
-    one.upper = made.died != 0 ? made.died - step.front().born : step.size() + 1;
+    one.upper = made.died != 0 ? std::max(upper, made.died - step.front().born) : step.size() + 1;
     // Two are live at once if the block of the step before lived on until this block was there.
     const auto overlapping = earlier.lower_bound({made.bytes, made.born + 1});
     if (made.died == 0 && overlapping != earlier.end() && overlapping->first == made.bytes) {

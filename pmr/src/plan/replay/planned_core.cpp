@@ -30,6 +30,10 @@ constexpr std::uint64_t min_requests_per_miss = 8;
 // A step follows no plan from this many requests on that resemble none of the plan, if they are more than
 // half.
 constexpr std::uint64_t strangers_to_give_up = 4;
+// Steps are compared with the plan if they have at most this many requests more or less.
+constexpr std::size_t max_difference = 256;
+// A request that the plan does not have is planned if such a step comes again within this many steps.
+constexpr std::size_t max_steps_between_more = 8;
 // A plan that has far too much for this many steps in a row is made anew.
 constexpr std::size_t max_loose_steps = 2;
 // The fallback is trimmed when it has served more than this part of the plan's height.
@@ -56,29 +60,77 @@ planned_arena_options completed(planned_arena_options options, bool host_accessi
   return options;
 }
 
-// Finds which requests of the plan those of a step are, where that is not known. A step of as many requests
-// that mostly resemble those of the plan has them in the same order. In others, requests between two that are
-// known are those that the plan has there, in order, in another size; the rest are extra requests. @return
-// their number
-std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const& plan,
-                           std::uint64_t strangers) noexcept {
-  if (step.size() == plan.size()) {
-    std::uint64_t differing = 0;
-    for (std::size_t i = 0; i < step.size(); ++i) differing += plan[i].resembles(step[i].bytes) ? 0 : 1;
-    for (std::size_t i = 0; i < step.size() && differing <= strangers; ++i) step[i].request = i;
-  }
-  std::size_t extra = 0, next = 0;
-  for (auto made = step.begin(); made != step.end();) {
-    const auto known =
-        std::find_if(made, step.end(), [](auto const& one) { return one.request != no_request; });
-    const std::size_t end = known == step.end() ? plan.size() : known->request;
-    for (; made != known; ++made) {
-      if (next < end) made->request = next++;
-      else ++extra;
+// Finds which requests of the plan those of a step are: the pairs of the least cost. A pair costs nothing if it
+// resembles, and 3 if it is of another size; a request that one of the two lacks costs 2. As the edit distance of two
+// texts (Wagner and Fischer 1974), near the diagonal. @return requests that the plan does not have
+std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const& plan) {
+  std::size_t begin = 0, end = step.size(), plan_end = plan.size();
+  const std::size_t difference = std::max(end, plan_end) - std::min(end, plan_end);
+  if (difference > max_difference) return step.size();  // it is another step
+  for (; begin < std::min(end, plan_end) && plan[begin].resembles(step[begin].bytes); ++begin)
+    step[begin].request = begin;
+  while (std::min(end, plan_end) > begin && plan[plan_end - 1].resembles(step[end - 1].bytes))
+    step[--end].request = --plan_end;
+  const std::size_t rows = end - begin, columns = plan_end - begin;
+  const std::size_t band = difference + 32, width = 2 * band + 1;
+  enum way : std::uint8_t { pair, more, less };
+  constexpr std::uint32_t never = 1U << 30;
+  std::vector<std::uint32_t> cost(width + 1,
+                                  never);  // of this row, or the row before, by column - row + band
+  std::vector<way> ways((rows + 1) * width);
+  for (std::size_t row = 0; row <= rows; ++row) {
+    for (std::size_t k = 0; k < width; ++k) {
+      const std::size_t column = row + k - band;  // wraps below 0
+      const bool is_inside = column <= columns, has_pair = is_inside && row != 0 && column != 0;
+      const std::uint32_t paired =
+          !has_pair ? never
+                    : cost[k] + (plan[begin + column - 1].resembles(step[begin + row - 1].bytes) ? 0 : 3);
+      const std::uint32_t with_more = row == 0 ? never : cost[k + 1] + 2;
+      const std::uint32_t with_less = k == 0 || column == 0 ? never : cost[k - 1] + 2;
+      const std::uint32_t least = std::min({paired, with_more, with_less});
+      ways[row * width + k] = least == paired ? pair : least == with_more ? more : less;
+      cost[k] = !is_inside ? never : row == 0 && column == 0 ? 0 : least;
     }
-    if (made != step.end()) next = made++->request + 1;
+  }
+  std::size_t extra = 0;
+  for (std::size_t row = rows, column = columns; row != 0;) {
+    const way taken = ways[row * width + column + band - row];
+    if (taken != less) --row;
+    if (taken != more) --column;
+    if (taken != less) step[begin + row].request = taken == pair ? begin + column : no_request;
+    if (taken == more) ++extra;
   }
   return extra;
+}
+
+// Adds a step to what was learned: requests of the plan that the step lacks become optional, and the others get the
+// larger size. If a block was in another's way, blocks also get the longer lifetime. @return whether the plan is to be
+// made anew
+bool add_to_learned(std::span<recorded_request const> step, bool has_conflicts, learned_step& learned,
+                    plan_replayer& plan) {
+  bool is_more = false;
+  std::size_t next = learned.size();  // the first request of the plan behind those of the step that were seen
+  std::vector<std::size_t> positions(step.size() + 1, next);
+  for (std::size_t i = step.size(); i != 0; --i) {
+    if (step[i - 1].request != no_request) next = step[i - 1].request;
+    positions[i - 1] = next;
+  }
+  next = 0;
+  for (recorded_request const& made : step) {
+    if (made.request == no_request) continue;
+    for (; next < made.request; ++next) learned[next].is_optional = true;
+    learned_request& known = learned[next++];
+    is_more = is_more || !plan.fits(made.request, made.bytes, made.align);
+    known.add(made.bytes, made.align);
+    if (!has_conflicts || made.died == 0 || known.upper > learned.size()) continue;
+    const std::size_t upper = positions[std::min<std::size_t>(made.died - step.front().born, step.size())];
+    is_more = is_more || upper > known.upper;
+    known.upper = std::max<std::uint64_t>(known.upper, upper);
+  }
+  for (; next < learned.size(); ++next) learned[next].is_optional = true;
+  for (std::size_t i = 0; i < learned.size(); ++i)
+    if (learned[i].is_optional) plan.exclude_from_fast_path(i);
+  return is_more;
 }
 
 }  // namespace
@@ -131,10 +183,11 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
 // Null: the plan has no free slot for the request. @param request set where it is known which of the plan's
 // it is
 void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t& request) {
-  std::size_t found = find_request(bytes);
+  const bool displaced = is_displaced(bytes);
+  std::size_t found = displaced ? no_request : find_request(bytes);
   if (found == no_request) {
     found = plan_->cursor();
-    if (misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
+    if (displaced || misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
       ++step_strangers_;
       // An extra request, or the next one in another size: the following requests show which.
       ++misses_in_a_row_;
@@ -152,6 +205,16 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t&
   if (slot != nullptr) return plan_->assign(*slot, bytes, now_);
   on_conflict(found);
   return nullptr;
+}
+
+// True if an extra request seems to have the slot of this one: then the request of the plan that comes next is
+// that behind it.
+bool planned_core::is_displaced(std::size_t bytes) const noexcept {
+  const std::size_t last = plan_->cursor() - 1;
+  if (plan_->cursor() == 0 || misses_in_a_row_ != 0) return false;
+  plan_replayer::slot const& slot = plan_->all_slots()[last];
+  learned_request const& planned = kind_->learned[last];
+  return slot.born >= begin_ && !planned.resembles(slot.bytes) && planned.resembles(bytes);
 }
 
 // The next request of the plan that this may be: mostly the very next, or a few were left out.
@@ -332,6 +395,7 @@ void planned_core::learn_from_replay() {
   const bool is_whole = step_fallback_ == 0 && !is_refused_;
   const bool has_too_much = is_loose();
   if (is_whole && kind.misses != 0) --kind.misses;
+  if (kind.more_due != 0) --kind.more_due;
   for (auto const& [bytes, died] : recorder_.earlier()) add_second_slot(bytes, died);
   if (is_whole && !has_too_much && !has_missing_slots_) return;
   for (plan_replayer::slot const& s : plan_->all_slots()) {
@@ -345,25 +409,27 @@ void planned_core::learn_from_replay() {
                    .request = request});
   }
   const std::span<recorded_request> step = recorder_.in_order();
-  const std::size_t extra = pair_with_plan(step, kind.learned, step_strangers_);
-  bool is_larger = false;
-  for (recorded_request const& made : step) {
-    if (made.request == no_request) continue;
-    is_larger = is_larger || !plan_->fits(made.request, made.bytes, made.align);
-    kind.learned[made.request].add(made.bytes, made.align);
-  }
-  const std::uint64_t misses = extra + step_conflicts_;
-  kind.misses += misses;
-  // Steps that lack the extra requests follow that plan, too.
-  const bool has_all = extra != 0 && step_conflicts_ == 0 && step.size() - extra == plan_->requests();
+  const std::size_t extra = pair_with_plan(step, kind.learned);
+  kind.misses += extra + step_conflicts_;
   const bool is_other =
-      has_too_much || server_ == server::given_up || misses * min_requests_per_miss > step.size();
-  if (is_other || has_all || kind.misses >= options_.max_misses) {
-    plan_anew(kind, learn(recorder_, is_other ? learned_step{} : kind.learned), begin_);
-    kind.misses = 0;
-  } else if (is_larger || has_missing_slots_) {
-    plan_anew(kind, kind.learned, begin_);
+      has_too_much || server_ == server::given_up || extra * min_requests_per_miss > step.size();
+  if (is_other) return plan_again(kind, {});
+  const bool is_more = add_to_learned(step, step_conflicts_ != 0, kind.learned, *plan_);
+  // Steps that lack the extra requests follow that plan, too.
+  bool has_all = extra != 0 && step.size() - extra == plan_->requests();
+  if (has_all && kind.more_due == 0 && kind.plans_made > 1) {
+    kind.more_due = max_steps_between_more;
+    has_all = false;
   }
+  if (has_all || kind.misses >= options_.max_misses) plan_again(kind, kind.learned);
+  else if (is_more || has_missing_slots_ || step_conflicts_ * min_requests_per_miss > step.size())
+    plan_anew(kind, kind.learned, begin_);
+}
+
+// By the requests of this step. @param before what was learned of its requests
+void planned_core::plan_again(kind_of_step& kind, learned_step const& before) {
+  plan_anew(kind, learn(recorder_, before), begin_);
+  kind.misses = 0;
 }
 
 // A block of an earlier step has died: a request of its size whose block was there before, and outlives this
@@ -431,6 +497,8 @@ void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_t
                                      .max_slots = options_.max_slots});
   keep(kind, std::move(made));
   kind.learned = std::move(learned);
+  for (std::size_t i = 0; i < kind.learned.size(); ++i)
+    if (kind.learned[i].is_optional) kind.plan->exclude_from_fast_path(i);
   kind.loose_steps = kind.early_steps = 0;
   ++kind.plans_made;
   ++plans_made_;
@@ -484,6 +552,7 @@ void planned_core::use(step_plan plan, std::uint64_t kind) {
   switch_to(kind);
   keep(*kind_, std::move(plan));
   kind_->learned = std::move(learned);
+  kind_->misses = kind_->more_due = kind_->loose_steps = kind_->early_steps = kind_->plans_made = 0;
 }
 
 std::vector<step_plan> planned_core::plans() const {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,10 +52,11 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   /// end of a step may plan it anew, which takes milliseconds, or 0.2 s for 100,000 requests.
   class [[nodiscard]] step {
    public:
-    /// @param kind any integer that is the same for steps with the same requests: a sequence length, or
-    /// training or evaluation. Each kind has a plan.
+    /// @param kind any integer or enumerator that is the same for steps with the same requests: a sequence
+    /// length, or training or evaluation. Each kind has a plan.
     /// @throws std::logic_error, with nothing changed, if a step of the arena is open; std::bad_alloc.
-    template <std::integral Kind = int>
+    template <class Kind = int>
+      requires(std::integral<Kind> || std::is_enum_v<Kind>)
     [[nodiscard]] explicit step(basic_planned_arena& arena, Kind kind = 0) {
       arena.core_.begin(open_, static_cast<std::uint64_t>(kind));
     }
@@ -108,7 +110,8 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   /// Makes a plan, for instance a saved one (`load_step_plan`), the plan of a kind of step.
   /// @throws std::invalid_argument if it is not valid, or aligns to less than 16 bytes; std::logic_error
   /// if a step is open; std::bad_alloc. Nothing has changed then.
-  template <std::integral Kind = int>
+  template <class Kind = int>
+    requires(std::integral<Kind> || std::is_enum_v<Kind>)
   void use(step_plan plan, Kind kind = 0) {
     core_.use(std::move(plan), static_cast<std::uint64_t>(kind));
   }

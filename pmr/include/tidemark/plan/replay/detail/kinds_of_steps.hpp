@@ -19,6 +19,7 @@ struct kind_of_step {
   learned_step learned{};                 // NOLINT(readability-redundant-member-init): GCC warns without
   std::unique_ptr<plan_replayer> plan{};  // of `learned`; null: not yet planned
   std::size_t misses = 0;                 // since `learned` was a new sequence, less the steps that had none
+  std::size_t more_due = 0;               // steps in which a request more than the plan has makes a new plan
   std::size_t loose_steps = 0;            // in a row, for which the plan had far too much
   std::size_t early_steps = 0;            // in a row, in which a block that should outlive its step did not
   std::size_t plans_made = 0;             // of this kind

@@ -70,6 +70,7 @@ struct learned_request {
   std::size_t align = 1;
   std::uint64_t upper = 0;  // when its block dies, in requests of the step; above all if it outlives the step
   std::size_t slot_count = 1;  // of a block that outlives the step: how many are live at once
+  bool is_optional = false;    // a step that followed the plan lacked it
 
   void add(std::size_t bytes, std::size_t alignment) noexcept {
     min_bytes = (std::min)(min_bytes, bytes);

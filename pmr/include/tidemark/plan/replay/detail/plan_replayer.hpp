@@ -130,6 +130,10 @@ class plan_replayer {
   [[nodiscard]] std::size_t height() const noexcept {
     return (std::max)(plan_.height, origin_) - origin_ + others_begin_;
   }
+  /// `next_in_order` does not return the slot of this request.
+  void exclude_from_fast_path(std::size_t request) noexcept {
+    slots_[request].deallocations_before = deallocation_order_.data() + deallocation_order_.size();
+  }
   /// Whether `next_in_order` returns slots.
   void enable_fast_path(bool enabled) noexcept {
     if (enabled != is_paused()) return;

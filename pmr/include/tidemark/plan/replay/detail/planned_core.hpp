@@ -87,6 +87,7 @@ class planned_core {
 
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* take_slot(std::size_t bytes, std::size_t align, std::size_t& request);
+  [[nodiscard]] bool is_displaced(std::size_t bytes) const noexcept;
   [[nodiscard]] std::size_t find_request(std::size_t bytes) const noexcept;
   void on_conflict(std::size_t request) noexcept;
   void deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept;
@@ -101,6 +102,7 @@ class planned_core {
 
   void learn_from_step();
   void learn_from_replay();
+  void plan_again(kind_of_step& kind, learned_step const& before);
   void add_second_slot(std::size_t bytes, request_time died) noexcept;
   [[nodiscard]] bool is_loose() noexcept;
   void look_back();
