@@ -6,7 +6,7 @@
 #include <limits>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 
 #include "system_limits.hpp"
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <tidemark/core/detail/allocate_by_halves.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/sanitizers.hpp>

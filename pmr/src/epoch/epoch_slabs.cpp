@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/violation.hpp>
 
 namespace tidemark::detail {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/require.hpp>
 
 namespace tidemark {

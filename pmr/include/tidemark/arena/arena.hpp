@@ -22,7 +22,7 @@
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>

@@ -8,7 +8,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 
 namespace tidemark {
 

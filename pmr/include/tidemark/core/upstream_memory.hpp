@@ -14,7 +14,7 @@
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/allocate_by_halves.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/units.hpp>
 

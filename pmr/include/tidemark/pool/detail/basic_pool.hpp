@@ -12,8 +12,8 @@
 #include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/live_frames.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reports of coroutine frames whose memory is freed: resources call these functions at level 2, and part
+/// `coroutine`, which knows the live frames, answers them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/violation.hpp>
+
+namespace tidemark::detail {
+
+/// The table of live frames, as resources see it. Any thread.
+class frame_table {
+ public:
+  /// Reports `violation_kind::frame_outlived` for each live frame in this memory, and forgets the frame.
+  /// O(log live frames) if the memory holds no frame. A frame that extends beyond `last` is not in the memory.
+  virtual void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
+                         char const* resource) noexcept = 0;
+  /// The same for all live frames that `memory` allocated. O(live frames).
+  virtual std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
+                                char const* resource) noexcept = 0;
+  /// Forgets stale records in memory that a resource has just obtained.
+  virtual void forget_in(std::uintptr_t first, std::uintptr_t last) noexcept = 0;
+  /// Forgets stale records of an earlier resource at the address of `memory`.
+  virtual void forget_of(std::pmr::memory_resource const& memory) noexcept = 0;
+
+ protected:
+  ~frame_table() = default;
+};
+
+/// Calls `table` from now on. The functions below do nothing before the first call.
+void install_frame_table(frame_table& table) noexcept;
+
+/// This memory is freed. @param kind, resource the resource that frees it, for the message: `arena 'step': …`
+void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
+                      char const* resource) noexcept;
+/// All memory of this resource is freed. @return the number of frames reported
+std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
+                             char const* resource) noexcept;
+/// A resource has obtained this memory.
+void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept;
+/// This resource was constructed.
+void forget_frames_of(std::pmr::memory_resource const& memory) noexcept;
+/// The range that an address space passes to its arena.
+[[nodiscard]] inline byte_range without_stale_frames(byte_range range) noexcept {
+  if constexpr (check_level >= 2) forget_frames_in(range.begin, range.end());
+  return range;
+}
+
+}  // namespace tidemark::detail
