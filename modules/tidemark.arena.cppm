@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, arenas for teams of
-/// threads, and arenas that other processes read.
+/// Arenas: bump allocation with rewind, their scopes, and the scratch arenas of each thread.
 module;
 
 #include <tidemark/arena.hpp>
@@ -24,7 +23,6 @@ using tidemark::arena_options;
 using tidemark::arena_push;
 using tidemark::arena_stats;
 using tidemark::exhaustion_policy;
-using tidemark::report_use_after_rewind;
 using tidemark::trap_options;
 using tidemark::no_destructor;
 using tidemark::no_destructor_t;
@@ -38,21 +36,5 @@ using tidemark::scratch;
 using tidemark::scratch_arena_count;
 using tidemark::scratch_conflict;
 using tidemark::set_scratch_options;
-
-// Arenas for teams of threads
-using tidemark::basic_local_arena;
-using tidemark::basic_shared_arena;
-using tidemark::basic_shared_arena_scope;
-using tidemark::local_arena;
-using tidemark::shared_arena;
-using tidemark::shared_arena_mark;
-using tidemark::shared_arena_stats;
-using tidemark::team_options;
-
-// Arenas that other processes read
-using tidemark::process_arena;
-using tidemark::process_arena_options;
-using tidemark::process_view;
-using tidemark::process_view_options;
 
 }  // namespace tidemark

@@ -30,18 +30,10 @@ using tidemark::upstream_memory;
 using tidemark::virtual_memory;
 using tidemark::virtual_memory_options;
 
-// Memory of several processes
-using tidemark::file_descriptor;
-using tidemark::open_shared_memory;
-using tidemark::shared_memory;
-using tidemark::shared_memory_error;
-using tidemark::shared_memory_options;
-using tidemark::shared_memory_refusal;
-using tidemark::shared_memory_view;
-
 // The operating system's calls
 using tidemark::default_os_memory;
 using tidemark::entropy_seed;
+using tidemark::file_descriptor;
 using tidemark::os_memory;
 using tidemark::set_default_os_memory;
 using tidemark::system_memory;
@@ -63,11 +55,6 @@ using tidemark::warning_kind;
 
 // One block
 using tidemark::unique_block;
-
-// Frames of coroutines
-using tidemark::frame_resource;
-using tidemark::nothrow_pmr_promise;
-using tidemark::pmr_promise;
 
 // When memory may be used again
 using tidemark::reuse_fence;

@@ -19,7 +19,6 @@ using tidemark::trace_slice;
 
 // Adaptors that count and limit
 using tidemark::expect_no_upstream;
-using tidemark::expect_resource;
 using tidemark::limit_resource;
 using tidemark::statistics_resource;
 

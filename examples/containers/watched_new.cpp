@@ -1,2 +1,2 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/telemetry/watched_new.hpp>
+#include <tidemark/diagnose/watched_new.hpp>

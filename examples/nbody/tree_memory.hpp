@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena/shared_arena.hpp>
+#include <tidemark/team/shared_arena.hpp>
 
 namespace nbody {
 

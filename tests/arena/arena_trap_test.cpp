@@ -3,7 +3,7 @@
 // and count what trapping does, with a system that is short of addresses and memory and refuses each call in turn.
 // That an arena is one all the same is shown by the model and conformance tests of `trapping_arena_subject`.
 #include <tidemark/arena.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 #include <gtest/gtest.h>
 #include <setjmp.h>

@@ -19,14 +19,14 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/shared_arena.hpp>
-#include <tidemark/core/shared_memory.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
+#include <tidemark/process/shared_memory.hpp>
+#include <tidemark/team/shared_arena.hpp>
 
 #include "fake_device.hpp"
 #include "recording_registrar.hpp"

@@ -235,9 +235,9 @@ TEST_F(excerpts, of_a_pool_reuse_a_block) {
   nodes.deallocate(next, 4096);
 }
 
-// ---- docs/process_memory.md
+// ---- docs/process.md
 
-namespace excerpt_of_process_memory {
+namespace excerpt_of_process {
 void run() {
   // the writer
   process_arena memory{{.reserve = 1 * GiB, .path = "/dev/shm/prices"}};
@@ -251,7 +251,7 @@ void run() {
   process_view view{"/dev/shm/prices"};
   std::puts(view.root<price_table>().at(1).c_str());  // one
 }
-}  // namespace excerpt_of_process_memory
+}  // namespace excerpt_of_process
 
 // ---- docs/telemetry.md
 

@@ -14,9 +14,9 @@
 #include <optional>
 #include <vector>
 
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/epoch/buffer.hpp>
 #include <tidemark/epoch/buffer_group.hpp>
 #include <tidemark/epoch/epoch.hpp>

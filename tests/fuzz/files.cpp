@@ -22,12 +22,12 @@
 #include <system_error>
 #include <vector>
 
-#include <tidemark/arena/detail/process_format.hpp>
-#include <tidemark/arena/process_arena.hpp>
-#include <tidemark/arena/process_view.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
-#include <tidemark/core/shared_memory_error.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
+#include <tidemark/process/detail/process_format.hpp>
+#include <tidemark/process/process_arena.hpp>
+#include <tidemark/process/process_view.hpp>
+#include <tidemark/process/shared_memory_error.hpp>
 
 #include "fuzz_file.hpp"
 #include "plan_file.hpp"

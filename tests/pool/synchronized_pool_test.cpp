@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>

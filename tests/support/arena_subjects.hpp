@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/process_arena.hpp>
-#include <tidemark/arena/shared_arena.hpp>
 #include <tidemark/core/registered_memory.hpp>
-#include <tidemark/core/shared_memory.hpp>
+#include <tidemark/process/process_arena.hpp>
+#include <tidemark/process/shared_memory.hpp>
+#include <tidemark/team/shared_arena.hpp>
 
 #include "file_call_faults.hpp"
 #include "recording_registrar.hpp"

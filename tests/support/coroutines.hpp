@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <tidemark/core/macros.hpp>
-#include <tidemark/core/pmr_promise.hpp>
+#include <tidemark/coroutine/pmr_promise.hpp>
 
 namespace tidemark::test {
 

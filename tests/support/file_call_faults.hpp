@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <tidemark/core/detail/file_calls.hpp>
+#include <tidemark/process/detail/file_calls.hpp>
 
 #include "recording_supply.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nearly every test includes by itself too, compiled once for all: parsing it is most of what compiling
-// a small test takes. A test must not rely on it: programs without it (tests/core/nvtx, tests/gpu) include
+// a small test takes. A test must not rely on it: programs without it (tests/diagnose/nvtx, tests/gpu) include
 // the same support headers.
 #pragma once
 

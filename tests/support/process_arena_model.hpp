@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena/detail/process_format.hpp>
-#include <tidemark/arena/process_arena.hpp>
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
+#include <tidemark/process/detail/process_format.hpp>
+#include <tidemark/process/process_arena.hpp>
 
 #include "choices.hpp"
 #include "told_program.hpp"

@@ -16,8 +16,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include <tidemark/arena/shared_arena.hpp>
 #include <tidemark/core/units.hpp>
+#include <tidemark/team/shared_arena.hpp>
 
 #include "choices.hpp"
 #include "told_program.hpp"

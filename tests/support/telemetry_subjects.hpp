@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/diagnose/expect_resource.hpp>
 #include <tidemark/telemetry/expect_no_upstream.hpp>
-#include <tidemark/telemetry/expect_resource.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/telemetry/test_resource.hpp>

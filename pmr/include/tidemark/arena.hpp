@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arenas: bump allocation with rewind, their scopes, scratch arenas of each thread, arenas for teams of
-/// threads, and arenas that other processes read.
+/// Arenas: bump allocation with rewind, their scopes, and the scratch arenas of each thread.
 #pragma once
 
 #include <tidemark/arena/arena.hpp>
@@ -9,12 +8,4 @@
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/arena_scope.hpp>
-#include <tidemark/arena/local_arena.hpp>
-#include <tidemark/arena/process_arena.hpp>
-#include <tidemark/arena/process_view.hpp>
 #include <tidemark/arena/scratch.hpp>
-#include <tidemark/arena/shared_arena.hpp>
-#include <tidemark/arena/shared_arena_mark.hpp>
-#include <tidemark/arena/shared_arena_options.hpp>
-#include <tidemark/arena/shared_arena_scope.hpp>
-#include <tidemark/arena/use_after_rewind.hpp>

@@ -10,17 +10,12 @@
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/file_descriptor.hpp>
-#include <tidemark/core/frame_resource.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/pmr_promise.hpp>
 #include <tidemark/core/registered_memory.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/core/reuse_fence.hpp>
-#include <tidemark/core/shared_memory.hpp>
-#include <tidemark/core/shared_memory_error.hpp>
-#include <tidemark/core/shared_memory_view.hpp>
 #include <tidemark/core/size_histogram.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/units.hpp>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <tidemark/telemetry/expect_no_upstream.hpp>
-#include <tidemark/telemetry/expect_resource.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/telemetry/test_resource.hpp>

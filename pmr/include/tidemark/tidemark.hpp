@@ -6,9 +6,13 @@
 #include <tidemark/arena.hpp>
 #include <tidemark/compat.hpp>
 #include <tidemark/core.hpp>
+#include <tidemark/coroutine.hpp>
+#include <tidemark/diagnose.hpp>
 #include <tidemark/epoch.hpp>
 #include <tidemark/graph.hpp>
 #include <tidemark/plan.hpp>
 #include <tidemark/pool.hpp>
+#include <tidemark/process.hpp>
+#include <tidemark/team.hpp>
 #include <tidemark/telemetry.hpp>
 #include <tidemark/workspace.hpp>

@@ -8,8 +8,8 @@
 
 #include <tidemark/core/detail/align.hpp>
 
-#include "../core/call_stack.hpp"
-#include "trap_log.hpp"
+#include "../diagnose/call_stack.hpp"
+#include "../diagnose/trap_log.hpp"
 
 namespace tidemark::detail {
 

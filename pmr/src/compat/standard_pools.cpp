@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/identity.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
 
 #if defined(__GLIBC__)

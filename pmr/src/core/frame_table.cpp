@@ -6,13 +6,15 @@
 namespace tidemark::detail {
 namespace {
 
-std::atomic<frame_table*> installed{nullptr};
+std::atomic<frame_table*> installed_frames{nullptr};
 
-frame_table* table() noexcept { return installed.load(std::memory_order_acquire); }
+frame_table* table() noexcept { return installed_frames.load(std::memory_order_acquire); }
 
 }  // namespace
 
-void install_frame_table(frame_table& table) noexcept { installed.store(&table, std::memory_order_release); }
+void install_frame_table(frame_table& table) noexcept {
+  installed_frames.store(&table, std::memory_order_release);
+}
 
 void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                       char const* resource) noexcept {

@@ -11,8 +11,8 @@
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/epoch/use_after_epoch.hpp>
 
 #include "../core/default_upstream.hpp"

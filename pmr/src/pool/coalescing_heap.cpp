@@ -7,7 +7,7 @@
 
 #include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
 

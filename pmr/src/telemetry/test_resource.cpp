@@ -14,9 +14,9 @@
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark {
 namespace {

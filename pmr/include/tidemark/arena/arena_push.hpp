@@ -15,9 +15,9 @@
 
 #include <tidemark/arena/detail/arena_chunk.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark {
 

@@ -12,9 +12,9 @@
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/core/detail/call_site.hpp>
-#include <tidemark/core/detail/named_range.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/named_range.hpp>
 
 namespace tidemark {
 

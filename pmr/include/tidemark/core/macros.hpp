@@ -48,3 +48,14 @@
 #else
 #define TIDEMARK_POINTER
 #endif
+
+namespace tidemark::detail {
+/// True where the compiler builds the including file for ThreadSanitizer.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool thread_sanitizer_is_on = true;
+#elif defined(__has_feature)
+inline constexpr bool thread_sanitizer_is_on = __has_feature(thread_sanitizer);
+#else
+inline constexpr bool thread_sanitizer_is_on = false;
+#endif
+}  // namespace tidemark::detail

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include <tidemark/core/detail/leads_to_memory.hpp>
-#include <tidemark/core/detail/named_range.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
 #include <tidemark/epoch/detail/keepable.hpp>
 #include <tidemark/epoch/detail/storage.hpp>

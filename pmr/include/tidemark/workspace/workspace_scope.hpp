@@ -12,10 +12,10 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/core/detail/named_range.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/named_range.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/workspace/detail/escape.hpp>
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_acquisition.hpp>

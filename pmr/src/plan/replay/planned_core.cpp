@@ -16,8 +16,8 @@
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/require.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/detail/trim_heap.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 namespace tidemark::detail {

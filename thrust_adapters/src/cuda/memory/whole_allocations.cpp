@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/listening_tool.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
+#include <tidemark/diagnose/detail/listening_tool.hpp>
 
 namespace tidemark::gpu::detail {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
 

@@ -11,7 +11,7 @@
 #include <tidemark/arena/detail/annotations.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
-#include <tidemark/core/detail/device_marks.hpp>
+#include <tidemark/diagnose/detail/device_marks.hpp>
 
 namespace tidemark::detail {
 

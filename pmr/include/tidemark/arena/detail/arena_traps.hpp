@@ -11,7 +11,7 @@
 #include <limits>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark {
 

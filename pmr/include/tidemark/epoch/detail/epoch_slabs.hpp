@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/epoch/detail/address_table.hpp>
 #include <tidemark/epoch/detail/epoch_slab.hpp>
 

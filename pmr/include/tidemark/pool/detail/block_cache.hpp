@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/detail/single_writer.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/pool/detail/pending_work.hpp>
 
 namespace tidemark::detail {

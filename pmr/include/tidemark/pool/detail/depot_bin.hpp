@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include <tidemark/core/detail/brief_lock.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/chain_stack.hpp>
 

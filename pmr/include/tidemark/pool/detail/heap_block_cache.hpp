@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/detail/single_writer.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/coalescing_heap.hpp>
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <limits>
 
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/workspace/detail/element_name.hpp>
 #include <tidemark/workspace/detail/generation.hpp>
 

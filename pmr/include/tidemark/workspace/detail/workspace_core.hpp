@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/workspace/detail/generation.hpp>
 #include <tidemark/workspace/detail/slot_list.hpp>
 #include <tidemark/workspace/workspace_options.hpp>

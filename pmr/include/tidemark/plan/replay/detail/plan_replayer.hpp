@@ -13,8 +13,8 @@
 #include <vector>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
 namespace tidemark::detail {

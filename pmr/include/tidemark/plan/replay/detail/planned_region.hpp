@@ -11,7 +11,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/sanitizers.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `pmr_promise`: the base of a promise whose coroutine's frames come from a `std::pmr::memory_resource`.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <memory_resource>
+#include <source_location>
+#include <type_traits>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/coroutine/detail/live_frames.hpp>
+#include <tidemark/coroutine/frame_resource.hpp>
+
+namespace tidemark {
+
+namespace detail {
+
+/// Allocates and frees frames, each with its resource behind it. `bytes` is the frame's size.
+template <std::size_t Alignment>
+struct frame_memory {
+  static_assert((Alignment & (Alignment - 1)) == 0 && Alignment >= alignof(void*),
+                "the alignment of frames must be a power of two, and that of a pointer at least");
+
+  static constexpr std::size_t resource_offset(std::size_t bytes) noexcept {
+    return align_up(bytes, alignof(std::pmr::memory_resource*));
+  }
+  static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
+    return resource_offset(bytes) + sizeof(std::pmr::memory_resource*);
+  }
+  static std::pmr::memory_resource** resource_behind(void* frame, std::size_t bytes) noexcept {
+    return reinterpret_cast<std::pmr::memory_resource**>(static_cast<std::byte*>(frame) +
+                                                         resource_offset(bytes));
+  }
+
+  [[nodiscard]] static void* allocate(std::size_t bytes, frame_resource memory) {
+    std::pmr::memory_resource* const resource = memory.resource();
+    void* frame = nullptr;
+    if constexpr (check_level >= 2)
+      frame = allocate_recorded(*resource, block_bytes(bytes), Alignment, memory.where());
+    else frame = resource->allocate(block_bytes(bytes), Alignment);
+    std::construct_at(resource_behind(frame, bytes), resource);
+    return frame;
+  }
+  [[nodiscard]] static void* try_allocate(std::size_t bytes, frame_resource memory) noexcept {
+    try {
+      return allocate(bytes, memory);
+    } catch (...) {
+      return nullptr;
+    }
+  }
+  static void deallocate(void* frame, std::size_t bytes) noexcept {
+    if constexpr (check_level >= 2) {
+      if (!forget_frame(frame)) return;  // its memory is gone, and that was reported
+    }
+    (*resource_behind(frame, bytes))->deallocate(frame, block_bytes(bytes), Alignment);
+  }
+
+  /// The argument behind `std::allocator_arg`. What is not a `frame_resource` does not know the call.
+  template <class Memory>
+  static frame_resource from(Memory& memory) noexcept {
+    if constexpr (std::is_same_v<std::remove_const_t<Memory>, frame_resource>) {
+      return memory;
+    } else {
+      static_assert(std::is_constructible_v<frame_resource, Memory&, std::source_location>,
+                    "the argument behind std::allocator_arg of a coroutine must be a memory resource, an "
+                    "allocator of std::pmr, a scope of an arena or a frame_resource");
+      return frame_resource{memory, std::source_location{}};
+    }
+  }
+};
+
+}  // namespace detail
+
+/// A promise type that derives from it has its coroutine's frames on the resource that follows
+/// `std::allocator_arg` among the coroutine's first arguments, as those of `std::generator`: a
+/// `frame_resource`, or what one is made of. Without, they are on the default resource.
+///
+/// ```cpp
+/// struct promise_type : pmr_promise<> { … };
+/// generator<int> squares(std::allocator_arg_t, frame_resource memory, int n) {
+///   for (int i = 0; i < n; ++i) co_yield i * i;
+/// }
+/// arena::scope scope{step};
+/// for (int square : squares(std::allocator_arg, scope, 10)) …   // no call of operator new
+/// ```
+/// Members and lambdas: `std::allocator_arg` is their first argument too, behind the object.
+/// `FrameAlignment` is that of the frame. Both clang and g++ align what is in a frame only as far as the frame
+/// itself is: if the promise, an argument or a local has `alignas(64)`, derive from `pmr_promise<64>`.
+///
+/// A frame's block is the frame and one pointer, to its resource, which gets back exactly what it gave. A
+/// frame that the compiler elides allocates nothing.
+///
+/// Level 2 knows the live frames. If their memory is freed before them, it reports
+/// `violation_kind::frame_outlived` with the place where the coroutine was called. The handler may destroy
+/// the coroutine, whose memory is still there. Later it must be neither resumed nor destroyed;
+/// AddressSanitizer reports that.
+///
+/// Watched are arenas of every kind and their scopes, `shared_arena`, `pool`, `synchronized_pool` and
+/// `epoch_resource`, also where a frame lies in a resource that lies in one of them. Not watched are
+/// `planned_arena`, `graph_arena`, workspaces, those of `compat`, of std and of others: a frame that is
+/// leaked there is not reported, and is forgotten where an arena, a pool or another frame gets its memory.
+/// An `epoch_resource` that gets it first reports it as one of its own.
+///
+/// Exceptions: what the resource throws leaves the call of the coroutine; nothing has changed then. If the
+/// promise has `get_return_object_on_allocation_failure`, derive from `nothrow_pmr_promise`.
+/// Complexity: that of the resource, and at level 2 O(log live frames) under a lock. Thread-safety: that of
+/// the resource, which is used where the coroutine is called and where its frame is destroyed.
+// Always inlined: g++ 12 takes a template of `operator new` and `operator delete` for a mismatch
+// (-Wmismatched-new-delete), and warns in the program. clang wants `noexcept` without a condition.
+template <std::size_t FrameAlignment = alignof(std::max_align_t)>
+class pmr_promise {
+  using frames = detail::frame_memory<FrameAlignment>;
+
+ public:
+  /// The frame of a coroutine without `std::allocator_arg`.
+  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) {
+    return frames::allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
+  }
+  /// The frame of a function, or of a static member function.
+  template <class Memory, class... Arguments>
+  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, std::allocator_arg_t,
+                                                              Memory& memory, Arguments&...) {
+    return frames::allocate(bytes, frames::from(memory));
+  }
+  /// The frame of a member function or of a lambda.
+  template <class Object, class Memory, class... Arguments>
+  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, Object&,
+                                                              std::allocator_arg_t, Memory& memory,
+                                                              Arguments&...) {
+    return frames::allocate(bytes, frames::from(memory));
+  }
+  /// Returns a frame to its resource.
+  [[gnu::always_inline]] static void operator delete(void* frame, std::size_t bytes) noexcept {
+    frames::deallocate(frame, bytes);
+  }
+};
+
+/// `pmr_promise` for a promise with `get_return_object_on_allocation_failure`, whose result the call of the
+/// coroutine returns where the resource throws anything. Nothing has changed then.
+/// @pre the promise has that function: without it, a frame that is not there is used.
+template <std::size_t FrameAlignment = alignof(std::max_align_t)>
+class nothrow_pmr_promise {
+  using frames = detail::frame_memory<FrameAlignment>;
+
+ public:
+  /// The frame of a coroutine without `std::allocator_arg`.
+  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) noexcept {
+    return frames::try_allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
+  }
+  /// The frame of a function, or of a static member function.
+  template <class Memory, class... Arguments>
+  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, std::allocator_arg_t,
+                                                              Memory& memory, Arguments&...) noexcept {
+    return frames::try_allocate(bytes, frames::from(memory));
+  }
+  /// The frame of a member function or of a lambda.
+  template <class Object, class Memory, class... Arguments>
+  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, Object&,
+                                                              std::allocator_arg_t, Memory& memory,
+                                                              Arguments&...) noexcept {
+    return frames::try_allocate(bytes, frames::from(memory));
+  }
+  /// Returns a frame to its resource.
+  [[gnu::always_inline]] static void operator delete(void* frame, std::size_t bytes) noexcept {
+    frames::deallocate(frame, bytes);
+  }
+};
+
+}  // namespace tidemark

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finders of misuse: trapped rewinds, and allocations from an unexpected resource.
+#pragma once
+
+#include <tidemark/diagnose/expect_resource.hpp>
+#include <tidemark/diagnose/use_after_rewind.hpp>

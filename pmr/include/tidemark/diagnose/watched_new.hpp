@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Replaces `operator new`, so that `expect_resource` sees what comes from it. Include it in one source of a
+/// program, and in no library: the program decides what its `operator new` is.
+///
+/// All forms are replaced, and take memory from `malloc` and `posix_memalign`. Besides, an allocation
+/// compares one thread_local pointer with null. A second source that includes this does not link. Under
+/// ThreadSanitizer and MemorySanitizer, which have their own `operator new`, nothing is replaced, and reports
+/// say that it was not watched.
+// Not in <tidemark/telemetry.hpp>, because it defines functions that a program may define once.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include <tidemark/diagnose/detail/new_watch.hpp>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TIDEMARK_KEEPS_OPERATOR_NEW
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define TIDEMARK_KEEPS_OPERATOR_NEW
+#endif
+
+#if !defined(TIDEMARK_KEEPS_OPERATOR_NEW)
+
+namespace tidemark::detail {
+
+/// Memory of the C library, or null.
+[[nodiscard]] inline void* allocate_for_new(std::size_t bytes, std::size_t align) noexcept {
+  bytes = std::max<std::size_t>(bytes, 1);  // malloc(0) may be null
+  if (align <= alignof(std::max_align_t)) return std::malloc(bytes);
+  void* block = nullptr;
+  return ::posix_memalign(&block, align, bytes) == 0 ? block : nullptr;
+}
+
+/// What `operator new` is required to do: calls the new-handler until there is memory.
+[[nodiscard]] inline void* watched_new(std::size_t bytes, std::size_t align, void const* caller) {
+  void* block = allocate_for_new(bytes, align);
+  while (block == nullptr) {
+    std::new_handler const handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc{};
+    handler();
+    block = allocate_for_new(bytes, align);
+  }
+  if (innermost_scope != nullptr) [[unlikely]]
+    on_operator_new(bytes, caller);
+  return block;
+}
+[[nodiscard]] inline void* watched_new_or_null(std::size_t bytes, std::size_t align,
+                                               void const* caller) noexcept {
+  try {
+    return watched_new(bytes, align, caller);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+inline constexpr std::size_t new_alignment = alignof(std::max_align_t);
+
+}  // namespace tidemark::detail
+
+// Each is a function of its own, or the address that it returns to were another's.
+// NOLINTBEGIN(misc-definitions-in-headers): one source includes this
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  return tidemark::detail::watched_new(bytes, tidemark::detail::new_alignment, __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
+  return tidemark::detail::watched_new(bytes, tidemark::detail::new_alignment, __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
+  return tidemark::detail::watched_new(bytes, static_cast<std::size_t>(align), __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t align) {
+  return tidemark::detail::watched_new(bytes, static_cast<std::size_t>(align), __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+  return tidemark::detail::watched_new_or_null(bytes, tidemark::detail::new_alignment,
+                                               __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept {
+  return tidemark::detail::watched_new_or_null(bytes, tidemark::detail::new_alignment,
+                                               __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align,
+                                     std::nothrow_t const&) noexcept {
+  return tidemark::detail::watched_new_or_null(bytes, static_cast<std::size_t>(align),
+                                               __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t align,
+                                       std::nothrow_t const&) noexcept {
+  return tidemark::detail::watched_new_or_null(bytes, static_cast<std::size_t>(align),
+                                               __builtin_return_address(0));
+}
+
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete[](void* block) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
+void operator delete(void* block, std::nothrow_t const&) noexcept { std::free(block); }
+void operator delete[](void* block, std::nothrow_t const&) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t, std::nothrow_t const&) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t, std::nothrow_t const&) noexcept { std::free(block); }
+// NOLINTEND(misc-definitions-in-headers)
+
+#endif  // !TIDEMARK_KEEPS_OPERATOR_NEW
+#undef TIDEMARK_KEEPS_OPERATOR_NEW

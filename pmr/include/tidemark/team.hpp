@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Arenas that a team of threads shares, and their scopes.
+#pragma once
+
+#include <tidemark/team/local_arena.hpp>
+#include <tidemark/team/shared_arena.hpp>
+#include <tidemark/team/shared_arena_mark.hpp>
+#include <tidemark/team/shared_arena_options.hpp>
+#include <tidemark/team/shared_arena_scope.hpp>

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `extent_memory`: the address space of one thread's part of a shared arena.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/team/detail/extent_region.hpp>
+#include <tidemark/team/shared_arena_options.hpp>
+
+namespace tidemark::detail {
+
+/// What the threads' parts of a shared arena have in common.
+template <class AddressSpace>
+struct team_state {
+  using region_type = extent_region<AddressSpace>;
+
+  team_options options;
+  mutable typename region_type::mutex_type mutex;     // for the slow paths of the regions
+  std::vector<std::unique_ptr<region_type>> regions;  // one, or one for each of `options.threads`
+  // A rewind that is going on, for level 2.
+  std::atomic<unsigned long long> rewinding_thread{0};  // 0: there is no rewind
+  char const* rewind_operation = "";
+  call_site rewind_place;
+};
+
+/// An `address_space` whose ranges are extents of a shared arena's region. The next extent is as large as all
+/// extents of the thread together, within limits, so there are few of them.
+///
+/// A block of more than a quarter of the next extent that the current one has no room for is *set aside*: it
+/// gets an extent of whole pages for itself, and the thread continues in the current one. So what a thread
+/// leaves unused at the end of an extent is less than a quarter of the next one. Where extents are so small
+/// that rounding up to pages would cost more than a quarter, a block is not set aside. One thread at a time.
+template <class AddressSpace>
+class extent_memory {
+ public:
+  using region_type = extent_region<AddressSpace>;
+
+  static constexpr bool host_accessible = AddressSpace::host_accessible;
+  static constexpr bool fresh_is_zero = AddressSpace::fresh_is_zero;
+  static constexpr bool commits = false;
+  static constexpr bool reserves_at_once = false;
+  static constexpr std::size_t block_alignment = AddressSpace::block_alignment;
+  static constexpr std::size_t chunk_growth = 1;
+
+  /// @param index of the thread in messages. `team` and `region` must outlive this object.
+  extent_memory(team_state<AddressSpace> const& team, region_type& region, std::size_t index) noexcept
+      : team_{&team}, region_{&region}, index_{index} {}
+
+  [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) {
+    const byte_range range = claim(least_bytes, (std::max)(least_bytes, next_extent_bytes()));
+    extent_bytes_ += range.size;
+    return range;
+  }
+  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+  void release(byte_range range) noexcept {
+    extent_bytes_ -= range.size;
+    release_aside(range);
+  }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return team_->options.min_extent_bytes; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+
+  /// Bytes of the range that was reserved last at or above this address are fresh.
+  [[nodiscard]] std::uintptr_t touched() const noexcept { return touched_; }
+  /// Whether a block for which there is no room in the current extent is set aside.
+  [[nodiscard]] bool is_set_aside(std::size_t bytes) const noexcept {
+    const std::size_t rounding = align_up(bytes, region_->granule()) - bytes;
+    return bytes > next_extent_bytes() / 4 && rounding <= bytes / 4;
+  }
+  /// No block of fewer bytes is set aside.
+  [[nodiscard]] std::size_t min_aside_bytes() const noexcept { return team_->options.min_extent_bytes / 4; }
+  /// An extent for a block that is set aside: the whole pages that it lies in.
+  [[nodiscard]] byte_range reserve_aside(std::size_t bytes, std::size_t align) {
+    const std::size_t slack = align > region_->granule() ? align : 0;
+    const byte_range range = claim(bytes + slack, bytes + slack);
+    if (slack == 0 || range.empty()) return range;
+    const std::uintptr_t block = align_up(range.begin, align);
+    const byte_range kept{block, align_up(bytes, region_->granule())};
+    if (kept.begin > range.begin) release_aside({range.begin, kept.begin - range.begin});
+    if (kept.end() < range.end()) release_aside({kept.end(), range.end() - kept.end()});
+    return kept;
+  }
+  void release_aside(byte_range range) noexcept {
+    held_bytes_ -= range.size;
+    region_->give_back(range);
+  }
+
+  /// In extents of this thread.
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+  /// The place where the thread's handle was made.
+  void set_place(call_site where) noexcept { place_ = where; }
+
+  /// Level 2: reports a use while another thread rewinds.
+  void before_use(char const* name, char const* operation) const noexcept {
+    const unsigned long long rewinding = team_->rewinding_thread.load(std::memory_order_acquire);
+    if (rewinding == 0 || rewinding == this_thread_number()) return;
+    report_violation(violation_kind::wrong_thread, name,
+                     "shared_arena '%s': %s by thread %zu, whose handle was made%s, during a %s%s: no other "
+                     "thread may use the arena then",
+                     name, operation, index_, place_.text().c_str(), team_->rewind_operation,
+                     team_->rewind_place.text().c_str());
+  }
+  /// Whether another thread may have allocated the block: it lies in some extent of the shared arena.
+  [[nodiscard]] bool may_be_of_another_thread(void const* block) const noexcept {
+    const std::scoped_lock lock{team_->mutex};
+    return std::ranges::any_of(team_->regions,
+                               [=](auto const& region) { return region->holds(address_of(block)); });
+  }
+  /// Puts the numbers of the region into a report, instead of this thread's: what is used are its extents,
+  /// since other threads allocate in them meanwhile.
+  void complete(exhaustion_report& report) const noexcept {
+    const std::scoped_lock lock{team_->mutex};
+    report.used_bytes = region_->claimed_bytes() - region_->free_bytes();
+    report.committed_bytes = region_->committed_bytes();
+    report.reserved_bytes = region_->reserved_bytes();
+    report.largest_bytes = (std::max)(report.largest_bytes, region_->largest_bytes(refused_));
+    if (refused_ != region_type::refusal::none) report.because = region_->refusal_text();
+  }
+
+ private:
+  std::size_t next_extent_bytes() const noexcept {
+    return std::clamp(extent_bytes_, team_->options.min_extent_bytes, team_->options.max_extent_bytes);
+  }
+  byte_range claim(std::size_t least, std::size_t wanted) {
+    refused_ = {};
+    const extent claimed = region_->claim(least, wanted, refused_);
+    touched_ = claimed.touched;
+    held_bytes_ += claimed.range.size;
+    return claimed.range;
+  }
+
+  team_state<AddressSpace> const* team_;
+  region_type* region_;
+  std::size_t index_;
+  std::size_t held_bytes_ = 0;
+  std::size_t extent_bytes_ = 0;  // of them, less what is set aside
+  std::uintptr_t touched_ = 0;
+  typename region_type::refusal refused_{};
+  [[no_unique_address]] call_site place_;
+};
+
+}  // namespace tidemark::detail

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `extent_region`: one region of memory from which threads claim extents. Owns its chunks.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <tidemark/arena/arena_options.hpp>
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
+#include <tidemark/core/detail/std_sync.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
+
+namespace tidemark::detail {
+
+/// What a thread claimed: whole pages, which it alone uses.
+struct extent {
+  byte_range range;
+  std::uintptr_t touched = 0;  // bytes at or above have not been touched since they were committed
+
+  [[nodiscard]] bool empty() const noexcept { return range.empty(); }
+};
+
+/// Memory that any number of threads claim extents of, and one takes all back from.
+///
+/// A claim adds to `next` of the current chunk, by one compare-exchange: an addition that cannot pass
+/// `committed`, so that a claim that fails has changed nothing for the others. Only what needs more memory,
+/// or finds extents that were given back, takes the lock.
+///
+/// Invariants, of each chunk:
+/// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
+/// - its extents, free or in use, do not overlap, and fill `[begin, next)`; while the region is not used no
+///   free one ends at `next`
+/// - bytes at or above `max(next, touched)` have not been touched since they were committed
+/// - its free extents are sorted by address and do not touch each other, but between `begin_rewind` and
+///   `end_rewind`
+///
+/// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and
+/// `give_back` O(free extents), unless a function says otherwise.
+template <class AddressSpace, class Sync = std_sync>
+class extent_region {
+  static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
+
+ public:
+  using mutex_type = Sync::mutex;
+
+  /// The least that extents are multiples of: a page of most machines.
+  static constexpr std::size_t min_granule = 4 * KiB;
+
+  /// What of a request the address space refused.
+  enum class refusal { none, addresses, memory };
+
+  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
+  /// chunk
+  extent_region(AddressSpace& space, mutex_type& mutex, arena_options const& options, std::size_t chunk_bytes,
+                std::size_t retain_bytes)
+      : space_{&space},
+        mutex_{&mutex},
+        options_{&options},
+        retain_bytes_{retain_bytes},
+        granule_{(std::max)(min_granule, space.granularity())},
+        chunk_bytes_{align_up((std::max)(chunk_bytes, granule_), granule_)} {}
+  extent_region(extent_region const&) = delete;
+  extent_region& operator=(extent_region const&) = delete;
+  ~extent_region() { release(); }
+
+  /// Bytes that extents are multiples of.
+  [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
+
+  /// Claims at least `least` and at best `wanted` bytes, rounded up to whole granules.
+  /// @return an empty extent if there is no memory; nothing has changed then. @throws what the space throws.
+  [[nodiscard]] extent claim(std::size_t least, std::size_t wanted, refusal& refused) {
+    least = align_up(least, granule_);
+    wanted = (std::max)(least, align_up(wanted, granule_));
+    if (free_bytes_.load(std::memory_order_relaxed) == 0) [[likely]] {
+      chunk_record* const chunk = current_.load(std::memory_order_acquire);
+      if (chunk != nullptr) [[likely]]
+        if (const extent claimed = claim_committed(*chunk, wanted); !claimed.empty()) return claimed;
+    }
+    return claim_slow(least, wanted, refused);
+  }
+
+  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a
+  /// record they are lost until `release`. Their bytes must not be touched any more.
+  void give_back(byte_range range) noexcept {
+    poison(range.begin, range.size);
+    const std::scoped_lock lock{*mutex_};
+    chunk_record& chunk = chunk_of(range.begin);
+    try {
+      if (is_rewinding_) chunk.free.push_back(range);
+      else insert_free(chunk.free, range);
+    } catch (std::bad_alloc const&) {
+      lost_bytes_ += range.size;
+      return;
+    }
+    add_free_bytes(range.size);
+    if (!is_rewinding_) lower_next(chunk);
+  }
+
+  /// Many extents are about to be given back.
+  void begin_rewind() noexcept { is_rewinding_ = true; }
+  /// They were. O(n log n) of them; returns empty chunks while more than `retain_bytes` is committed.
+  void end_rewind() noexcept {
+    is_rewinding_ = false;
+    for (std::unique_ptr<chunk_record>& chunk : chunks_) {
+      sort_free(chunk->free);
+      lower_next(*chunk);
+    }
+    for (std::size_t i = chunks_.size(); i-- > 1 && committed_bytes_ > retain_bytes_;)
+      if (is_empty(*chunks_[i])) drop(i);
+    if (!chunks_.empty()) make_current(*chunks_.front());
+  }
+
+  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the
+  /// first, and pages. @return bytes returned
+  std::size_t trim(std::size_t keep_bytes) noexcept {
+    const std::size_t committed_before = committed_bytes_;
+    std::size_t kept_bytes = 0;
+    for (std::size_t i = 0; i < chunks_.size();) {
+      chunk_record& chunk = *chunks_[i];
+      const std::uintptr_t next = chunk.next.load();
+      const std::size_t unused = chunk.committed.load() - next;
+      if (i > 0 && is_empty(chunk) && add_saturating(kept_bytes, unused) > keep_bytes) {
+        drop(i);
+        continue;
+      }
+      if constexpr (AddressSpace::commits) {
+        const std::size_t keep_here = (std::min)(unused, keep_bytes - (std::min)(keep_bytes, kept_bytes));
+        const std::uintptr_t first = align_up(next + keep_here, space_->granularity());
+        if (first < chunk.committed.load()) decommit(chunk, first);
+      }
+      kept_bytes += chunk.committed.load() - next;
+      ++i;
+    }
+    if (!chunks_.empty()) make_current(*chunks_.front());
+    return committed_before - committed_bytes_;
+  }
+
+  /// Reserves the first chunk unless the region has one. @return whether it has one then.
+  [[nodiscard]] bool reserve() {
+    if (chunks_.empty() && add_chunk(granule_) != nullptr) make_current(*chunks_.front());
+    return !chunks_.empty();
+  }
+  /// Returns all memory. @pre no extent is in use
+  void release() noexcept {
+    current_.store(nullptr);
+    while (!chunks_.empty()) drop(chunks_.size() - 1);
+    free_bytes_.store(0);
+    lost_bytes_ = 0;
+  }
+
+  /// In extents, free ones too.
+  [[nodiscard]] std::size_t claimed_bytes() const noexcept {
+    std::size_t sum = 0;
+    for (auto const& chunk : chunks_) sum += chunk->next.load() - chunk->begin;
+    return sum;
+  }
+  [[nodiscard]] std::size_t free_bytes() const noexcept { return free_bytes_.load(); }
+  /// Given back without memory for a record.
+  [[nodiscard]] std::size_t lost_bytes() const noexcept { return lost_bytes_; }
+  [[nodiscard]] std::size_t committed_bytes() const noexcept { return committed_bytes_; }
+  [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_bytes_; }
+  [[nodiscard]] std::size_t chunks() const noexcept { return chunks_.size(); }
+  [[nodiscard]] std::uint64_t system_calls() const noexcept { return system_calls_; }
+  /// Room for the largest extent that memory or addresses held can serve. With the lock held.
+  [[nodiscard]] std::size_t largest_bytes(refusal refused) const noexcept {
+    std::size_t largest = 0;
+    for (auto const& chunk : chunks_) {
+      for (byte_range const& range : chunk->free) largest = (std::max)(largest, range.size);
+      const std::uintptr_t end = refused == refusal::memory ? chunk->committed.load() : chunk->end;
+      largest = std::max<std::size_t>(largest, align_down(end - chunk->next.load(), granule_));
+    }
+    return largest;
+  }
+  /// Why the address space refused memory, where it says so. With the lock held.
+  [[nodiscard]] char const* refusal_text() const noexcept {
+    if constexpr (requires { space_->refusal(); }) return space_->refusal();
+    else return "";
+  }
+  /// Whether the address lies in an extent, free or not. Any thread, with the lock held.
+  [[nodiscard]] bool holds(std::uintptr_t address) const noexcept {
+    return std::ranges::any_of(chunks_, [=](auto const& chunk) {
+      return address >= chunk->begin && address < chunk->next.load(std::memory_order_acquire);
+    });
+  }
+  /// The formula that does not hold; null if all do. @pre as `trim`
+  [[nodiscard]] char const* broken_invariant() const noexcept {
+    std::size_t committed = 0, reserved = 0, free = 0;
+    for (auto const& chunk : chunks_) {
+      const std::uintptr_t next = chunk->next.load();
+      if (chunk->begin > next || next > chunk->committed.load() || chunk->committed.load() > chunk->end)
+        return "begin <= next <= committed <= end";
+      if ((next - chunk->begin) % granule_ != 0) return "(next - begin) % granule == 0";
+      std::uintptr_t above = chunk->begin;
+      for (byte_range const& range : chunk->free) {
+        if (range.begin < above || range.end() >= next)
+          return "free extents are sorted, apart, and below next";
+        above = range.end() + 1;
+        free += range.size;
+      }
+      committed += chunk->committed.load() - chunk->begin;
+      reserved += chunk->range.size;
+    }
+    if (committed != committed_bytes_) return "committed_bytes == sum over chunks";
+    if (reserved != reserved_bytes_) return "reserved_bytes == sum over chunks";
+    return free == free_bytes_.load() ? nullptr : "free_bytes == sum over free extents";
+  }
+
+ private:
+  template <class T>
+  using atomic = Sync::template atomic<T>;
+
+  struct chunk_record {
+    byte_range range;                     // as the space returned it
+    std::uintptr_t begin = 0;             // its first address for an extent
+    std::uintptr_t end = 0;               // one past the last
+    atomic<std::uintptr_t> next{0};       // the next extent begins here
+    atomic<std::uintptr_t> committed{0};  // memory is behind [begin, committed)
+    atomic<std::uintptr_t> touched{0};    // extents above it are fresh
+    std::vector<byte_range> free;         // extents below `next` that are not in use
+  };
+
+  // From the committed part, if that has so much.
+  static extent claim_committed(chunk_record& chunk, std::size_t bytes) noexcept {
+    const std::uintptr_t committed = chunk.committed.load(std::memory_order_acquire);
+    std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
+    do {
+      if (first > committed || committed - first < bytes) return {};
+    } while (!chunk.next.compare_exchange_weak(first, first + bytes, std::memory_order_acq_rel,
+                                               std::memory_order_relaxed));
+    const std::uintptr_t touched = chunk.touched.load(std::memory_order_relaxed);
+    return {{first, bytes}, std::clamp(touched, first, first + bytes)};
+  }
+
+  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads
+  // see when it has served this claim.
+  TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, refusal& refused) {
+    const late_warnings late;
+    const std::scoped_lock lock{*mutex_};
+    for (std::unique_ptr<chunk_record>& chunk : chunks_)
+      if (const extent found = take_free(*chunk, least, wanted); !found.empty()) return found;
+    if (chunk_record* const current = current_.load(std::memory_order_relaxed))
+      if (const extent claimed = claim_from(*current, least, wanted, refused); !claimed.empty())
+        return claimed;
+    for (std::unique_ptr<chunk_record>& chunk : chunks_) {
+      if (const extent claimed = claim_from(*chunk, least, wanted, refused); !claimed.empty()) {
+        make_current(*chunk);
+        return claimed;
+      }
+    }
+    if (refused == refusal::memory || (!options_->growable && !chunks_.empty())) return {};
+    chunk_record* const added = add_chunk(least);
+    if (added == nullptr) {
+      refused = refusal::addresses;
+      return {};
+    }
+    const extent claimed = claim_from(*added, least, wanted, refused);
+    if (claimed.empty()) drop(chunks_.size() - 1);
+    else make_current(*added);
+    return claimed;
+  }
+
+  // With memory committed for it. Other threads may claim what was committed before this one does: then more
+  // is committed. Where not all can be had, the least is tried.
+  extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, refusal& refused) {
+    for (;;) {
+      const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
+      const std::size_t room = align_down(chunk.end - first, granule_);
+      if (room < least) return {};
+      std::size_t bytes = (std::min)(wanted, room);
+      if (!commit_up_to(chunk, first + bytes)) {
+        bytes = least;
+        if (!commit_up_to(chunk, first + bytes)) {
+          refused = refusal::memory;
+          return {};
+        }
+      }
+      if (const extent claimed = claim_committed(chunk, bytes); !claimed.empty()) return claimed;
+    }
+  }
+
+  // First fit.
+  extent take_free(chunk_record& chunk, std::size_t least, std::size_t wanted) noexcept {
+    const auto found =
+        std::ranges::find_if(chunk.free, [=](byte_range range) { return range.size >= least; });
+    if (found == chunk.free.end()) return {};
+    const byte_range taken{found->begin, (std::min)(found->size, wanted)};
+    subtract_free_bytes(taken.size);
+    if (taken.size == found->size) chunk.free.erase(found);
+    else *found = {taken.end(), found->size - taken.size};
+    return {taken, taken.end()};
+  }
+
+  // Sorted by address, merged with its neighbours.
+  static void insert_free(std::vector<byte_range>& free, byte_range range) {
+    auto after = std::ranges::lower_bound(free, range.begin, {}, &byte_range::begin);
+    if (after != free.end() && after->begin == range.end()) {
+      *after = {range.begin, range.size + after->size};
+    } else {
+      after = free.insert(after, range);
+    }
+    if (after != free.begin() && std::prev(after)->end() == after->begin) {
+      std::prev(after)->size += after->size;
+      free.erase(after);
+    }
+  }
+  static void sort_free(std::vector<byte_range>& free) noexcept {
+    std::ranges::sort(free, {}, &byte_range::begin);
+    std::size_t kept = 0;
+    for (std::size_t i = 1; i < free.size(); ++i) {
+      if (free[kept].end() == free[i].begin) free[kept].size += free[i].size;
+      else free[++kept] = free[i];
+    }
+    if (!free.empty()) free.resize(kept + 1);
+  }
+  // If a free extent is the last of the chunk, the next claim begins where it did. Its bytes are not fresh:
+  // `touched` says so before a claim can find them.
+  void lower_next(chunk_record& chunk) noexcept {
+    std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
+    if (chunk.free.empty() || chunk.free.back().end() != next) return;
+    const byte_range last = chunk.free.back();
+    chunk.touched.store((std::max)(chunk.touched.load(std::memory_order_relaxed), next),
+                        std::memory_order_relaxed);
+    if (!chunk.next.compare_exchange_strong(next, last.begin, std::memory_order_acq_rel,
+                                            std::memory_order_relaxed))
+      return;  // a thread has claimed more in between
+    subtract_free_bytes(last.size);
+    chunk.free.pop_back();
+  }
+  void add_free_bytes(std::size_t bytes) noexcept {
+    free_bytes_.store(free_bytes_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  }
+  void subtract_free_bytes(std::size_t bytes) noexcept { add_free_bytes(std::size_t{0} - bytes); }
+
+  void make_current(chunk_record& chunk) noexcept { current_.store(&chunk, std::memory_order_release); }
+  chunk_record& chunk_of(std::uintptr_t address) noexcept {
+    return **std::ranges::find_if(chunks_, [=](auto const& chunk) { return chunk->range.contains(address); });
+  }
+  static bool is_empty(chunk_record const& chunk) noexcept { return chunk.next.load() == chunk.begin; }
+
+  // Behind all others; null without addresses or memory for its record.
+  chunk_record* add_chunk(std::size_t least) {
+    ++system_calls_;
+    chunks_.reserve(chunks_.size() + 1);
+    auto chunk = std::make_unique<chunk_record>();
+    // Room for a whole extent wherever the range begins.
+    const std::size_t slack = space_->granularity() < granule_ ? granule_ : 0;
+    chunk->range = space_->reserve(add_saturating(least, slack), (std::max)(chunk_bytes_, least));
+    if (chunk->range.empty()) return nullptr;
+    chunk->begin = align_up(std::max<std::uintptr_t>(chunk->range.begin, 1), granule_);
+    chunk->end = (std::max)(chunk->begin, align_down(chunk->range.end(), granule_));
+    chunk->next.store(chunk->begin);
+    chunk->committed.store(AddressSpace::commits ? chunk->begin : chunk->end);
+    chunk->touched.store(AddressSpace::fresh_is_zero ? chunk->begin : chunk->end);
+    committed_bytes_ += chunk->committed.load() - chunk->begin;
+    reserved_bytes_ += chunk->range.size;
+    return chunks_.emplace_back(std::move(chunk)).get();
+  }
+  // One that no thread uses or claims from.
+  void drop(std::size_t index) noexcept {
+    chunk_record& chunk = *chunks_[index];
+    unpoison(chunk.begin, chunk.committed.load() - chunk.begin);
+    ++system_calls_;
+    space_->release(chunk.range);
+    committed_bytes_ -= chunk.committed.load() - chunk.begin;
+    reserved_bytes_ -= chunk.range.size;
+    chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+
+  // Commits ahead, so that growing takes O(log n) calls; if the system refuses so much, what is needed.
+  bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
+    const std::uintptr_t committed = chunk.committed.load(std::memory_order_relaxed);
+    if (last <= committed) return true;
+    if constexpr (AddressSpace::commits) {
+      const std::size_t step = align_up((std::max)(options_->commit_step, committed_bytes_ / 8), granule_);
+      const std::uintptr_t ahead = (std::min)(chunk.end, committed + (std::max)(step, last - committed));
+      if (ahead > last && commit(chunk, committed, ahead)) return true;
+      return commit(chunk, committed, last);
+    }
+    return false;
+  }
+  bool commit(chunk_record& chunk, std::uintptr_t from, std::uintptr_t to) noexcept {
+    ++system_calls_;
+    if (!space_->commit({from, to - from})) return false;
+    poison(from, to - from);
+    committed_bytes_ += to - from;
+    chunk.committed.store(to, std::memory_order_release);
+    return true;
+  }
+  void decommit(chunk_record& chunk, std::uintptr_t first) noexcept {
+    ++system_calls_;
+    const std::size_t bytes = chunk.committed.load() - first;
+    unpoison(first, bytes);
+    if (!space_->decommit({first, bytes})) return poison(first, bytes);
+    committed_bytes_ -= bytes;
+    chunk.committed.store(first);
+    if constexpr (AddressSpace::fresh_is_zero) chunk.touched.store((std::min)(chunk.touched.load(), first));
+  }
+
+  atomic<chunk_record*> current_{nullptr};  // claims try this one first; null before there is one
+  atomic<std::size_t> free_bytes_{0};       // sum over the chunks' free extents
+  // With the lock held, or while no other thread uses the region:
+  AddressSpace* space_;
+  mutex_type* mutex_;
+  arena_options const* options_;
+  std::size_t retain_bytes_;
+  std::size_t granule_;
+  std::size_t chunk_bytes_;
+  std::vector<std::unique_ptr<chunk_record>> chunks_;
+  std::size_t committed_bytes_ = 0;
+  std::size_t reserved_bytes_ = 0;
+  std::size_t lost_bytes_ = 0;
+  std::uint64_t system_calls_ = 0;
+  bool is_rewinding_ = false;
+};
+
+}  // namespace tidemark::detail

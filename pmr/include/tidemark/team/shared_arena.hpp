@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `shared_arena`: bump allocation for a team of threads, with one rewind for all. The arena owns its memory
+/// until it is destroyed.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/arena_options.hpp>
+#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/thread_parts.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/core/virtual_memory.hpp>
+#include <tidemark/team/detail/extent_memory.hpp>
+#include <tidemark/team/detail/extent_region.hpp>
+#include <tidemark/team/local_arena.hpp>
+#include <tidemark/team/shared_arena_mark.hpp>
+#include <tidemark/team/shared_arena_options.hpp>
+
+namespace tidemark {
+
+template <class AddressSpace>
+class basic_shared_arena_scope;
+
+/// An arena that many threads allocate on at once, each in extents of its own, and that one call rewinds for
+/// all: the memory of a step that OpenMP, TBB or std::thread work on together.
+///
+/// ```cpp
+/// shared_arena team{{.reserve = 8 * GiB, .name = "step"}};
+/// for (int i = 0; i < 1000; ++i) {
+///   shared_arena::scope scope{team};                // what all threads allocate below vanishes at the brace
+/// #pragma omp parallel
+///   {
+///     auto local = team.local();                    // this thread's handle
+///     std::span<float> x = local.push_array<float>(4096);
+///     std::pmr::vector<int> indices{&local};        // or {&team}: a resource for any thread
+///   }
+/// }
+/// ```
+/// A thread claims extents of whole pages, so that its first touch places them near it, and bumps inside them
+/// without a lock or an atomic operation. Unused are at most one extent of each thread, and a quarter of the
+/// others (`detail::extent_memory` says why). When a thread ends, the next new one continues in its extent.
+///
+/// *Only at a quiescent point*: `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening
+/// and end of a `shared_arena::scope`. That is a moment at which no other thread uses the arena and which is
+/// ordered behind its uses, by a barrier or the end of a parallel region. The thread that rewinds sets back
+/// the cursors of all threads itself and runs the destructors of `make`: in reverse order of each thread's
+/// constructions, one thread after another. Afterwards every thread keeps the extent that its cursor is in,
+/// and all other memory is free for any thread.
+///
+/// With `team_options::threads` every thread has a region of its own, and addresses repeat from step to step.
+///
+/// `deallocate` reclaims a thread's newest block, as `arena` does, and its recent blocks that have extents of
+/// their own; it leaves blocks of other threads alone. A handle is for its thread, and mostly on its stack:
+/// give `&team` to containers that outlive it.
+///
+/// Invariants: those of `arena`, for each thread's part, and of `detail::extent_region`; besides, of the
+/// bytes in extents: `sum of what threads hold + free == claimed`.
+/// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except while another
+/// calls one of the functions for a quiescent point. A child that is forked may use the arena if no other
+/// thread was using it then.
+/// @tparam AddressSpace where memory comes from; the host must be able to touch it
+template <class AddressSpace>
+class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
+  static_assert(AddressSpace::host_accessible,
+                "a shared arena keeps records in its memory, so the host must be able to touch it");
+
+ public:
+  using scope = basic_shared_arena_scope<AddressSpace>;
+  using local_type = basic_local_arena<AddressSpace>;
+
+  static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+  /// Places that can be named where `team_options` does not say how many there are.
+  static constexpr std::size_t max_places = 1024;
+
+  /// A shared arena on virtual memory. With `team.threads` a thread reserves its part of `options.reserve`.
+  /// @throws out_of_memory if that cannot be reserved; std::bad_alloc.
+  template <class Options = arena_options>
+    requires std::same_as<Options, arena_options> && std::same_as<AddressSpace, virtual_memory>
+  explicit basic_shared_arena(Options options = {}, team_options team = {})
+      : basic_shared_arena(virtual_memory{{options.huge_pages, options.prefault}}, options, team) {}
+  /// A shared arena on `space`, whose own options for huge pages and prefaulting hold. @throws as above.
+  explicit basic_shared_arena(AddressSpace space, arena_options options = {}, team_options team = {});
+  /// A wrong form: does not compile, and says which form is right.
+  template <class Argument>
+    requires std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>
+  explicit basic_shared_arena(Argument) : basic_shared_arena() {
+    static_assert(
+        detail::right_form<Argument>,
+        "a shared arena takes options: write shared_arena team{{.reserve = 64 * MiB}, {.threads = 4}}");
+  }
+  /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes it inert.
+  ~basic_shared_arena() override;
+
+  /// As `basic_arena::allocate`, for the calling thread, which is found through thread-local storage.
+  /// @throws besides std::bad_alloc if there is no memory for a new thread's record; std::logic_error if all
+  /// of `team_options::threads` places are taken.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
+    if (const auto slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]]
+      return slot.part->arena.allocate(bytes, align);
+    return part_of_this_thread().arena.allocate(bytes, align);
+  }
+  /// As `basic_arena::deallocate`, for blocks of the calling thread; does nothing for those of others.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
+    if (part_type* const own = threads_.find()) own->arena.deallocate(block, bytes, align);
+  }
+
+  /// The calling thread's handle. @throws as `allocate` for a new thread.
+  [[nodiscard]] local_type local(detail::call_site where = std::source_location::current());
+  /// The same for the thread at place `index`, such as `omp_get_thread_num()`: with `team_options::threads`
+  /// the addresses are then the same in each run of a program, whichever thread comes first.
+  /// @throws std::invalid_argument if there is no such place: of `team_options::threads`, or without them of
+  /// `max_places`; std::logic_error if another thread has it that has neither ended nor left, or the calling
+  /// thread has another. Nothing has changed then.
+  [[nodiscard]] local_type local(std::size_t index,
+                                 detail::call_site where = std::source_location::current());
+  /// The calling thread gives up its place, as if it ended: its handles end, and another thread goes on in
+  /// its extents. What it allocated stays. Does nothing for a thread without a place. A thread that leaves or
+  /// ends with an open thread scope is reported as a violation, and no other thread gets its place.
+  void leave() noexcept;
+
+  /// What all threads have allocated at present. At a quiescent point. O(threads). @throws std::bad_alloc if
+  /// it cannot be recorded; nothing has changed then.
+  [[nodiscard]] shared_arena_mark mark();
+  /// Frees everything allocated since `mark` was taken, of all threads, and ends later marks. The mark stays
+  /// valid. At a quiescent point. O(threads + n log n of n extents freed), and the destructors.
+  /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, was ended, lies
+  /// below an open scope of the arena, or a thread holds a thread scope opened since or has rewound to below
+  /// it.
+  void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current());
+  /// Frees everything, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
+  /// with nothing changed, if a scope is open, of the arena or of a thread.
+  void reset(detail::call_site where = std::source_location::current()) { (void)free_all(where); }
+  /// Frees everything and returns all memory; the arena can be used again. At a quiescent point. @throws as
+  /// `reset`.
+  void release(detail::call_site where = std::source_location::current());
+  /// Returns the extents of threads that have nothing allocated, and committed memory that lies more than
+  /// `keep_bytes` above the last extents. At a quiescent point. @return bytes returned
+  std::size_t trim(std::size_t keep_bytes = 0) noexcept;
+
+  /// A snapshot in numbers. At a quiescent point. O(threads + chunks).
+  [[nodiscard]] shared_arena_stats stats() const noexcept;
+  /// That of each thread: the element `i` is of place `i`. O(threads). @throws std::bad_alloc.
+  [[nodiscard]] std::vector<arena_stats> thread_stats() const;
+  /// The name in messages.
+  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+  /// The address space, for what it says of its memory. At a quiescent point.
+  [[nodiscard]] AddressSpace const& space() const noexcept { return space_; }
+  /// Reports a violation for every invariant of the class comment that does not hold.
+  void check_invariants() const noexcept;
+
+ private:
+  friend scope;
+  using region_type = detail::extent_region<AddressSpace>;
+  using memory_type = detail::extent_memory<AddressSpace>;
+
+  // One thread's part. On cache lines of its own: its thread writes it with each allocation.
+  struct alignas(128) part_type {
+    part_type(memory_type memory, arena_options const& options, std::size_t place)
+        : arena{memory, options}, index{place} {}
+
+    basic_arena<memory_type> arena;
+    std::size_t index;
+    bool is_taken = false;   // by a thread that has neither ended nor left; with the lock held
+    bool was_taken = false;  // at any time
+  };
+  // Of the marks that were not ended the newest is last. `positions_` from `first` on are those of the
+  // threads.
+  struct live_mark {
+    std::uint64_t number;
+    std::size_t first;
+  };
+
+  friend detail::thread_parts<basic_shared_arena, part_type>;
+  void end(part_type& part) noexcept;  // its thread has ended or left
+
+  TIDEMARK_COLD part_type& part_of_this_thread();
+  part_type& take(part_type& part);
+  part_type& free_part();
+  void add_part(region_type& region);
+  bool is_at(live_mark const& mark) const noexcept;
+  arena_mark const* recorded(live_mark const* mark, std::size_t index) const noexcept;
+  void rewind_to(shared_arena_mark const& mark, char const* operation, detail::call_site where);
+  void require_rewindable(live_mark const* mark, char const* operation, detail::call_site where) const;
+  void run_destructors(live_mark const* mark) noexcept;
+  bool may_rewind() const noexcept;
+  bool free_all(detail::call_site where);  // false if a destructor that the arena runs calls it
+  void rewind_parts(live_mark const* mark, char const* operation, detail::call_site where) noexcept;
+  void close(scope& closing) noexcept;
+  template <class Error>
+  [[noreturn]] void refuse(char const* operation, detail::call_site where, std::string const& why) const;
+
+  arena_options options_;
+  AddressSpace space_;
+  detail::team_state<AddressSpace> team_;          // its mutex is for `space_` and for `is_taken`, too
+  std::vector<std::unique_ptr<part_type>> parts_;  // grows with the lock held
+  std::uint64_t id_;                               // identity in marks; no other arena has it
+  std::uint64_t last_mark_ = 0;                    // number of the newest mark
+  std::vector<live_mark> marks_;
+  std::vector<arena_mark> positions_;
+  scope* innermost_ = nullptr;  // open scope that ends first
+  detail::thread_parts<basic_shared_arena, part_type> threads_{*this};
+};
+
+/// A shared arena on virtual memory: the one to use.
+using shared_arena = basic_shared_arena<virtual_memory>;
+/// A thread's handle on it.
+using local_arena = basic_local_arena<virtual_memory>;
+
+}  // namespace tidemark
+
+#include <tidemark/team/detail/shared_arena_rewind.hpp>
+#include <tidemark/team/shared_arena_scope.hpp>
+
+namespace tidemark {
+extern template class basic_arena<detail::extent_memory<virtual_memory>>;
+extern template class basic_shared_arena<virtual_memory>;
+}  // namespace tidemark

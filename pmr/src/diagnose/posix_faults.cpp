@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults on Linux and macOS. The handler is async-signal-safe: it makes system calls, and takes no lock.
+#if !defined(_WIN32)
+
+#include <signal.h>
+#if defined(__linux__)
+#include <link.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+#endif
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
+#include <tidemark/diagnose/use_after_rewind.hpp>
+
+#include "trap_log.hpp"
+
+// A note in the ELF file, by which another shared object that contains the library finds the signals of this
+// one: as the distance from the note's last word. The type is another one where `handled_signal` changes.
+#if defined(__ELF__) && defined(__LP64__)
+#define TIDEMARK_SIGNALS_NOTE 1
+asm(".pushsection .note.tidemark,\"a\",%note\n"
+    ".balign 4\n"
+    ".long 9, 8, 1\n"  // bytes of name and word, and the type
+    ".asciz \"tidemark\"\n"
+    ".balign 4\n"
+    "0: .quad tidemark_handled_signals - 0b\n"
+    ".popsection");
+#endif
+
+namespace tidemark::detail {
+
+enum class handler_state { absent, changing, installed };
+
+struct handled_signal {
+  int number;
+  std::atomic<handler_state> state{handler_state::absent};
+  struct sigaction before{};  // the program's action, unless absent
+};
+// macOS raises SIGBUS where a page is there and inaccessible.
+#if defined(__APPLE__)
+constinit handled_signal handled[] = {{SIGSEGV}, {SIGBUS}};
+#else
+// Under a name for the note; only this shared object sees it.
+[[gnu::visibility("hidden")]] extern handled_signal handled[1] __asm__("tidemark_handled_signals");
+[[gnu::used]] constinit handled_signal handled[1] = {{SIGSEGV}};
+#endif
+
+namespace {
+
+void const* instruction_of([[maybe_unused]] void const* context) noexcept {
+#if defined(__linux__) && defined(__x86_64__)
+  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+  return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.pc);
+#else
+  return nullptr;
+#endif
+}
+
+void on_fault(int number, siginfo_t* info, void* context) noexcept;
+
+bool is_ours(struct sigaction const& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_fault;
+}
+bool is_function(struct sigaction const& action) noexcept {
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
+struct sigaction current_action(int number) noexcept {
+  struct sigaction now{};
+  ::sigaction(number, nullptr, &now);
+  return now;
+}
+
+// The handler runs on the stack on which the earlier one would run: an alternate stack may be as small as
+// that one needs. SA_RESTART is the earlier one's as well, because the kernel looks at the first handler's
+// flag.
+void install(handled_signal& signal) noexcept {
+  struct sigaction const now = current_action(signal.number);
+  if (!is_ours(now)) signal.before = now;
+  struct sigaction ours{};
+  ours.sa_sigaction = on_fault;
+  ours.sa_flags = (signal.before.sa_flags & (SA_ONSTACK | SA_RESTART)) | SA_SIGINFO;
+  ours.sa_mask = signal.before.sa_mask;
+  signal.state.store(handler_state::installed, std::memory_order_release);  // first: a fault may come at once
+  ::sigaction(signal.number, &ours, nullptr);
+}
+
+// The signal is blocked in the handler, so that it comes when that returns.
+void send_again(int number, [[maybe_unused]] siginfo_t* info) noexcept {
+#if defined(__linux__)
+  ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::syscall(SYS_gettid), number, info);
+#else
+  ::raise(number);
+#endif
+}
+
+// Puts the earlier action back. The kernel then delivers the signal to it, with its own flags, mask and
+// stack: a fault happens again when this handler returns, and a signal that was sent is sent again.
+void pass_on(handled_signal& signal, siginfo_t* info, void* context) noexcept {
+  struct sigaction const before = signal.before;
+  const bool was_sent = info->si_code <= 0;
+  if (was_sent && before.sa_handler == SIG_IGN) return;
+  const bool is_current = is_ours(current_action(signal.number));
+  // A later handler of the program called this one, as it would call any earlier one, and stays installed.
+  if (!is_current && is_function(before) && signal.state.load() == handler_state::installed) {
+    if ((before.sa_flags & SA_SIGINFO) != 0) before.sa_sigaction(signal.number, info, context);
+    else before.sa_handler(signal.number);
+    return;
+  }
+  // Otherwise another thread has just put it back.
+  if (is_current || !is_function(before)) {
+    ::sigaction(signal.number, &before, nullptr);
+    auto installed =
+        handler_state::installed;  // not over `changing`, of a thread that installs it or unloads
+    signal.state.compare_exchange_strong(installed, handler_state::absent, std::memory_order_release);
+  }
+  if (was_sent) send_again(signal.number, info);
+}
+
+void on_fault(int number, siginfo_t* info, void* context) noexcept {
+  const int error = errno;
+  if (info->si_code > 0) report_use_after_rewind(info->si_addr, instruction_of(context));  // else it was sent
+  for (handled_signal& signal : handled) {
+    if (signal.number != number) continue;
+    errno = error;
+    pass_on(signal, info, context);
+  }
+  errno = error;
+}
+
+// ---- the end of the library ---------------------------------------------------------------------------------
+
+#if defined(TIDEMARK_SIGNALS_NOTE)
+struct signals_note {
+  std::uint32_t sizes_and_type[3];
+  char name[12];
+  std::uint32_t distance[2];
+};
+constexpr signals_note own_note{{9, 8, 1}, "tidemark", {}};
+
+// In each loaded object that contains the library and whose earlier action is this one's handler, the action
+// before that takes its place.
+int skip_in(dl_phdr_info* object, std::size_t, void* leaving) noexcept {
+  auto const& own = *static_cast<handled_signal const*>(leaving);
+  for (auto const* each = object->dlpi_phdr; each != object->dlpi_phdr + object->dlpi_phnum; ++each) {
+    if (each->p_type != PT_NOTE || each->p_align > 4) continue;
+    for (std::uintptr_t at = object->dlpi_addr + each->p_vaddr, end = at + each->p_memsz; at < end;) {
+      auto const& note = *reinterpret_cast<signals_note const*>(at);
+      auto const& [name_bytes, word_bytes, type] = note.sizes_and_type;
+      at += sizeof note.sizes_and_type + align_up(std::size_t{name_bytes}, 4) +
+            align_up(std::size_t{word_bytes}, 4);
+      if (std::memcmp(note.sizes_and_type, own_note.sizes_and_type, sizeof note.sizes_and_type) != 0 ||
+          std::memcmp(note.name, own_note.name, sizeof note.name) != 0)
+        continue;
+      std::int64_t distance = 0;
+      std::memcpy(&distance, note.distance, sizeof distance);
+      auto& theirs = *reinterpret_cast<handled_signal*>(reinterpret_cast<std::uintptr_t>(note.distance) +
+                                                        static_cast<std::uintptr_t>(distance));
+      if (is_ours(theirs.before)) theirs.before = own.before;
+    }
+  }
+  return 0;
+}
+#endif
+
+struct fault_handler {
+  // Puts the earlier action back where the handler is in force, or where another copy of the library would.
+  void detach() noexcept {
+    for (handled_signal& signal : handled) {
+      signal.state.store(handler_state::changing);  // no thread installs it any more
+      if (is_ours(current_action(signal.number))) ::sigaction(signal.number, &signal.before, nullptr);
+#if defined(TIDEMARK_SIGNALS_NOTE)
+      else ::dl_iterate_phdr(skip_in, &signal);
+#endif
+    }
+  }
+};
+
+}  // namespace
+
+void handle_faults() {
+  [[maybe_unused]] static auto& handler = *new until_unload<fault_handler>;
+  for (handled_signal& signal : handled) {
+    handler_state state = signal.state.load(std::memory_order_acquire);
+    if (state == handler_state::absent &&
+        signal.state.compare_exchange_strong(state, handler_state::changing, std::memory_order_acq_rel))
+      install(signal);
+  }
+}
+
+}  // namespace tidemark::detail
+
+#endif

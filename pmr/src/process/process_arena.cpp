@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/process/process_arena.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/request.hpp>
+
+namespace tidemark {
+
+template class basic_arena<shared_memory>;
+
+namespace {
+
+char const* name_of(process_arena_options const& options) noexcept {
+  return detail::name_or(options.name, process_arena_options{}.name);
+}
+
+}  // namespace
+
+process_arena::process_arena(process_arena_options const& options)
+    : arena_{shared_memory{{.address = options.address, .path = options.path, .name = name_of(options)}},
+             arena_options{.reserve = options.reserve,
+                           .commit_step = options.commit_step,
+                           .growable = false,
+                           .name = name_of(options)}},
+      header_{arena_.push<detail::process_header>()},
+      begin_{arena_.mark()} {
+  header_->format = {.magic = detail::process_format::expected_magic,
+                     .version = detail::process_format::newest_version,
+                     .header_bytes = sizeof(detail::process_header),
+                     .address = detail::address_of(header_),
+                     .bytes = arena_.stats().reserved_bytes,
+                     .layout = detail::library_layout(options.layout_version)};
+}
+
+std::uint64_t process_arena::offset_of(void const* address) const noexcept {
+  return detail::address_of(address) - detail::address_of(header_);
+}
+
+std::uint64_t process_arena::publish(void const* root, std::size_t bytes, std::uint64_t type) {
+  auto const* const last = static_cast<std::byte const*>(root) + (bytes - 1);
+  if (!owns(root) || !owns(last) || offset_of(root) < sizeof(detail::process_header)) {
+    throw std::invalid_argument(std::string{"process arena '"} + name() +
+                                "': publish of an object that does not lie in it");
+  }
+  // Above all that is published, so that `deallocate`, which reclaims the newest block, reclaims none of it.
+  auto* const made = arena_.push<detail::publication>();
+  *made = {.generation = generation_ + 1,
+           .root = detail::address_of(root),
+           .root_type = type,
+           .end = detail::address_of(made) + sizeof(detail::publication)};
+  // Whoever reads the offset reads all that was written before, here and by the program.
+  header_->newest.store(offset_of(made), std::memory_order_release);
+  return ++generation_;
+}
+
+void process_arena::link() const {
+  if (header_->newest.load(std::memory_order_relaxed) == 0) {
+    throw std::logic_error(std::string{"process arena '"} + name() + "': link while nothing is published");
+  }
+  arena_.space().link();
+}
+
+bool process_arena::try_reset() noexcept {
+  shared_memory const& space = arena_.space();
+  if (!space.try_exclude_views()) return false;
+  header_->newest.store(0, std::memory_order_release);
+  arena_.rewind(begin_);  // a mark that stays valid
+  space.admit_views();
+  return true;
+}
+
+bool process_arena::try_reset_for(std::chrono::nanoseconds patience) noexcept {
+  using clock = std::chrono::steady_clock;
+  const auto now = clock::now();
+  const auto until = now + std::min<std::chrono::nanoseconds>(patience, clock::time_point::max() - now);
+  while (!try_reset()) {
+    // The kernel waits for a lock without a limit only.
+    if (clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(patience, std::chrono::milliseconds{1}));
+  }
+  return true;
+}
+
+void process_arena::check_invariants() const noexcept {
+  arena_.check_invariants();
+  const detail::invariant_check require{"process arena", name()};
+  const std::uint64_t newest = header_->newest.load(std::memory_order_relaxed);
+  if (newest == 0) return;
+  require(newest + sizeof(detail::publication) <= arena_.position(), "newest publication <= position");
+  auto const& published = *reinterpret_cast<detail::publication const*>(detail::address_of(header_) + newest);
+  require(published.end == detail::address_of(&published + 1), "newest is the offset of a publication");
+  require(published.generation == generation_, "newest publication is that of generation()");
+}
+
+}  // namespace tidemark

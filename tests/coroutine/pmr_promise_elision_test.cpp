@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: optimised, coroutines that clang can put into their caller's frame, over a resource that counts. g++
+// elides no frame, and without the base neither.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory_resource>
+
+#include <tidemark/coroutine/pmr_promise.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
+
+#include "coroutines.hpp"
+#include "recording_supply.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::generator;
+using test::recording_resource;
+
+#if defined(__clang__)
+constexpr bool compiler_elides = !detail::tools_are_notified && !detail::thread_sanitizer_is_on;
+#else
+constexpr bool compiler_elides = false;
+#endif
+
+generator<int> count_to(std::allocator_arg_t, frame_resource, int n) {
+  for (int i = 1; i <= n; ++i) co_yield i;
+}
+
+TEST(pmr_promise_elision, allocates_no_frame_that_does_not_leave_its_caller) {
+  if (!compiler_elides) GTEST_SKIP() << "only clang elides frames, and not under sanitizers or Valgrind";
+  recording_resource memory;
+  int sum = 0;
+  for (int value : count_to(std::allocator_arg, memory, 4)) sum += value;
+  EXPECT_EQ(sum, 10);
+  EXPECT_EQ(memory.calls, 0u);
+}
+
+[[gnu::noinline]] generator<int> count_apart(std::allocator_arg_t, frame_resource, int n) {
+  for (int i = 1; i <= n; ++i) co_yield i;
+}
+
+TEST(pmr_promise_elision, allocates_a_frame_whose_coroutine_is_not_inlined) {
+  recording_resource memory;
+  int sum = 0;
+  for (int value : count_apart(std::allocator_arg, memory, 4)) sum += value;
+  EXPECT_EQ(sum, 10);
+  EXPECT_EQ(memory.calls, 1u);
+}
+
+}  // namespace
+}  // namespace tidemark

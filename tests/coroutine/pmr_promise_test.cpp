@@ -1,0 +1,677 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: coroutines of every form over a resource that sees to it that it gets back exactly what it gave,
+// then over resources of every kind; refused frames; and at level 2 memory that is freed under a live coroutine.
+#include <tidemark/coroutine/pmr_promise.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <source_location>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "coroutines.hpp"
+#include "logged_upstream.hpp"
+#include "recording_supply.hpp"
+#include "violation_recorder.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::generator;
+using test::recording_resource;
+using test::task;
+using test::violation_recorder;
+
+generator<int> count_to(std::allocator_arg_t, frame_resource, int n) {
+  for (int i = 1; i <= n; ++i) co_yield i;
+}
+
+template <class Generator>
+int sum(Generator values) {
+  int total = 0;
+  for (int value : values) total += value;
+  return total;
+}
+
+// ---- where frames come from -------------------------------------------------------------------------------
+
+TEST(pmr_promise, takes_a_frame_from_the_resource_and_returns_exactly_that) {
+  recording_resource memory;
+  {
+    generator<int> values = count_to(std::allocator_arg, &memory, 3);
+    EXPECT_GT(memory.outstanding, 0u);
+    EXPECT_EQ(sum(std::move(values)), 6);
+  }
+  EXPECT_EQ(memory.calls, 1u);
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+struct sized_frames {
+  static void* operator new(std::size_t bytes) { return ::operator new(last = bytes); }
+  static void operator delete(void* frame) { ::operator delete(frame); }
+  inline static std::size_t last = 0;
+};
+
+TEST(pmr_promise, adds_one_pointer_to_a_frame) {
+  const auto with_pointer = [](std::allocator_arg_t, std::pmr::memory_resource*) -> generator<int> {
+    co_yield 1;
+  };
+  static_assert(sizeof(generator<int>::promise_type) == sizeof(generator<int, sized_frames>::promise_type));
+  const auto without = [](std::allocator_arg_t, std::pmr::memory_resource*) -> generator<int, sized_frames> {
+    co_yield 1;
+  };
+  recording_resource memory;
+  EXPECT_EQ(sum(with_pointer(std::allocator_arg, &memory)) + sum(without(std::allocator_arg, &memory)), 2);
+  EXPECT_EQ(memory.largest, sized_frames::last + sizeof(void*));
+}
+
+TEST(pmr_promise, takes_a_frame_from_the_default_resource_where_none_is_named) {
+  const auto unnamed = [](int n) -> generator<int> {
+    for (int i = 1; i <= n; ++i) co_yield i;
+  };
+  recording_resource memory;
+  const test::default_resource_scope scope{&memory};
+  EXPECT_EQ(sum(unnamed(3)), 6);
+  EXPECT_EQ(memory.calls, 1u);
+}
+
+TEST(pmr_promise, takes_null_for_the_default_resource) {
+  recording_resource memory;
+  const test::default_resource_scope scope{&memory};
+  EXPECT_EQ(sum(count_to(std::allocator_arg, nullptr, 3)), 6);
+  EXPECT_EQ(memory.calls, 1u);
+}
+
+generator<int> on_pointer(std::allocator_arg_t, std::pmr::memory_resource*, int n) { co_yield n; }
+generator<int> on_reference(std::allocator_arg_t, std::pmr::memory_resource&, int n) { co_yield n; }
+generator<int> on_allocator(std::allocator_arg_t, std::pmr::polymorphic_allocator<> const&, int n) {
+  co_yield n;
+}
+generator<int> on_scope(std::allocator_arg_t, arena::scope const&, int n) { co_yield n; }
+generator<int> on_concrete(std::allocator_arg_t, recording_resource& memory, int n) {
+  co_yield n + (memory.calls > 9);
+}
+
+TEST(pmr_promise, takes_all_kinds_of_arguments_that_lead_to_a_resource) {
+  recording_resource memory;
+  arena step;
+  arena::scope scope{step};
+  EXPECT_EQ(sum(on_pointer(std::allocator_arg, &memory, 1)), 1);
+  EXPECT_EQ(sum(on_reference(std::allocator_arg, memory, 2)), 2);
+  const std::pmr::polymorphic_allocator<> allocator{&memory};
+  EXPECT_EQ(sum(on_allocator(std::allocator_arg, allocator, 3)), 3);
+  EXPECT_EQ(sum(on_concrete(std::allocator_arg, memory, 4)), 4);
+  EXPECT_EQ(sum(count_to(std::allocator_arg, allocator, 2)), 3);
+  EXPECT_EQ(memory.calls, 5u);
+  EXPECT_EQ(sum(on_scope(std::allocator_arg, scope, 5)), 5);
+  EXPECT_GT(step.stats().peak_bytes, 0u);
+}
+
+struct sequence {
+  int first;
+  generator<int> upwards(std::allocator_arg_t, frame_resource, int n) const {
+    for (int i = 0; i < n; ++i) co_yield first + i;
+  }
+  generator<int> taking(std::allocator_arg_t, frame_resource, int n) {
+    for (int i = 0; i < n; ++i) co_yield first++;
+  }
+  static generator<int> ones(std::allocator_arg_t, frame_resource, int n) {
+    for (int i = 0; i < n; ++i) co_yield 1;
+  }
+};
+
+TEST(pmr_promise, takes_frames_of_member_functions_from_the_resource) {
+  recording_resource memory;
+  sequence from{10};
+  EXPECT_EQ(sum(from.upwards(std::allocator_arg, memory, 3)), 33);
+  EXPECT_EQ(sum(from.taking(std::allocator_arg, memory, 3)), 33);
+  EXPECT_EQ(sum(sequence::ones(std::allocator_arg, memory, 3)), 3);
+  EXPECT_EQ(memory.calls, 3u);
+}
+
+TEST(pmr_promise, takes_frames_of_lambdas_from_the_resource) {
+  recording_resource memory;
+  int factor = 2;
+  const auto multiples = [&factor](std::allocator_arg_t, frame_resource, int n) -> generator<int> {
+    for (int i = 1; i <= n; ++i) co_yield i* factor;
+  };
+  EXPECT_EQ(sum(multiples(std::allocator_arg, memory, 3)), 12);
+  EXPECT_EQ(memory.calls, 1u);
+}
+
+struct leaf {
+  int value;
+  leaf const* left = nullptr;
+  leaf const* right = nullptr;
+};
+
+generator<int> in_order(std::allocator_arg_t, frame_resource memory, leaf const* at) {
+  if (at == nullptr) co_return;
+  for (int value : in_order(std::allocator_arg, memory, at->left)) co_yield value;
+  co_yield at->value;
+  for (int value : in_order(std::allocator_arg, memory, at->right)) co_yield value;
+}
+
+TEST(pmr_promise, nests_generators) {
+  const leaf one{1}, three{3}, two{2, &one, &three}, five{5}, four{4, &two, &five};
+  arena step;
+  const arena::scope scope{step};
+  std::vector<int> seen;
+  for (int value : in_order(std::allocator_arg, scope, &four)) seen.push_back(value);
+  EXPECT_EQ(seen, (std::vector{1, 2, 3, 4, 5}));
+  EXPECT_EQ(step.position(), 0u);  // frames ended in the reverse order of their creation
+}
+
+task<int> fibonacci(std::allocator_arg_t, frame_resource memory, int n) {
+  if (n < 2) co_return n;
+  const int before = co_await fibonacci(std::allocator_arg, memory, n - 1);
+  co_return before + co_await fibonacci(std::allocator_arg, memory, n - 2);
+}
+
+TEST(pmr_promise, lets_tasks_await_tasks) {
+  recording_resource memory;
+  EXPECT_EQ(fibonacci(std::allocator_arg, memory, 10).run(), 55);
+  EXPECT_EQ(memory.calls, 177u);
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+TEST(pmr_promise, takes_frames_from_resources_of_every_kind) {
+  recording_resource upstream;
+  arena bump;
+  upstream_arena on_chunks{&upstream};
+  shared_arena team;
+  auto local = team.local();
+  pool blocks{&upstream};
+  synchronized_pool shared_blocks{{}, &upstream};
+  epoch_resource epochs{&upstream};
+  compat::unsynchronized_pool_resource standard{&upstream};
+  compat::monotonic_buffer_resource monotonic{&upstream};
+  std::pmr::synchronized_pool_resource foreign{&upstream};
+  tracking_resource tracked{&upstream};
+  test_resource tested{&upstream};
+  statistics_resource counted{&upstream};
+  planned_arena planned{{.fallback = &upstream}};
+  std::pmr::memory_resource* const all[] = {&bump,          &on_chunks, &team,     &local,     &blocks,
+                                            &shared_blocks, &epochs,    &standard, &monotonic, &foreign,
+                                            &tracked,       &tested,    &counted,  &planned};
+  for (std::pmr::memory_resource* memory : all) {
+    EXPECT_EQ(fibonacci(std::allocator_arg, memory, 10).run(), 55);
+    EXPECT_EQ(sum(count_to(std::allocator_arg, memory, 100)), 5050);
+  }
+  EXPECT_TRUE(tracked.leaks().empty());
+  EXPECT_TRUE(tested.leaks().empty());
+  EXPECT_EQ(counted.stats().used_bytes, 0u);
+}
+
+TEST(pmr_promise, reuses_the_memory_of_a_coroutine_that_ended_on_an_arena) {
+  arena step;
+  const arena::scope scope{step};
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(sum(count_to(std::allocator_arg, scope, 3)), 6);
+  EXPECT_LT(step.stats().peak_bytes, 1000u);
+  EXPECT_EQ(step.position(), 0u);
+}
+
+TEST(pmr_promise, ends_with_its_scope_where_coroutines_end_in_any_order) {
+  arena step;
+  {
+    const arena::scope scope{step};
+    generator<int> first = count_to(std::allocator_arg, scope, 3);
+    generator<int> second = count_to(std::allocator_arg, scope, 4);
+    EXPECT_EQ(sum(std::move(first)), 6);
+    EXPECT_GT(step.position(), 0u);
+    EXPECT_EQ(sum(std::move(second)), 10);
+  }
+  EXPECT_EQ(step.position(), 0u);
+}
+
+// ---- alignment --------------------------------------------------------------------------------------------
+
+struct alignas(64) line {
+  int values[16];
+};
+template <class T>
+bool is_aligned(T const& object) {
+  return test::is_aligned(&object, alignof(T));
+}
+
+struct aligned_promise : pmr_promise<64> {
+  line in_promise{};
+};
+
+TEST(pmr_promise, aligns_what_is_in_a_frame_as_far_as_the_frame) {
+  using aligned = generator<bool, aligned_promise>;
+  const auto check = [](std::allocator_arg_t, frame_resource, line const argument) -> aligned {
+    line local{};
+    co_yield is_aligned(argument);
+    co_yield is_aligned(local);
+    local.values[0] = argument.values[0];
+    co_yield is_aligned(local) && local.values[0] == 7;
+  };
+  arena step;
+  for (int i = 0; i < 10; ++i) {
+    (void)step.allocate(16);
+    aligned checked = check(std::allocator_arg, step, line{{7}});
+    EXPECT_TRUE(is_aligned(checked.owner.get().promise().in_promise));
+    EXPECT_TRUE(test::is_aligned(checked.owner.get().address(), 64));
+    for (bool right : checked) EXPECT_TRUE(right);
+  }
+}
+
+// ---- failures ---------------------------------------------------------------------------------------------
+
+struct counted_argument {
+  explicit counted_argument(int& count) : live{&count} { ++count; }
+  counted_argument(counted_argument const& other) : live{other.live} { ++*live; }
+  counted_argument& operator=(counted_argument const&) = delete;
+  ~counted_argument() { --*live; }
+  int* live;
+};
+generator<int> with_argument(std::allocator_arg_t, frame_resource, counted_argument argument) {
+  co_yield *argument.live;
+}
+
+TEST(pmr_promise, leaves_everything_as_it_was_where_there_is_no_memory) {
+  recording_resource memory;
+  int live = 0;
+  memory.fail_from = 0;
+  EXPECT_THROW((void)with_argument(std::allocator_arg, memory, counted_argument{live}), std::bad_alloc);
+  EXPECT_EQ(live, 0);
+  EXPECT_EQ(memory.outstanding, 0u);
+  EXPECT_GT(sum(with_argument(std::allocator_arg, memory, counted_argument{live})), 0);
+  EXPECT_EQ(live, 0);
+}
+
+TEST(pmr_promise, leaves_an_arena_that_is_exhausted_as_it_was) {
+  alignas(16) std::array<std::byte, 512> buffer;
+  borrowed_arena step{buffer.data(), buffer.size()};
+  std::vector<generator<int>> values;
+  EXPECT_THROW(for (;;) values.push_back(count_to(std::allocator_arg, step, 3)), out_of_memory);
+  EXPECT_GT(values.size(), 1u);
+  const std::size_t position = step.position();
+  EXPECT_THROW((void)count_to(std::allocator_arg, step, 3), out_of_memory);
+  EXPECT_EQ(step.position(), position);
+  int total = 0;
+  for (generator<int>& each : values) total += sum(std::move(each));
+  EXPECT_EQ(total, static_cast<int>(6 * values.size()));
+}
+
+struct optional_promise;
+struct optional_coroutine {
+  using promise_type = optional_promise;
+  std::coroutine_handle<> handle;
+};
+struct optional_promise : nothrow_pmr_promise<> {
+  optional_coroutine get_return_object() noexcept {
+    return {std::coroutine_handle<optional_promise>::from_promise(*this)};
+  }
+  static optional_coroutine get_return_object_on_allocation_failure() noexcept { return {}; }
+  static std::suspend_always initial_suspend() noexcept { return {}; }
+  static std::suspend_always final_suspend() noexcept { return {}; }
+  static void return_void() noexcept {}
+  static void unhandled_exception() noexcept {}
+};
+optional_coroutine optional(std::allocator_arg_t, frame_resource, counted_argument) { co_return; }
+
+TEST(nothrow_pmr_promise, returns_the_object_of_failures_where_there_is_no_memory) {
+  recording_resource memory;
+  int live = 0;
+  memory.fail_from = 1;
+  optional_coroutine const there = optional(std::allocator_arg, memory, counted_argument{live});
+  ASSERT_TRUE(there.handle);
+  EXPECT_FALSE(optional(std::allocator_arg, memory, counted_argument{live}).handle);
+  EXPECT_EQ(live, 1);
+  there.handle.resume();
+  there.handle.destroy();
+  EXPECT_EQ(live, 0);
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+struct throwing_promise : pmr_promise<> {
+  throwing_promise() { throw 1; }
+};
+
+TEST(pmr_promise, returns_a_frame_whose_promise_throws) {
+  const auto never = [](std::allocator_arg_t, frame_resource) -> generator<int, throwing_promise> {
+    co_yield 1;
+  };
+  recording_resource memory;
+  EXPECT_THROW((void)never(std::allocator_arg, memory), int);
+  EXPECT_EQ(memory.calls, 1u);
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+TEST(pmr_promise, returns_a_frame_that_an_exception_leaves) {
+  const auto failing = [](std::allocator_arg_t, frame_resource, int n) -> generator<int> {
+    co_yield n;
+    throw n;
+  };
+  recording_resource memory;
+  EXPECT_THROW((void)sum(failing(std::allocator_arg, memory, 3)), int);
+  EXPECT_EQ(memory.outstanding, 0u);
+}
+
+// ---- memory that is freed under a live coroutine, at level 2 ----------------------------------------------
+
+struct outlived_frames : ::testing::Test {
+  void SetUp() override {
+    if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not know the live frames";
+  }
+
+  /// Makes a coroutine that nothing destroys, and notes its place.
+  void escape(frame_resource memory, std::source_location where = std::source_location::current()) {
+    line_ = where.line();
+    handle = count_to(std::allocator_arg, memory, 3).owner.release();
+  }
+  /// That one report says where the coroutine was made, and what freed its memory.
+  void expect_report(std::string const& freed_by) {
+    ASSERT_EQ(recorder.count(violation_kind::frame_outlived), 1u);
+    ASSERT_EQ(recorder.reports().size(), 1u);
+    std::string const& message = recorder.reports()[0].message;
+    EXPECT_EQ(message.substr(0, freed_by.size()), freed_by) << message;
+    EXPECT_NE(message.find("pmr_promise_test.cpp:" + std::to_string(line_)), std::string::npos) << message;
+  }
+
+  violation_recorder recorder;
+  std::coroutine_handle<> handle;
+
+ private:
+  unsigned line_ = 0;
+};
+
+TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
+  arena step{{.name = "step"}};
+  {
+    const arena::scope scope{step};
+    escape(scope);
+  }
+  expect_report("arena 'step': memory of a coroutine is freed that was not destroyed: its frame of ");
+}
+
+TEST_F(outlived_frames, are_reported_by_an_inner_scope_that_they_were_not_meant_for) {
+  arena step{{.name = "step"}};
+  const arena::scope outer{step};
+  {
+    const arena::scope inner{step};
+    escape(outer);
+  }
+  expect_report("arena 'step'");
+}
+
+TEST_F(outlived_frames, are_reported_by_rewind) {
+  arena step{{.name = "step"}};
+  const arena_mark mark = step.mark();
+  escape(step);
+  step.rewind(mark);
+  expect_report("arena 'step'");
+}
+
+TEST_F(outlived_frames, are_reported_by_pop_and_reset) {
+  arena step{{.name = "step"}};
+  escape(step);
+  step.pop(8);
+  expect_report("arena 'step'");
+  recorder.reports().clear();
+  escape(step);
+  step.reset();
+  expect_report("arena 'step'");
+}
+
+TEST_F(outlived_frames, are_reported_where_a_rewind_crosses_chunks) {
+  arena step{{.reserve = 64 * KiB, .name = "step"}};
+  const arena_mark mark = step.mark();
+  escape(step);
+  for (int i = 0; i < 5; ++i) (void)step.allocate(50 * KiB);
+  generator<int> alive = count_to(std::allocator_arg, step, 3);
+  EXPECT_EQ(sum(std::move(alive)), 6);
+  step.rewind(mark);
+  expect_report("arena 'step'");
+}
+
+TEST_F(outlived_frames, are_reported_where_an_arena_ends) {
+  {
+    arena step{{.name = "step"}};
+    escape(step);
+  }
+  expect_report("arena 'step'");
+}
+
+TEST_F(outlived_frames, are_reported_where_a_shared_arena_is_rewound) {
+  shared_arena team{{.name = "team"}};
+  {
+    shared_arena::scope scope{team};
+    auto local = team.local();
+    escape(&local);
+  }
+  expect_report("arena 'team'");
+}
+
+TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
+  {
+    pool blocks{{.name = "blocks"}};
+    escape(blocks);
+    blocks.release();
+    expect_report("pool 'blocks'");
+    recorder.reports().clear();
+    escape(blocks);
+  }
+  expect_report("pool 'blocks'");
+}
+
+TEST_F(outlived_frames, are_reported_where_a_synchronized_pool_ends_or_is_released) {
+  {
+    synchronized_pool blocks{{.name = "blocks"}};
+    escape(blocks);
+    blocks.release();
+    expect_report("synchronized_pool 'blocks'");
+    recorder.reports().clear();
+    escape(blocks);
+  }
+  expect_report("synchronized_pool 'blocks'");
+}
+
+TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound) {
+  arena step{{.name = "step"}};
+  auto* const blocks =
+      step.push<std::pmr::unsynchronized_pool_resource>(no_destructor, &step);  // never destroyed
+  const arena_mark mark = step.mark();
+  escape(*blocks);
+  step.rewind(mark);
+  expect_report("arena 'step'");
+}
+
+TEST_F(outlived_frames, are_reported_where_their_epoch_ends) {
+  pool upstream;
+  epoch_resource epochs{&upstream};
+  {
+    epoch step{epochs, "step"};
+    escape(epochs);
+  }
+  expect_report("epoch_resource 'epochs'");
+}
+
+TEST_F(outlived_frames, are_reported_where_their_epoch_ends_that_has_slabs) {
+  pool upstream;
+  epoch_resource epochs{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 512}, &upstream};
+  {
+    epoch step{epochs, "step"};
+    for (int i = 0; i < 16; ++i) (void)epochs.allocate(64);  // those that have records of their own
+    escape(epochs);
+  }
+  expect_report("epoch 'step'");
+}
+
+TEST_F(outlived_frames, are_each_reported_once_and_no_other) {
+  arena step;
+  generator<int> outside = count_to(std::allocator_arg, step, 3);
+  {
+    const arena::scope scope{step};
+    for (int i = 0; i < 3; ++i) (void)count_to(std::allocator_arg, scope, 3).owner.release();
+    EXPECT_EQ(sum(count_to(std::allocator_arg, scope, 3)), 6);
+  }
+  step.reset();  // and with it `outside`
+  EXPECT_EQ(recorder.count(violation_kind::frame_outlived), 4u);
+  (void)outside.owner.release();
+  step.release();
+  EXPECT_EQ(recorder.reports().size(), 4u);
+}
+
+TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
+  arena step;
+  {
+    const arena::scope scope{step};
+    escape(scope);
+    handle.resume();
+    handle.destroy();
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+// ---- those of resources that are not watched --------------------------------------------------------------
+
+TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_resource) {
+  alignas(16) std::array<std::byte, 4 * KiB> buffer;
+  {
+    std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+    for (int i = 0; i < 3; ++i) escape(leaky);
+  }
+  {
+    borrowed_arena step{borrowed_memory{buffer.data(), buffer.size()}};
+    const borrowed_arena::scope scope{step};
+    (void)step.allocate(3 * KiB);
+  }
+  {
+    std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+    escape(leaky);
+  }
+  {
+    upstream_arena step{buffer.data(), buffer.size()};
+    (void)step.allocate(3 * KiB);
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(outlived_frames, are_none_of_an_arena_whose_upstream_reuses_the_memory_of_another_resource) {
+  alignas(16) std::array<std::byte, 8 * KiB> buffer;
+  std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+  escape(leaky);
+  std::pmr::monotonic_buffer_resource upstream{buffer.data(), buffer.size()};
+  {
+    upstream_arena step{&upstream};
+    EXPECT_EQ(step.allocate(3 * KiB), buffer.data());
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(outlived_frames, are_none_of_a_pool_at_the_address_of_another_resource) {
+  using other = std::pmr::monotonic_buffer_resource;
+  alignas(synchronized_pool) alignas(pool) alignas(
+      other) static std::byte place[std::max({sizeof(synchronized_pool), sizeof(pool), sizeof(other)})];
+  const auto leak = [&] {
+    other* const leaky = ::new (place) other;
+    escape(*leaky);
+    leaky->~other();
+  };
+  leak();
+  (::new (place) pool)->~pool();
+  leak();
+  (::new (place) synchronized_pool)->~synchronized_pool();
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(outlived_frames, are_forgotten_where_another_frame_gets_their_memory) {
+  alignas(16) std::array<std::byte, 4 * KiB> buffer;
+  std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
+  void* const stale = detail::allocate_recorded(leaky, 64, 16, {});
+  void* const also_stale = detail::allocate_recorded(leaky, 64, 16, {});
+  std::pmr::monotonic_buffer_resource next{buffer.data(), buffer.size()};
+  void* const alive = detail::allocate_recorded(next, 96, 16, {});
+  ASSERT_EQ(alive, stale);
+  EXPECT_FALSE(detail::forget_frame(also_stale));
+  EXPECT_TRUE(detail::forget_frame(alive));
+}
+
+// The range that the scope frees lies in the frame of the coroutine that has the buffer.
+TEST_F(outlived_frames, are_none_of_the_coroutine_whose_local_an_arena_borrows) {
+  const auto sums_in_its_buffer = [](std::allocator_arg_t, frame_resource) -> generator<int> {
+    alignas(16) std::array<std::byte, 4 * KiB> buffer;
+    borrowed_arena step{borrowed_memory{buffer.data(), buffer.size()}};
+    for (int i = 0; i < 2; ++i) {
+      const borrowed_arena::scope scope{step};
+      (void)step.allocate(1000);
+      co_yield sum(count_to(std::allocator_arg, scope, 3));
+    }
+  };
+  recording_resource memory;
+  EXPECT_EQ(sum(sums_in_its_buffer(std::allocator_arg, memory)), 12);
+  EXPECT_EQ(memory.outstanding, 0u);
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+// ---- the report -------------------------------------------------------------------------------------------
+
+TEST_F(outlived_frames, may_be_destroyed_by_the_handler_of_the_report) {
+  static int live;
+  static std::coroutine_handle<> escaped;
+  live = 0;
+  const violation_handler recording = set_violation_handler([](violation const&) { escaped.destroy(); });
+  arena step;
+  {
+    const arena::scope scope{step};
+    escaped = with_argument(std::allocator_arg, scope, counted_argument{live}).owner.release();
+    EXPECT_EQ(live, 1);
+  }
+  EXPECT_EQ(live, 0);
+  EXPECT_EQ(step.position(), 0u);
+  set_violation_handler(recording);
+}
+
+TEST_F(outlived_frames, have_their_place_in_the_reports_of_a_resource_that_tracks_blocks) {
+  tracking_resource tracked;
+  const unsigned here = __LINE__ + 1;
+  generator<int> values = count_to(std::allocator_arg, tracked, 3);
+  ASSERT_EQ(tracked.leaks().size(), 1u);
+  EXPECT_EQ(tracked.leaks()[0].site.line(), here);
+  EXPECT_STREQ(tracked.leaks()[0].label, "a coroutine's frame");
+}
+
+TEST(outlived_frames_death, are_the_end_of_a_program_without_a_handler) {
+  if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not know the live frames";
+  EXPECT_DEATH(
+      {
+        arena step{{.name = "step"}};
+        const arena::scope scope{step};
+        (void)count_to(std::allocator_arg, scope, 3).owner.release();
+      },
+      "tidemark: arena 'step': memory of a coroutine is freed that was not destroyed: its frame of .*, from "
+      ".*pmr_promise_test.cpp:");
+}
+
+// ---- frame_resource ---------------------------------------------------------------------------------------
+
+TEST(frame_resource, is_one_pointer_below_level_2) {
+  if (sizeof(detail::call_site) > 1) GTEST_SKIP() << "at level 2 and in ASan builds it is a place as well";
+  EXPECT_EQ(sizeof(frame_resource), sizeof(void*));
+}
+
+TEST(frame_resource, knows_its_resource) {
+  recording_resource memory;
+  EXPECT_EQ(frame_resource{&memory}.resource(), &memory);
+  EXPECT_EQ(frame_resource{memory}.resource(), &memory);
+  EXPECT_EQ(frame_resource{std::pmr::polymorphic_allocator<int>{&memory}}.resource(), &memory);
+  EXPECT_EQ(frame_resource{nullptr}.resource(), std::pmr::get_default_resource());
+}
+
+}  // namespace
+}  // namespace tidemark

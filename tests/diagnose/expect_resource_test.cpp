@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: code that forgets its resource, in functions whose names the reports must have, and code that does
+// not, on every kind of resource. operator new is not replaced here; telemetry/watched_new does that. The
+// tests are in no namespace of tidemark's, because what lies there is not counted.
+#include <tidemark/diagnose/expect_resource.hpp>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <memory_resource>
+#include <semaphore>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "logged_upstream.hpp"
+#include "recording_supply.hpp"
+#include "resource_users.hpp"
+#include "thread_storm.hpp"
+#include "violation_recorder.hpp"
+
+namespace {
+
+using namespace tidemark;
+using test::default_resource_scope;
+using test::recording_resource;
+using test::violation_recorder;
+
+using floats = std::pmr::vector<float>;
+
+[[gnu::noinline]] void forget_the_argument(std::size_t n) {
+  floats forgotten(n);
+  test::keep(forgotten.data());
+}
+[[gnu::noinline]] void forget_elsewhere() {
+  floats forgotten(10);
+  test::keep(forgotten.data());
+}
+
+bool contains(std::string const& text, std::string const& part) {
+  return text.find(part) != std::string::npos;
+}
+std::size_t count(std::string const& text, std::string const& part) {
+  std::size_t n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+struct missed : ::testing::Test {
+  arena step;
+  violation_recorder recorder;
+};
+
+// ---- what is counted ----
+
+TEST_F(missed, counts_a_container_without_its_argument) {
+  const expect_resource expected{&step};
+  forget_the_argument(100);
+  forget_the_argument(25);
+  EXPECT_EQ(expected.missed_blocks(), 2u);
+  EXPECT_EQ(expected.missed_bytes(), 500u);
+}
+
+TEST_F(missed, counts_nothing_of_the_expected_resource) {
+  const expect_resource expected{&step};
+  const floats with_argument(100, &step);
+  (void)step.push_array<int>(100);
+  EXPECT_EQ(expected.missed_blocks(), 0u);
+  EXPECT_EQ(expected.missed_bytes(), 0u);
+}
+
+TEST_F(missed, counts_nothing_before_and_after_the_scope) {
+  forget_the_argument(10);
+  {
+    const expect_resource expected{&step};
+    EXPECT_EQ(expected.missed_blocks(), 0u);
+  }
+  forget_the_argument(10);
+  const expect_resource expected{&step};
+  EXPECT_EQ(expected.missed_blocks(), 0u);
+}
+
+TEST_F(missed, counts_an_element_copied_out_of_the_arena) {
+  const floats weights(100, &step);
+  const expect_resource expected{&step};
+  const auto copy = weights;
+  EXPECT_EQ(expected.missed_bytes(), 400u);
+}
+
+TEST_F(missed, counts_nothing_that_an_allowance_allows) {
+  const expect_resource expected{&step};
+  {
+    const expect_resource::allowance outer;
+    {
+      const expect_resource::allowance inner;
+      forget_the_argument(10);
+    }
+    forget_the_argument(10);
+  }
+  EXPECT_EQ(expected.missed_blocks(), 0u);
+  forget_the_argument(10);
+  EXPECT_EQ(expected.missed_blocks(), 1u);
+}
+
+TEST_F(missed, counts_no_block_that_was_refused) {
+  recording_resource upstream;
+  const default_resource_scope set{&upstream};
+  const expect_resource expected{&step};
+  upstream.fail_from = upstream.calls;
+  EXPECT_THROW(forget_the_argument(10), std::bad_alloc);
+  EXPECT_EQ(expected.missed_blocks(), 0u);
+}
+
+TEST_F(missed, counts_nothing_where_the_default_resource_is_the_expected_one) {
+  const default_resource_scope set{&step};
+  const expect_resource expected{&step};
+  forget_the_argument(10);
+  EXPECT_EQ(expected.missed_blocks(), 0u);
+  EXPECT_GE(step.stats().peak_bytes, 40u);
+}
+
+TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
+  std::pmr::memory_resource* const before = std::pmr::get_default_resource();
+  try {
+    const expect_resource expected{nullptr, "step"};
+    FAIL();
+  } catch (std::invalid_argument const& error) {
+    EXPECT_STREQ(error.what(), "expect_resource 'step': the expected resource is null");
+  }
+  EXPECT_EQ(std::pmr::get_default_resource(), before);
+}
+
+// ---- what resources take from their upstreams ----
+
+TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {
+  test::for_each_user_of_an_upstream([&](char const* name, auto use) {
+    const expect_resource expected{&step};
+    use(nullptr);
+    EXPECT_EQ(expected.missed_blocks(), 0u) << name << '\n' << expected.report();
+  });
+}
+
+TEST_F(missed, counts_nothing_inside_the_expected_resource_of_a_program) {
+  test::users_own_resource own;
+  const expect_resource expected{&own};
+  const floats with_argument(100, &own);
+  EXPECT_EQ(own.taken, 1);
+  EXPECT_EQ(expected.missed_blocks(), 0u) << expected.report();
+}
+
+TEST_F(missed, counts_what_another_resource_of_a_program_takes) {
+  test::users_own_resource own;
+  const expect_resource expected{&step};
+  const floats with_argument(100, &own);
+  EXPECT_EQ(expected.missed_blocks(), 1u);
+  EXPECT_TRUE(contains(expected.report(), "users_own_resource")) << expected.report();
+}
+
+TEST_F(missed, counts_what_a_programs_own_code_takes_that_the_library_runs) {
+  pool blocks;
+  epoch_resource epochs{&blocks};
+  const expect_resource expected{&step};
+  with_epoch(epochs, "step", [] { forget_the_argument(10); });
+  EXPECT_EQ(expected.missed_blocks(), 1u);
+  step.make<floats>(10u);
+  EXPECT_EQ(expected.missed_blocks(), 2u) << expected.report();
+}
+
+// ---- scopes ----
+
+TEST_F(missed, counts_in_every_open_scope_of_the_thread) {
+  arena other;
+  const expect_resource outer{&step, "outer"};
+  forget_the_argument(10);
+  {
+    const expect_resource inner{&other, "inner"};
+    forget_the_argument(10);
+    EXPECT_EQ(inner.missed_blocks(), 1u);
+  }
+  EXPECT_EQ(outer.missed_blocks(), 2u);
+}
+
+TEST_F(missed, scopes_may_end_in_any_order) {
+  std::pmr::memory_resource* const before = std::pmr::get_default_resource();
+  auto first = std::make_unique<expect_resource>(&step);
+  auto second = std::make_unique<expect_resource>(&step);
+  first.reset();
+  forget_the_argument(10);
+  EXPECT_EQ(second->missed_blocks(), 1u);
+  second.reset();
+  EXPECT_EQ(std::pmr::get_default_resource(), before);
+}
+
+TEST_F(missed, counts_only_what_its_own_thread_allocates) {
+  const expect_resource expected{&step};
+  std::thread{[] { forget_the_argument(10); }}.join();
+  EXPECT_EQ(expected.missed_blocks(), 0u);
+}
+
+TEST_F(missed, threads_count_each_for_itself_while_scopes_come_and_go) {
+  std::pmr::memory_resource* const before = std::pmr::get_default_resource();
+  std::array<std::uint64_t, test::storm_threads> counted{};
+  test::on_threads([&](std::size_t thread) {
+    arena of_thread;
+    for (std::size_t round = 0; round < 100; ++round) {
+      const expect_resource expected{&of_thread};
+      for (std::size_t i = 0; i <= thread; ++i) forget_the_argument(10);
+      counted[thread] += expected.missed_blocks();
+    }
+  });
+  for (std::size_t thread = 0; thread < counted.size(); ++thread)
+    EXPECT_EQ(counted[thread], 100 * (thread + 1));
+  EXPECT_EQ(std::pmr::get_default_resource(), before);
+}
+
+TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay) {
+  {
+    auto left = std::make_unique<expect_resource>(&step, "left");
+    std::thread{[&] { left.reset(); }}.join();
+    ASSERT_EQ(recorder.reports().size(), 1u);
+    EXPECT_EQ(recorder.reports()[0].kind, violation_kind::wrong_thread);
+    EXPECT_EQ(recorder.reports()[0].message,
+              "expect_resource 'left': the scope is ended by another thread than began it");
+  }
+  EXPECT_EQ(std::pmr::get_default_resource(), std::pmr::new_delete_resource());
+  forget_the_argument(10);  // is counted in records that nothing refers to
+  const expect_resource expected{&step};
+  forget_the_argument(10);
+  EXPECT_EQ(expected.missed_blocks(), 1u);
+}
+
+// ---- the default resource ----
+
+TEST_F(missed, puts_the_default_resource_back_after_the_last_scope) {
+  recording_resource upstream;
+  const default_resource_scope set{&upstream};
+  {
+    const expect_resource outer{&step};
+    {
+      const expect_resource inner{&step};
+    }
+    EXPECT_NE(std::pmr::get_default_resource(), &upstream);
+  }
+  EXPECT_EQ(std::pmr::get_default_resource(), &upstream);
+}
+
+TEST_F(missed, a_block_goes_back_to_where_it_came_from_after_the_scope) {
+  recording_resource upstream, other;  // they compare what they get back with what they gave
+  const default_resource_scope set{&upstream};
+  auto expected = std::make_unique<expect_resource>(&step);
+  auto v = std::make_unique<floats>(100);
+  EXPECT_EQ(expected->missed_blocks(), 1u);
+  expected.reset();
+  const default_resource_scope set_another{&other};
+  expected = std::make_unique<expect_resource>(&step);
+  auto w = std::make_unique<floats>(100);
+  EXPECT_EQ(expected->missed_blocks(), 1u);
+  EXPECT_EQ(upstream.outstanding, 400u);
+  EXPECT_EQ(other.outstanding, 400u);
+  v->resize(200);  // of the resource of the first scope
+  EXPECT_EQ(upstream.outstanding, 800u);
+  v.reset();
+  EXPECT_EQ(upstream.outstanding, 0u);
+  expected.reset();
+  w.reset();
+  EXPECT_EQ(other.outstanding, 0u);
+}
+
+TEST_F(missed, a_resource_made_inside_outlives_the_scope) {
+  recording_resource upstream;
+  const default_resource_scope set{&upstream};
+  std::unique_ptr<pool> blocks;
+  {
+    const expect_resource expected{&step};
+    blocks = std::make_unique<pool>();
+  }
+  blocks->deallocate(blocks->allocate(100), 100);
+  EXPECT_GE(upstream.outstanding, 100u);
+  blocks.reset();
+  EXPECT_EQ(upstream.outstanding, 0u);
+}
+
+TEST_F(missed, keeps_a_default_resource_that_the_program_sets_inside_and_says_that_it_is_not_watched) {
+  recording_resource upstream;
+  std::pmr::memory_resource* before = nullptr;
+  {
+    const expect_resource expected{&step};
+    EXPECT_FALSE(contains(expected.report(), "no longer watched"));
+    before = std::pmr::set_default_resource(&upstream);
+    forget_the_argument(10);
+    EXPECT_EQ(expected.missed_blocks(), 0u);
+    EXPECT_TRUE(contains(expected.report(),
+                         "  the default resource is no longer watched: the program has set another in this "
+                         "scope\n"))
+        << expected.report();
+  }
+  EXPECT_EQ(std::pmr::get_default_resource(), &upstream);
+  // The program puts back what it found, which is the resource that watches; it still works, and is taken
+  // away by the next scope.
+  std::pmr::set_default_resource(before);
+  forget_the_argument(10);
+  {
+    const expect_resource expected{&step};
+    forget_the_argument(10);
+    EXPECT_EQ(expected.missed_blocks(), 1u);
+  }
+  EXPECT_EQ(std::pmr::get_default_resource(), std::pmr::new_delete_resource());
+}
+
+TEST_F(missed, the_resource_that_watches_equals_the_one_that_it_stands_for) {
+  recording_resource upstream;
+  const default_resource_scope set{&upstream};
+  const expect_resource expected{&step};
+  EXPECT_EQ(*std::pmr::get_default_resource(), upstream);
+  EXPECT_EQ(*std::pmr::get_default_resource(), *std::pmr::get_default_resource());
+  EXPECT_NE(*std::pmr::get_default_resource(), *std::pmr::new_delete_resource());
+}
+
+// ---- the report ----
+
+TEST_F(missed, the_report_names_source_function_and_module) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").filename();
+  const expect_resource expected{&step, "step"};
+  forget_the_argument(100);
+  const std::string report = expected.report();
+  EXPECT_EQ(report.find("expect_resource 'step': 1 block of 400 bytes came from elsewhere\n"
+                        "  1 block of 400 bytes from the default resource\n"
+                        "    (anonymous namespace)::forget_the_argument(unsigned long) at " +
+                        program + "(+0x"),
+            0u)
+      << report;
+  EXPECT_TRUE(contains(report, "TestBody() at " + program)) << report;
+}
+
+TEST_F(missed, the_report_has_offsets_in_the_file_of_the_program) {
+  const expect_resource expected{&step, "step"};
+  forget_the_argument(100);
+  const std::string report = expected.report();
+  const std::size_t offset = std::stoul(report.substr(report.find("(+0x") + 4), nullptr, 16);
+  Dl_info program{};
+  ASSERT_NE(::dladdr(reinterpret_cast<void const*>(&forget_the_argument), &program), 0);
+  const auto function = reinterpret_cast<std::uintptr_t>(&forget_the_argument);
+  const auto begin =
+      reinterpret_cast<std::uintptr_t>(program.dli_fbase);  // of a program that can lie anywhere
+  EXPECT_GT(begin + offset, function);
+  EXPECT_LT(begin + offset, function + 4096) << report;
+}
+
+TEST_F(missed, the_report_of_a_scope_without_misses_says_so) {
+  const expect_resource expected{&step, "step"};
+  EXPECT_EQ(expected.report().find("expect_resource 'step': no block came from elsewhere\n"), 0u);
+}
+
+TEST_F(missed, the_report_says_that_operator_new_was_not_watched) {
+  const expect_resource expected{&step, "step"};
+  EXPECT_TRUE(contains(expected.report(),
+                       "  operator new was not watched: include <tidemark/diagnose/watched_new.hpp> in one "
+                       "source\n"));
+}
+
+TEST_F(missed, the_report_names_the_innermost_allocation_site) {
+  const expect_resource expected{&step, "step"};
+  {
+    const allocation_site here{"loading weights"};
+    forget_the_argument(10);
+  }
+  forget_the_argument(10);
+  const std::string report = expected.report();
+  EXPECT_TRUE(contains(report, "from the default resource, at ")) << report;
+  EXPECT_TRUE(contains(report, "expect_resource_test.cpp:")) << report;
+  EXPECT_EQ(count(report, " (loading weights)\n"), 1u) << report;
+}
+
+TEST_F(missed, the_report_has_blocks_of_one_place_in_one_entry) {
+  const expect_resource expected{&step, "step"};
+  for (int i = 0; i < 10; ++i) {
+    forget_the_argument(10);
+    test::keep(&i);  // or a compiler unrolls the loop, which makes ten places of it
+  }
+  EXPECT_TRUE(contains(expected.report(), "\n  10 blocks of 400 bytes from the default resource\n"))
+      << expected.report();
+  EXPECT_EQ(count(expected.report(), "from the default resource"), 1u);
+}
+
+TEST_F(missed, the_report_has_the_most_bytes_first) {
+  const expect_resource expected{&step, "step"};
+  for (int i = 0; i < 3; ++i) forget_elsewhere();
+  forget_the_argument(100);
+  const std::string report = expected.report();
+  EXPECT_LT(report.find("1 block of 400 bytes"), report.find("3 blocks of 120 bytes")) << report;
+}
+
+TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
+  const expect_resource expected{&step, "step"};
+  std::array<char, expect_resource::max_places + 20> labels{};  // of each place another address
+  for (char const& label : labels) {
+    const allocation_site here{&label, {}};
+    forget_elsewhere();
+  }
+  EXPECT_EQ(expected.missed_blocks(), labels.size());
+  EXPECT_EQ(count(expected.report(), "1 block of 40 bytes from the default"), expect_resource::max_places);
+  EXPECT_TRUE(contains(expected.report(), "  20 blocks of 800 bytes from further places\n"));
+}
+
+// ---- the end of a scope ----
+
+TEST_F(missed, what_the_caller_has_not_looked_at_is_reported_at_the_end) {
+  {
+    const expect_resource expected{&step, "step"};
+    forget_the_argument(100);
+    forget_elsewhere();
+  }
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::missed_resource);
+  std::string const& message = recorder.reports()[0].message;
+  EXPECT_EQ(message.find("expect_resource 'step': 2 blocks of 440 bytes came from elsewhere, 400 of these "
+                         "bytes from the default resource in (anonymous namespace)::forget_the_argument("),
+            0u)
+      << message;
+}
+
+TEST_F(missed, what_the_caller_has_looked_at_is_not_reported_at_the_end) {
+  for (int look = 0; look < 3; ++look) {
+    const expect_resource expected{&step};
+    forget_the_argument(10);
+    if (look == 0) (void)expected.missed_blocks();
+    if (look == 1) (void)expected.missed_bytes();
+    if (look == 2) (void)expected.report();
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST_F(missed, what_is_missed_after_the_caller_has_looked_is_reported_at_the_end) {
+  {
+    const expect_resource expected{&step};
+    (void)expected.missed_blocks();
+    forget_the_argument(10);
+  }
+  EXPECT_EQ(violation_recorder::count(violation_kind::missed_resource), 1u);
+}
+
+TEST_F(missed, a_scope_that_an_exception_ends_reports_nothing) {
+  try {
+    const expect_resource expected{&step};
+    forget_the_argument(10);
+    throw std::runtime_error{"another matter"};
+  } catch (std::runtime_error const&) {
+  }
+  EXPECT_TRUE(recorder.reports().empty());
+}
+
+TEST(expect_resource_death, the_default_handler_ends_the_program) {
+  const auto miss = [] {
+    arena step;
+    const expect_resource expected{&step, "step"};
+    forget_the_argument(10);
+  };
+  EXPECT_DEATH(miss(), "tidemark: expect_resource 'step': 1 block of 40 bytes came from elsewhere");
+}
+
+}  // namespace

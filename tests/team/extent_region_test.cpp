@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: every interleaving of the operations of two or three threads that claim extents and give them
+// back, while the region grows, runs out or is rewound between. Extents that are in use at once never
+// overlap, what is said to be fresh was never claimed before, and the invariants hold at the end.
+#include <tidemark/team/detail/extent_region.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "interleavings.hpp"
+
+namespace tidemark::detail {
+namespace {
+
+using test::explore;
+using test::explored;
+using test::explored_sync;
+using test::program;
+
+constexpr std::size_t page = 4 * KiB;
+constexpr std::size_t buffer_pages = 64;
+alignas(page) std::array<std::byte, buffer_pages * page> buffer;  // addresses that are the same in each run
+
+/// Gives parts of the buffer, and memory for so many pages.
+class scarce_memory {
+ public:
+  static constexpr bool host_accessible = true;
+  static constexpr bool fresh_is_zero = true;
+  static constexpr bool commits = true;
+  static constexpr bool reserves_at_once = true;
+  static constexpr std::size_t block_alignment = 16;
+  static constexpr std::size_t chunk_growth = 1;
+
+  explicit scarce_memory(std::size_t pages) : pages_{pages} {}
+
+  byte_range reserve(std::size_t least, std::size_t wanted) {
+    const std::size_t bytes = std::max(align_up(least, page), wanted);
+    if (next_ + bytes > buffer.size()) return {};
+    const byte_range range{reinterpret_cast<std::uintptr_t>(buffer.data()) + next_, bytes};
+    next_ += bytes;
+    return range;
+  }
+  bool commit(byte_range part) noexcept {
+    if (part.size > (pages_ - committed_) * page) return false;
+    committed_ += part.size / page;
+    return true;
+  }
+  bool decommit(byte_range part) noexcept {
+    committed_ -= part.size / page;
+    return true;
+  }
+  void release(byte_range range) noexcept {
+    if (range.end() == reinterpret_cast<std::uintptr_t>(buffer.data()) + next_) next_ -= range.size;
+  }
+  static std::size_t chunk_bytes() noexcept { return buffer.size(); }
+  static std::size_t granularity() noexcept { return page; }
+
+ private:
+  std::size_t pages_;
+  std::size_t committed_ = 0;
+  std::size_t next_ = 0;
+};
+
+using region_type = extent_region<scarce_memory, explored_sync>;
+
+/// A region, and which pages of it are in use or were.
+class watched_region {
+ public:
+  watched_region(std::size_t pages, std::size_t chunk_pages, std::size_t step_pages = 1, bool growable = true)
+      : options_{.commit_step = step_pages * page, .growable = growable},
+        space_{pages},
+        region_{space_, mutex_, options_, chunk_pages * page, buffer_pages * page} {}
+
+  extent claim(std::size_t least, std::size_t wanted) {
+    region_type::refusal refused{};
+    const extent claimed = region_.claim(least * page, wanted * page, refused);
+    if (claimed.empty()) return claimed;
+    test::require(claimed.range.size >= least * page && claimed.range.size <= std::max(least, wanted) * page,
+                  "a claim is as large as it may be");
+    for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) {
+      test::require(!in_use_[i], "extents do not overlap");
+      const bool is_fresh = reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page >= claimed.touched;
+      test::require(!is_fresh || !was_used_[i], "what is fresh was not used before");
+      in_use_[i] = was_used_[i] = true;
+    }
+    return claimed;
+  }
+  void give_back(extent claimed) {
+    for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) in_use_[i] = false;
+    region_.give_back(claimed.range);
+  }
+  region_type& region() { return region_; }
+  /// For the end of a program: an invariant that does not hold.
+  std::string broken() {
+    char const* const formula = region_.broken_invariant();
+    if (formula != nullptr) return formula;
+    if (region_.claimed_bytes() - region_.free_bytes() != used_pages() * page)
+      return "claimed == in use + free";
+    return "";
+  }
+  std::size_t used_pages() const {
+    return static_cast<std::size_t>(std::count(in_use_.begin(), in_use_.end(), true));
+  }
+
+ private:
+  static std::size_t first_page(byte_range range) {
+    return (range.begin - reinterpret_cast<std::uintptr_t>(buffer.data())) / page;
+  }
+  static std::size_t last_page(byte_range range) { return first_page(range) + range.size / page; }
+
+  arena_options options_;
+  scarce_memory space_;
+  explored_sync::mutex mutex_;
+  region_type region_;
+  std::vector<bool> in_use_ = std::vector<bool>(buffer_pages);
+  std::vector<bool> was_used_ = std::vector<bool>(buffer_pages);
+};
+
+void expect_no_failure(explored const& result, std::size_t least_schedules) {
+  EXPECT_EQ(result.failure, "");
+  EXPECT_TRUE(result.complete);
+  EXPECT_GE(result.schedules, least_schedules);
+  ::testing::Test::RecordProperty("schedules", std::to_string(result.schedules));
+}
+
+TEST(extent_region, gives_extents_that_do_not_overlap_while_it_grows) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 2);
+    const auto thread = [region] {
+      (void)region->claim(1, 1);
+      (void)region->claim(1, 2);
+    };
+    return program{{thread, thread}, [region] {
+                     return region->used_pages() == 6 ? region->broken() : "a claim is smaller than wanted";
+                   }};
+  };
+  expect_no_failure(explore(make), 20);
+}
+
+TEST(extent_region, gives_extents_that_do_not_overlap_by_memory_orders_taken_at_their_word) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 4);
+    const auto thread = [region] {
+      (void)region->claim(1, 1);
+      (void)region->claim(1, 1);
+    };
+    return program{{thread, thread}, [region] { return region->broken(); }};
+  };
+  expect_no_failure(explore(make, {.weak_orders = true}), 20);
+}
+
+TEST(extent_region, serves_three_threads_from_committed_memory) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 16);
+    region->give_back(region->claim(1, 1));  // commits
+    const auto thread = [region] { (void)region->claim(2, 2); };
+    return program{{thread, thread, thread},
+                   [region] { return region->used_pages() == 6 ? region->broken() : "a claim was refused"; }};
+  };
+  expect_no_failure(explore(make), 50);
+}
+
+TEST(extent_region, chains_chunks_while_threads_claim) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(buffer_pages, 4, 2);
+    const auto thread = [region] {
+      (void)region->claim(2, 2);
+      (void)region->claim(3, 3);
+    };
+    return program{{thread, thread}, [region] {
+                     return region->used_pages() == 10 ? region->broken() : "a claim was refused";
+                   }};
+  };
+  expect_no_failure(explore(make), 20);
+}
+
+TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 8);
+    region->give_back(region->claim(1, 1));
+    const auto borrower = [region] {
+      const extent first = region->claim(1, 1);
+      const extent second = region->claim(1, 1);
+      region->give_back(first);
+      region->give_back(second);
+    };
+    const auto keeper = [region] {
+      (void)region->claim(1, 1);
+      (void)region->claim(2, 2);
+    };
+    return program{{borrower, keeper},
+                   [region] { return region->used_pages() == 3 ? region->broken() : "a claim was refused"; }};
+  };
+  expect_no_failure(explore(make), 50);
+}
+
+TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders_taken_at_their_word) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 8);
+    region->give_back(region->claim(1, 1));
+    (void)region->claim(2, 2);
+    const auto borrower = [region] { region->give_back(region->claim(1, 1)); };
+    const auto keeper = [region] { (void)region->claim(2, 2); };
+    return program{{borrower, keeper}, [region] { return region->broken(); }};
+  };
+  expect_no_failure(explore(make, {.weak_orders = true}), 20);
+}
+
+TEST(extent_region, refuses_one_thread_and_serves_the_other) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(4, buffer_pages, 1);
+    const auto large = [region] { test::require(region->claim(5, 5).empty(), "there is no memory for it"); };
+    const auto small = [region] {
+      for (int i = 0; i < 2; ++i) test::require(!region->claim(1, 2).empty(), "there is memory for it");
+    };
+    return program{{large, small}, [region] { return region->broken(); }};
+  };
+  expect_no_failure(explore(make), 5);
+}
+
+TEST(extent_region, takes_all_back_and_serves_the_next_step_from_what_is_committed) {
+  const auto make = [] {
+    const auto region = std::make_shared<watched_region>(8, 8, 1, false);
+    const auto held = std::make_shared<std::vector<extent>>();
+    const auto thread = [region, held] {
+      for (int i = 0; i < 2; ++i) held->push_back(region->claim(1, 2));
+    };
+    return program{{thread, thread}, [region, held]() -> std::string {
+                     region->region().begin_rewind();
+                     for (extent const each : *held) region->give_back(each);
+                     region->region().end_rewind();
+                     if (std::string formula = region->broken(); !formula.empty()) return formula;
+                     if (region->region().claimed_bytes() != 0) return "all was taken back";
+                     return region->claim(8, 8).empty() ? "the next step has all of it" : "";
+                   }};
+  };
+  expect_no_failure(explore(make), 20);
+}
+
+}  // namespace
+}  // namespace tidemark::detail
