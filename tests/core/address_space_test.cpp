@@ -189,16 +189,14 @@ TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap
 
 /// Memory that comes back from decommit as it went, as a device's does.
 struct dirty_memory {
-  static constexpr bool host_accessible = true, fresh_is_zero = false, commits = true,
-                        reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 32, chunk_growth = 3;
+  static constexpr space_traits traits{.commits = true, .block_alignment = 32, .chunk_growth = 3};
   byte_range reserve(std::size_t least, std::size_t wanted) {
     const std::size_t bytes = std::max(least, wanted);
     void* first = ::operator new(bytes, std::align_val_t{4096});
     std::memset(first, 0xAB, bytes);
     return {reinterpret_cast<std::uintptr_t>(first), bytes};
   }
-  bool commit(byte_range) noexcept { return true; }
+  std::size_t commit(byte_range part, std::size_t) noexcept { return part.size; }
   bool decommit(byte_range) noexcept { return true; }
   void release(byte_range range) noexcept { ::operator delete(range.data(), std::align_val_t{4096}); }
   std::size_t chunk_bytes() const noexcept { return 64 * KiB; }

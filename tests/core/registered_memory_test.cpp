@@ -46,16 +46,18 @@ using registered_arena = basic_arena<registered_virtual_memory>;
 using registered_device_memory = registered_memory<gpu::virtual_memory, recording_registrar<false>>;
 using registered_device_arena = basic_arena<registered_device_memory>;
 
-static_assert(address_space<registered_virtual_memory>);
+static_assert(reporting_space<registered_virtual_memory> && !ordered_space<registered_virtual_memory>);
 static_assert(address_space<registered_memory<borrowed_memory, recording_registrar<>>>);
 static_assert(address_space<registered_memory<upstream_memory, recording_registrar<>>>);
-static_assert(address_space<registered_device_memory>);
-static_assert(registered_virtual_memory::host_accessible && !registered_virtual_memory::device_accessible);
-static_assert(registered_memory<gpu::pinned_memory, recording_registrar<>>::device_accessible);
-static_assert(!registered_device_memory::host_accessible && !registered_device_memory::device_accessible);
-static_assert(registered_memory<upstream_memory, recording_registrar<>>::block_granule == 1);
-static_assert(registered_memory<shared_memory, recording_registrar<>>::seen_by_others);
-static_assert(!registered_virtual_memory::seen_by_others);
+static_assert(reporting_space<registered_device_memory> && ordered_space<registered_device_memory>);
+static_assert(registered_virtual_memory::traits.host_accessible &&
+              !registered_virtual_memory::traits.device_accessible);
+static_assert(registered_memory<gpu::pinned_memory, recording_registrar<>>::traits.device_accessible);
+static_assert(!registered_device_memory::traits.host_accessible &&
+              registered_device_memory::traits.device_accessible);
+static_assert(registered_memory<upstream_memory, recording_registrar<>>::traits.block_granule == 1);
+static_assert(registered_memory<shared_memory, recording_registrar<>>::traits.seen_by_others);
+static_assert(!registered_virtual_memory::traits.seen_by_others);
 
 /// A registrar whose calls other ranks would have to make as well.
 struct collective_registrar : recording_registrar<> {

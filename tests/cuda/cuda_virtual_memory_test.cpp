@@ -309,7 +309,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_keeps_what_suffices_and_maps_nothing_
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 32)));
   std::size_t committed = 0;
-  EXPECT_EQ(calls_of(device, [&] { committed = space.commit_some(units_of(range, 32, 20), 2 * unit); }),
+  EXPECT_EQ(calls_of(device, [&] { committed = space.commit(units_of(range, 32, 20), 2 * unit); }),
             joined({asked,
                     {"cuMemCreate", "cuMemMap"},     // of 8
                     {"cuMemCreate", "cuMemCreate"},  // not of 8 and of 4
@@ -329,8 +329,8 @@ TEST(cuda_virtual_memory, a_commit_of_some_is_of_all_where_there_is_memory) {
   fake_device device{in_units(43)};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
-  EXPECT_EQ(space.commit_some(units_of(range, 0, 32), unit), 32 * unit);
-  EXPECT_EQ(space.commit_some(units_of(range, 32, 20), 12 * unit), 0u) << "which is more than there is";
+  EXPECT_EQ(space.commit(units_of(range, 0, 32), unit), 32 * unit);
+  EXPECT_EQ(space.commit(units_of(range, 32, 20), 12 * unit), 0u) << "which is more than there is";
   EXPECT_STREQ(space.refusal(),
                "the device memory is exhausted: free some, or return the part that caches keep (relieve)");
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
@@ -351,7 +351,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_that_fails_anywhere_changes_nothing) 
       device.failure = failure;
       device.fail_count = count;
       const std::size_t before = device.calls;
-      const std::size_t committed = space.commit_some(units_of(range, 32, 20), 2 * unit);
+      const std::size_t committed = space.commit(units_of(range, 32, 20), 2 * unit);
       const bool done = device.calls - before <= n;
       device.fail_from = fake_device::never;
       EXPECT_TRUE(committed == 0 || committed >= 2 * unit);
@@ -488,7 +488,7 @@ TEST(cuda_virtual_memory, a_commit_that_fails_anywhere_changes_nothing) {
     const byte_range range = space.reserve(1, 8 * unit);
     ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
     device.fail_from = device.calls + n;
-    const bool committed = space.commit(units_of(range, 2, 3));
+    const bool committed = space.commit(units_of(range, 2, 3)) != 0;
     device.fail_from = fake_device::never;
     if (committed) {
       EXPECT_EQ(n, 2 + 3 * 2 + 1u);
@@ -1061,7 +1061,7 @@ class virtual_memory_model {
   }
   void commit(std::size_t first, std::size_t n) {
     const std::size_t least = 1 + below(n);
-    const std::size_t got = space_.commit_some(units_of(range_, first, n), least * unit) / unit;
+    const std::size_t got = space_.commit(units_of(range_, first, n), least * unit) / unit;
     EXPECT_TRUE(got == 0 || (got >= least && got <= n));
     set(first, got, true);
   }

@@ -37,7 +37,7 @@ using test::fake_device;
 using test::fake_nccl;
 using nccl_arena = basic_arena<nccl_memory>;
 
-static_assert(!nccl_memory::host_accessible && !nccl_memory::commits);
+static_assert(!nccl_memory::traits.host_accessible && !nccl_memory::traits.commits);
 
 class nccl_memory_of_a_stream : public testing::Test {
  protected:

@@ -14,9 +14,8 @@ repository = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(repository / "scripts/docs"))
 import reference  # noqa: E402
 
-# Said once, in <tidemark/core/address_space.hpp>, <tidemark/core/registered_memory.hpp> and by cuda::mr.
-OF_CONCEPTS = {"host_accessible", "device_accessible", "fresh_is_zero", "commits", "reserves_at_once", "block_alignment", "block_granule",
-               "chunk_growth", "seen_by_others", "is_collective", "reserve", "commit", "decommit", "release", "chunk_bytes", "granularity"}
+# Said once, on docs/address_spaces.md, <tidemark/core/registered_memory.hpp> and by cuda::mr.
+OF_CONCEPTS = {"traits", "event_type", "is_collective", "reserve", "commit", "decommit", "release", "chunk_bytes", "granularity"}
 OF_CUDA_MR = {"allocate", "deallocate", "allocate_async", "deallocate_async"}
 OF_THE_STANDARD = re.compile(r"using (\w+_type|reference|\w*pointer|element_type|propagate_on_\w+|is_always_equal|other|scope) =|\bswap\(|"
                              r"operator bool|default_alignment")

@@ -138,17 +138,13 @@ TEST(module, an_exception_thrown_by_one_side_is_caught_by_the_other) {
 }
 
 /// 4 KiB, once.
-struct tiny_memory {
-  static constexpr bool host_accessible = true, fresh_is_zero = true, commits = false,
-                        reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 64, chunk_growth = 1;
+struct tiny_memory : tidemark::committed_ranges {
+  static constexpr tidemark::space_traits traits{.fresh_is_zero = true, .block_alignment = 64};
   tidemark::byte_range reserve(std::size_t least, std::size_t) {
     alignas(64) static std::byte storage[4096];
     return least <= 4096 ? tidemark::byte_range{reinterpret_cast<std::uintptr_t>(storage), 4096}
                          : tidemark::byte_range{};
   }
-  bool commit(tidemark::byte_range) noexcept { return true; }
-  bool decommit(tidemark::byte_range) noexcept { return false; }
   void release(tidemark::byte_range) noexcept {}
   std::size_t chunk_bytes() const noexcept { return 4096; }
   std::size_t granularity() const noexcept { return 64; }

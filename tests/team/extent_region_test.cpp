@@ -31,12 +31,7 @@ alignas(page) std::array<std::byte, buffer_pages * page> buffer;  // addresses t
 /// Gives parts of the buffer, and memory for so many pages.
 class scarce_memory {
  public:
-  static constexpr bool host_accessible = true;
-  static constexpr bool fresh_is_zero = true;
-  static constexpr bool commits = true;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_growth = 1;
+  static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};
 
   explicit scarce_memory(std::size_t pages) : pages_{pages} {}
 
@@ -47,10 +42,11 @@ class scarce_memory {
     next_ += bytes;
     return range;
   }
-  bool commit(byte_range part) noexcept {
-    if (part.size > (pages_ - committed_) * page) return false;
-    committed_ += part.size / page;
-    return true;
+  std::size_t commit(byte_range part, std::size_t least) noexcept {
+    const std::size_t free = (pages_ - committed_) * page;
+    const std::size_t bytes = part.size <= free ? part.size : least <= free ? least : 0;
+    committed_ += bytes / page;
+    return bytes;
   }
   bool decommit(byte_range part) noexcept {
     committed_ -= part.size / page;

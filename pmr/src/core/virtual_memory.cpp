@@ -45,14 +45,16 @@ byte_range virtual_memory::reserve_exactly(std::size_t bytes, bool is_last) noex
   return {reinterpret_cast<std::uintptr_t>(first), rounded};
 }
 
-bool virtual_memory::commit(byte_range part) noexcept {
-  errno = 0;
-  if (!os_->commit(part.data(), part.size)) {
-    refused_ = {errno, part.size, true};
-    return false;
-  }
-  if (options_.prefault) os_->prefault(part.data(), part.size);
-  return true;
+std::size_t virtual_memory::commit(byte_range part, std::size_t least_bytes) noexcept {
+  return detail::commit_at_least(part, least_bytes, [this](byte_range taken) {
+    errno = 0;
+    if (!os_->commit(taken.data(), taken.size)) {
+      refused_ = {errno, taken.size, true};
+      return false;
+    }
+    if (options_.prefault) os_->prefault(taken.data(), taken.size);
+    return true;
+  });
 }
 
 char const* virtual_memory::refusal() const noexcept { return detail::limit_behind(refused_); }

@@ -102,11 +102,13 @@ byte_range shared_memory::map(int file, std::size_t bytes) const {
   return map_at(0);
 }
 
-bool shared_memory::commit(byte_range part) noexcept {
-  if (!detail::protect(part, page_access::read_write)) return false;
-  if (detail::allocate_file(file_.get(), part.begin - range_.begin, part.size)) return true;
-  (void)detail::protect(part, page_access::none);  // if it fails too, the pages are still not used
-  return false;
+std::size_t shared_memory::commit(byte_range part, std::size_t least_bytes) noexcept {
+  return detail::commit_at_least(part, least_bytes, [this](byte_range taken) {
+    if (!detail::protect(taken, page_access::read_write)) return false;
+    if (detail::allocate_file(file_.get(), taken.begin - range_.begin, taken.size)) return true;
+    (void)detail::protect(taken, page_access::none);  // if it fails too, the pages are still not used
+    return false;
+  });
 }
 
 bool shared_memory::decommit(byte_range part) noexcept {

@@ -34,13 +34,9 @@ struct stepwise_supply {
 /// An `address_space` over it. Its step is 4 KiB.
 class stepwise_memory {
  public:
-  static constexpr bool host_accessible = false;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = true;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 256;
-  static constexpr std::size_t chunk_growth = 1;
+  static constexpr space_traits traits{.host_accessible = false, .commits = true, .suspends = true};
   static constexpr std::size_t step_bytes = 4096;
+  using event_type = int;
 
   explicit stepwise_memory(stepwise_supply& supply) noexcept : supply_{&supply} {}
 
@@ -50,12 +46,12 @@ class stepwise_memory {
     supply_->committed.emplace(first, 0);
     return {first, bytes};
   }
-  [[nodiscard]] bool commit(byte_range part) noexcept {
-    if (!supply_->commits || suspended_) return false;
+  [[nodiscard]] std::size_t commit(byte_range part, std::size_t) noexcept {
+    if (!supply_->commits || suspended_) return 0;
     auto const reservation = around(part);
     EXPECT_EQ(reservation->first + reservation->second, part.begin) << "there is memory already, or a gap";
     reservation->second += part.size;
-    return true;
+    return part.size;
   }
   [[nodiscard]] bool decommit(byte_range part) noexcept {
     if (!supply_->decommits) return false;
@@ -64,7 +60,7 @@ class stepwise_memory {
     for (strict_tool::heap const& heap : supply_->tool.heaps()) {
       EXPECT_FALSE(heap.first >= part.begin && heap.first < part.end()) << "the memory of a heap goes";
     }
-    for (std::uintptr_t address = part.begin; address < part.end(); address += block_alignment) {
+    for (std::uintptr_t address = part.begin; address < part.end(); address += traits.block_alignment) {
       EXPECT_FALSE(supply_->tool.may_touch(address)) << "the memory of a region goes";
     }
     reservation->second -= part.size;
@@ -74,6 +70,8 @@ class stepwise_memory {
     EXPECT_FALSE(supply_->tool.has_heap_in(range.begin, range.size)) << "the memory of a heap goes";
     EXPECT_EQ(supply_->committed.erase(range.begin), 1u);
   }
+  void wait_before_reuse(event_type) noexcept {}
+  [[nodiscard]] bool can_suspend() const noexcept { return true; }
   void suspend() {
     for (auto const& [first, bytes] : supply_->committed) {
       EXPECT_FALSE(supply_->tool.has_heap_in(first, bytes)) << "the memory of a heap goes";
@@ -95,6 +93,6 @@ class stepwise_memory {
   bool suspended_ = false;
 };
 
-static_assert(address_space<stepwise_memory>);
+static_assert(ordered_space<stepwise_memory>);
 
 }  // namespace tidemark::test

@@ -76,12 +76,9 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   using scope = basic_arena_scope<AddressSpace>;
 
   /// Alignment of a block by default, and the least that every block has, but for `upstream_arena`.
-  static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+  static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
   /// Blocks begin and end at multiples of this: `default_alignment`, but for `upstream_arena` 1.
-  static constexpr std::size_t block_granule = [] {
-    if constexpr (requires { AddressSpace::block_granule; }) return AddressSpace::block_granule;
-    else return default_alignment;
-  }();
+  static constexpr std::size_t block_granule = AddressSpace::traits.block_granule;
 
   /// An arena on virtual memory: `arena{{.reserve = 64 * MiB, .name = "step"}}`.
   /// @throws out_of_memory, as all constructors, if the first chunk cannot be reserved.
@@ -199,11 +196,10 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   /// are lost, and touching the blocks faults. Until `resume` the arena cannot grow. Device memory only. Does
   /// nothing if it is suspended. @throws what the address space throws; nothing has changed then.
   template <class Space = AddressSpace>
-    requires(!Space::host_accessible) && requires(Space& space) { space.suspend(); }
+    requires ordered_space<Space> && (Space::traits.suspends)
   void suspend() {
     before_use("suspend");
-    if constexpr (requires { space_.can_suspend(); })
-      if (!space_.can_suspend()) return space_.suspend();  // throws; a tool may accept no heap again
+    if (!space_.can_suspend()) return space_.suspend();  // throws; a tool may accept no heap again
     for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
       chunk->marks.on_decommit(chunk->begin, chunk->committed);
     }
@@ -217,7 +213,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   /// Puts uninitialised memory behind the same addresses again, but for what `trim` gave up, if it is
   /// suspended. @throws what the address space throws; it is still suspended then.
   template <class Space = AddressSpace>
-    requires requires(Space& space) { space.resume(); }
+    requires ordered_space<Space> && (Space::traits.suspends)
   void resume() {
     before_use("resume");
     const bool was_suspended = space_.is_suspended();
@@ -226,7 +222,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   /// Whether it is suspended.
   template <class Space = AddressSpace>
-    requires requires(Space const& space) { space.is_suspended(); }
+    requires ordered_space<Space> && (Space::traits.suspends)
   [[nodiscard]] bool is_suspended() const noexcept {
     return space_.is_suspended();
   }
@@ -242,7 +238,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   void release_thread_ownership() noexcept { owner_.release(); }
   /// The stream that the memory is for, where it is for one.
   template <class Space = AddressSpace>
-    requires requires(Space const& space) { space.stream(); }
+    requires ordered_space<Space> && (Space::traits.has_stream)
   [[nodiscard]] auto stream() const noexcept {
     return space_.stream();
   }
@@ -355,7 +351,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   void before_use(char const* operation) const noexcept {
     if constexpr (check_level >= 2) {
       owner_.require_owner("arena", name(), operation);
-      if constexpr (requires { space_.before_use(name(), operation); }) space_.before_use(name(), operation);
+      if constexpr (reporting_space<AddressSpace>) space_.before_use(name(), operation);
     }
   }
   void before_allocate(std::size_t align) const {
@@ -364,7 +360,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   }
   void before_deallocate(void const* block, std::size_t bytes) const noexcept;
   void before_free(std::uintptr_t first, std::uintptr_t last) const noexcept {
-    if constexpr (check_level >= 2 && AddressSpace::host_accessible)
+    if constexpr (check_level >= 2 && AddressSpace::traits.host_accessible)
       detail::report_frames_in(first, last, "arena", name());
   }
 
@@ -378,6 +374,7 @@ class basic_arena final : public detail::forwarding_resource<basic_arena<Address
   void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
   void return_aside(detail::aside_block& block) noexcept;
   void deallocate_aside(void const* block) noexcept;
+  byte_range reserve_range(std::size_t bytes, std::size_t align);
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept;
   void enter(chunk_record& chunk) noexcept;

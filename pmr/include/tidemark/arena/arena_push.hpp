@@ -50,10 +50,10 @@ concept needs_no_destructor = std::is_trivially_destructible_v<T>;
 template <class Self, class AddressSpace>
 class arena_push {
   using arena_type = basic_arena<AddressSpace>;
-  static constexpr bool on_host = AddressSpace::host_accessible;
+  static constexpr bool on_host = AddressSpace::traits.host_accessible;
   // Memory that other processes read: a destructor would run over objects that they may be reading.
-  static constexpr bool never_destroys = requires { requires AddressSpace::seen_by_others; };
-  static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+  static constexpr bool never_destroys = AddressSpace::traits.seen_by_others;
+  static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
 
  public:
   /// A `T` constructed from `arguments`, which needs no destructor (see `make`). Without arguments a trivial
@@ -120,7 +120,7 @@ class arena_push {
 
   /// `bytes` zero bytes.
   template <class Space = AddressSpace>
-    requires(Space::host_accessible)
+    requires(Space::traits.host_accessible)
   [[nodiscard]] void* push_bytes(std::size_t bytes, std::size_t align = default_alignment)
       TIDEMARK_LIFETIMEBOUND {
     arena_type& to = target();

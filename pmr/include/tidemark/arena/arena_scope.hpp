@@ -88,7 +88,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   /// @param event behind that work, as `cudaEvent_t`, which was not recorded in a capture: waiting for it
   /// would end that; or the stream that has the work, as `cudaStream_t`, in a capture too if the arena's
   /// stream is in the same one. `nullptr` is ambiguous and does not compile.
-  template <class Event, class Space = AddressSpace>
+  template <class Event, ordered_space Space = AddressSpace>
     requires requires(Space& space, Event const& event) { space.wait_before_reuse(event); }
   void end_after(Event const& event) noexcept {
     if (arena_ == nullptr) return;

@@ -1,69 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `address_space`: the concept of where an arena's memory comes from.
+/// `address_space`, `ordered_space`, `reporting_space`: concepts of where an arena's memory comes from.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include <tidemark/core/byte_range.hpp>
 
 namespace tidemark {
 
-/// A source of memory for `basic_arena`: reserve addresses, commit memory behind them, return both.
-///
-/// | call | meaning |
-/// |---|---|
-/// | `reserve(least, wanted)` | a range of `wanted` bytes or, if refused, smaller ones down to `least`; may throw |
-/// | `commit(part)` | puts memory behind a part; false, and nothing changed, without memory |
-/// | `decommit(part)` | returns the memory behind a part, keeps the addresses; false if it cannot |
-/// | `release(range)` | returns a whole range, exactly as `reserve` returned it |
-/// | `chunk_bytes()` | bytes in an arena's first chunk where its options do not say |
-/// | `granularity()` | bytes that commit and decommit work in: a power of two, always the same |
-///
-/// | constant | meaning |
-/// |---|---|
-/// | `host_accessible` | the host may touch the memory |
-/// | `fresh_is_zero` | bytes read as zero the first time after they were committed |
-/// | `commits` | false: reserved memory is there at once, and `commit`/`decommit` are never called |
-/// | `reserves_at_once` | an arena reserves its first chunk in its constructor, not at the first allocation |
-/// | `block_alignment` | every block starts at a multiple of this power of two |
-/// | `chunk_growth` | each further chunk is so many times as large as the one before |
-///
-/// A space may also have a constant `block_granule`, where an arena's blocks need not be aligned to
-/// `block_alignment` unless that is requested, but begin and end at multiples of the granule; and a call
-/// `take_buffer(bytes, align)`, which comes first for a range with room for such a block. Where commits are
-/// slow, a constant `max_commit_ahead_bytes` limits how much more than it needs an arena commits at once, and
-/// a call `commit_some(part, least)` commits the part or, without memory for it, its first bytes: it returns
-/// how many, at least `least`, or 0 with nothing changed. A space that frees at its end what was not released
-/// has a call `abandon(range)`: that range stays allocated until the process ends.
-///
-/// A constant `seen_by_others` says that other processes may read memory after the arena has freed it: level
-/// 2 does not overwrite it then.
-///
-/// A space that has `suspend` may have `can_suspend()`: if that is false, `suspend` throws and changes nothing,
-/// and the arena reports nothing to tools before the call.
-///
-/// Memory that the host may not touch is a device's; memory that both may is of a class that says
-/// `device_accessible = true`. An arena on memory for one stream has a `stream()` if its space has.
-///
-/// Thread-safety: as the arena that holds it: one thread at a time.
+struct exhaustion_report;
+
+/// Constants by which address spaces differ. Sizes in bytes; alignments are powers of two.
+struct space_traits {
+  bool host_accessible = true;                               ///< the host may touch the memory
+  bool device_accessible = !host_accessible;                 ///< work on a device may touch the memory
+  bool fresh_is_zero = false;                                ///< bytes read as zero after they were committed
+  bool commits = false;                                      ///< false: a reserved range is committed already
+  bool reserves_at_once = true;                              ///< an arena reserves when it is constructed
+  bool seen_by_others = false;                               ///< other processes may read freed memory
+  bool has_stream = false;                                   ///< an `ordered_space` with `stream()`
+  bool suspends = false;                                     ///< an `ordered_space` with `suspend()`
+  std::size_t block_alignment = host_accessible ? 16 : 256;  ///< default alignment of blocks
+  std::size_t block_granule = block_alignment;               ///< blocks begin and end at multiples of it
+  std::size_t chunk_growth = 1;                              ///< each chunk is this many times the one before
+  /// Most bytes that an arena commits beyond its need: where commits are slow.
+  std::size_t max_commit_ahead_bytes = (std::numeric_limits<std::size_t>::max)();
+};
+
+namespace detail {
+constexpr bool are_valid(space_traits const& traits) noexcept {
+  return std::has_single_bit(traits.block_alignment) && std::has_single_bit(traits.block_granule) &&
+         traits.block_granule <= traits.block_alignment && traits.chunk_growth >= 1 &&
+         (traits.host_accessible || traits.device_accessible);
+}
+}  // namespace detail
+
+/// A source of memory for arenas: reserves addresses, commits memory behind them, takes both back.
+/// docs/address_spaces.md documents each call. Thread-safety: one thread at a time, as the arena.
 template <class S>
 concept address_space = std::movable<S> && requires(S& space, byte_range range, std::size_t bytes) {
+  requires std::same_as<decltype(S::traits), space_traits const>;
+  requires detail::are_valid(S::traits);
   { space.reserve(bytes, bytes) } -> std::same_as<byte_range>;
-  { space.commit(range) } noexcept -> std::same_as<bool>;
+  { space.commit(range, bytes) } noexcept -> std::same_as<std::size_t>;
   { space.decommit(range) } noexcept -> std::same_as<bool>;
   { space.release(range) } noexcept;
   { space.chunk_bytes() } noexcept -> std::same_as<std::size_t>;
   { space.granularity() } noexcept -> std::same_as<std::size_t>;
-  { S::host_accessible } -> std::convertible_to<bool>;
-  { S::fresh_is_zero } -> std::convertible_to<bool>;
-  { S::commits } -> std::convertible_to<bool>;
-  { S::reserves_at_once } -> std::convertible_to<bool>;
-  { S::block_alignment } -> std::convertible_to<std::size_t>;
-  { S::chunk_growth } -> std::convertible_to<std::size_t>;
+};
+
+/// An address space whose memory is reused in the order of other work: `wait_before_reuse`, and as its traits
+/// say `stream`, `suspend` and `resume`.
+template <class S>
+concept ordered_space =
+    address_space<S> &&
+    requires(S& space, typename S::event_type event) { space.wait_before_reuse(event); } &&
+    (!S::traits.has_stream || requires(S const& space) { space.stream(); }) &&
+    (!S::traits.suspends || requires(S& space, S const& read) {
+      space.suspend();
+      space.resume();
+      { read.can_suspend() } noexcept -> std::same_as<bool>;
+      { read.is_suspended() } noexcept -> std::same_as<bool>;
+    });
+
+/// An address space that reports: why it refused memory, and misuse before each use of its arena.
+template <class S>
+concept reporting_space =
+    address_space<S> && requires(S const& space, char const* text, exhaustion_report& report) {
+      { space.refusal() } noexcept -> std::convertible_to<char const*>;
+      { space.before_use(text, text) } noexcept;
+      { space.complete(report) } noexcept;
+      { space.touched() } noexcept -> std::same_as<std::uintptr_t>;
+    };
+
+/// Base of an address space whose ranges are committed when they are reserved.
+struct committed_ranges {
+  /// All of the part: its memory is there.
+  [[nodiscard]] std::size_t commit(byte_range part, std::size_t = 0) noexcept { return part.size; }
+  /// False: memory is returned with its range.
+  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
+};
+
+/// Base of a `reporting_space` that reports by `refusal()` alone.
+struct refusals_only {
+  /// Checks nothing.
+  void before_use(char const*, char const*) const noexcept {}
+  /// Changes nothing.
+  void complete(exhaustion_report&) const noexcept {}
+  /// 0: each range is fresh.
+  [[nodiscard]] std::uintptr_t touched() const noexcept { return 0; }
 };
 
 namespace detail {
@@ -90,6 +121,33 @@ template <class Take, class Share>
 template <class Take>
 [[nodiscard]] byte_range reserve_by_halves(std::size_t needed, std::size_t wanted, Take take) {
   return reserve_by_halves(needed, wanted, take, [] { return (std::numeric_limits<std::size_t>::max)(); });
+}
+
+/// Commits a part or, if that is refused, its first `least_bytes`: `take` commits exactly one range.
+/// @return bytes committed; 0 without memory
+template <class Take>
+[[nodiscard]] std::size_t commit_at_least(byte_range part, std::size_t least_bytes, Take take) noexcept {
+  if (take(part)) return part.size;
+  return least_bytes < part.size && take(byte_range{part.begin, least_bytes}) ? least_bytes : 0;
+}
+
+/// The event of an `ordered_space`; void for other spaces.
+template <class S>
+struct event_type_of_space {
+  using type = void;
+};
+template <ordered_space S>
+struct event_type_of_space<S> {
+  using type = S::event_type;
+};
+template <class S>
+using event_type_of = event_type_of_space<S>::type;
+
+/// Why a space refused memory, in words that live as long as the space; empty if it does not say.
+template <address_space S>
+[[nodiscard]] char const* refusal_of(S const& space) noexcept {
+  if constexpr (reporting_space<S>) return space.refusal();
+  else return "";
 }
 
 }  // namespace detail

@@ -25,14 +25,9 @@ namespace tidemark {
 /// of 256 bytes, as device code expects, and an arena allocates uninitialised memory only. One thread at a
 /// time.
 template <bool HostAccessible>
-class basic_borrowed_memory {
+class basic_borrowed_memory : public committed_ranges {
  public:
-  static constexpr bool host_accessible = HostAccessible;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
-  static constexpr std::size_t chunk_growth = 1;
+  static constexpr space_traits traits{.host_accessible = HostAccessible};
 
   /// Borrows `bytes` bytes from `first` on; null: no memory.
   basic_borrowed_memory(void* first, std::size_t bytes) noexcept
@@ -47,11 +42,9 @@ class basic_borrowed_memory {
     if (least_bytes > range_.size) return {};
     return detail::without_stale_frames(std::exchange(range_, {}));
   }
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   void release(byte_range range) noexcept { range_ = range; }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
-  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
  private:
   byte_range range_;  // empty while an arena has it

@@ -62,28 +62,16 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 /// If it will not deregister, the memory is not returned, since the network may still write to it: it is lost
 /// until the process ends, and a warning (`refused_return`) says so. One thread at a time.
 template <address_space Space, memory_registrar Registrar>
-class registered_memory {
+class registered_memory : public committed_ranges, public refusals_only {
  public:
-  static constexpr bool host_accessible = Space::host_accessible;
-  /// As well as by the host.
-  static constexpr bool device_accessible = [] {
-    if constexpr (requires { Space::device_accessible; }) return Space::device_accessible;
-    else return false;
+  /// Those of the space, but ranges are committed as a whole. Few registrations, however large an arena grows.
+  static constexpr space_traits traits = [] {
+    space_traits traits = Space::traits;
+    traits.commits = traits.suspends = false;
+    traits.chunk_growth = (std::max)(traits.chunk_growth, std::size_t{2});
+    return traits;
   }();
-  static constexpr bool fresh_is_zero = Space::fresh_is_zero;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once = Space::reserves_at_once;
-  static constexpr std::size_t block_alignment = Space::block_alignment;
-  static constexpr std::size_t block_granule = [] {
-    if constexpr (requires { Space::block_granule; }) return Space::block_granule;
-    else return Space::block_alignment;
-  }();
-  static constexpr bool seen_by_others = [] {
-    if constexpr (requires { Space::seen_by_others; }) return Space::seen_by_others;
-    else return false;
-  }();
-  /// Few registrations, however large an arena grows.
-  static constexpr std::size_t chunk_growth = std::max<std::size_t>(Space::chunk_growth, 2);
+  using event_type = detail::event_type_of<Space>;
   /// The first chunk is no larger where nothing else is said, because it may be pinned.
   static constexpr std::size_t max_default_chunk_bytes = 64 * MiB;
 
@@ -110,8 +98,6 @@ class registered_memory {
                                        [&](std::size_t bytes) { return take(least_bytes, bytes); });
     }
   }
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   /// Deregisters and returns a range.
   void release(byte_range range) noexcept {
     if (registrar_.on_decommit(range)) {
@@ -126,15 +112,9 @@ class registered_memory {
                              range.size, static_cast<char const*>(registrar_.refusal()));
     }
   }
-  /// A buffer of the space below, where it has one, registered.
-  [[nodiscard]] byte_range take_buffer(std::size_t bytes, std::size_t align) noexcept
-    requires requires(Space& space) { space.take_buffer(bytes, align); }
-  {
-    const byte_range buffer = space_.take_buffer(bytes, align);
-    return buffer.empty() || registers(buffer) ? buffer : byte_range{};
-  }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
-    return Space::commits ? (std::min)(space_.chunk_bytes(), max_default_chunk_bytes) : space_.chunk_bytes();
+    return Space::traits.commits ? (std::min)(space_.chunk_bytes(), max_default_chunk_bytes)
+                                 : space_.chunk_bytes();
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return space_.granularity(); }
 
@@ -149,8 +129,8 @@ class registered_memory {
   /// Where the memory comes from.
   [[nodiscard]] Space const& space() const noexcept { return space_; }
   /// The stream that the memory is for, where it is for one.
-  template <class S = Space>
-    requires requires(S const& space) { space.stream(); }
+  template <ordered_space S = Space>
+    requires(S::traits.has_stream)
   [[nodiscard]] auto stream() const noexcept {
     return space_.stream();
   }
@@ -161,7 +141,7 @@ class registered_memory {
     return space_.upstream_resource();
   }
   /// Later work on the stream waits for what the argument says, where the memory is a device's.
-  template <class Before, class S = Space>
+  template <class Before, ordered_space S = Space>
     requires requires(S& space, Before const& before) { space.wait_before_reuse(before); }
   void wait_before_reuse(Before const& before) noexcept(
       noexcept(std::declval<S&>().wait_before_reuse(before))) {
@@ -173,8 +153,8 @@ class registered_memory {
     refusal_ = "";
     const byte_range range = space_.reserve(least_bytes, wanted_bytes);
     if (range.empty()) return refuse_as_space();
-    if constexpr (Space::commits) {
-      if (!space_.commit(range)) {
+    if constexpr (Space::traits.commits) {
+      if (space_.commit(range, range.size) == 0) {
         space_.release(range);
         return refuse_as_space();
       }
@@ -182,7 +162,7 @@ class registered_memory {
     return registers(range) ? range : byte_range{};
   }
   byte_range refuse_as_space() noexcept {
-    if constexpr (requires(Space const& space) { space.refusal(); }) refusal_ = space_.refusal();
+    refusal_ = detail::refusal_of(space_);
     return {};
   }
   // Registers a range, or returns it.

@@ -45,18 +45,14 @@ namespace tidemark {
 /// always named, blocks start at multiples of 256 bytes, as device code expects, and an arena allocates
 /// uninitialised memory only.
 template <bool HostAccessible>
-class basic_upstream_memory {
+class basic_upstream_memory : public committed_ranges {
  public:
-  static constexpr bool host_accessible = HostAccessible;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once =
-      false;  // as the standard's resource: no call before the first need
-  static constexpr std::size_t block_alignment = HostAccessible ? 16 : 256;
-  /// Blocks of an arena begin and end at multiples of this, and are aligned to no more than was requested:
-  /// the host's memory, and so a first buffer, is used to the byte.
-  static constexpr std::size_t block_granule = HostAccessible ? 1 : block_alignment;
-  static constexpr std::size_t chunk_growth = 2;
+  // As the standard's resource: no call before the first need. The host's memory, and with it a first buffer,
+  // is used to the byte.
+  static constexpr space_traits traits{.host_accessible = HostAccessible,
+                                       .reserves_at_once = false,
+                                       .block_granule = HostAccessible ? 1 : 256,
+                                       .chunk_growth = 2};
   /// The first chunk, where nothing else is said: for a device what its driver takes from the system at once.
   static constexpr std::size_t min_chunk_bytes = HostAccessible ? 4 * KiB : 2 * MiB;
 
@@ -85,43 +81,37 @@ class basic_upstream_memory {
     requires HostAccessible
       : basic_upstream_memory{buffer, bytes, std::pmr::get_default_resource()} {}
 
-  /// The buffer, if it is unused and has room for a block of that size and alignment; else an empty range.
-  [[nodiscard]] byte_range take_buffer(std::size_t bytes, std::size_t align) noexcept {
-    if (room_for(unused_buffer_, align) < bytes) return {};
-    return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
-  }
   /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream or, if
   /// that throws `std::bad_alloc`, of half as much each time, down to `least_bytes`.
   /// @throws whatever the upstream throws for `least_bytes`, and every other exception; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
-    if (least_bytes <= room_for(unused_buffer_, block_alignment))
+    if (least_bytes <= room_in(unused_buffer_))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
-    return detail::without_stale_frames(detail::allocate_by_halves(
-        *upstream_, least_bytes, (std::min)(wanted_bytes, detail::max_block_bytes), 1, block_alignment));
+    return detail::without_stale_frames(
+        detail::allocate_by_halves(*upstream_, least_bytes, (std::min)(wanted_bytes, detail::max_block_bytes),
+                                   1, traits.block_alignment));
   }
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   void release(byte_range range) noexcept {
     if (range == buffer_) {
       unused_buffer_ = buffer_;
     } else {
-      upstream_->deallocate(range.data(), range.size, block_alignment);
+      upstream_->deallocate(range.data(), range.size, traits.block_alignment);
     }
   }
   /// The constructor's argument, or the size of the buffer; `min_chunk_bytes` at least.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
     return (std::max)({min_chunk_bytes, first_bytes_, buffer_.size});
   }
-  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
   /// The resource that chunks come from.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
 
  private:
-  // What is left of a range when both its ends are rounded inwards: to whole blocks, the first one aligned.
-  static std::size_t room_for(byte_range range, std::size_t align) noexcept {
-    const std::uintptr_t first = detail::align_up(range.begin, (std::max)(align, block_granule));
-    const std::uintptr_t last = detail::align_down(range.end(), block_granule);
+  // Bytes of a range when both its ends are rounded inwards, to whole granules.
+  static std::size_t room_in(byte_range range) noexcept {
+    const std::uintptr_t first = detail::align_up(range.begin, traits.block_granule);
+    const std::uintptr_t last = detail::align_down(range.end(), traits.block_granule);
     return first < last ? last - first : 0;
   }
 

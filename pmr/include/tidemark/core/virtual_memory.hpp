@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
@@ -39,14 +40,9 @@ struct virtual_memory_options {
 /// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that a
 /// huge page can back their first bytes; at any page where a limit leaves no addresses for that. One thread at a
 /// time; two objects may be used by two threads.
-class virtual_memory {
+class virtual_memory : public refusals_only {
  public:
-  static constexpr bool host_accessible = true;
-  static constexpr bool fresh_is_zero = true;
-  static constexpr bool commits = true;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_growth = 1;
+  static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};
 
   /// Alignment of reserved ranges: the size of a huge page on x86-64 and (with 4 KiB pages) on AArch64.
   static constexpr std::size_t range_alignment = 2 * MiB;
@@ -59,8 +55,11 @@ class virtual_memory {
   /// bytes that the limit leaves, but `least_bytes`.
   /// @return an empty range if there is no address space left. O(log(wanted_bytes / least_bytes)) calls.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept;
-  /// Puts memory behind a part of a range. @pre its ends are multiples of the granularity.
-  [[nodiscard]] bool commit(byte_range part) noexcept;
+  /// Puts memory behind a part of a range or, if the system refuses that, behind its first `least_bytes`.
+  /// @pre the part's ends, and `least_bytes` below its size, are multiples of the granularity.
+  /// @return bytes committed; 0, with nothing changed, without memory
+  [[nodiscard]] std::size_t commit(
+      byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;
   /// Returns the memory behind a part; once committed again it reads as zero. @pre as `commit`.
   [[nodiscard]] bool decommit(byte_range part) noexcept;
   /// Returns a whole range.
@@ -83,6 +82,6 @@ class virtual_memory {
   detail::refused_call refused_;  // the last call that failed
 };
 
-static_assert(address_space<virtual_memory>);
+static_assert(reporting_space<virtual_memory>);
 
 }  // namespace tidemark

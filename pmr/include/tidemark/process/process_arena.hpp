@@ -131,7 +131,7 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
   std::uint64_t publish(void const* root, std::size_t bytes, std::uint64_t type);
   [[nodiscard]] std::uint64_t offset_of(void const* address) const noexcept;
 
-  static constexpr std::size_t default_alignment = shared_memory::block_alignment;
+  static constexpr std::size_t default_alignment = shared_memory::traits.block_alignment;
 
   basic_arena<shared_memory> arena_;
   detail::process_header* header_;  // the arena's first block

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include <tidemark/core/address_space.hpp>
@@ -52,13 +53,7 @@ struct shared_memory_options {
 /// Move-only. Thread-safety: one thread at a time.
 class shared_memory {
  public:
-  static constexpr bool host_accessible = true;
-  static constexpr bool fresh_is_zero = true;
-  static constexpr bool commits = true;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_growth = 1;
-  static constexpr bool seen_by_others = true;
+  static constexpr space_traits traits{.fresh_is_zero = true, .commits = true, .seen_by_others = true};
 
   /// As `options` say; there is no file before the first `reserve`.
   explicit shared_memory(shared_memory_options options = {});
@@ -69,8 +64,10 @@ class shared_memory {
   /// @throws shared_memory_error (`addresses_taken`) if something lies at the address of the options;
   /// std::system_error if a call fails, which names the limit that refused it. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Allocates memory behind a part of the range. @pre its ends are multiples of the page size.
-  [[nodiscard]] bool commit(byte_range part) noexcept;
+  /// Allocates memory behind a part of the range or, if that is refused, behind its first `least_bytes`.
+  /// @pre and @return as `virtual_memory::commit`.
+  [[nodiscard]] std::size_t commit(
+      byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;
   /// Returns the memory behind a part, for all processes, unless writes are sealed. @pre as `commit`.
   [[nodiscard]] bool decommit(byte_range part) noexcept;
   /// Unmaps the range and closes the file; its name goes too. Views keep the memory.

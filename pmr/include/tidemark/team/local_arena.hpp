@@ -84,6 +84,8 @@ class basic_local_arena final : public detail::forwarding_resource<basic_local_a
   }
   /// As `basic_arena::deallocate`; does nothing for blocks of other threads.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
+    if constexpr (check_level >= 2)
+      if (!arena_->owns(block) && arena_->space().may_be_of_another_thread(block)) return;
     arena_->deallocate(block, bytes, align);
   }
   /// As `basic_arena::expand`.

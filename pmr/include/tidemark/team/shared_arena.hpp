@@ -72,14 +72,14 @@ class basic_shared_arena_scope;
 /// @tparam AddressSpace where memory comes from; the host must be able to touch it
 template <class AddressSpace>
 class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
-  static_assert(AddressSpace::host_accessible,
+  static_assert(AddressSpace::traits.host_accessible,
                 "a shared arena keeps records in its memory, so the host must be able to touch it");
 
  public:
   using scope = basic_shared_arena_scope<AddressSpace>;
   using local_type = basic_local_arena<AddressSpace>;
 
-  static constexpr std::size_t default_alignment = AddressSpace::block_alignment;
+  static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
   /// Places that can be named where `team_options` does not say how many there are.
   static constexpr std::size_t max_places = 1024;
 
@@ -113,7 +113,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   }
   /// As `basic_arena::deallocate`, for blocks of the calling thread; does nothing for those of others.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
-    if (part_type* const own = threads_.find()) own->arena.deallocate(block, bytes, align);
+    if (part_type* const own = threads_.find()) local_type{own->arena}.deallocate(block, bytes, align);
   }
 
   /// The calling thread's handle. @throws as `allocate` for a new thread.
@@ -212,6 +212,8 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   scope* innermost_ = nullptr;  // open scope that ends first
   detail::thread_parts<basic_shared_arena, part_type> threads_{*this};
 };
+
+static_assert(reporting_space<detail::extent_memory<virtual_memory>>);
 
 /// A shared arena on virtual memory: the one to use.
 using shared_arena = basic_shared_arena<virtual_memory>;

@@ -98,7 +98,7 @@ outcome uncaptured_memory::allocate_mapped(std::size_t bytes, std::uintptr_t& bl
   chunk& added = made.emplace_back(
       virtual_memory{virtual_memory_options{.device = device(), .stream = stream_}, *driver_});
   const byte_range range = added.space.reserve(size, wanted);
-  const std::size_t committed = range.empty() ? 0 : added.space.commit_some(range, size);
+  const std::size_t committed = range.empty() ? 0 : added.space.commit(range, size);
   if (committed == 0) {
     throw out_of_memory{{.resource = name(),
                          .requested_bytes = bytes,

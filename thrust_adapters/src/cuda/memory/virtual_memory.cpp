@@ -96,8 +96,9 @@ byte_range virtual_memory::reserve_whole(std::size_t least_bytes, std::size_t wa
   return range;
 }
 
-std::size_t virtual_memory::commit_some(byte_range part, std::size_t least_bytes) noexcept {
+std::size_t virtual_memory::commit(byte_range part, std::size_t least_bytes) noexcept {
   refusal_ = "";
+  least_bytes = std::min(least_bytes, part.size);
   if (whole_) return whole_->bytes_behind(part.begin);
   const detail::on_device here{*driver_, memory_.device};
   if (!is_ready(here)) return 0;

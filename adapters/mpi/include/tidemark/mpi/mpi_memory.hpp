@@ -25,14 +25,9 @@ namespace tidemark::mpi {
 /// MPI must be running when memory is reserved or returned: an arena ends before `MPI_Finalize`. What is
 /// returned later is lost until the process ends, and a warning (`refused_return`) says so. One thread at a
 /// time, and as MPI was initialised (`MPI_THREAD_MULTIPLE` where several threads have arenas).
-class mpi_memory {
+class mpi_memory : public committed_ranges, public refusals_only {
  public:
-  static constexpr bool host_accessible = true;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once = false;
-  static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_growth = 2;
+  static constexpr space_traits traits{.reserves_at_once = false, .chunk_growth = 2};
 
   /// A chunk of MPI of the wanted size or, if MPI refuses it, of half as much each time, down to `least_bytes`.
   /// @return an empty range without memory, or for the reason in `refusal`.
@@ -45,8 +40,6 @@ class mpi_memory {
     return tidemark::detail::reserve_by_halves(least_bytes, wanted_bytes,
                                                [this](std::size_t bytes) { return allocate(bytes); });
   }
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   void release(byte_range range) noexcept {
     int code = MPI_ERR_OTHER;
     char const* why = "MPI is not running";
@@ -63,7 +56,7 @@ class mpi_memory {
   }
   /// 1 MiB.
   [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * MiB; }
-  [[nodiscard]] static constexpr std::size_t granularity() noexcept { return block_alignment; }
+  [[nodiscard]] static constexpr std::size_t granularity() noexcept { return traits.block_alignment; }
   /// Why the last `reserve` failed, in words; empty if there was no memory.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
 
@@ -86,6 +79,6 @@ class mpi_memory {
   char const* refusal_ = "";
 };
 
-static_assert(address_space<mpi_memory>);
+static_assert(reporting_space<mpi_memory>);
 
 }  // namespace tidemark::mpi

@@ -28,15 +28,9 @@ namespace tidemark::mpi {
 /// Constructor and destructor are collective; so an arena on it ends on all ranks at one point, before
 /// `MPI_Finalize`. What ranks read of each other is ordered by the program, as with any window: `MPI_Win_sync`
 /// and a barrier. One thread at a time.
-class shared_window_memory {
+class shared_window_memory : public committed_ranges {
  public:
-  static constexpr bool host_accessible = true;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 16;
-  static constexpr std::size_t chunk_growth = 1;
-  static constexpr bool seen_by_others = true;
+  static constexpr space_traits traits{.seen_by_others = true};
 
   /// @param bytes of this rank, which may differ from rank to rank.
   /// @throws std::invalid_argument, on all ranks, if these are not of one machine or one of them asks for
@@ -77,11 +71,9 @@ class shared_window_memory {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) noexcept {
     return least_bytes <= unused_.size ? std::exchange(unused_, {}) : byte_range{};
   }
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   void release(byte_range range) noexcept { unused_ = range; }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
-  [[nodiscard]] static constexpr std::size_t granularity() noexcept { return block_alignment; }
+  [[nodiscard]] static constexpr std::size_t granularity() noexcept { return traits.block_alignment; }
 
   /// The part of a rank of the communicator, at this rank's addresses. @throws mpi_error; std::logic_error
   /// after a move.

@@ -19,7 +19,7 @@ arena_stats basic_arena<AddressSpace>::stats() const noexcept {
   stats.used_bytes = position();
   stats.peak_bytes = peak();
   stats.committed_bytes = committed_bytes_;
-  if constexpr (requires { space_.is_suspended(); }) {
+  if constexpr (AddressSpace::traits.suspends) {
     if (space_.is_suspended()) std::swap(stats.committed_bytes, stats.suspended_bytes);
   }
   stats.reserved_bytes = reserved_bytes_;
@@ -53,8 +53,6 @@ template <class AddressSpace>
 void basic_arena<AddressSpace>::before_deallocate(void const* block, std::size_t bytes) const noexcept {
   before_use("deallocate");
   if (block == nullptr || owns(block)) return;
-  if constexpr (requires { space_.may_be_of_another_thread(block); })
-    if (space_.may_be_of_another_thread(block)) return;
   detail::report_violation(
       violation_kind::bad_deallocate, name(),
       "arena '%s': deallocate of %zu bytes at %p, which it does not hold: foreign, or rewound "

@@ -19,9 +19,9 @@ namespace tidemark::detail {
 /// `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in `range`.
 template <class AddressSpace>
 struct arena_chunk {
-  static constexpr bool on_host = AddressSpace::host_accessible;
+  static constexpr bool on_host = AddressSpace::traits.host_accessible;
   // Memory that others see may be freed here while they read it: at the arena's end.
-  static constexpr bool fills = on_host && !requires { requires AddressSpace::seen_by_others; };
+  static constexpr bool fills = on_host && !AddressSpace::traits.seen_by_others;
   using marks_type = std::conditional_t<on_host || !TIDEMARK_NVTX, byte_marks<on_host, fills>, device_marks>;
 
   byte_range range;              // as `reserve` returned it

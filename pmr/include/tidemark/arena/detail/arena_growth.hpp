@@ -55,7 +55,7 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
           "arena '%s': its scopes are not trapped, because its memory is not of virtual_memory", name());
     }
   }
-  if constexpr (AddressSpace::reserves_at_once) {
+  if constexpr (AddressSpace::traits.reserves_at_once) {
     chunk_record* chunk = add_chunk(default_alignment, default_alignment);
     if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
     enter(*chunk);
@@ -173,6 +173,25 @@ inline std::uintptr_t basic_arena<AddressSpace>::fresh_from(std::uintptr_t block
   return (std::max)(high_, dirty_);
 }
 
+// A range with room for a block. A range that holds the block's bytes only may begin at a wrong address for it:
+// then a larger one follows.
+template <class AddressSpace>
+byte_range basic_arena<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
+  const std::size_t padded_bytes = bytes + (align > block_granule ? align - block_granule : 0);
+  const std::size_t wanted_bytes =
+      (std::max)(bytes + (align > default_alignment ? align - default_alignment : 0), next_chunk_bytes_);
+  for (std::size_t needed_bytes : {bytes, padded_bytes}) {
+    ++system_calls_;
+    const byte_range range = space_.reserve(needed_bytes, (std::max)(needed_bytes, wanted_bytes));
+    if (range.empty() || needed_bytes == padded_bytes ||
+        detail::place(std::max<std::uintptr_t>(range.begin, 1), range.end(), bytes,
+                      (std::max)(align, block_granule)) != 0)
+      return range;
+    space_.release(range);
+  }
+  return {};
+}
+
 // A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
 // those to come grows by one step, however large this one had to be.
 template <class AddressSpace>
@@ -183,16 +202,8 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
     record.reset(take_record());
     if (record == nullptr) return nullptr;
   }
-  if (!AddressSpace::commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
-  ++system_calls_;
-  const std::size_t least_bytes = bytes + (align > default_alignment ? align - default_alignment : 0);
-  const std::size_t wanted_bytes = (std::max)(least_bytes, next_chunk_bytes_);
-  const byte_range range = [&] {
-    if constexpr (requires { space_.take_buffer(bytes, align); }) {
-      if (const byte_range buffer = space_.take_buffer(bytes, align); !buffer.empty()) return buffer;
-    }
-    return space_.reserve(least_bytes, wanted_bytes);
-  }();
+  if (!AddressSpace::traits.commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
+  const byte_range range = reserve_range(bytes, align);
   if (range.empty()) {
     if (record != nullptr) keep_record(*record.release());
     return nullptr;
@@ -200,15 +211,15 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
 
   chunk_record& chunk = is_first ? first_ : *record.release();
   chunk.range = range;
-  next_chunk_bytes_ = detail::multiply_saturating(next_chunk_bytes_, AddressSpace::chunk_growth);
+  next_chunk_bytes_ = detail::multiply_saturating(next_chunk_bytes_, AddressSpace::traits.chunk_growth);
   // A block at address 0 would look like none, and some device might have one.
   chunk.begin = detail::align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
   // The top 4 GiB of addresses are left out, so that the fast path's sums cannot wrap.
   constexpr std::uintptr_t last = (std::numeric_limits<std::uintptr_t>::max)() - 4 * max_fast_request;
   chunk.end = (std::max)(chunk.begin, detail::align_down((std::min)(range.end(), last), block_granule));
-  chunk.committed = AddressSpace::commits ? chunk.begin : chunk.end;
-  chunk.touched = AddressSpace::fresh_is_zero ? chunk.begin : chunk.end;
-  if constexpr (AddressSpace::fresh_is_zero && requires { space_.touched(); }) {
+  chunk.committed = AddressSpace::traits.commits ? chunk.begin : chunk.end;
+  chunk.touched = AddressSpace::traits.fresh_is_zero ? chunk.begin : chunk.end;
+  if constexpr (AddressSpace::traits.fresh_is_zero && reporting_space<AddressSpace>) {
     chunk.touched = std::clamp(space_.touched(), chunk.begin, chunk.end);
   }
   if (is_first) {
@@ -233,33 +244,21 @@ bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   if (!chunk.marks.reserve()) return false;
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
-  std::size_t ahead = committed_bytes_ / 8;
-  if constexpr (requires { AddressSpace::max_commit_ahead_bytes; }) {
-    ahead = (std::min)(ahead, AddressSpace::max_commit_ahead_bytes);
-  }
-  const std::size_t amortised = detail::round_up(ahead, step);
+  const std::size_t ahead = (std::min)(committed_bytes_ / 8, AddressSpace::traits.max_commit_ahead_bytes);
   const std::size_t needed = detail::round_up(last - chunk.begin, step);
   const std::size_t wanted =
-      (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, amortised));
-  const std::size_t capacity = chunk.end - chunk.begin;
-  const std::size_t least = (std::min)(detail::round_up(last - chunk.begin, space_.granularity()), capacity);
-  std::uintptr_t target = chunk.begin + (std::min)(wanted, capacity);
-  // A chunk that is bounded need not end with a page.
-  const auto commit = [&](std::uintptr_t end) {
-    ++system_calls_;
-    return space_.commit({chunk.committed, detail::align_up(end, space_.granularity()) - chunk.committed});
+      (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, detail::round_up(ahead, step)));
+  // Whole units of the space, although a chunk that is bounded need not end with one.
+  const auto units_up_to = [&](std::size_t bytes) {
+    const std::uintptr_t end = chunk.begin + (std::min)(bytes, chunk.end - chunk.begin);
+    return detail::align_up(end, space_.granularity()) - chunk.committed;
   };
-  if constexpr (requires(byte_range part) { space_.commit_some(part, least); }) {
-    ++system_calls_;
-    const byte_range part{chunk.committed, target - chunk.committed};
-    const std::size_t committed = space_.commit_some(part, chunk.begin + least - chunk.committed);
-    if (committed == 0) return false;
-    target = chunk.committed + committed;
-  } else if (!commit(target)) {
-    if (target == chunk.begin + least) return false;
-    target = chunk.begin + least;
-    if (!commit(target)) return false;
-  }
+  ++system_calls_;
+  const std::size_t committed =
+      space_.commit({chunk.committed, units_up_to(wanted)},
+                    units_up_to(detail::round_up(last - chunk.begin, space_.granularity())));
+  if (committed == 0) return false;
+  const std::uintptr_t target = (std::min)(chunk.end, chunk.committed + committed);
   chunk.marks.on_commit(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
@@ -319,7 +318,7 @@ void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
   chunk.marks.on_decommit(chunk.begin, chunk.committed);
   ++system_calls_;
   space_.release(chunk.range);
-  next_chunk_bytes_ /= AddressSpace::chunk_growth;
+  next_chunk_bytes_ /= AddressSpace::traits.chunk_growth;
   --chunks_;
   reserved_bytes_ -= chunk.range.size;
   committed_bytes_ -= chunk.committed - chunk.begin;
@@ -356,7 +355,7 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
     }
     kept = next;
   }
-  if constexpr (AddressSpace::commits) {
+  if constexpr (AddressSpace::traits.commits) {
     const std::uintptr_t first = detail::align_up(
         (std::min)(detail::add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
     if (first < chunk_->committed) {
@@ -369,7 +368,7 @@ std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
         committed_bytes_ -= bytes;
         chunk_->committed = end_ = first;
         high_ = (std::min)(high_, first);
-        if constexpr (AddressSpace::fresh_is_zero) {
+        if constexpr (AddressSpace::traits.fresh_is_zero) {
           chunk_->touched = (std::min)(chunk_->touched, first);
           dirty_ = (std::min)(dirty_, first);
         }
@@ -415,10 +414,8 @@ void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
                            .committed_bytes = now.committed_bytes,
                            .reserved_bytes = now.reserved_bytes,
                            .largest_bytes = largest};
-  if constexpr (requires { space_.refusal(); }) {
-    if (refused != refusal::none) report.because = space_.refusal();
-  }
-  if constexpr (requires { space_.complete(report); }) space_.complete(report);
+  if (refused != refusal::none) report.because = detail::refusal_of(space_);
+  if constexpr (reporting_space<AddressSpace>) space_.complete(report);
   const out_of_memory error{report};
   if (options_.exhaustion == exhaustion_policy::abort) {
     detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());

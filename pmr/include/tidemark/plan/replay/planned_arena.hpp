@@ -77,10 +77,10 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
     requires std::constructible_from<AddressSpace, Memory...>
   explicit basic_planned_arena(planned_arena_options const& options, Memory&&... memory)
       : region_{AddressSpace(std::forward<Memory>(memory)...), options.reserve},
-        core_{region_, AddressSpace::host_accessible, options} {}
+        core_{region_, AddressSpace::traits.host_accessible, options} {}
   /// With the default options.
   basic_planned_arena()
-    requires std::default_initializable<AddressSpace> && AddressSpace::host_accessible
+    requires std::default_initializable<AddressSpace> && (AddressSpace::traits.host_accessible)
       : basic_planned_arena{planned_arena_options{}} {}
   /// With the default options, but for the fallback.
   explicit basic_planned_arena(std::pmr::memory_resource* fallback)
@@ -133,7 +133,7 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
 
   /// The stream that the memory is for, where it is for one.
   template <class Space = AddressSpace>
-    requires requires(Space const& space) { space.stream(); }
+    requires ordered_space<Space> && (Space::traits.has_stream)
   [[nodiscard]] auto stream() const noexcept {
     return region_.space().stream();
   }

@@ -44,16 +44,15 @@ struct team_state {
 /// leaves unused at the end of an extent is less than a quarter of the next one. Where extents are so small
 /// that rounding up to pages would cost more than a quarter, a block is not set aside. One thread at a time.
 template <class AddressSpace>
-class extent_memory {
+class extent_memory : public committed_ranges {
  public:
   using region_type = extent_region<AddressSpace>;
 
-  static constexpr bool host_accessible = AddressSpace::host_accessible;
-  static constexpr bool fresh_is_zero = AddressSpace::fresh_is_zero;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once = false;
-  static constexpr std::size_t block_alignment = AddressSpace::block_alignment;
-  static constexpr std::size_t chunk_growth = 1;
+  static constexpr space_traits traits{.host_accessible = AddressSpace::traits.host_accessible,
+                                       .device_accessible = AddressSpace::traits.device_accessible,
+                                       .fresh_is_zero = AddressSpace::traits.fresh_is_zero,
+                                       .reserves_at_once = false,
+                                       .block_alignment = AddressSpace::traits.block_alignment};
 
   /// @param index of the thread in messages. `team` and `region` must outlive this object.
   extent_memory(team_state<AddressSpace> const& team, region_type& region, std::size_t index) noexcept
@@ -64,14 +63,12 @@ class extent_memory {
     extent_bytes_ += range.size;
     return range;
   }
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   void release(byte_range range) noexcept {
     extent_bytes_ -= range.size;
     release_aside(range);
   }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return team_->options.min_extent_bytes; }
-  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
   /// Bytes of the range that was reserved last at or above this address are fresh.
   [[nodiscard]] std::uintptr_t touched() const noexcept { return touched_; }
@@ -119,6 +116,11 @@ class extent_memory {
     return std::ranges::any_of(team_->regions,
                                [=](auto const& region) { return region->holds(address_of(block)); });
   }
+  /// Why the region refused the last claim.
+  [[nodiscard]] char const* refusal() const noexcept {
+    const std::scoped_lock lock{team_->mutex};
+    return refused_ != region_type::refusal::none ? region_->refusal_text() : "";
+  }
   /// Puts the numbers of the region into a report, instead of this thread's: what is used are its extents,
   /// since other threads allocate in them meanwhile.
   void complete(exhaustion_report& report) const noexcept {
@@ -127,7 +129,6 @@ class extent_memory {
     report.committed_bytes = region_->committed_bytes();
     report.reserved_bytes = region_->reserved_bytes();
     report.largest_bytes = (std::max)(report.largest_bytes, region_->largest_bytes(refused_));
-    if (refused_ != region_type::refusal::none) report.because = region_->refusal_text();
   }
 
  private:

@@ -136,7 +136,7 @@ class extent_region {
         drop(i);
         continue;
       }
-      if constexpr (AddressSpace::commits) {
+      if constexpr (AddressSpace::traits.commits) {
         const std::size_t keep_here = (std::min)(unused, keep_bytes - (std::min)(keep_bytes, kept_bytes));
         const std::uintptr_t first = align_up(next + keep_here, space_->granularity());
         if (first < chunk.committed.load()) decommit(chunk, first);
@@ -185,10 +185,7 @@ class extent_region {
     return largest;
   }
   /// Why the address space refused memory, where it says so. With the lock held.
-  [[nodiscard]] char const* refusal_text() const noexcept {
-    if constexpr (requires { space_->refusal(); }) return space_->refusal();
-    else return "";
-  }
+  [[nodiscard]] char const* refusal_text() const noexcept { return detail::refusal_of(*space_); }
   /// Whether the address lies in an extent, free or not. Any thread, with the lock held.
   [[nodiscard]] bool holds(std::uintptr_t address) const noexcept {
     return std::ranges::any_of(chunks_, [=](auto const& chunk) {
@@ -362,8 +359,8 @@ class extent_region {
     chunk->begin = align_up(std::max<std::uintptr_t>(chunk->range.begin, 1), granule_);
     chunk->end = (std::max)(chunk->begin, align_down(chunk->range.end(), granule_));
     chunk->next.store(chunk->begin);
-    chunk->committed.store(AddressSpace::commits ? chunk->begin : chunk->end);
-    chunk->touched.store(AddressSpace::fresh_is_zero ? chunk->begin : chunk->end);
+    chunk->committed.store(AddressSpace::traits.commits ? chunk->begin : chunk->end);
+    chunk->touched.store(AddressSpace::traits.fresh_is_zero ? chunk->begin : chunk->end);
     committed_bytes_ += chunk->committed.load() - chunk->begin;
     reserved_bytes_ += chunk->range.size;
     return chunks_.emplace_back(std::move(chunk)).get();
@@ -383,21 +380,17 @@ class extent_region {
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
     const std::uintptr_t committed = chunk.committed.load(std::memory_order_relaxed);
     if (last <= committed) return true;
-    if constexpr (AddressSpace::commits) {
+    if constexpr (AddressSpace::traits.commits) {
       const std::size_t step = align_up((std::max)(options_->commit_step, committed_bytes_ / 8), granule_);
       const std::uintptr_t ahead = (std::min)(chunk.end, committed + (std::max)(step, last - committed));
-      if (ahead > last && commit(chunk, committed, ahead)) return true;
-      return commit(chunk, committed, last);
+      ++system_calls_;
+      const std::size_t bytes = space_->commit({committed, ahead - committed}, last - committed);
+      poison(committed, bytes);
+      committed_bytes_ += bytes;
+      chunk.committed.store(committed + bytes, std::memory_order_release);
+      return bytes != 0;
     }
     return false;
-  }
-  bool commit(chunk_record& chunk, std::uintptr_t from, std::uintptr_t to) noexcept {
-    ++system_calls_;
-    if (!space_->commit({from, to - from})) return false;
-    poison(from, to - from);
-    committed_bytes_ += to - from;
-    chunk.committed.store(to, std::memory_order_release);
-    return true;
   }
   void decommit(chunk_record& chunk, std::uintptr_t first) noexcept {
     ++system_calls_;
@@ -406,7 +399,8 @@ class extent_region {
     if (!space_->decommit({first, bytes})) return poison(first, bytes);
     committed_bytes_ -= bytes;
     chunk.committed.store(first);
-    if constexpr (AddressSpace::fresh_is_zero) chunk.touched.store((std::min)(chunk.touched.load(), first));
+    if constexpr (AddressSpace::traits.fresh_is_zero)
+      chunk.touched.store((std::min)(chunk.touched.load(), first));
   }
 
   atomic<chunk_record*> current_{nullptr};  // claims try this one first; null before there is one

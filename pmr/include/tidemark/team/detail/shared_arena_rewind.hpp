@@ -34,7 +34,7 @@ basic_shared_arena<AddressSpace>::basic_shared_arena(AddressSpace space, arena_o
   for (std::size_t i = 0; i < regions; ++i) {
     team_.regions.push_back(
         std::make_unique<region_type>(space_, team_.mutex, options_, share, options_.retain / regions));
-    if (AddressSpace::reserves_at_once && !team_.regions.back()->reserve())
+    if (AddressSpace::traits.reserves_at_once && !team_.regions.back()->reserve())
       throw out_of_memory{{.resource = options_.name,
                            .requested_bytes = share,
                            .alignment = default_alignment,

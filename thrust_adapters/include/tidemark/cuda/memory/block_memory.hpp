@@ -45,17 +45,15 @@ inline constexpr std::size_t driver_block_alignment = 256;
 /// Thread-safety: one thread at a time.
 /// @tparam Kind what kind of memory. Blocks of an arena start at multiples of 256, on pinned memory of 64.
 template <block_kind Kind>
-class basic_block_memory {
+class basic_block_memory : public committed_ranges {
  public:
   /// Whose memory it is.
   static constexpr block_kind kind = Kind;
-  static constexpr bool host_accessible = Kind != block_kind::device;
-  static constexpr bool device_accessible = true;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = false;
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = Kind == block_kind::pinned ? 64 : driver_block_alignment;
-  static constexpr std::size_t chunk_growth = 1;
+  static constexpr space_traits traits{
+      .host_accessible = Kind != block_kind::device,
+      .device_accessible = true,
+      .block_alignment = Kind == block_kind::pinned ? 64 : driver_block_alignment};
+  using event_type = event_handle;
 
   /// @param bytes of the block, if an arena's options do not say
   /// @param driver the calls to use; must outlive this object
@@ -79,14 +77,12 @@ class basic_block_memory {
   /// @return an empty range if the block is in use, or if there is no memory. @throws cuda_error of another
   /// error.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   /// Frees the block. If the driver returns an error, it is lost until the process ends: a warning.
   void release(byte_range range) noexcept;
   /// Leaves the block allocated until the process ends.
   void abandon(byte_range) noexcept { block_ = {}; }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
   /// Waits for `event`, in the calling thread. @pre it was not recorded in a capture.
   void wait_before_reuse(event_handle event) noexcept;
@@ -112,8 +108,8 @@ using pinned_memory = basic_block_memory<block_kind::pinned>;
 /// A block from `cuMemAllocManaged`.
 using managed_memory = basic_block_memory<block_kind::managed>;
 
-static_assert(address_space<device_memory>);
-static_assert(address_space<pinned_memory>);
-static_assert(address_space<managed_memory>);
+static_assert(ordered_space<device_memory>);
+static_assert(ordered_space<pinned_memory>);
+static_assert(ordered_space<managed_memory>);
 
 }  // namespace tidemark::gpu

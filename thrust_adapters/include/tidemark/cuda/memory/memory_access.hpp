@@ -37,8 +37,8 @@ namespace detail {
 
 template <class Space>
 consteval memory_access access_of_space() {
-  if constexpr (!Space::host_accessible) return memory_access::device;
-  if constexpr (requires { requires Space::device_accessible; }) return memory_access::host_and_device;
+  if constexpr (!Space::traits.host_accessible) return memory_access::device;
+  if constexpr (Space::traits.device_accessible) return memory_access::host_and_device;
   return memory_access::host;
 }
 

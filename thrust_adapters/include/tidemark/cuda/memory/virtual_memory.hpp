@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -75,18 +76,16 @@ struct virtual_memory_options {
 ///
 /// Only these functions call the driver; each makes the device current.
 /// Complexity: calls to the driver, O(units of the part). Thread-safety: one thread at a time.
-class virtual_memory {
+class virtual_memory : public refusals_only {
  public:
-  static constexpr bool host_accessible = false;
-  static constexpr bool fresh_is_zero = false;  // the driver does not guarantee it
-  static constexpr bool commits = true;
-  // The constructor calls the driver anyway, for the granularity, and a later reservation could meet a
-  // capture.
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 256;
-  static constexpr std::size_t chunk_growth = 1;
-  /// An arena commits at most this much more than it needs: 16 handles, which take about 0.7 ms on an H100.
-  static constexpr std::size_t max_commit_ahead_bytes = 1 * GiB;
+  // Reserves at once: the constructor calls the driver anyway, for the granularity, and a later reservation
+  // could meet a capture. 1 GiB ahead is 16 handles, which take about 0.7 ms on an H100.
+  static constexpr space_traits traits{.host_accessible = false,
+                                       .commits = true,
+                                       .has_stream = true,
+                                       .suspends = true,
+                                       .max_commit_ahead_bytes = 1 * GiB};
+  using event_type = event_handle;
 
   /// @param driver the calls to use; must outlive this object.
   /// @throws out_of_memory; cuda_error of another error, for example if there is no device;
@@ -108,14 +107,12 @@ class virtual_memory {
   /// cuda_error of another error; std::bad_alloc if there is no memory for the record. Nothing has changed
   /// then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Maps memory to a part of a range. @pre its ends are multiples of the granularity.
-  /// @return false, with nothing changed, if there is no memory, or for the reason in `refusal`.
-  [[nodiscard]] bool commit(byte_range part) noexcept { return commit_some(part, part.size) >= part.size; }
-  /// Maps memory to a part of a range or, if there is too little, to its first bytes. @pre as `commit`, and
-  /// `least_bytes <= part.size`.
-  /// @return the bytes committed, at least `least_bytes`, and more than the part if the range is one
-  /// allocation; 0, with nothing changed, as `commit`.
-  [[nodiscard]] std::size_t commit_some(byte_range part, std::size_t least_bytes) noexcept;
+  /// Maps memory to a part of a range or, if there is too little, to its first bytes, `least_bytes` or more.
+  /// @pre the part's ends, and `least_bytes` below its size, are multiples of the granularity.
+  /// @return the bytes committed, and more than the part if the range is one allocation; 0, with nothing
+  /// changed, if there is no memory, or for the reason in `refusal`.
+  [[nodiscard]] std::size_t commit(
+      byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;
   /// Waits for the stream, and frees the memory of a part, but for handles that are committed in another
   /// part. @pre as `commit`.
   /// @return false, with the contents unchanged, if the driver returns an error or the stream is capturing.
@@ -208,6 +205,6 @@ class virtual_memory {
       whole_;  // all memory, in place of the ranges, under compute-sanitizer
 };
 
-static_assert(address_space<virtual_memory>);
+static_assert(ordered_space<virtual_memory> && reporting_space<virtual_memory>);
 
 }  // namespace tidemark::gpu

@@ -48,15 +48,12 @@ struct nccl_memory_options {
 ///
 /// NCCL rounds blocks up to the device's granularity, and other devices of the machine can access them.
 /// Complexity: a call of NCCL for each block, O(blocks). Thread-safety: one thread at a time.
-class nccl_memory {
+class nccl_memory : public committed_ranges, public refusals_only {
  public:
-  static constexpr bool host_accessible = false;
-  static constexpr bool fresh_is_zero = false;
-  static constexpr bool commits = false;
-  /// So that the ranks of a communicator register their first ranges when they make their arenas.
-  static constexpr bool reserves_at_once = true;
-  static constexpr std::size_t block_alignment = 256;  // of `cudaMalloc`, which NCCL falls back to
-  static constexpr std::size_t chunk_growth = 2;
+  // Reserves at once, so that the ranks of a communicator register their first ranges when they make their
+  // arenas. Blocks are aligned as those of `cudaMalloc`, which NCCL falls back to.
+  static constexpr space_traits traits{.host_accessible = false, .has_stream = true, .chunk_growth = 2};
+  using event_type = event_handle;
 
   /// @param calls NCCL; must outlive this object
   /// @param driver the calls to use; must outlive this object.
@@ -77,15 +74,13 @@ class nccl_memory {
   /// @throws nccl_error of another error, for example if NCCL is not installed; cuda_error of an error of the
   /// driver; std::bad_alloc without memory for the record. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  [[nodiscard]] bool commit(byte_range) noexcept { return true; }
-  [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
   /// Frees a block after a wait for the stream. If NCCL returns an error, it is lost until the process ends:
   /// a warning (`refused_return`).
   void release(byte_range range) noexcept;
   /// Leaves a block allocated until the process ends.
   void abandon(byte_range range) noexcept;
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
-  [[nodiscard]] std::size_t granularity() const noexcept { return block_alignment; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
   /// Later work on the stream, and freeing, wait for `event`. If the stream cannot, the calling thread waits.
   /// @pre the event was not recorded in a capture.
@@ -120,6 +115,6 @@ class nccl_memory {
   std::vector<block> blocks_;
 };
 
-static_assert(address_space<nccl_memory>);
+static_assert(ordered_space<nccl_memory> && reporting_space<nccl_memory>);
 
 }  // namespace tidemark::gpu

@@ -61,43 +61,42 @@ class region_of final : public planned_region {
   ~region_of() { release(); }
 
   [[nodiscard]] bool hold(std::size_t bytes, std::size_t align, bool movable) override {
-    const std::size_t slack = align > Space::block_alignment ? align - Space::block_alignment : 0;
+    const std::size_t slack =
+        align > Space::traits.block_alignment ? align - Space::traits.block_alignment : 0;
     if (bytes > max_request || slack > max_request) return false;
     if (base_ % align != 0 || bytes > range_.end() - base_) {
       if (!movable) return false;
       release();
       const std::size_t wanted =
-          Space::commits ? (std::max)(reserve_bytes_, space_.chunk_bytes()) : reserve_bytes_;
+          Space::traits.commits ? (std::max)(reserve_bytes_, space_.chunk_bytes()) : reserve_bytes_;
       range_ = space_.reserve(bytes + slack, (std::max)(wanted, bytes + slack));
       if (range_.empty()) return false;
       base_ = align_up(range_.begin, align);
-      if constexpr (!Space::commits) grow(range_.size);
+      if constexpr (!Space::traits.commits) grow(range_.size);
     }
     const std::size_t target = (std::min)(align_up(padding() + bytes, space_.granularity()), range_.size);
     if (target <= held_bytes_) return true;
-    if (!space_.commit({range_.begin + held_bytes_, target - held_bytes_})) return false;
+    const byte_range part{range_.begin + held_bytes_, target - held_bytes_};
+    if (space_.commit(part, part.size) == 0) return false;
     grow(target);
     return true;
   }
 
   void keep_only(std::size_t bytes) noexcept override {
-    if constexpr (Space::commits) {
+    if constexpr (Space::traits.commits) {
       const std::size_t target = bytes == 0 ? 0 : align_up(padding() + bytes, space_.granularity());
       if (target >= held_bytes_) return;
       const byte_range removed{range_.begin + target, held_bytes_ - target};
-      if constexpr (Space::host_accessible)
+      if constexpr (Space::traits.host_accessible)
         detail::unpoison(removed.begin, removed.size);  // the address space may write to it
       if (space_.decommit(removed)) held_bytes_ = target;
-      else if constexpr (Space::host_accessible) poison(removed.begin, removed.size);
+      else if constexpr (Space::traits.host_accessible) poison(removed.begin, removed.size);
     } else if (bytes == 0) {
       release();
     }
   }
 
-  [[nodiscard]] char const* refusal() const noexcept override {
-    if constexpr (requires { space_.refusal(); }) return space_.refusal();
-    else return "";
-  }
+  [[nodiscard]] char const* refusal() const noexcept override { return refusal_of(space_); }
 
   [[nodiscard]] Space const& space() const noexcept { return space_; }
 
@@ -105,12 +104,12 @@ class region_of final : public planned_region {
   static constexpr std::size_t max_request = std::size_t{1} << 62;
 
   void grow(std::size_t held_bytes) noexcept {
-    if constexpr (Space::host_accessible) poison(range_.begin + held_bytes_, held_bytes - held_bytes_);
+    if constexpr (Space::traits.host_accessible) poison(range_.begin + held_bytes_, held_bytes - held_bytes_);
     held_bytes_ = held_bytes;
   }
   void release() noexcept {
     if (range_.empty()) return;
-    if constexpr (Space::host_accessible) detail::unpoison(range_.begin, held_bytes_);
+    if constexpr (Space::traits.host_accessible) detail::unpoison(range_.begin, held_bytes_);
     space_.release(range_);
     range_ = {};
     base_ = held_bytes_ = 0;
