@@ -15,6 +15,7 @@ from cpp_terms import number, term, truth
 
 root = pathlib.Path(sys.argv[1]) / "pmr"
 ALIGN, ARENA = "include/tidemark/core/detail/align.hpp", "include/tidemark/arena/arena.hpp"
+STATE = "include/tidemark/arena/detail/arena_state.hpp"
 GROWTH, CLASSES = "include/tidemark/arena/detail/arena_growth.hpp", "include/tidemark/core/detail/size_classes.hpp"
 SIZE_MAX = 2**64 - 1
 
@@ -27,6 +28,7 @@ def source(file, pattern):
     """The one place that matches in a file; its groups, or group."""
     text = re.sub(r"//[^\n]*", "", (root / file).read_text())
     text = re.sub(r"\((std::(?:min|max|numeric_limits<[^>]*>::max))\)", r"\1", text)  # written so because of macros
+    text = re.sub(r"this->|state::", "", text)  # of a base that depends on a template parameter
     found = re.findall(pattern, text, re.S)
     if len(found) != 1:
         raise failed(f"'{pattern}' matches {len(found)} places of {file}, and should one")
@@ -77,19 +79,19 @@ def align_up(x, align, text=None):
 
 
 def block_bytes(bytes_, granule):
-    text = source(ARENA, r"block_bytes\(std::size_t bytes\) noexcept \{\s*return ([^;]*);")
-    return term(text, bytes=bytes_, block_granule=granule, detail__align_up=align_up)
+    text = source(STATE, r"block_bytes\(std::size_t bytes\) noexcept \{\s*return ([^;]*);")
+    return term(text, bytes=bytes_, block_granule=granule, align_up=align_up)
 
 
 def aligned_cursor(cursor, align, granule):
-    condition, aligned, plain = source(ARENA, r"aligned_cursor\(std::size_t align\) const noexcept \{\s*if \(([^)]*)\) "
+    condition, aligned, plain = source(STATE, r"aligned_cursor\(std::size_t align\) const noexcept \{\s*if \(([^)]*)\) "
                                               r"\[\[unlikely\]\]\s*return ([^;]*);\s*return ([^;]*);")
-    names = {"align": align, "cursor_": cursor, "block_granule": granule, "detail__align_up": align_up}
+    names = {"align": align, "cursor_": cursor, "block_granule": granule, "align_up": align_up}
     return z3.If(term(condition, **names), term(aligned, **names), term(plain, **names))
 
 
 def max_fast_request():
-    return term(source(ARENA, r"max_fast_request = ([^;]*);"))
+    return term(source(STATE, r"max_fast_request = ([^;]*);"))
 
 
 # ---- the proofs ----------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def the_bump_path_stays_in_its_chunk():
         def claim(text=None):
             taken, block = fast_path(bytes_, align, cursor, end, granule, text)
             size = block_bytes(bytes_, granule)
-            after = term(source(ARENA, r"void\* bump\([^)]*\) noexcept \{.*?cursor_ = ([^;]*);"),
+            after = term(source(STATE, r"void\* bump\([^)]*\) noexcept \{.*?cursor_ = ([^;]*);"),
                          block=block, bytes=bytes_, block_bytes=lambda of: block_bytes(of, granule))
             return z3.Implies(taken, z3.And(
                 z3.UGE(block, cursor), block & (align - 1) == 0, z3.ULE(wide(block) + wide(size), wide(end)), z3.UGE(size, bytes_),
@@ -189,7 +191,7 @@ def the_bump_path_stays_in_its_chunk():
 def the_next_chunk_is_entered_only_with_room():
     """`allocate_beyond`: a block at the beginning of a kept chunk lies in what is committed of it, whatever was requested: also where
     the rounded size wraps to 0."""
-    condition = source(GROWTH, r"void\* basic_arena<AddressSpace>::allocate_beyond\([^{]*\{.*?if \((next != nullptr.*?)\) \[\[likely\]\]")
+    condition = source(GROWTH, r"void\* arena_state<AddressSpace>::allocate_beyond\([^{]*\{.*?if \((next != nullptr.*?)\) \[\[likely\]\]")
     room = re.search(r"left\.end - cursor_ < size", condition), re.search(r"size <= next->committed - next->begin", condition)
     if not all(room):
         raise failed(f"allocate_beyond asks '{condition}' now")
@@ -210,8 +212,8 @@ def the_next_chunk_is_entered_only_with_room():
 def positions_rise_over_chunks():
     """`position_in` counts on from chunk to chunk: of two cursors the later one has the larger position, and the first position of
     a chunk is that which the one before was left at."""
-    text = source(ARENA, r"position_in\([^)]*\) noexcept \{\s*return ([^;]*);")
-    entered = source(GROWTH, r"next->base = ([^;]*);\s*make_current\(\*next, next->begin\);\s*return bump")
+    text = source(STATE, r"position_in\([^)]*\) noexcept \{\s*return ([^;]*);")
+    entered = source(GROWTH, r"next->base = ([^;]*);\s*enter_at\(\*next, next->begin, false\);\s*return bump")
     if entered != "position":
         raise failed(f"a chunk's base is '{entered}' now")
     base, begin, cursor, later, next_begin, next_cursor = map(value, ("base", "begin", "cursor", "later", "next_begin", "next_cursor"))

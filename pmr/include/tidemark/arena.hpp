@@ -8,4 +8,5 @@
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/arena/basic_arena_scope.hpp>
 #include <tidemark/arena/scratch.hpp>

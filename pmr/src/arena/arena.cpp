@@ -4,10 +4,10 @@
 
 namespace tidemark {
 
-template class basic_arena<virtual_memory>;
-template class basic_arena<borrowed_memory>;
-template class basic_arena<borrowed_device_memory>;
-template class basic_arena<upstream_memory>;
-template class basic_arena<upstream_device_memory>;
+template class detail::arena_state<virtual_memory>;
+template class detail::arena_state<borrowed_memory>;
+template class detail::arena_state<borrowed_device_memory>;
+template class detail::arena_state<upstream_memory>;
+template class detail::arena_state<upstream_device_memory>;
 
 }  // namespace tidemark

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/arena/detail/rewind_trap.hpp>
+#include <tidemark/arena/detail/arena_traps.hpp>
 
 #include <unistd.h>
 

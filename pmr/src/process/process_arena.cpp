@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-template class basic_arena<shared_memory>;
+template class detail::arena_state<shared_memory>;
 
 namespace {
 

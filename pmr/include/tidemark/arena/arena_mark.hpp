@@ -8,6 +8,11 @@
 
 namespace tidemark {
 
+namespace detail {
+template <class AddressSpace>
+class arena_state;
+}
+
 /// A position in one arena, as `mark()` returns it and `rewind()` takes it. A plain value.
 class arena_mark {
  public:
@@ -19,7 +24,7 @@ class arena_mark {
 
  private:
   template <class AddressSpace>
-  friend class basic_arena;
+  friend class detail::arena_state;
   arena_mark(std::uint64_t arena, std::uint64_t serial, std::size_t position, std::uintptr_t cursor) noexcept
       : arena_{arena}, serial_{serial}, position_{position}, cursor_{cursor} {}
 

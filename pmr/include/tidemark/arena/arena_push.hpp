@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/arena/detail/arena_chunk.hpp>
+#include <tidemark/arena/detail/arena_records.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>

@@ -18,14 +18,15 @@ struct exhaustion_report;
 
 /// Constants by which address spaces differ. Sizes in bytes; alignments are powers of two.
 struct space_traits {
-  bool host_accessible = true;                               ///< the host may touch the memory
-  bool device_accessible = !host_accessible;                 ///< work on a device may touch the memory
-  bool fresh_is_zero = false;                                ///< bytes read as zero after they were committed
-  bool commits = false;                                      ///< false: a reserved range is committed already
-  bool reserves_at_once = true;                              ///< an arena reserves when it is constructed
-  bool seen_by_others = false;                               ///< other processes may read freed memory
-  bool has_stream = false;                                   ///< an `ordered_space` with `stream()`
-  bool suspends = false;                                     ///< an `ordered_space` with `suspend()`
+  bool host_accessible = true;                ///< the host may touch the memory
+  bool device_accessible = !host_accessible;  ///< work on a device may touch the memory
+  bool fresh_is_zero = false;                 ///< bytes read as zero after they were committed
+  bool commits = false;                       ///< false: a reserved range is committed already
+  bool reserves_at_once = true;               ///< an arena reserves when it is constructed
+  bool seen_by_others = false;                ///< other processes may read freed memory
+  bool has_stream = false;                    ///< an `ordered_space` with `stream()`
+  bool suspends = false;                      ///< an `ordered_space` with `suspend()`
+  bool sets_aside = false;  ///< `detail::extent_memory` alone: large blocks get ranges of their own
   std::size_t block_alignment = host_accessible ? 16 : 256;  ///< default alignment of blocks
   std::size_t block_granule = block_alignment;               ///< blocks begin and end at multiples of it
   std::size_t chunk_growth = 1;                              ///< each chunk is this many times the one before
@@ -130,18 +131,6 @@ template <class Take>
   if (take(part)) return part.size;
   return least_bytes < part.size && take(byte_range{part.begin, least_bytes}) ? least_bytes : 0;
 }
-
-/// The event of an `ordered_space`; void for other spaces.
-template <class S>
-struct event_type_of_space {
-  using type = void;
-};
-template <ordered_space S>
-struct event_type_of_space<S> {
-  using type = S::event_type;
-};
-template <class S>
-using event_type_of = event_type_of_space<S>::type;
 
 /// Why a space refused memory, in words that live as long as the space; empty if it does not say.
 template <address_space S>

@@ -71,7 +71,11 @@ class registered_memory : public committed_ranges, public refusals_only {
     traits.chunk_growth = (std::max)(traits.chunk_growth, std::size_t{2});
     return traits;
   }();
-  using event_type = detail::event_type_of<Space>;
+  /// That of the space; void if it orders nothing.
+  using event_type = decltype([] {
+    if constexpr (ordered_space<Space>) return std::type_identity<typename Space::event_type>{};
+    else return std::type_identity<void>{};
+  }())::type;
   /// The first chunk is no larger where nothing else is said, because it may be pinned.
   static constexpr std::size_t max_default_chunk_bytes = 64 * MiB;
 

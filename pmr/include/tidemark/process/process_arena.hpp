@@ -23,7 +23,7 @@
 
 namespace tidemark {
 
-extern template class basic_arena<shared_memory>;
+extern template class detail::arena_state<shared_memory>;
 
 /// How a `process_arena` takes memory, and where others find it. All sizes in bytes.
 struct process_arena_options {

@@ -23,6 +23,7 @@
 #include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/team/detail/extent_memory.hpp>
 #include <tidemark/team/detail/extent_region.hpp>
+#include <tidemark/team/detail/shared_arena_aside.hpp>
 #include <tidemark/team/local_arena.hpp>
 #include <tidemark/team/shared_arena_mark.hpp>
 #include <tidemark/team/shared_arena_options.hpp>
@@ -226,6 +227,6 @@ using local_arena = basic_local_arena<virtual_memory>;
 #include <tidemark/team/shared_arena_scope.hpp>
 
 namespace tidemark {
-extern template class basic_arena<detail::extent_memory<virtual_memory>>;
+extern template class detail::arena_state<detail::extent_memory<virtual_memory>>;
 extern template class basic_shared_arena<virtual_memory>;
 }  // namespace tidemark

@@ -4,9 +4,9 @@
 
 namespace tidemark {
 
-template class basic_arena<gpu::virtual_memory>;
-template class basic_arena<gpu::device_memory>;
-template class basic_arena<gpu::pinned_memory>;
-template class basic_arena<gpu::managed_memory>;
+template class detail::arena_state<gpu::virtual_memory>;
+template class detail::arena_state<gpu::device_memory>;
+template class detail::arena_state<gpu::pinned_memory>;
+template class detail::arena_state<gpu::managed_memory>;
 
 }  // namespace tidemark

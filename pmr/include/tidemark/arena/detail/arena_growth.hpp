@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena takes and returns memory: chunks, commits, exhaustion. See arena.hpp for the class.
+/// How an arena takes memory: chunks, commits, exhaustion. See arena_state.hpp for the class.
 #pragma once
 
 #include <algorithm>
@@ -9,52 +9,22 @@
 #include <new>
 #include <utility>
 
-#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/detail/arena_state.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/identity.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 
-namespace tidemark {
-
-namespace detail {
-
-// Of the chunks kept for reuse so many are looked at before a new one is made: growing stays O(1).
-inline constexpr int max_kept_chunks_tried = 16;
-
-// No request above this can be served, and sums of two requests do not wrap.
-inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::max)() / 4;
-
-/// Where a block of `bytes` lies in [from, end); 0 if it does not fit.
-[[nodiscard]] inline std::uintptr_t place(std::uintptr_t from, std::uintptr_t end, std::size_t bytes,
-                                          std::size_t align) noexcept {
-  const std::uintptr_t block = align_up(from, align);
-  return block >= from && block <= end && end - block >= bytes ? block : 0;
-}
-
-/// `size` rounded up to a multiple of `step`, which need not be a power of two; saturates.
-[[nodiscard]] constexpr std::size_t round_up(std::size_t size, std::size_t step) noexcept {
-  return add_saturating(size, step - 1) / step * step;
-}
-
-}  // namespace detail
+namespace tidemark::detail {
 
 template <class AddressSpace>
-basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options)
-    : id_{detail::next_identity()}, options_{options}, space_{std::move(space)} {
+arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options)
+    : id_{next_identity()}, options_{options}, space_{std::move(space)} {
   const std::size_t granularity = space_.granularity();
   next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
-  options_.commit_step = detail::round_up(options_.commit_step, granularity);
-  if (options_.trap.one_in != 0) {
-    if constexpr (can_trap) {
-      trap_ = std::make_unique<detail::rewind_trap>(options_.trap, options_.name);
-    } else {
-      detail::report_warning(
-          warning_kind::refused_setting, name(),
-          "arena '%s': its scopes are not trapped, because its memory is not of virtual_memory", name());
-    }
-  }
+  options_.commit_step = round_up(options_.commit_step, granularity);
+  if (options_.trap.one_in != 0) make_trap();
   if constexpr (AddressSpace::traits.reserves_at_once) {
     chunk_record* chunk = add_chunk(default_alignment, default_alignment);
     if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
@@ -63,78 +33,67 @@ basic_arena<AddressSpace>::basic_arena(AddressSpace space, arena_options options
 }
 
 template <class AddressSpace>
-basic_arena<AddressSpace>::~basic_arena() {
+void arena_state<AddressSpace>::end() noexcept {
   if (innermost() != nullptr) {
-    detail::report_violation(violation_kind::scope_outlived, name(),
-                             "arena '%s' is destroyed while a scope on it is open%s", name(),
-                             innermost()->where_.opened().c_str());
+    report_violation(violation_kind::scope_outlived, name(),
+                     "arena '%s' is destroyed while a scope on it is open%s", name(),
+                     innermost()->where_.opened().c_str());
     for (scope* open = innermost(); open != nullptr; open = open->opened_.outer) {
       open->arena_ = nullptr;
     }
     set_innermost(nullptr);
   }
-  release_thread_ownership();  // any thread may destroy an arena
-  release();
+  owner_.release();  // any thread may destroy an arena
+  if (free_all("release")) return_all();
 }
 
 // Serves the block from the next chunk if that is kept from an earlier batch and has memory behind the block,
 // and the current one is full: what `grow` and `enter` do, less what is not needed then. The peak needs no
 // update, because the position does not fall. A size that wraps becomes 0, and no room is less than that.
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t align) {
+void* arena_state<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t align) {
   chunk_record& left = *chunk_;
   chunk_record* const next = left.next;
   const std::size_t position = this->position();
   const std::size_t size = block_bytes(bytes);
   if (next != nullptr && align <= default_alignment && high_ <= cursor_ && left.end - cursor_ < size &&
-      (!has_gaps || detail::align_up(next->begin, align) == next->begin) &&  // or it is the buffer
+      (!has_gaps || align_up(next->begin, align) == next->begin) &&  // or it is the buffer
       size <= next->committed - next->begin && next->marks.has_room()) [[likely]] {
     if (left.touched < cursor_) left.touched = cursor_;
     left.floor = floor_;
     next->base = position;
-    make_current(*next, next->begin);
+    enter_at(*next, next->begin, false);  // an arena that traps keeps chunks without memory
     return bump(next->begin, bytes);
   }
   return allocate_slow(bytes, align);
 }
 
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
+void* arena_state<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t align) {
   refusal refused{};
   if (void* block = grow(bytes, align, refused)) return block;
   throw_out_of_memory(bytes, align, refused);
 }
 
-template <class AddressSpace>
-void* basic_arena<AddressSpace>::try_allocate(std::size_t bytes, std::size_t align) noexcept {
-  try {
-    if constexpr (check_level >= 2) before_allocate(align);
-    refusal refused{};
-    return grow(bytes, align, refused);
-  } catch (...) {
-    return nullptr;
-  }
-}
-
 // A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed.
 // Where the system gives no memory for a chunk, one behind it may have some still.
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
-  detail::require_power_of_two("arena", name(), align);
-  if (bytes > detail::max_request || align > detail::max_request) return nullptr;
+void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
+  require_power_of_two("arena", name(), align);
+  if (bytes > max_request || align > max_request) return nullptr;
   const std::size_t size = block_bytes(bytes);
 
   if (void* const block = allocate_if_due(bytes, align)) return block;
-  if (const std::uintptr_t block = detail::place(cursor_, chunk_->end, size, align)) {
+  if (const std::uintptr_t block = place(cursor_, chunk_->end, size, align)) {
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
     refused = refusal::memory;
   }
   if (refused == refusal::none && chunk_->is_slice())
     if (void* const block = allocate_in_slice(bytes, align)) return block;
-  int untried = may_go_on() ? detail::max_kept_chunks_tried : 0;
+  int untried = may_go_on() ? max_kept_chunks_tried : 0;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     if (is_trapping()) bound(*kept);
-    const std::uintptr_t block = detail::place(kept->begin, kept->end, size, align);
+    const std::uintptr_t block = place(kept->begin, kept->end, size, align);
     if (block == 0) continue;
     if (commit_up_to(*kept, block + size)) {
       enter(*kept);
@@ -155,7 +114,7 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   if (added == chunk_)  // there are addresses for trapped scopes now
     if (void* const trapped = allocate_if_due(bytes, align)) return trapped;
   if (is_trapping()) bound(*added);
-  const std::uintptr_t block = detail::place(added->begin, added->end, size, align);
+  const std::uintptr_t block = place(added->begin, added->end, size, align);
   if (block == 0 || !commit_up_to(*added, block + size)) {
     drop(*added);
     if (block != 0) refused = refusal::memory;
@@ -165,18 +124,10 @@ void* basic_arena<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   return bump(block, bytes);
 }
 
-// Bytes of the newest block at or above this address have not been touched.
-template <class AddressSpace>
-inline std::uintptr_t basic_arena<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
-  if constexpr (sets_aside)
-    if (block - chunk_->begin >= end_ - chunk_->begin) return (std::numeric_limits<std::uintptr_t>::max)();
-  return (std::max)(high_, dirty_);
-}
-
 // A range with room for a block. A range that holds the block's bytes only may begin at a wrong address for it:
 // then a larger one follows.
 template <class AddressSpace>
-byte_range basic_arena<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
+byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
   const std::size_t padded_bytes = bytes + (align > block_granule ? align - block_granule : 0);
   const std::size_t wanted_bytes =
       (std::max)(bytes + (align > default_alignment ? align - default_alignment : 0), next_chunk_bytes_);
@@ -184,8 +135,8 @@ byte_range basic_arena<AddressSpace>::reserve_range(std::size_t bytes, std::size
     ++system_calls_;
     const byte_range range = space_.reserve(needed_bytes, (std::max)(needed_bytes, wanted_bytes));
     if (range.empty() || needed_bytes == padded_bytes ||
-        detail::place(std::max<std::uintptr_t>(range.begin, 1), range.end(), bytes,
-                      (std::max)(align, block_granule)) != 0)
+        place(std::max<std::uintptr_t>(range.begin, 1), range.end(), bytes,
+              (std::max)(align, block_granule)) != 0)
       return range;
     space_.release(range);
   }
@@ -195,7 +146,7 @@ byte_range basic_arena<AddressSpace>::reserve_range(std::size_t bytes, std::size
 // A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
 // those to come grows by one step, however large this one had to be.
 template <class AddressSpace>
-auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) -> chunk_record* {
+auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) -> chunk_record* {
   const bool is_first = chunk_ == &first_ && first_.range.empty();
   std::unique_ptr<chunk_record> record;
   if (!is_first) {
@@ -211,19 +162,19 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
 
   chunk_record& chunk = is_first ? first_ : *record.release();
   chunk.range = range;
-  next_chunk_bytes_ = detail::multiply_saturating(next_chunk_bytes_, AddressSpace::traits.chunk_growth);
+  next_chunk_bytes_ = multiply_saturating(next_chunk_bytes_, AddressSpace::traits.chunk_growth);
   // A block at address 0 would look like none, and some device might have one.
-  chunk.begin = detail::align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
+  chunk.begin = align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
   // The top 4 GiB of addresses are left out, so that the fast path's sums cannot wrap.
   constexpr std::uintptr_t last = (std::numeric_limits<std::uintptr_t>::max)() - 4 * max_fast_request;
-  chunk.end = (std::max)(chunk.begin, detail::align_down((std::min)(range.end(), last), block_granule));
+  chunk.end = (std::max)(chunk.begin, align_down((std::min)(range.end(), last), block_granule));
   chunk.committed = AddressSpace::traits.commits ? chunk.begin : chunk.end;
   chunk.touched = AddressSpace::traits.fresh_is_zero ? chunk.begin : chunk.end;
   if constexpr (AddressSpace::traits.fresh_is_zero && reporting_space<AddressSpace>) {
     chunk.touched = std::clamp(space_.touched(), chunk.begin, chunk.end);
   }
   if (is_first) {
-    make_current(chunk, chunk.begin);
+    enter_at(chunk, chunk.begin);
     if constexpr (can_trap)
       if (trap_ != nullptr) trap_->reserve(space_);
   } else {
@@ -240,38 +191,35 @@ auto basic_arena<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
 // Where a whole step is refused, what is needed may still be had. Where commits are slow, the space limits
 // how far ahead they go, so that no allocation of a large arena takes long.
 template <class AddressSpace>
-bool basic_arena<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
+bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
   if (!chunk.marks.reserve()) return false;
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
   const std::size_t ahead = (std::min)(committed_bytes_ / 8, AddressSpace::traits.max_commit_ahead_bytes);
-  const std::size_t needed = detail::round_up(last - chunk.begin, step);
+  const std::size_t needed = round_up(last - chunk.begin, step);
   const std::size_t wanted =
-      (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, detail::round_up(ahead, step)));
+      (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, round_up(ahead, step)));
   // Whole units of the space, although a chunk that is bounded need not end with one.
   const auto units_up_to = [&](std::size_t bytes) {
     const std::uintptr_t end = chunk.begin + (std::min)(bytes, chunk.end - chunk.begin);
-    return detail::align_up(end, space_.granularity()) - chunk.committed;
+    return align_up(end, space_.granularity()) - chunk.committed;
   };
   ++system_calls_;
   const std::size_t committed =
       space_.commit({chunk.committed, units_up_to(wanted)},
-                    units_up_to(detail::round_up(last - chunk.begin, space_.granularity())));
+                    units_up_to(round_up(last - chunk.begin, space_.granularity())));
   if (committed == 0) return false;
   const std::uintptr_t target = (std::min)(chunk.end, chunk.committed + committed);
   chunk.marks.on_commit(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
-  if (&chunk == chunk_) {
-    end_ = target;
-    watch();
-  }
+  if (&chunk == chunk_) set_cursor(chunk, cursor_);
   return true;
 }
 
 // Goes on in a chunk behind the current one; kept chunks that it skips stay kept, behind it.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::enter(chunk_record& chunk) noexcept {
+void arena_state<AddressSpace>::enter(chunk_record& chunk) noexcept {
   const std::size_t base = position();
   peak_ = peak();
   chunk_->touched = (std::max)({chunk_->touched, high_, cursor_});
@@ -281,21 +229,20 @@ void basic_arena<AddressSpace>::enter(chunk_record& chunk) noexcept {
     chunk.insert_after(*chunk_);
   }
   chunk.base = base;
-  make_current(chunk, chunk.begin);
-  watch();
+  enter_at(chunk, chunk.begin);
 }
 
-// Reports the memory of all chunks to tools, and the blocks in it.
+// Reports to tools that all chunks have memory, with the blocks in it, or have none.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::mark_commits() noexcept {
-  for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next) {
-    chunk->marks.on_commit(chunk->begin, chunk->committed, name());
-  }
+void arena_state<AddressSpace>::mark_all(bool has_memory) noexcept {
+  for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next)
+    if (has_memory) chunk->marks.on_commit(chunk->begin, chunk->committed, name());
+    else chunk->marks.on_decommit(chunk->begin, chunk->committed);
 }
 
 // An empty record of a chunk; null without memory for it.
 template <class AddressSpace>
-auto basic_arena<AddressSpace>::take_record() noexcept -> chunk_record* {
+auto arena_state<AddressSpace>::take_record() noexcept -> chunk_record* {
   if (spare_ == nullptr) return new (std::nothrow) chunk_record{};
   chunk_record* const record = std::exchange(spare_, spare_->next);
   record->next = nullptr;
@@ -304,7 +251,7 @@ auto basic_arena<AddressSpace>::take_record() noexcept -> chunk_record* {
 
 // Keeps the record of a chunk that is gone, to be taken again.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
+void arena_state<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
   std::destroy_at(&chunk);
   std::construct_at(&chunk)->next = spare_;
   spare_ = &chunk;
@@ -312,7 +259,7 @@ void basic_arena<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
 
 // Returns a chunk that is not in use to where it came from.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
+void arena_state<AddressSpace>::drop(chunk_record& chunk) noexcept {
   if (chunk.range.empty()) return;
   before_free(chunk.begin, chunk.committed);
   chunk.marks.on_decommit(chunk.begin, chunk.committed);
@@ -325,8 +272,7 @@ void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
   if (&chunk == &first_) {
     chunk.range = {};
     chunk.begin = chunk.end = chunk.committed = chunk.touched = 0;
-    make_current(chunk, 0);
-    watch();
+    enter_at(chunk, 0);
     if constexpr (can_trap) {
       if (trap_ != nullptr) {
         const byte_range used = trap_->release(space_);
@@ -340,50 +286,10 @@ void basic_arena<AddressSpace>::drop(chunk_record& chunk) noexcept {
 }
 
 template <class AddressSpace>
-std::size_t basic_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
-  before_use("trim");
-  peak_ = peak();
-  const std::size_t committed_before = committed_bytes_;
-  std::size_t kept_bytes = chunk_->committed - cursor_;
-  for (chunk_record* kept = chunk_->next; kept != nullptr;) {
-    chunk_record* const next = kept->next;
-    const std::size_t bytes = kept->committed - kept->begin;
-    if (detail::add_saturating(kept_bytes, bytes) > keep_bytes) {
-      drop(*kept);
-    } else {
-      kept_bytes += bytes;
-    }
-    kept = next;
-  }
-  if constexpr (AddressSpace::traits.commits) {
-    const std::uintptr_t first = detail::align_up(
-        (std::min)(detail::add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
-    if (first < chunk_->committed) {
-      ++system_calls_;
-      const std::size_t bytes = chunk_->committed - first;
-      chunk_->marks.on_decommit(first, chunk_->committed);
-      if (!space_.decommit({first, detail::align_up(bytes, space_.granularity())})) {
-        chunk_->marks.on_commit(first, chunk_->committed, name());
-      } else {
-        committed_bytes_ -= bytes;
-        chunk_->committed = end_ = first;
-        high_ = (std::min)(high_, first);
-        if constexpr (AddressSpace::traits.fresh_is_zero) {
-          chunk_->touched = (std::min)(chunk_->touched, first);
-          dirty_ = (std::min)(dirty_, first);
-        }
-        watch();
-      }
-    }
-  }
-  return committed_before - committed_bytes_;
-}
-
-template <class AddressSpace>
-bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
+bool arena_state<AddressSpace>::expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
   if constexpr (check_level >= 2) before_deallocate(block, old_bytes);
-  if (!is_newest(block, old_bytes) || new_bytes > detail::max_request) return false;
-  const std::uintptr_t address = detail::address_of(block);
+  if (!is_newest(block, old_bytes) || new_bytes > max_request) return false;
+  const std::uintptr_t address = address_of(block);
   const std::size_t size = block_bytes(new_bytes);
   if (size > chunk_->end - address || !commit_up_to(*chunk_, address + size)) return false;
   if (address + size < cursor_) lower_cursor(address + size);
@@ -393,16 +299,16 @@ bool basic_arena<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
 }
 
 template <class AddressSpace>
-void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
+void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
                                                     refusal refused) const {
   // The largest block that held memory has room for; committed memory if the system just refused to commit.
   const auto room = [=](chunk_record const& chunk, std::uintptr_t from) -> std::size_t {
     const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
-    const std::uintptr_t block = detail::place(from, end, 0, align);
+    const std::uintptr_t block = place(from, end, 0, align);
     return block != 0 ? end - block : 0;
   };
   std::size_t largest = room(*chunk_, cursor_);
-  int untried = detail::max_kept_chunks_tried;
+  int untried = max_kept_chunks_tried;
   for (chunk_record const* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     largest = (std::max)(largest, room(*kept, kept->begin));
   }
@@ -414,13 +320,13 @@ void basic_arena<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
                            .committed_bytes = now.committed_bytes,
                            .reserved_bytes = now.reserved_bytes,
                            .largest_bytes = largest};
-  if (refused != refusal::none) report.because = detail::refusal_of(space_);
+  if (refused != refusal::none) report.because = refusal_of(space_);
   if constexpr (reporting_space<AddressSpace>) space_.complete(report);
   const out_of_memory error{report};
   if (options_.exhaustion == exhaustion_policy::abort) {
-    detail::report_violation(violation_kind::exhausted, name(), "%s", error.what());
+    report_violation(violation_kind::exhausted, name(), "%s", error.what());
   }
   throw error;
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena goes back: rewinds over chunks, scopes that need care, destructors. See arena.hpp for the
-/// class.
+/// How an arena goes back: rewinds over chunks, scopes that need care, destructors, trims. See arena_state.hpp
+/// for the class.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 #include <string>
 #include <utility>
 
-#include <tidemark/arena/arena.hpp>
+#include <tidemark/arena/detail/arena_state.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/identity.hpp>
 
-namespace tidemark {
+namespace tidemark::detail {
 
 // Position of the innermost open scope's beginning; 0 without one.
 template <class AddressSpace>
-std::size_t basic_arena<AddressSpace>::scope_floor() const noexcept {
+std::size_t arena_state<AddressSpace>::scope_floor() const noexcept {
   if (innermost() == nullptr) return 0;
   chunk_record const& chunk = *innermost()->opened_.chunk;
   return position_in(chunk, (std::max)(innermost()->opened_.cursor, chunk.begin));
@@ -27,7 +27,7 @@ std::size_t basic_arena<AddressSpace>::scope_floor() const noexcept {
 // No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
 // in it.
 template <class AddressSpace>
-inline std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
+inline std::uintptr_t arena_state<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
   return chunk.begin + ((std::max)(history_.newest_mark(), chunk.base) - chunk.base);
 }
 
@@ -35,12 +35,12 @@ inline std::uintptr_t basic_arena<AddressSpace>::highest_mark_in(chunk_record co
 // that were allocated later, and may allocate. The floor is raised to the cursor, so that each rewind by a
 // destructor takes the slow path, which rejects it unless it ends at or above the cursor of now.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::run_destructors(std::size_t target) noexcept {
+void arena_state<AddressSpace>::run_destructors(std::size_t target) noexcept {
   if (finalizers_ == nullptr || finalizers_->end_position <= target) return;
   const std::size_t outer = std::exchange(destroying_from_, position());
   floor_ = cursor_;
   while (finalizers_ != nullptr && finalizers_->end_position > target) {
-    const detail::arena_finalizer finalizer = *finalizers_;
+    const arena_finalizer finalizer = *finalizers_;
     finalizers_ = finalizer.previous;
     finalizer.destroy(finalizer.object);
   }
@@ -49,19 +49,18 @@ void basic_arena<AddressSpace>::run_destructors(std::size_t target) noexcept {
 
 // Whether the arena may go back to a position: not below an object whose destructor is running.
 template <class AddressSpace>
-bool basic_arena<AddressSpace>::may_rewind_to(std::size_t target) const noexcept {
+bool arena_state<AddressSpace>::may_rewind_to(std::size_t target) const noexcept {
   if (target >= destroying_from_) return true;
-  detail::report_violation(
-      violation_kind::rewind_in_destructor, name(),
-      "arena '%s': a destructor that the arena runs rewinds, resets or releases the same "
-      "arena; the arena stays as it is",
-      name());
+  report_violation(violation_kind::rewind_in_destructor, name(),
+                   "arena '%s': a destructor that the arena runs rewinds, resets or releases the same "
+                   "arena; the arena stays as it is",
+                   name());
   return false;
 }
 
 // Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
+void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   cursor = (std::max)(cursor, chunk.begin);
   const std::size_t target = position_in(chunk, cursor);
   if (!may_rewind_to(target)) return;
@@ -86,7 +85,7 @@ void basic_arena<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
 // Frees all blocks. @return false, with nothing changed, if a destructor that the arena runs calls it
 // @throws std::logic_error if a scope is open
 template <class AddressSpace>
-bool basic_arena<AddressSpace>::free_all(char const* operation) {
+bool arena_state<AddressSpace>::free_all(char const* operation) {
   before_use(operation);
   if (destroying_from_ != 0) return may_rewind_to(0);
   if (innermost() != nullptr) {
@@ -99,7 +98,7 @@ bool basic_arena<AddressSpace>::free_all(char const* operation) {
 
 // Of the kept chunks the last used go first: the next batch needs the others before it needs them.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
+void arena_state<AddressSpace>::drop_beyond_retain() noexcept {
   chunk_record* last = chunk_;
   while (last->next != nullptr) last = last->next;
   while (last != chunk_ && committed_bytes_ > options_.retain) {
@@ -109,9 +108,9 @@ void basic_arena<AddressSpace>::drop_beyond_retain() noexcept {
   }
 }
 
-// An earlier chunk becomes the current one, at `cursor`; those behind it are kept. The caller calls `watch`.
+// An earlier chunk becomes the current one, at `cursor`; those behind it are kept.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
+void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   peak_ = peak();
   chunk_->touched = (std::max)({chunk_->touched, high_, cursor_});
   for (chunk_record* left = chunk_; left != &chunk; left = left->previous) {
@@ -120,16 +119,17 @@ void basic_arena<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   }
   before_free(cursor, chunk.committed);
   chunk.marks.on_free(cursor, (std::min)(chunk.touched, chunk.committed));
+  chunk_record& newest = *chunk_;
+  enter_at(chunk, cursor, false);
   if (is_trapping()) [[unlikely]]
-    trap_slices_above(chunk);
-  make_current(chunk, cursor);
+    trap_slices(newest);
 }
 
 // The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
 // was taken here leads there, too: it is the same position. A scope that was opened here has to find its
 // chunk again. The first slice of a scope stays, because what the scope allocates now is to be trapped too.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
+void arena_state<AddressSpace>::leave_empty_chunk() noexcept {
   chunk_record* const before = chunk_->previous;
   if (before == nullptr || chunk_->begins_scope ||
       (innermost() != nullptr && innermost()->opened_.chunk == chunk_))
@@ -137,11 +137,10 @@ void basic_arena<AddressSpace>::leave_empty_chunk() noexcept {
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
   floor_ = (std::max)(before->floor, marked_);  // as it was when the chunk was left
-  watch();
 }
 
 template <class AddressSpace>
-void basic_arena<AddressSpace>::rewind_slow(arena_mark const& mark) {
+void arena_state<AddressSpace>::rewind_slow(arena_mark const& mark) {
   if (!may_rewind_to(mark.position_)) return;
   if (char const* const why = why_not_rewind(mark))
     throw std::invalid_argument("arena '" + std::string(name()) + "': cannot rewind: the mark " + why);
@@ -150,7 +149,7 @@ void basic_arena<AddressSpace>::rewind_slow(arena_mark const& mark) {
 
 // Why the arena cannot be rewound to a mark; null if it can.
 template <class AddressSpace>
-char const* basic_arena<AddressSpace>::why_not_rewind(arena_mark const& mark) const noexcept {
+char const* arena_state<AddressSpace>::why_not_rewind(arena_mark const& mark) const noexcept {
   if (mark.arena_ != id_) return "is of another arena, or older than its last release()";
   if (mark.position_ > position()) return "lies ahead of the present position";
   if (!history_.is_live(mark.position_, mark.serial_)) return "was rewound over after it was taken";
@@ -160,7 +159,7 @@ char const* basic_arena<AddressSpace>::why_not_rewind(arena_mark const& mark) co
 
 // Goes back to a live mark, wherever it lies.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
+void arena_state<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
   // The end of a chunk and the beginning of the next are one position: the address tells which was meant.
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();
@@ -183,10 +182,10 @@ void basic_arena<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
 }
 
 template <class AddressSpace>
-void basic_arena<AddressSpace>::pop(std::size_t bytes) noexcept {
+void arena_state<AddressSpace>::pop(std::size_t bytes) noexcept {
   before_use("pop");
   const std::size_t poppable = position() - scope_floor();
-  const std::size_t rounded = bytes >= poppable ? poppable : detail::align_up(bytes, block_granule);
+  const std::size_t rounded = bytes >= poppable ? poppable : align_up(bytes, block_granule);
   const std::size_t target = position() - (std::min)(rounded, poppable);
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();
@@ -195,18 +194,58 @@ void basic_arena<AddressSpace>::pop(std::size_t bytes) noexcept {
   rewind_to(*chunk, chunk->begin + (target - chunk->base));
 }
 
+// Returns the memory of an arena that has nothing allocated.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::release() {
-  if (!free_all("release")) return;
+void arena_state<AddressSpace>::return_all() noexcept {
   while (first_.next != nullptr) drop(*first_.next);
   peak_ = peak();
   drop(first_);
   while (spare_ != nullptr) delete std::exchange(spare_, spare_->next);
-  id_ = detail::next_identity();  // marks hold addresses that other chunks may get
+  id_ = next_identity();  // marks hold addresses that other chunks may get
 }
 
 template <class AddressSpace>
-void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
+std::size_t arena_state<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
+  before_use("trim");
+  peak_ = peak();
+  const std::size_t committed_before = committed_bytes_;
+  std::size_t kept_bytes = chunk_->committed - cursor_;
+  for (chunk_record* kept = chunk_->next; kept != nullptr;) {
+    chunk_record* const next = kept->next;
+    const std::size_t bytes = kept->committed - kept->begin;
+    if (add_saturating(kept_bytes, bytes) > keep_bytes) {
+      drop(*kept);
+    } else {
+      kept_bytes += bytes;
+    }
+    kept = next;
+  }
+  if constexpr (AddressSpace::traits.commits) {
+    const std::uintptr_t first =
+        align_up((std::min)(add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
+    if (first < chunk_->committed) {
+      ++system_calls_;
+      const std::size_t bytes = chunk_->committed - first;
+      chunk_->marks.on_decommit(first, chunk_->committed);
+      if (!space_.decommit({first, align_up(bytes, space_.granularity())})) {
+        chunk_->marks.on_commit(first, chunk_->committed, name());
+      } else {
+        committed_bytes_ -= bytes;
+        chunk_->committed = first;
+        high_ = (std::min)(high_, first);
+        if constexpr (AddressSpace::traits.fresh_is_zero) {
+          chunk_->touched = (std::min)(chunk_->touched, first);
+          dirty_ = (std::min)(dirty_, first);
+        }
+        set_cursor(*chunk_, cursor_);
+      }
+    }
+  }
+  return committed_before - committed_bytes_;
+}
+
+template <class AddressSpace>
+void arena_state<AddressSpace>::close_slow(scope& closing) noexcept {
   if (innermost() == &closing) {
     if (can_trap && !is_trapping() && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
       lower_cursor(floor_);  // from a new height
@@ -215,12 +254,12 @@ void basic_arena<AddressSpace>::close_slow(scope& closing) noexcept {
     set_innermost(closing.opened_.outer);
     return;
   }
-  detail::report_violation(violation_kind::scope_order, name(),
-                           "arena '%s': a scope ends while a scope inside it is still open%s", name(),
-                           detail::opened_text(closing.where_, innermost()->where_).c_str());
+  report_violation(violation_kind::scope_order, name(),
+                   "arena '%s': a scope ends while a scope inside it is still open%s", name(),
+                   opened_text(closing.where_, innermost()->where_).c_str());
   scope* inner = innermost();
   while (inner->opened_.outer != &closing) inner = inner->opened_.outer;
   inner->opened_ = closing.opened_;  // the inner scope will rewind what the outer one would have rewound
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::detail

@@ -52,6 +52,7 @@ class extent_memory : public committed_ranges {
                                        .device_accessible = AddressSpace::traits.device_accessible,
                                        .fresh_is_zero = AddressSpace::traits.fresh_is_zero,
                                        .reserves_at_once = false,
+                                       .sets_aside = true,
                                        .block_alignment = AddressSpace::traits.block_alignment};
 
   /// @param index of the thread in messages. `team` and `region` must outlive this object.

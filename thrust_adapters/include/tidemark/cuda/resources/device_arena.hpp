@@ -49,9 +49,9 @@ using pinned_arena = basic_arena<gpu::pinned_memory>;
 /// An arena on managed memory, one block of it.
 using managed_arena = basic_arena<gpu::managed_memory>;
 
-extern template class basic_arena<gpu::virtual_memory>;
-extern template class basic_arena<gpu::device_memory>;
-extern template class basic_arena<gpu::pinned_memory>;
-extern template class basic_arena<gpu::managed_memory>;
+extern template class detail::arena_state<gpu::virtual_memory>;
+extern template class detail::arena_state<gpu::device_memory>;
+extern template class detail::arena_state<gpu::pinned_memory>;
+extern template class detail::arena_state<gpu::managed_memory>;
 
 }  // namespace tidemark

@@ -47,4 +47,12 @@ class alignment_gaps {
   std::size_t count_ = 0;           // that are known
 };
 
+/// The same for arenas that have none.
+struct no_alignment_gaps {
+  static void add(std::uintptr_t, std::uintptr_t) noexcept {}
+  static void forget(std::uintptr_t) noexcept {}
+  static void clear() noexcept {}
+  [[nodiscard]] static std::uintptr_t end_before(std::uintptr_t block) noexcept { return block; }
+};
+
 }  // namespace tidemark::detail

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena sets large blocks aside, where its address space says so. See arena.hpp for the class.
+/// How the part of a thread sets large blocks aside. See arena_state.hpp for the class.
 #pragma once
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
-#include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/detail/arena_chunk.hpp>
+#include <tidemark/arena/detail/arena_records.hpp>
+#include <tidemark/arena/detail/arena_state.hpp>
 #include <tidemark/core/detail/align.hpp>
 
-namespace tidemark {
+namespace tidemark::detail {
 
 // A block in a range of its own, whose record is that of a destructor, which returns the range: so marks,
 // scopes and rewinds need not know of it.
 template <class AddressSpace>
-void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align, refusal& refused) {
+void* arena_state<AddressSpace>::set_aside(std::size_t bytes, std::size_t align, refusal& refused) {
   if constexpr (!sets_aside) {
     return nullptr;
   } else {
@@ -29,7 +29,7 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
     }
     void* memory = nullptr;
     try {
-      memory = grow(sizeof(detail::aside_block), alignof(detail::aside_block), refused);
+      memory = grow(sizeof(aside_block), alignof(aside_block), refused);
     } catch (...) {
       space_.release_aside(range);
       throw;
@@ -39,14 +39,14 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
       return nullptr;
     }
     const auto end_of_record = [](void* object) noexcept {
-      auto& block = *static_cast<detail::aside_block*>(object);
-      detail::aside_blocks& asides = static_cast<basic_arena*>(block.arena)->asides_;
+      auto& block = *static_cast<aside_block*>(object);
+      aside_blocks& asides = static_cast<arena_state*>(block.arena)->asides_;
       asides.newest = block.previous;
       block.previous = std::exchange(asides.ended, &block);
     };
     auto* const record = std::construct_at(
-        static_cast<detail::aside_block*>(memory),
-        detail::aside_block{
+        static_cast<aside_block*>(memory),
+        aside_block{
             {finalizers_, end_of_record, memory, position()}, this, range, size, asides_.newest, floor_});
     finalizers_ = &record->finalizer;
     floor_ = cursor_;
@@ -62,7 +62,7 @@ void* basic_arena<AddressSpace>::set_aside(std::size_t bytes, std::size_t align,
 
 // Returns the range of a block that is set aside, if it has one still.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::return_aside(detail::aside_block& block) noexcept {
+void arena_state<AddressSpace>::return_aside(aside_block& block) noexcept {
   if constexpr (sets_aside) {
     if (block.range.empty()) return;
     asides_.bytes -= block.bytes;
@@ -76,13 +76,12 @@ void basic_arena<AddressSpace>::return_aside(detail::aside_block& block) noexcep
 // A block that is set aside can be returned whatever came after it. Records go while the newest one is
 // without a block, and no mark was taken and no scope opened since.
 template <class AddressSpace>
-void basic_arena<AddressSpace>::deallocate_aside(void const* block) noexcept {
+void arena_state<AddressSpace>::deallocate_aside(void const* block) noexcept {
   if constexpr (sets_aside) {
-    detail::aside_block* const found = asides_.find(detail::address_of(block), asides_.max_tried);
+    aside_block* const found = asides_.find(address_of(block), asides_.max_tried);
     if (found == nullptr || found->range.data() != block) return;
     return_aside(*found);
-    for (detail::aside_block* top = asides_.newest; top != nullptr && top->range.empty();
-         top = asides_.newest) {
+    for (aside_block* top = asides_.newest; top != nullptr && top->range.empty(); top = asides_.newest) {
       const std::size_t end = top->finalizer.end_position;
       if (finalizers_ != &top->finalizer || end != position() || marked_ == cursor_ ||
           (innermost() != nullptr && scope_floor() >= end))
@@ -90,11 +89,11 @@ void basic_arena<AddressSpace>::deallocate_aside(void const* block) noexcept {
       finalizers_ = top->finalizer.previous;
       asides_.newest = top->previous;
       const std::uintptr_t floor = top->floor;
-      lower_cursor(detail::address_of(top));
+      lower_cursor(address_of(top));
       floor_ = (std::min)(floor, cursor_);
       if (cursor_ == chunk_->begin) leave_empty_chunk();
     }
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::detail

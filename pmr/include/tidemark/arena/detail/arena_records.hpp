@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Records of an arena: its chunks, the destructors to run, blocks in ranges of their own, and the rewinds that ended
+/// marks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/config.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/diagnose/detail/device_marks.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
+
+namespace tidemark::detail {
+
+/// What `device_marks` is for memory of a device, for memory of the host: sanitizers and Valgrind know bytes,
+/// and so nothing is recorded.
+/// @tparam OnHost false for memory that the host must not touch and no tool watches: nothing is reported
+/// @tparam Fills whether level 2 overwrites freed bytes, so that a late read is seen
+template <bool OnHost, bool Fills = OnHost>
+struct byte_marks {
+  [[nodiscard]] static constexpr bool reserve() noexcept { return true; }
+  [[nodiscard]] static constexpr bool has_room() noexcept { return true; }
+
+  static void on_commit(std::uintptr_t first, std::uintptr_t last, char const*) noexcept {
+    if constexpr (OnHost) poison(first, last - first);
+  }
+  static void on_decommit(std::uintptr_t first, std::uintptr_t last) noexcept {
+    if constexpr (OnHost) unpoison(first, last - first);  // its owner may touch it
+  }
+  static void on_allocate(std::uintptr_t block, std::size_t bytes) noexcept {
+    if constexpr (OnHost) unpoison(block, bytes);
+  }
+  static void on_resize(std::uintptr_t block, std::size_t new_bytes, std::size_t old_bytes) noexcept {
+    if (OnHost && new_bytes > old_bytes) unpoison(block + old_bytes, new_bytes - old_bytes);
+  }
+  static void on_free(std::uintptr_t first, std::uintptr_t last) noexcept {
+    if (Fills && check_level >= 2 && first < last) {
+      unpoison(first, last - first);
+      std::memset(reinterpret_cast<void*>(first), freed_fill, last - first);
+    }
+    if constexpr (OnHost) poison(first, last - first);
+  }
+};
+
+/// One range of an arena. Records lie beside the memory and never in it, because memory may be a device's.
+/// `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in `range`.
+template <class AddressSpace>
+struct arena_chunk {
+  static constexpr bool on_host = AddressSpace::traits.host_accessible;
+  // Memory that others see may be freed here while they read it: at the arena's end.
+  static constexpr bool fills = on_host && !AddressSpace::traits.seen_by_others;
+  using marks_type = std::conditional_t<on_host || !TIDEMARK_NVTX, byte_marks<on_host, fills>, device_marks>;
+
+  byte_range range;              // as `reserve` returned it
+  std::uintptr_t begin = 0;      // first address of a block: `range` rounded inwards to the block alignment
+  std::uintptr_t end = 0;        // one past the last
+  std::uintptr_t committed = 0;  // memory is behind [begin, committed)
+  std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` where fresh memory is not known to be 0
+  std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
+  std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
+  bool begins_scope = false;     // the first slice of a trapped scope
+  bool is_untrapped = false;     // so, and a part of that scope could not be trapped
+  arena_chunk* previous = nullptr;
+  arena_chunk* next = nullptr;
+  [[no_unique_address]] marks_type marks;  // tell tools what of it may be touched
+
+  /// Whether it is a trapped scope's: then it has no range that it could return.
+  [[nodiscard]] bool is_slice() const noexcept { return range.empty() && begin != 0; }
+  void insert_after(arena_chunk& before) noexcept {
+    previous = &before;
+    next = before.next;
+    if (next != nullptr) next->previous = this;
+    before.next = this;
+  }
+  void unlink() noexcept {
+    previous->next = next;
+    if (next != nullptr) next->previous = previous;
+  }
+};
+
+/// A destructor that runs when the arena is rewound to below `end_position`. It lies in the arena itself.
+struct arena_finalizer {
+  arena_finalizer* previous;
+  void (*destroy)(void* object) noexcept;
+  void* object;
+  std::size_t end_position;  // position right after the object and all that its constructor allocated
+};
+
+/// A block that lies in a range of its own, beside the chunks, until it is deallocated or the arena is
+/// rewound to below its record, which lies in the arena.
+struct aside_block {
+  arena_finalizer finalizer;  // returns the range
+  void* arena;
+  byte_range range;  // empty: deallocated
+  std::size_t bytes;
+  aside_block* previous;
+  std::uintptr_t floor;  // the arena's, before
+};
+
+/// The blocks of an arena that are set aside.
+struct aside_blocks {
+  // So many records are looked at for a block that is deallocated, newest first.
+  static constexpr int max_tried = 64;
+
+  aside_block* newest = nullptr;
+  aside_block* ended =
+      nullptr;            // of a rewind that is going on: their ranges are returned after all destructors
+  std::size_t bytes = 0;  // sum over blocks
+  std::size_t peak_bytes = 0;
+
+  [[nodiscard]] aside_block* find(std::uintptr_t address, int tried) const noexcept {
+    for (aside_block* block = newest; block != nullptr && tried-- > 0; block = block->previous)
+      if (block->range.contains(address)) return block;
+    return nullptr;
+  }
+};
+
+/// The rewinds of an arena that ended marks.
+///
+/// A mark (position p, serial s) is live as long as no later rewind went below p, that is
+/// `p <= min{ r.position : r in rewinds, r.serial > s }`. Of the rewinds only the suffix minima matter, so
+/// `rewinds_` is strictly increasing in `position` and in `serial`, and the first entry with a serial above s
+/// holds that minimum. A rewind that ends no mark is not recorded; so there are at most as many entries as
+/// there were marks at distinct positions below the current one, and in a loop, where positions recur, a few.
+class rewind_history {
+ public:
+  /// The serial that a mark taken now carries.
+  [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
+
+  /// No live mark lies above this position.
+  [[nodiscard]] std::size_t newest_mark() const noexcept { return newest_mark_; }
+
+  /// A mark is taken. Makes room, so that `rewound_to` never needs any.
+  /// @throws std::bad_alloc with nothing changed.
+  void marked_at(std::size_t position) {
+    if (rewinds_.size() == rewinds_.capacity()) make_room();
+    newest_mark_ = (std::max)(newest_mark_, position);
+  }
+
+  /// The arena was rewound. Amortised O(1).
+  void rewound_to(std::size_t position) noexcept {
+    if (newest_mark_ <= position) return;
+    newest_mark_ = position;
+    while (!rewinds_.empty() && rewinds_.back().position >= position) rewinds_.pop_back();
+    rewinds_.push_back({position, ++serial_});  // never reallocates: one entry a mark, see marked_at
+  }
+
+  /// Whether a mark is live. O(1) if no mark ended since it was taken.
+  [[nodiscard]] bool is_live(std::size_t position, std::uint64_t serial) const noexcept {
+    if (serial == serial_) return true;
+    const auto later = std::ranges::upper_bound(rewinds_, serial, {}, &rewind::serial);
+    return later == rewinds_.end() || position <= later->position;
+  }
+
+ private:
+  struct rewind {
+    std::size_t position;
+    std::uint64_t serial;
+  };
+
+  // Not inlined, so that `expect_resource` sees whose allocation it is. Not cold: a batch across chunks, with a
+  // mark before it, then takes six instructions more.
+  [[gnu::noinline]] void make_room() { rewinds_.reserve(std::max<std::size_t>(8, 2 * rewinds_.size())); }
+
+  std::vector<rewind> rewinds_;
+  std::uint64_t serial_ = 0;
+  std::size_t newest_mark_ = 0;
+};
+
+}  // namespace tidemark::detail
