@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The standard's memory resources, with exactly its interface and rules: what a program takes in place of
-/// `std::pmr`'s by a `using`.
+/// Classes with the names, constructors and rules of the standard's memory resources.
 module;
 
 #include <tidemark/compat.hpp>

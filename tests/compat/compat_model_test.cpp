@@ -7,9 +7,6 @@
 namespace tidemark::test {
 namespace {
 
-TEST(resource_model, agrees_with_the_standards_monotonic_resource) {
-  run_resource_model<compat_monotonic_subject>(20'000);
-}
 TEST(resource_model, agrees_with_the_standards_pool) {
   run_resource_model<compat_unsynchronized_subject>(20'000);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the rules of [mem.res.monotonic.buffer], each a test that runs over the standard library's class
-// and over ours: one that std's passes too is a rule of the standard and not of ours. What std's need not do
-// is in the suite of ours alone.
+// and over ours, which is derived from it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -267,32 +266,6 @@ TYPED_TEST(standard_monotonic, can_be_derived_from) {
   EXPECT_GT(resource.allocations, 1u);
   EXPECT_EQ(resource.deallocations, resource.allocations);
   EXPECT_TRUE(resource == resource);
-}
-
-// ---- what ours does beyond the standard's least ----
-
-TEST(compat_monotonic, chunks_grow_by_a_half_however_large_a_request_made_one) {
-  logged_upstream upstream;
-  compat::monotonic_buffer_resource resource{1000, &upstream};
-  (void)resource.allocate(100'000, 1);
-  (void)resource.allocate(64, 1);
-  ASSERT_EQ(upstream.asked.size(), 2u);
-  EXPECT_GE(upstream.asked[1].bytes, 1500u);
-  EXPECT_LE(upstream.asked[1].bytes, 1600u);
-}
-
-TEST(compat_monotonic, a_chunk_costs_three_words_besides_its_blocks) {
-  logged_upstream upstream;
-  compat::monotonic_buffer_resource resource{4096, &upstream};
-  (void)resource.allocate(1, 1);
-  EXPECT_EQ(upstream.asked[0].bytes, 4096 + 3 * sizeof(void*));
-}
-
-TEST(compat_monotonic, a_first_size_beyond_all_memory_is_refused_by_the_upstream_and_not_wrapped) {
-  logged_upstream upstream;
-  upstream.refuses = true;
-  compat::monotonic_buffer_resource resource{std::numeric_limits<std::size_t>::max(), &upstream};
-  EXPECT_THROW((void)resource.allocate(1, 1), upstream_refused);
 }
 
 }  // namespace

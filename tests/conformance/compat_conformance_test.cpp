@@ -5,7 +5,6 @@
 
 namespace tidemark::test {
 
-INSTANTIATE_TYPED_TEST_SUITE_P(compat_monotonic, conformance, compat_monotonic_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(compat_unsynchronized_pool, conformance, compat_unsynchronized_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(compat_synchronized_pool, conformance, compat_synchronized_subject);
 

@@ -183,9 +183,8 @@ TEST(upstream_device_arena, uses_95_percent_of_a_device) {
 
 template <class Resource>
 class wanted_sizes : public testing::Test {};
-using on_upstreams =
-    testing::Types<upstream_arena, pool, synchronized_pool, compat::monotonic_buffer_resource,
-                   compat::unsynchronized_pool_resource, compat::synchronized_pool_resource>;
+using on_upstreams = testing::Types<upstream_arena, pool, synchronized_pool,
+                                    compat::unsynchronized_pool_resource, compat::synchronized_pool_resource>;
 TYPED_TEST_SUITE(wanted_sizes, on_upstreams, );
 
 TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {

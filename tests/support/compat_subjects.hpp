@@ -19,6 +19,8 @@ class compat_subject {
   using supply_type = recording_resource;
   static constexpr std::size_t largest = 8 * MiB;
   static constexpr std::size_t capacity = 0;
+  // What is larger, or aligned to more, goes straight back to the upstream.
+  static constexpr std::size_t max_reused_bytes = 16 * KiB, max_reused_align = 256;
 
   template <class... Buffer>
   explicit compat_subject(supply_type& upstream, Buffer... buffer)

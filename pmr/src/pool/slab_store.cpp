@@ -22,6 +22,13 @@ constexpr std::size_t growth_divisor = 32;
 // be used.
 constexpr std::size_t carve_bytes = 4 * KiB;
 
+// Slabs with a limit of blocks grow by half, as the standard's pools do, whose users count calls of the
+// upstream.
+std::size_t slab_bytes(std::size_t block_bytes, std::size_t class_bytes, std::size_t max_blocks) noexcept {
+  if (max_blocks == 0) return std::clamp(class_bytes / growth_divisor, min_slab_bytes, max_slab_bytes);
+  return std::min(1 * KiB + class_bytes / 2, std::max(512 * KiB, 16 * block_bytes));
+}
+
 free_block* block_at(std::uintptr_t address) noexcept { return reinterpret_cast<free_block*>(address); }
 
 }  // namespace
@@ -41,10 +48,8 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
   const std::size_t block_bytes = classes_.bytes(index);
   size_class& its_class = of_class_[index];
   std::size_t blocks = blocks_wanted;
-  if (blocks == 0) {
-    blocks = std::clamp(its_class.blocks * block_bytes / growth_divisor, min_slab_bytes, max_slab_bytes) /
-             block_bytes;
-  }
+  if (blocks == 0)
+    blocks = slab_bytes(block_bytes, its_class.blocks * block_bytes, max_blocks_) / block_bytes;
   if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
   blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
   if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));

@@ -39,8 +39,8 @@ extern template class detail::basic_pool<detail::pool_blocks>;
 /// that and when memory is short (`on_memory_pressure`) chunks and slabs all of which is free are returned to
 /// the upstream.
 ///
-/// On purpose it differs from the standard's class, which `compat::unsynchronized_pool_resource` is: it is
-/// final; construction may take memory, from the heap besides the upstream; slabs grow slowly and their
+/// On purpose it differs from the standard's class, whose rules `compat::unsynchronized_pool_resource` keeps:
+/// it is final; construction may take memory, from the heap besides the upstream; slabs grow slowly and their
 /// records lie in a block of their own; `options()` are `tidemark::pool_options`, and so is a list in braces,
 /// `pool{{...}}`; a size near the largest is refused without a call of the upstream.
 ///

@@ -18,9 +18,9 @@ struct pool_options {
   std::size_t small_block_count = 0;
   /// The same of each class above, up to 16 KiB. Larger classes start empty.
   std::size_t medium_block_count = 0;
-  /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream. A program that frees
-  /// more before it asks for it again, as a step of a large network does, should raise it: otherwise that
-  /// memory is taken from the system anew each time, page by page.
+  /// Free blocks are held up to this many bytes; beyond, memory is returned to the upstream. A program that
+  /// frees more before it asks for it again, as a step of a large network does, should raise it: otherwise
+  /// that memory is taken from the system anew each time, page by page.
   std::size_t max_cached_bytes = 64 * MiB;
   /// Whether blocks beyond the largest class are cached too, those of at most `max_cached_bytes`, or in a
   /// `synchronized_pool` half of it: memory for them comes in chunks, and free neighbours are merged.
@@ -34,7 +34,8 @@ struct pool_options {
   /// up to the largest class that is. `size_histogram` suggests multiples of 16 that fit a program.
   // GCC warns about members that are left out unless they have initializers.
   std::vector<std::size_t> size_classes = {};  // NOLINT(readability-redundant-member-init)
-  /// Most blocks taken from the upstream at once; 0: no limit but the pool's own.
+  /// Most blocks taken from the upstream at once, where slabs grow by half from 1 KiB to 512 KiB, as in the
+  /// standard's pools; 0: slabs of a 32nd of their class, from 4 KiB to 1 MiB.
   std::size_t max_blocks_per_slab = 0;
   /// Where memory comes from; null: `std::pmr::get_default_resource()`.
   std::pmr::memory_resource* upstream = nullptr;
@@ -74,6 +75,14 @@ namespace detail {
 
 class size_classes;
 
+/// The limits that hold where the standard's options are given, neither of them 0: blocks of 16 KiB where
+/// nothing is said and 1 MiB at most, and 2^16 blocks a slab.
+[[nodiscard]] std::pmr::pool_options standard_limits(std::pmr::pool_options const& wanted) noexcept;
+/// The default classes up to that size, and beyond them doubles. @pre `largest_bytes` is one of them
+[[nodiscard]] size_classes standard_classes(std::size_t largest_bytes);
+/// The same limits as options, without the sizes of classes, so that no memory is needed.
+[[nodiscard]] pool_options standard_slabs(std::pmr::pool_options const& limits,
+                                          std::pmr::memory_resource* upstream) noexcept;
 /// The standard's options as those of a pool.
 [[nodiscard]] pool_options from_standard(std::pmr::pool_options const& standard);
 
