@@ -180,6 +180,8 @@ TEST_F(fork, a_child_counts_what_other_threads_cached_and_cannot_have_it) {
               const pool_stats now = pool.stats();
               if (pool.thread_count() != 1 || now.cached_bytes != before.cached_bytes) return false;
               if (now.used_blocks != 1 || now.held_bytes != before.held_bytes) return false;
+              if (now.allocations != 0 || now.deallocations != 0 || now.misses != 0) return false;
+              if (now.held_bytes != now.used_bytes + now.cached_bytes + now.stranded_bytes) return false;
               pool.check_invariants();
               pool.deallocate(kept, 64);
               pool.clear();

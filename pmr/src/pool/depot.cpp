@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/pool/detail/depot.hpp>
 
+#include <tidemark/pool/detail/cache_share.hpp>
+
 namespace tidemark::detail {
 
 void depot::put_all(std::size_t index, block_chain chain) noexcept {
-  const std::size_t max_blocks = max_chain_bytes() / classes_.bytes(index);
+  const std::size_t max_blocks = cache_share{share_bytes_}.chain_bytes() / classes_.bytes(index);
   while (chain.first != nullptr) put(index, cut_front(chain.first, max_blocks));
 }
 

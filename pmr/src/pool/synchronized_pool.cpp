@@ -58,7 +58,7 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
   detail::thread_cache* cache = threads_.find();
   if (cache == nullptr) {
     std::forward_list<detail::thread_cache> made;
-    cache = &made.emplace_front(classes_);
+    cache = &made.emplace_front(classes_, depot_.share_bytes());
     threads_.add(*cache);
     const std::scoped_lock lock{caches_mutex_};
     cache->blocks.post_trim(trims_.least_target_bytes());  // there may have been no thread to empty the depot
@@ -144,8 +144,8 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   void* const block = cache.blocks.take_from(index, bytes);
   keep_to_limit();  // the rest of a new slab
   // A chain for each class in turn may be more than the cache's share in all.
-  if (is_full(cache)) settle(cache);
-  else update_watermark(cache);
+  if (cache.share.is_full(cache.cached_bytes())) settle(cache);
+  else cache.update_watermark();
   return block;
 }
 
@@ -165,7 +165,7 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
     result = cache->blocks.give_to(index, block, bytes);
   }
   if (result != detail::free_result::over_watermark) return;
-  if (cache->blocks.listed_blocks(index) * classes_.bytes(index) >= depot_.max_chain_bytes() / 2)
+  if (cache->blocks.listed_blocks(index) * classes_.bytes(index) >= cache->share.chain_bytes() / 2)
     cache->make_spare(index);
   settle(*cache);
 }
@@ -187,6 +187,7 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
     }
     publish();
   }
+  if (is_for_caches(bytes, align)) cache.share.on_take(detail::coalescing_heap::range_bytes(bytes));
   keep_to_limit();  // what an alignment left in front of the block
   return block;
 }
@@ -200,11 +201,13 @@ void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* bloc
     const std::scoped_lock peak_lock{caches_mutex_};
     return note_peak();
   }
-  update_watermark(*cache);  // the lists may hold less than they did
+  cache->update_watermark();  // the lists may hold less than they did
   if (!cache->has_room_for_heap_block(bytes)) settle(*cache, detail::coalescing_heap::range_bytes(bytes));
   if (!cache->heap_blocks.give(block, bytes)) {
     const std::scoped_lock lock{store_mutex_};
+    const std::size_t before = cache->heap_blocks.bytes();
     cache->heap_blocks.make_place(bytes, [this](void* other) { store_.return_to_heap(other, 0); });
+    cache->share.on_leave(before - cache->heap_blocks.bytes());
     publish();
     (void)cache->heap_blocks.give(block, bytes);
     const std::scoped_lock peak_lock{caches_mutex_};
@@ -220,13 +223,14 @@ void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
     if (chain.blocks == 0) {
       const std::scoped_lock lock{store_mutex_};
       chain = depot_.take(index);  // a trim that held the lock may just have put it back
-      const std::size_t most = depot_.max_chain_bytes();
+      const std::size_t most = cache.share.chain_bytes();
       if (chain.blocks == 0) chain = store_.refill(index, most, most, [this] { return relieve_upstream(); });
       publish();
     }
     const std::size_t bytes = chain.blocks * classes_.bytes(index);
     depot_.subtract_cached(bytes);
     cache.blocks.add_cached(bytes);
+    cache.share.on_take(bytes);
   }
   cache.blocks.put_all(index, chain);
 }
@@ -234,13 +238,13 @@ void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
 // The cache is full, or will be with `more_bytes`; or it has reached its watermark: then slabs may be free.
 void synchronized_pool::settle(detail::thread_cache& cache, std::size_t more_bytes) noexcept {
   bool is_due_to_look = stranded_bytes_ != 0;
-  if (is_full(cache, more_bytes)) {
+  if (cache.share.is_full(cache.cached_bytes() + more_bytes)) {
     is_due_to_look = true;
-    leave_down_to(cache, depot_.share_bytes() / 2);
+    leave_down_to(cache, cache.share.limit() / 2);
   }
   keep_to_limit();
   const bool is_trim_due = is_due_to_look && look(&cache);
-  update_watermark(cache);
+  cache.update_watermark();
   // Of all threads, because what others cache may be all that keeps slabs from going back.
   if (is_trim_due) (void)trim(store_.max_free_bytes() / 2);
 }
@@ -255,7 +259,7 @@ void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t t
   }
   const auto is_over = [&] { return cache.cached_bytes() > target_bytes; };
   for (std::size_t i = classes_.count(); i-- > 0;) {
-    while (cache.spares[i].blocks() > 0 && is_over()) leave(cache.blocks, i, cache.take_spare(i));
+    while (cache.spares[i].blocks() > 0 && is_over()) leave(cache, i, cache.take_spare(i));
   }
   while (is_over()) {
     // Classes of which there is less than half of the average are less than half together: each pass takes
@@ -263,7 +267,7 @@ void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t t
     const std::size_t least = cache.blocks.cached_bytes() / (2 * classes_.count());
     for (std::size_t i = classes_.count(); i-- > 0 && is_over();) {
       if (cache.blocks.listed_blocks(i) * classes_.bytes(i) >= least)
-        leave(cache.blocks, i, cache.blocks.take_all(i));
+        leave(cache, i, cache.blocks.take_all(i));
     }
   }
 }
@@ -276,45 +280,30 @@ void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t t
 bool synchronized_pool::look(detail::thread_cache* cache) noexcept {
   const std::scoped_lock lock{caches_mutex_};
   note_peak();
-  if (cache != nullptr) cache->look_at_bytes = detail::thread_cache::never;
+  if (cache != nullptr) cache->share.look_at(detail::cache_share::never);
   if (stranded_bytes_ == 0 || live_at_trim_ == 0) return false;
   const std::size_t live = live_bytes(), half = live_at_trim_ / 2;
   if (live <= half) return true;
   if (cache == nullptr) return false;
   const std::size_t unnoticed = count_caches() > 1 ? std::min(unnoticed_bytes, half / 8) : 0;
-  cache->look_at_bytes =
-      cache->blocks.cached_bytes() + std::max((live - half - 1) / count_caches(), unnoticed);
+  cache->share.look_at(cache->blocks.cached_bytes() +
+                       std::max((live - half - 1) / count_caches(), unnoticed));
   return false;
-}
-
-// Whether the lists may take the cache beyond its share before it is looked at again.
-bool synchronized_pool::is_full(detail::thread_cache const& cache, std::size_t more_bytes) const noexcept {
-  return cache.cached_bytes() + more_bytes + depot_.max_chain_bytes() / 2 > depot_.share_bytes();
-}
-
-// By then the list that has grown may be a spare chain. These should have one length, so that neighbours stay
-// together from thread to thread: with chains cut where the share is full, two threads took half as long
-// again for blocks of 1 KiB that one of them allocates and the other frees.
-void synchronized_pool::update_watermark(detail::thread_cache& cache) const noexcept {
-  const std::size_t watermark =
-      std::min(cache.look_at_bytes, cache.blocks.cached_bytes() + depot_.max_chain_bytes() / 2);
-  const std::size_t share = depot_.share_bytes();
-  cache.blocks.set_watermark(watermark);
-  cache.max_heap_bytes = share - std::min(share, watermark);
 }
 
 void synchronized_pool::leave_lists(detail::thread_cache& cache) noexcept {
   for (std::size_t i = 0; i < classes_.count(); ++i) {
     cache.make_spare(i);
-    while (cache.spares[i].blocks() > 0) leave(cache.blocks, i, cache.take_spare(i));
+    while (cache.spares[i].blocks() > 0) leave(cache, i, cache.take_spare(i));
   }
 }
 
 std::size_t synchronized_pool::return_heap_blocks(detail::thread_cache& cache,
                                                   std::size_t max_bytes) noexcept {
   if (cache.heap_blocks.bytes() <= max_bytes) return 0;
-  const std::size_t held_before = store_.held_bytes();
+  const std::size_t held_before = store_.held_bytes(), before = cache.heap_blocks.bytes();
   cache.heap_blocks.shrink(max_bytes, [this](void* block) { store_.return_to_heap(block, 0); });
+  cache.share.on_leave(before - cache.heap_blocks.bytes());
   publish();
   const std::scoped_lock lock{caches_mutex_};
   note_peak();
@@ -339,12 +328,13 @@ void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept
 
 // ---- what is shared ---------------------------------------------------------------------------------------
 
-void synchronized_pool::leave(detail::block_cache& from, std::size_t index,
+void synchronized_pool::leave(detail::thread_cache& from, std::size_t index,
                               detail::block_chain chain) noexcept {
   const std::size_t bytes = chain.blocks * classes_.bytes(index);
-  from.subtract_cached(bytes);
+  from.blocks.subtract_cached(bytes);
+  from.share.on_leave(bytes);
   depot_.add_cached(bytes);
-  if (bytes <= depot_.max_chain_bytes()) depot_.put(index, chain);
+  if (bytes <= from.share.chain_bytes()) depot_.put(index, chain);
   else depot_.put_all(index, chain);
 }
 
@@ -435,7 +425,6 @@ void synchronized_pool::release() noexcept {
     ended_.forget();
     for (detail::thread_cache& cache : caches_) cache.forget();
     live_at_trim_ = 0;
-    lost_bytes_are_exact_ = true;
   }
   const std::scoped_lock lock{store_mutex_};
   for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.take_all(i);
@@ -509,6 +498,10 @@ pool_stats synchronized_pool::count() const noexcept {
   all.requested_bytes +=
       sum_over_caches([](detail::thread_cache const& each) { return each.requested_bytes(); });
   // Of several caches, read one after the other, the sum may be off for a moment, and even below 0.
+  if (is_in_child_) {  // blocks that were on the way between threads stay live
+    all.cached_bytes = std::min(all.cached_bytes, all.held_bytes - all.stranded_bytes);
+    all.used_bytes = all.held_bytes - all.stranded_bytes - all.cached_bytes;
+  }
   all.requested_bytes = std::min(all.requested_bytes, all.used_bytes);
   all.used_blocks = all.allocations - all.deallocations;
   return all;
@@ -541,9 +534,9 @@ std::size_t synchronized_pool::thread_count() const noexcept {
 
 // ---- forks ------------------------------------------------------------------------------------------------
 
-// Other threads may have been changing their lists, which take no lock: so these are never looked into. Nor
-// are there the threads that were leaving chains in the depot, or taking them. What lies in neither of these
-// places is lost.
+// Other threads may have been changing their lists, which take no lock: these are never looked into, and
+// their blocks stay counted as cached. What was on the way between a list and the depot counts as live.
+// Counts begin anew, unless this thread is inside a call of the upstream, where they are not complete.
 void synchronized_pool::adapt_to_child() noexcept {
   is_in_child_ = true;
   detail::thread_cache const* const own = threads_.find();
@@ -553,16 +546,7 @@ void synchronized_pool::adapt_to_child() noexcept {
     return true;
   });
   update_share();
-  // Unless this thread is inside an upstream's call: then more is on its way than the others had.
-  lost_bytes_are_exact_ = !store_mutex_.is_forking_threads();
-  if (!lost_bytes_are_exact_) return;
-  depot_.add_cached(depot_.listed_bytes() + store_.unlisted_bytes() - depot_.cached_bytes());
-  ended_.blocks.subtract_cached(ended_.blocks.cached_bytes());
-  const pool_stats now = count();
-  const std::size_t known = now.used_bytes + now.stranded_bytes + now.cached_bytes;
-  lost_bytes_are_exact_ = known <= now.held_bytes;
-  ended_.blocks.add_cached(now.held_bytes - std::min(now.held_bytes, known));
-  note_peak();
+  if (!store_mutex_.is_held_by_this_thread()) reset_stats();
 }
 
 // ---- checks -----------------------------------------------------------------------------------------------
@@ -584,7 +568,7 @@ void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align, 
 
 char const* synchronized_pool::broken_invariant() const noexcept {
   if (char const* formula = store_.broken_invariant()) return formula;
-  if (lost_bytes_are_exact_ && depot_.listed_bytes() + store_.unlisted_bytes() != depot_.cached_bytes())
+  if (!is_in_child_ && depot_.listed_bytes() + store_.unlisted_bytes() != depot_.cached_bytes())
     return "cached in no thread's cache == sum over the depot, uncarved blocks and free ranges";
   for (detail::thread_cache const& cache : caches_) {
     std::size_t cached = 0, spare_bytes = 0;
@@ -608,14 +592,12 @@ void synchronized_pool::check_invariants() const noexcept {
   const detail::invariant_check require{"synchronized_pool", name()};
   const pool_stats now = stats();
   char const* broken = nullptr;
-  bool is_exact = true;
   {
     const std::scoped_lock lock{store_mutex_, caches_mutex_};
     broken = broken_invariant();
-    is_exact = lost_bytes_are_exact_;
   }
   require.report(broken);
-  require(now.held_bytes == now.used_bytes + now.cached_bytes + now.stranded_bytes || !is_exact,
+  require(now.held_bytes == now.used_bytes + now.cached_bytes + now.stranded_bytes,
           "held_bytes == used_bytes + cached_bytes + stranded_bytes");
   require(now.cached_bytes <= now.peak_cached_bytes, "cached_bytes <= peak_cached_bytes");
   require(now.requested_bytes <= now.used_bytes, "requested_bytes <= used_bytes");

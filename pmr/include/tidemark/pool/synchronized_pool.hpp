@@ -45,14 +45,16 @@ namespace tidemark {
 /// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
-/// A thread's cache holds up to 4 MiB of free blocks, and less where many threads share `max_cached_bytes`:
-/// half of it at most is for the caches, the rest is shared. A cache that is full passes half of it on, whole
-/// lists at a time: to the depot, and blocks beyond the largest class to the heap. What is more than these
-/// may hold goes to the upstream. Of blocks beyond the largest class a cache keeps those of up to a sixteenth
-/// of what it may hold (256 KiB, or less where many threads share), for requests of the same size by its
-/// thread, unless the heap would have to grow for another request of that thread; all others are allocated
-/// and deallocated under one lock. A cache is left to the others when its thread ends. A trim by one thread,
-/// or pressure, reaches the caches of the others in their next call.
+/// A thread's cache holds 256 KiB of free blocks, and besides the bytes that the thread has taken and not
+/// given back, up to 4 MiB, and less where many threads share `max_cached_bytes`: half of it at most is for
+/// the caches, the rest is shared. A thread that frees the blocks of others passes them on, therefore. A
+/// cache that is full passes half of it on, whole lists at a time: to the depot, and blocks beyond the
+/// largest class to the heap. What is more than these may hold goes to the upstream. Of blocks beyond the
+/// largest class a cache keeps those of up to a sixteenth of what it may hold (256 KiB, or less where many
+/// threads share), for requests of the same size by its thread, unless the heap would have to grow for
+/// another request of that thread; all others are allocated and deallocated under one lock. A cache is left
+/// to the others when its thread ends. A trim by one thread, or pressure, reaches the caches of the others in
+/// their next call.
 ///
 /// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
 /// thread's share of `max_cached_bytes`.
@@ -195,8 +197,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
                         std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
   void settle(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
-  [[nodiscard]] bool is_full(detail::thread_cache const& cache, std::size_t more_bytes = 0) const noexcept;
-  void update_watermark(detail::thread_cache& cache) const noexcept;
   void leave_down_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
   void leave_lists(detail::thread_cache& cache) noexcept;
   // These return what went to the upstream.
@@ -211,7 +211,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   // What is shared.
   [[nodiscard]] bool refuse_reentry(char const* operation) const noexcept;
-  void leave(detail::block_cache& from, std::size_t index, detail::block_chain chain) noexcept;
+  void leave(detail::thread_cache& from, std::size_t index, detail::block_chain chain) noexcept;
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
   std::size_t relieve_upstream() noexcept;  // with store_mutex_ held
   std::size_t trim_shared(std::size_t target_bytes) noexcept;
@@ -252,20 +252,19 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // A fork takes the newest lock first: in the order in which they are taken elsewhere.
   detail::fork_safe<> ledger_mutex_;  // where blocks are recorded, as ledger_
   detail::block_ledger ledger_;
-  bool is_in_child_ = false;  // blocks of threads that are not there are no leaks
+  bool is_in_child_ = false;  // blocks of threads that are not there are no leaks, and on their way nowhere
 
   // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
   mutable detail::fork_safe<> caches_mutex_;
   // Of all threads. The links of a std::list are written in the standard library, unseen by MemorySanitizer.
   std::forward_list<detail::thread_cache> caches_;
   // What threads have counted that have ended. Its cached bytes are those that are lost in a child.
-  detail::thread_cache ended_{classes_};
+  detail::thread_cache ended_{classes_, depot_.share_bytes()};
   std::size_t live_at_trim_ = 0;               // live_bytes() after the last trim
   mutable std::size_t peak_cached_bytes_ = 0;  // a snapshot may be the first to see it
   detail::block_counts at_reset_{};
   std::forward_list<detail::thread_cache>
       lost_caches_;  // in a child: of threads that are not there, maybe torn
-  bool lost_bytes_are_exact_ = true;
 
   mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // for the store
   detail::block_store<detail::depot> store_;

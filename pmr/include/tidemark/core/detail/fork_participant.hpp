@@ -86,8 +86,6 @@ class fork_hold {
     if (is_child && std::is_same_v<Mutex, std::recursive_mutex>) std::construct_at(&mutex);
     else mutex.unlock();
   }
-  /// Whether the thread that forked last held the lock itself, and so was changing what it guards.
-  [[nodiscard]] bool is_forking_threads() const noexcept { return is_forking_threads_; }
 
  private:
   bool is_taken_ = false;
@@ -165,8 +163,6 @@ class fork_safe final : fork_participant {
     object_ = &object;
     adapt_ = [](void* of) noexcept { static_cast<Object*>(of)->adapt_to_child(); };
   }
-  /// Whether the thread that forked last held the mutex itself, and so was changing what it guards.
-  [[nodiscard]] bool is_forking_threads() const noexcept { return hold_.is_forking_threads(); }
   /// To be called first in the destructor of an object that adapts: forks ignore the mutex from now on.
   using fork_participant::leave;
 

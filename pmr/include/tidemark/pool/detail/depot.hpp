@@ -28,7 +28,7 @@ class depot final : fork_participant {
   [[nodiscard]] block_chain take(std::size_t index) noexcept { return bins_[index].take(); }
   /// Takes all blocks of a class as one chain. O(blocks).
   [[nodiscard]] block_chain take_all(std::size_t index) noexcept { return bins_[index].take_all(); }
-  /// Leaves a chain in pieces of at most `max_chain_bytes()`. O(blocks).
+  /// Leaves a chain in pieces that suit a thread's cache. O(blocks).
   void put_all(std::size_t index, block_chain chain) noexcept;
 
   /// Blocks of a class in it, and bytes of all.
@@ -40,14 +40,10 @@ class depot final : fork_participant {
   void add_cached(std::size_t bytes) noexcept { cached_bytes_ += bytes; }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_ -= bytes; }
 
-  /// What a thread's cache may hold.
-  [[nodiscard]] std::size_t share_bytes() const noexcept { return share_bytes_; }
+  /// The most that a thread's cache may hold.
+  [[nodiscard]] std::atomic<std::size_t> const& share_bytes() const noexcept { return share_bytes_; }
   /// @return what it was.
   std::size_t set_share_bytes(std::size_t bytes) noexcept { return share_bytes_.exchange(bytes); }
-  /// What a chain should be: little enough to stay in a core's cache on its way from thread to thread.
-  [[nodiscard]] std::size_t max_chain_bytes() const noexcept {
-    return std::min<std::size_t>(share_bytes_ / 4, 256 * KiB);
-  }
 
  private:
   [[nodiscard]] bool lock_for_fork(fork_attempt& attempt) noexcept override;

@@ -4,12 +4,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
-#include <limits>
 
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/cache_share.hpp>
 #include <tidemark/pool/detail/chain_stack.hpp>
 #include <tidemark/pool/detail/heap_block_cache.hpp>
 
@@ -20,9 +21,9 @@ namespace tidemark::detail {
 ///
 /// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
 struct thread_cache {
-  static constexpr std::size_t never = (std::numeric_limits<std::size_t>::max)();
-
-  explicit thread_cache(size_classes const& classes) noexcept : blocks{classes} {}
+  /// @param share_bytes of each thread of the pool
+  thread_cache(size_classes const& classes, std::atomic<std::size_t> const& share_bytes) noexcept
+      : blocks{classes}, share{share_bytes} {}
 
   /// The list becomes a spare chain. O(1).
   void make_spare(std::size_t index) noexcept {
@@ -36,10 +37,12 @@ struct thread_cache {
     spare_bytes -= chain.blocks * blocks.classes().bytes(index);
     return chain;
   }
-  /// Whether the cache stays within its share with a block more, of that size.
+  /// Whether the cache stays within its limit with a block more, of that size.
   [[nodiscard]] bool has_room_for_heap_block(std::size_t bytes) const noexcept {
-    return heap_blocks.bytes() + coalescing_heap::range_bytes(bytes) <= max_heap_bytes;
+    return heap_blocks.bytes() + coalescing_heap::range_bytes(bytes) <= share.heap_bytes();
   }
+  /// The lists report after half a chain more.
+  void update_watermark() noexcept { blocks.set_watermark(share.set_watermark(blocks.cached_bytes())); }
   /// Any thread.
   [[nodiscard]] std::size_t cached_bytes() const noexcept {
     return blocks.cached_bytes() + heap_blocks.bytes();
@@ -65,10 +68,7 @@ struct thread_cache {
   heap_block_cache heap_blocks;
   std::array<chain_stack, size_classes::max_count> spares{};
   std::size_t spare_bytes = 0;
-  // Of its share, what the lists may not take before they report to be over their watermark.
-  std::size_t max_heap_bytes = 0;
-  // Once more is cached here, half of what was live at the last trim may be free; `never`: not waited for.
-  std::size_t look_at_bytes = never;
+  cache_share share;
 };
 
 }  // namespace tidemark::detail

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: random calls on a cache_share and on a model that is written as the rule is stated; and the rule
+// on a pool, with threads that free their own blocks or those of others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/pool/detail/cache_share.hpp>
+#include <tidemark/pool/synchronized_pool.hpp>
+
+namespace tidemark {
+namespace {
+
+using detail::cache_share;
+
+// The rule in words: 256 KiB, and what was taken and not left, at most the share.
+struct share_model {
+  std::size_t taken = 0, look_at = cache_share::never, watermark = 0;
+
+  [[nodiscard]] std::size_t limit(std::size_t share) const {
+    return std::min(share, 256 * KiB + std::min(taken, share));
+  }
+  [[nodiscard]] std::size_t chain(std::size_t share) const { return std::min(limit(share) / 4, 256 * KiB); }
+};
+
+TEST(cache_share, agrees_with_its_model) {
+  std::mt19937_64 random{7};
+  std::atomic<std::size_t> share{4 * MiB};
+  cache_share tested{share};
+  share_model model;
+  for (int step = 0; step < 200'000; ++step) {
+    const std::size_t bytes = random() % (random() % 8 == 0 ? 8 * MiB : 64 * KiB);
+    switch (random() % 8) {
+      case 0:
+        share = std::vector<std::size_t>{0, 100, 64 * KiB, 256 * KiB, 1 * MiB, 4 * MiB}[random() % 6];
+        break;
+      case 1:
+        model.look_at = random() % 2 == 0 ? cache_share::never : bytes;
+        tested.look_at(model.look_at);
+        break;
+      case 2:
+        model.watermark = std::min(model.look_at, bytes + model.chain(share) / 2);
+        EXPECT_EQ(tested.set_watermark(bytes), model.watermark);
+        break;
+      case 3:
+      case 4:
+        tested.on_leave(bytes);
+        model.taken -= std::min(model.taken, bytes);
+        break;
+      default:
+        tested.on_take(bytes);
+        model.taken += bytes;
+    }
+    const std::size_t limit = model.limit(share);
+    ASSERT_EQ(tested.limit(), limit);
+    ASSERT_EQ(tested.chain_bytes(), model.chain(share));
+    ASSERT_EQ(tested.is_full(bytes), bytes + model.chain(share) / 2 > limit);
+    ASSERT_EQ(tested.heap_bytes(), limit - std::min(limit, model.watermark));
+    ASSERT_LE(limit, share);
+  }
+}
+
+TEST(cache_share, has_room_for_all_that_its_thread_took) {
+  const std::atomic<std::size_t> share{4 * MiB};
+  for (std::size_t bytes = 0; bytes <= share - cache_share::start_bytes; bytes += 8 * KiB) {
+    cache_share tested{share};
+    tested.on_take(bytes);
+    EXPECT_FALSE(tested.is_full(bytes));
+    EXPECT_TRUE(tested.is_full(bytes + cache_share::start_bytes));
+    tested.on_leave(bytes);
+    EXPECT_EQ(tested.limit(), cache_share::start_bytes);
+  }
+}
+
+std::vector<void*> take(synchronized_pool& pool, std::size_t count, std::size_t bytes) {
+  std::vector<void*> blocks(count);
+  for (void*& each : blocks) each = pool.allocate(bytes);
+  return blocks;
+}
+
+TEST(cache_share, lets_a_thread_pass_on_blocks_of_others) {
+  for (const std::size_t bytes : {64u, 1000u, 16'384u}) {
+    synchronized_pool pool;
+    std::vector<void*> const blocks = take(pool, 3 * MiB / bytes, bytes);
+    std::thread{[&] {
+      for (void* each : blocks) pool.deallocate(each, bytes);
+      // Another thread may have all but what this one may cache.
+      std::thread{[&] {
+        const std::uint64_t misses = pool.stats().misses;
+        for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
+          pool.deallocate(each, bytes);
+        EXPECT_EQ(pool.stats().misses, misses) << "in blocks of " << bytes;
+      }}.join();
+    }}.join();
+    pool.check_invariants();
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
