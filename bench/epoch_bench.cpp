@@ -32,7 +32,7 @@ using tidemark::bench::training_loop;
 constexpr std::size_t max_blocks = 4096;
 constexpr std::size_t block_bytes = 64;
 
-/// Bumps through a buffer that holds a step of the largest, and begins again at a call.
+/// Bumps through a buffer that holds the largest step and its chunks of slabs, and begins again at a call.
 class bump_resource final : public std::pmr::memory_resource {
  public:
   void rewind() noexcept { used_ = 0; }
@@ -46,7 +46,7 @@ class bump_resource final : public std::pmr::memory_resource {
   void do_deallocate(void*, std::size_t, std::size_t) override {}
   bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
 
-  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(max_blocks * block_bytes);
+  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(4 * max_blocks * block_bytes);
   std::size_t used_ = 0;
 };
 
@@ -166,9 +166,9 @@ BENCHMARK_CAPTURE(between_epochs, between_virtual, 256, true)->Name("epoch/pair/
 
 // ---- other ways to drop what a step allocated -------------------------------------------------------------
 
-void epoch_over_pool(benchmark::State& state, epoch_options const& options) {
+void epoch_over_pool(benchmark::State& state) {
   pool upstream;
-  epoch_resource memory{options, hidden(&upstream)};
+  epoch_resource memory{hidden(&upstream)};
   std::pmr::memory_resource* const through_vtable = hidden(&memory);
   run_steps(state, [&](std::size_t n) {
     epoch e{memory};
@@ -195,12 +195,7 @@ void std_pool_released(benchmark::State& state) {
   });
 }
 
-BENCHMARK_CAPTURE(epoch_over_pool, records, {})->Name("epoch/over_pool")->Arg(16)->Arg(256)->Arg(4096);
-BENCHMARK_CAPTURE(epoch_over_pool, slabs, {.max_slab_block_bytes = 1 * KiB})
-    ->Name("epoch/slabs_over_pool")
-    ->Arg(16)
-    ->Arg(256)
-    ->Arg(4096);
+BENCHMARK(epoch_over_pool)->Name("epoch/over_pool")->Arg(16)->Arg(256)->Arg(4096);
 BENCHMARK(unique_ptrs)->Name("epoch/unique_ptrs")->Arg(16)->Arg(256)->Arg(4096);
 BENCHMARK(std_pool_released)->Name("epoch/std_pool_released")->Arg(16)->Arg(256)->Arg(4096);
 
@@ -250,8 +245,6 @@ void documents(benchmark::State& state, std::pmr::memory_resource& resource, epo
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(counted.stats().allocations));
 }
 
-const epoch_options with_slabs{.max_slab_block_bytes = 1 * KiB};
-
 void documents_on_malloc(benchmark::State& state) {
   documents(state, *hidden(std::pmr::new_delete_resource()), nullptr, true);
 }
@@ -261,11 +254,11 @@ void documents_on_pool(benchmark::State& state) {
 }
 void documents_in_epochs(benchmark::State& state, bool drop) {
   pool blocks;
-  epoch_resource memory{with_slabs, &blocks};
+  epoch_resource memory{&blocks};
   documents(state, *hidden(&memory), &memory, drop);
 }
 void documents_in_epochs_over_malloc(benchmark::State& state) {
-  epoch_resource memory{with_slabs, std::pmr::new_delete_resource()};
+  epoch_resource memory{std::pmr::new_delete_resource()};
   documents(state, *hidden(&memory), &memory, true);
 }
 

@@ -171,26 +171,31 @@ void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   });
 }
 
-/// Four blocks in turn: an upstream that does next to nothing.
+/// Four addresses in turn: an upstream that does next to nothing. A chunk of slabs fits behind each.
 class four_blocks final : public std::pmr::memory_resource {
  private:
-  void* do_allocate(std::size_t, std::size_t) override { return blocks_[next_++ % 4].data(); }
+  void* do_allocate(std::size_t, std::size_t) override { return memory_.data() + next_++ % 4 * 4096; }
   void do_deallocate(void*, std::size_t, std::size_t) override {}
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
-  alignas(64) std::array<std::array<std::byte, 4096>, 4> blocks_;
+  alignas(16 * KiB) std::array<std::byte, 3 * 4096 + 64 * KiB> memory_;  // as the ranges of slabs are
   std::size_t next_ = 0;
 };
 
-/// A block allocated and deallocated with no epoch open, by the class: of addresses that an epoch had, or
-/// not.
-void epoch_pairs(std::size_t n, bool had_an_epoch) {
+/// The addresses of an earlier epoch: the same ones for buffers, a slab around them, or no address.
+enum class epoch_had { nothing, buffers, slabs };
+
+/// A block allocated and deallocated with no epoch open, by the class.
+void epoch_pairs(std::size_t n, epoch_had before) {
   four_blocks upstream;
   epoch_resource made{hidden<std::pmr::memory_resource>(&upstream)};
   epoch_resource& memory = *hidden(&made);
-  if (had_an_epoch) {
+  std::array<buffer<std::byte>, 4> buffers;
+  if (before != epoch_had::nothing) {
     epoch e{memory};
-    for (int i = 0; i < 4; ++i) use(memory.allocate(64));
+    if (before == epoch_had::slabs) use(memory.allocate(64));
+    else
+      for (auto& each : buffers) each = buffer<std::byte>{memory, 64};
   }
   turn(n, [&] {
     void* const block = memory.allocate(64);
@@ -616,8 +621,9 @@ int main(int count, char** arguments) {
   } else if (is("epoch_upstream_alone")) {
     four_blocks upstream;
     pairs(n, upstream);
-  } else if (is("epoch_pair_before_any")) epoch_pairs(n, false);
-  else if (is("epoch_pair_between")) epoch_pairs(n, true);
+  } else if (is("epoch_pair_before_any")) epoch_pairs(n, epoch_had::nothing);
+  else if (is("epoch_pair_between")) epoch_pairs(n, epoch_had::buffers);
+  else if (is("epoch_pair_where_slabs_were")) epoch_pairs(n, epoch_had::slabs);
   else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
   else if (is("epoch_of_one_block")) epochs(n, 1, step);
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);

@@ -530,7 +530,7 @@ TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
 
 TEST_F(fork, a_child_uses_an_epoch_resource_that_was_busy) {
   synchronized_pool pool;
-  auto memory = std::make_unique<epoch_resource>(epoch_options{.max_slab_block_bytes = 512}, &pool);
+  auto memory = std::make_unique<epoch_resource>(&pool);
   buffer<int> shared{*memory, 10};
   std::array<void*, 100> small{};
   epoch of_parent{*memory};

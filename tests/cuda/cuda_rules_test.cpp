@@ -916,7 +916,7 @@ class random_program {
   device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_pool_},
                         device_};
   device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};
-  epoch_resource epochs_{&pool_};
+  epoch_resource epochs_{{.host_memory = false}, &pool_};
   capture_switch switch_{&cache_};
   gpu::stream graph_stream_{device_};
   std::unique_ptr<captured_graph<int, int>> graph_;

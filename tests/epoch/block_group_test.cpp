@@ -32,7 +32,8 @@ class late_comer : public testing::Test {
   bool remove() { return group_.remove_from_outside(block_, seen_, seen_.ended_as(block_status::untracked)); }
 
   static constexpr std::uintptr_t address = 4096;
-  block_group group_{nullptr, nullptr, true, std::pmr::new_delete_resource()};
+  epoch_slab_table slabs_{std::pmr::new_delete_resource()};
+  block_group group_{nullptr, slabs_, std::pmr::new_delete_resource()};
   tracked_block block_{address};
   block_state seen_;
 };
@@ -60,7 +61,7 @@ TEST_F(late_comer, leaves_alone_the_next_block_at_the_address) {
 }
 
 TEST_F(late_comer, leaves_alone_what_went_to_another_group_in_the_same_life) {
-  block_group other{nullptr, nullptr, true, std::pmr::new_delete_resource()};
+  block_group other{nullptr, slabs_, std::pmr::new_delete_resource()};
   (void)other.open("tape", true);
   other.reserve_one();
   ASSERT_TRUE(group_.remove_from_outside(block_, seen_, seen_.as(block_status::untracked)));

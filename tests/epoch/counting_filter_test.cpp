@@ -12,9 +12,7 @@ namespace {
 class counting_filters : public testing::Test {
  protected:
   static constexpr std::uintptr_t first = 0x7f00'1234'0000;
-  bool may_contain(std::uintptr_t address) const {
-    return filter_.may_contain(reinterpret_cast<void const*>(address));
-  }
+  bool may_contain(std::uintptr_t address) const { return filter_.count(address) != 0; }
   /// Another address with the hash of `first`.
   std::uintptr_t neighbour() {
     filter_.insert(first);

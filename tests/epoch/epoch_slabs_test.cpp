@@ -33,14 +33,8 @@
 namespace tidemark::test {
 namespace {
 
-constexpr std::size_t records_first = 16;  // so many blocks of an epoch have records
-
 class epoch_slabs : public ::testing::Test {
  protected:
-  /// Blocks of this epoch lie in slabs from now on.
-  void begin_slabs() {
-    for (std::size_t i = 0; i < records_first; ++i) (void)memory.allocate(64);
-  }
   std::vector<void*> take(std::size_t count, std::size_t bytes, std::size_t align = 8) {
     std::vector<void*> taken(count);
     for (void*& block : taken) {
@@ -54,16 +48,15 @@ class epoch_slabs : public ::testing::Test {
   }
 
   recording_resource upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream};
+  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
 };
 
-TEST_F(epoch_slabs, hold_small_blocks_after_the_first_16_of_an_epoch) {
+TEST_F(epoch_slabs, hold_every_block_of_at_most_1_kib_that_is_not_a_buffers) {
   epoch e{memory};
-  begin_slabs();
-  EXPECT_EQ(upstream.calls, records_first);
   (void)take(1000, 64);
-  EXPECT_LE(upstream.calls, records_first + 3) << "chunks";
-  EXPECT_LT(upstream.outstanding, records_first * 64 + 1000 * 64 + 128 * KiB);
+  (void)take(10, 1024);
+  EXPECT_LE(upstream.calls, 3u) << "chunks";
+  EXPECT_LT(upstream.outstanding, 1000 * 64 + 128 * KiB);
   const std::size_t calls = upstream.calls;
   (void)take(10, 1025);
   EXPECT_EQ(upstream.calls, calls + 10) << "each a block of the upstream";
@@ -71,37 +64,35 @@ TEST_F(epoch_slabs, hold_small_blocks_after_the_first_16_of_an_epoch) {
   EXPECT_EQ(upstream.calls, calls + 11) << "and those of buffers";
   memory.check_invariants();
   const epoch_summary end = e.end();
-  EXPECT_EQ(end.reclaimed, records_first + 1000 + 10 + 1);
+  EXPECT_EQ(end.reclaimed, 1000 + 10 + 10 + 1u);
   EXPECT_EQ(upstream.outstanding, 0u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_EQ(memory.stats().used_bytes, 0u);
   memory.check_invariants();
 }
 
-TEST_F(epoch_slabs, are_not_used_with_a_quarantine_or_without_the_option) {
+TEST_F(epoch_slabs, serve_the_default_options_exactly_where_there_is_no_quarantine) {
+  epoch_resource by_default{&upstream};
+  const epoch e{by_default};
+  const std::size_t calls = upstream.calls;
+  for (int i = 0; i < 100; ++i) (void)by_default.allocate(64);
+  EXPECT_EQ(upstream.calls, calls + (epoch_options{}.max_quarantine_bytes == 0 ? 1 : 100));
+}
+
+TEST_F(epoch_slabs, are_not_used_with_a_quarantine_or_where_the_host_may_not_touch_memory) {
   for (const epoch_options options :
        {epoch_options{.max_quarantine_bytes = 1 * MiB, .upstream = &upstream},
-        epoch_options{.max_quarantine_bytes = 0, .max_slab_block_bytes = 0, .upstream = &upstream}}) {
+        epoch_options{.max_quarantine_bytes = 0, .host_memory = false, .upstream = &upstream}}) {
     epoch_resource without{options};
-    EXPECT_EQ(without.options().max_slab_block_bytes, 0u);
     const epoch e{without};
     const std::size_t calls = upstream.calls;
     for (int i = 0; i < 100; ++i) (void)without.allocate(64);
     EXPECT_EQ(upstream.calls, calls + 100);
   }
-  epoch_resource smaller{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 100}, &upstream};
-  const epoch e{smaller};
-  for (std::size_t i = 0; i < records_first; ++i) (void)smaller.allocate(64);
-  const std::size_t calls = upstream.calls;
-  for (int i = 0; i < 10; ++i) (void)smaller.allocate(100, 4);
-  EXPECT_EQ(upstream.calls, calls + 1);
-  for (int i = 0; i < 10; ++i) (void)smaller.allocate(101, 4);
-  EXPECT_EQ(upstream.calls, calls + 11);
 }
 
 TEST_F(epoch_slabs, serve_every_size_and_alignment) {
   const epoch e{memory};
-  begin_slabs();
   for (std::size_t align = 1; align <= 1024; align *= 2) {
     for (const std::size_t bytes : {0u, 1u, 8u, 15u, 16u, 17u, 24u, 100u, 129u, 500u, 1000u, 1024u}) {
       std::vector<std::uintptr_t> addresses;
@@ -121,7 +112,6 @@ TEST_F(epoch_slabs, serve_every_size_and_alignment) {
 
 TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
   const epoch e{memory};
-  begin_slabs();
   give(take(1, 48), 48);
   const std::size_t outstanding = upstream.outstanding;
   for (int i = 0; i < 100'000; ++i) give(take(1, 48), 48);
@@ -132,7 +122,6 @@ TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
 
 TEST_F(epoch_slabs, that_are_empty_serve_other_sizes) {
   const epoch e{memory};
-  begin_slabs();
   const std::vector<void*> small = take(20'000, 16);
   const std::size_t outstanding = upstream.outstanding;
   give(small, 16);
@@ -145,7 +134,6 @@ TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
   std::vector<void*> kept;
   {
     epoch e{memory};
-    begin_slabs();
     const std::vector<void*> blocks = take(1000, 100);
     for (std::size_t i = 0; i < blocks.size(); i += 100) {
       std::memset(blocks[i], static_cast<int>(i / 100), 100);
@@ -155,13 +143,12 @@ TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
     }
     const epoch_summary end = e.end();
     EXPECT_EQ(end.promoted, 10u);
-    EXPECT_EQ(end.reclaimed, records_first + 990u);
+    EXPECT_EQ(end.reclaimed, 990u);
   }
   EXPECT_EQ(memory.stats().let_go, 10u);
   memory.check_invariants();
   {
     const epoch e{memory};
-    begin_slabs();
     (void)take(2000, 100);
   }
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -176,7 +163,6 @@ TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
 
 TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
   epoch outer{memory, "outer"};
-  begin_slabs();
   (void)take(10, 64);
   void* result = nullptr;
   {
@@ -187,17 +173,16 @@ TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
     EXPECT_EQ(inner.keep(static_cast<std::byte*>(result) + 63), 1u) << "an address inside";
     EXPECT_EQ(inner.end().promoted, 1u);
   }
-  EXPECT_EQ(memory.stats().used_blocks, records_first + 10 + 1);
+  EXPECT_EQ(memory.stats().used_blocks, 10u + 1);
   (void)take(500, 64);
   for (std::size_t byte = 0; byte < 64; ++byte) EXPECT_EQ(static_cast<unsigned char*>(result)[byte], 0x5A);
   memory.check_invariants();
-  EXPECT_EQ(outer.end().reclaimed, records_first + 511);
+  EXPECT_EQ(outer.end().reclaimed, 511u);
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
 TEST_F(epoch_slabs, of_steps_that_free_what_the_step_before_kept_do_not_grow) {
   const epoch outer{memory, "training"};
-  begin_slabs();
   void* before = memory.allocate(64);
   std::size_t after_10 = 0;
   for (int step = 0; step < 1000; ++step) {
@@ -217,7 +202,6 @@ TEST_F(epoch_slabs, recognise_late_deallocations_in_memory_that_went_back) {
   std::vector<void*> blocks;
   {
     const epoch e{memory, "request"};
-    begin_slabs();
     blocks = take(1000, 64);
   }
   EXPECT_EQ(upstream.outstanding, 0u);
@@ -235,7 +219,6 @@ TEST_F(epoch_slabs, recognise_late_deallocations_in_memory_that_went_back) {
 
 TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch) {
   const epoch outer{memory};
-  begin_slabs();
   std::vector<void*> late;
   {
     const epoch inner{memory};
@@ -251,7 +234,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch)
   }
   EXPECT_EQ(late_calls, 900u) << "the next epoch uses the same memory";
   EXPECT_EQ(memory.stats().late, late_calls);
-  EXPECT_EQ(memory.stats().used_blocks, records_first + live.size());
+  EXPECT_EQ(memory.stats().used_blocks, live.size());
   give(live, 64);
   EXPECT_EQ(memory.stats().late, late_calls);
   memory.check_invariants();
@@ -259,7 +242,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch)
 
 TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
   pool blocks{&upstream};
-  epoch_resource on_pool{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &blocks};
+  epoch_resource on_pool{{.max_quarantine_bytes = 0}, &blocks};
   std::vector<void*> late;
   {
     const epoch e{on_pool};
@@ -275,7 +258,7 @@ TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
   const std::size_t used = blocks.stats().used_bytes;
   const violation_recorder recorder;
   std::size_t late_calls = 0;
-  for (std::size_t i = records_first; i < late.size(); ++i) {
+  for (std::size_t i = 0; i < late.size(); ++i) {
     if (std::ranges::find(ordinary, late[i], &std::pair<void*, std::size_t>::first) != ordinary.end())
       continue;
     on_pool.deallocate(late[i], 64);
@@ -291,7 +274,7 @@ TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
 
 TEST_F(epoch_slabs, give_all_back_before_their_upstream_is_rewound) {
   arena steps{{.reserve = 64 * MiB}};
-  epoch_resource on_arena{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &steps};
+  epoch_resource on_arena{{.max_quarantine_bytes = 0}, &steps};
   for (int step = 0; step < 100; ++step) {
     const arena::scope all{steps};
     {
@@ -305,25 +288,30 @@ TEST_F(epoch_slabs, give_all_back_before_their_upstream_is_rewound) {
 }
 
 TEST_F(epoch_slabs, need_no_chunk_where_the_upstream_has_memory_for_the_block_alone) {
-  epoch e{memory};
-  begin_slabs();
-  upstream.fail_from = upstream.calls;
-  upstream.fail_count = 2;
-  void* const block = memory.allocate(64);
-  EXPECT_NE(block, nullptr);
-  EXPECT_EQ(upstream.calls, upstream.fail_from + 3) << "a chunk; half of it, the least; then the block";
-  upstream.fail_count = 3;
-  upstream.fail_from = upstream.calls;
-  EXPECT_THROW((void)memory.allocate(64), std::bad_alloc);
-  EXPECT_EQ(memory.stats().used_blocks, records_first + 1);
-  upstream.fail_from = supply::never;
-  memory.check_invariants();
-  EXPECT_EQ(e.end().reclaimed, records_first + 1);
+  {
+    epoch e{memory};
+    upstream.fail_from = 0;
+    upstream.fail_count = 2;
+    EXPECT_NE(memory.allocate(64), nullptr);
+    EXPECT_EQ(upstream.calls, 3u) << "a chunk; half of it, the least; then the block";
+    EXPECT_NE(memory.allocate(64), nullptr);
+    EXPECT_EQ(upstream.calls, 4u) << "no further chunk is requested";
+    upstream.fail_from = upstream.calls;
+    EXPECT_THROW((void)memory.allocate(64), std::bad_alloc);
+    EXPECT_EQ(memory.stats().used_blocks, 2u);
+    upstream.fail_from = supply::never;
+    memory.check_invariants();
+    EXPECT_EQ(e.end().reclaimed, 2u);
+  }
+  const epoch next{memory};
+  const std::size_t calls = upstream.calls;
+  (void)take(10, 64);
+  EXPECT_EQ(upstream.calls, calls + 1) << "the next outermost epoch requests a chunk again";
 }
 
 TEST_F(epoch_slabs, with_kept_blocks_go_back_with_the_resource) {
   {
-    epoch_resource shorter{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream};
+    epoch_resource shorter{{.max_quarantine_bytes = 0}, &upstream};
     epoch e{shorter};
     void* block = nullptr;
     for (int i = 0; i < 100; ++i) block = shorter.allocate(64);
@@ -336,8 +324,7 @@ TEST_F(epoch_slabs, with_kept_blocks_go_back_with_the_resource) {
 
 TEST_F(epoch_slabs, of_open_epochs_go_back_with_the_resource) {
   const violation_recorder recorder;
-  auto shorter = std::make_unique<epoch_resource>(
-      epoch_options{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream);
+  auto shorter = std::make_unique<epoch_resource>(epoch_options{.max_quarantine_bytes = 0}, &upstream);
   epoch outer{*shorter}, inner{*shorter};
   for (int i = 0; i < 1000; ++i) (void)shorter->allocate(64);
   shorter.reset();
@@ -348,7 +335,6 @@ TEST_F(epoch_slabs, of_open_epochs_go_back_with_the_resource) {
 TEST_F(epoch_slabs, of_epochs_that_end_out_of_order_go_back_with_the_last) {
   const violation_recorder recorder;
   epoch outer{memory};
-  begin_slabs();
   (void)take(100, 64);
   epoch inner{memory};
   (void)take(100, 64);
@@ -357,14 +343,13 @@ TEST_F(epoch_slabs, of_epochs_that_end_out_of_order_go_back_with_the_last) {
   EXPECT_EQ(memory.stats().reclaimed, 0u);
   (void)inner.end();
   EXPECT_EQ(upstream.outstanding, 0u);
-  EXPECT_EQ(memory.stats().reclaimed, records_first + 200);
+  EXPECT_EQ(memory.stats().reclaimed, 200u);
   memory.check_invariants();
 }
 
 TEST_F(epoch_slabs, survive_bookkeeping_memory_that_fails) {
   recording_resource bookkeeping;
-  epoch_resource there{
-      {.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB, .bookkeeping = &bookkeeping}, &upstream};
+  epoch_resource there{{.max_quarantine_bytes = 0, .bookkeeping = &bookkeeping}, &upstream};
   const epoch e{there};
   std::size_t served = 0;
   for (int i = 0; i < 300; ++i) {
@@ -407,18 +392,17 @@ TEST_F(epoch_slabs, hold_the_storage_of_containers) {
 
 TEST_F(epoch_slabs, take_blocks_back_from_other_threads) {
   epoch e{memory};
-  begin_slabs();
   const std::vector<void*> blocks = take(2000, 64);
   const std::size_t outstanding = upstream.outstanding;
   std::thread{[&] { give(blocks, 64); }}.join();
   EXPECT_EQ(memory.stats().deallocations, 2000u);
-  EXPECT_EQ(memory.stats().used_blocks, records_first);
-  EXPECT_EQ(memory.stats().used_bytes, records_first * 64);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
   memory.check_invariants();
   (void)take(1900, 64);
   EXPECT_EQ(upstream.outstanding, outstanding) << "they are used again";
   memory.check_invariants();
-  EXPECT_EQ(e.end().reclaimed, records_first + 1900);
+  EXPECT_EQ(e.end().reclaimed, 1900u);
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
@@ -426,7 +410,6 @@ TEST_F(epoch_slabs, take_kept_blocks_back_from_any_thread) {
   std::vector<void*> kept;
   {
     epoch e{memory};
-    begin_slabs();
     kept = take(100, 200);
     for (void* block : kept) e.keep(block);
   }
@@ -439,7 +422,7 @@ TEST_F(epoch_slabs, take_kept_blocks_back_from_any_thread) {
 
 TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
   constexpr std::size_t places = 64, rounds = 40;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}};
+  epoch_resource memory{{.max_quarantine_bytes = 0}};
   std::array<std::atomic<void*>, places> shared{};
   on_threads([&](std::size_t thread) {
     std::uint64_t random = thread + 1;
@@ -487,7 +470,7 @@ class growing_memory final : public std::pmr::memory_resource {
 TEST(epoch_slabs_threads, recognise_late_deallocations_by_others) {
   constexpr std::size_t rounds = 40;
   growing_memory upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream};
+  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
   std::array<std::atomic<void*>, 64> shared{};
   std::atomic<std::size_t> calls{0};
   const auto before = set_violation_handler([](violation const&) {});  // the recorder is for one thread
@@ -521,7 +504,6 @@ TEST_F(epoch_slabs, report_a_block_of_another_size_and_one_that_is_free) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look for misuse";
   const violation_recorder recorder;
   const epoch e{memory};
-  begin_slabs();
   void* const block = memory.allocate(64);
   memory.deallocate(block, 128);
   memory.deallocate(static_cast<std::byte*>(block) + 16, 64);

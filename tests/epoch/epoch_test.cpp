@@ -236,10 +236,10 @@ TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
   {
     const buffer<int> destroyed{this->memory, 200};
   }
-  void* const raw = this->memory.allocate(300, 64);
+  void* const raw = this->memory.allocate(3000, 64);
   const buffer<int> left{this->memory, 400};
   EXPECT_TRUE(released.release());
-  this->memory.deallocate(raw, 300, 64);
+  this->memory.deallocate(raw, 3000, 64);
   EXPECT_EQ(this->source.upstream.outstanding, 400 * sizeof(int));
   EXPECT_EQ(e.end().reclaimed, 1u);
   const epoch_stats stats = this->memory.stats();
@@ -519,12 +519,13 @@ TYPED_TEST(epochs, lose_nothing_when_there_is_no_memory_for_records) {
 
 // ---- with_epoch -------------------------------------------------------------------------------------------
 
+/// Blocks have records alone, so that the upstream may be rewound while an epoch is open.
 class rewound_epochs : public testing::Test {
  protected:
   void TearDown() override { memory.check_invariants(); }
 
   rewound_resource upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
 };
 
 TEST_F(rewound_epochs, give_blocks_back_newest_first) {

@@ -15,7 +15,6 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/epoch/epoch.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/pool/pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "recorded_trace.hpp"
@@ -29,8 +28,8 @@ struct training_loop {
 };
 constexpr training_loop gpt{"torch_gpt", 5, 163, 4}, mlp{"torch_mlp", 51, 8, 4};
 
-enum class source { heap, pool, slabs };  // slabs: of the epochs, for blocks of up to 1 KiB
-enum class frees { all, late_ones };      // late: of blocks that outlived their step, or are of none
+enum class source { records, slabs };  // for blocks of up to 1 KiB
+enum class frees { all, late_ones };   // late: of blocks that outlived their step, or are of none
 
 /// What a step of the trace does, and what was seen when it was played.
 struct played_step {
@@ -43,7 +42,7 @@ struct played_step {
 template <training_loop const& Loop, source From, frees Which>
 struct replay {
   static constexpr training_loop const& loop = Loop;
-  static constexpr bool on_a_pool = From == source::pool, in_slabs = From == source::slabs;
+  static constexpr bool in_slabs = From == source::slabs;
   static constexpr bool frees_all = Which == frees::all;
 };
 
@@ -142,19 +141,14 @@ class epoch_trace : public testing::Test {
   std::size_t contents_lost_ = 0;
   std::vector<played_step> steps_;
 
-  pool pool_;
-  statistics_resource upstream_{Replay::on_a_pool ? static_cast<std::pmr::memory_resource*>(&pool_)
-                                                  : std::pmr::new_delete_resource()};
+  statistics_resource upstream_{std::pmr::new_delete_resource()};
   // Each block goes back at once, so that the upstream's counts can be looked at.
-  epoch_resource memory_{{.max_quarantine_bytes = 0, .max_slab_block_bytes = Replay::in_slabs ? 1 * KiB : 0},
-                         &upstream_};
+  epoch_resource memory_{{.max_quarantine_bytes = 0, .host_memory = Replay::in_slabs}, &upstream_};
 };
 
 using replays =
-    testing::Types<replay<gpt, source::heap, frees::all>, replay<gpt, source::heap, frees::late_ones>,
-                   replay<gpt, source::pool, frees::all>, replay<gpt, source::pool, frees::late_ones>,
-                   replay<mlp, source::heap, frees::all>, replay<mlp, source::heap, frees::late_ones>,
-                   replay<mlp, source::pool, frees::all>, replay<mlp, source::pool, frees::late_ones>,
+    testing::Types<replay<gpt, source::records, frees::all>, replay<gpt, source::records, frees::late_ones>,
+                   replay<mlp, source::records, frees::all>, replay<mlp, source::records, frees::late_ones>,
                    replay<gpt, source::slabs, frees::all>, replay<gpt, source::slabs, frees::late_ones>,
                    replay<mlp, source::slabs, frees::all>, replay<mlp, source::slabs, frees::late_ones>>;
 TYPED_TEST_SUITE(epoch_trace, replays, );

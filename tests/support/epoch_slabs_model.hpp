@@ -134,7 +134,7 @@ class epoch_slabs_model {
   }
 
   recording_resource upstream_;
-  epoch_resource memory_{{.max_quarantine_bytes = 0, .max_slab_block_bytes = 1 * KiB}, &upstream_};
+  epoch_resource memory_{{.max_quarantine_bytes = 0}, &upstream_};
   choices random_;
   std::vector<std::unique_ptr<epoch>> epochs_;
   std::vector<block> held_;

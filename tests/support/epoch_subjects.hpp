@@ -46,7 +46,7 @@ class epoch_resource_subject : private adaptor_ground {
   epoch_resource memory_;
 };
 
-/// Everything is tracked.
+/// Everything is tracked, by records alone: the upstream is rewound while the epoch is open.
 class open_epoch_subject : private adaptor_ground {
  public:
   using supply_type = recording_resource;
@@ -54,7 +54,7 @@ class open_epoch_subject : private adaptor_ground {
   static constexpr std::size_t capacity = 0;
 
   explicit open_epoch_subject(supply_type& supply)
-      : adaptor_ground{&supply}, memory_{upstream()}, epoch_{memory_, "subject"} {}
+      : adaptor_ground{&supply}, memory_{{.host_memory = false}, upstream()}, epoch_{memory_, "subject"} {}
 
   epoch_resource& resource() { return memory_; }
   using adaptor_ground::recycle;
@@ -70,7 +70,7 @@ class open_epoch_subject : private adaptor_ground {
   mutable std::size_t checks_ = 0;
 };
 
-/// Everything is tracked, and freed memory is soon used again.
+/// Everything is tracked, small blocks in slabs, and freed memory is soon used again.
 class epoch_on_pool_subject {
  public:
   using supply_type = recording_resource;
@@ -80,7 +80,7 @@ class epoch_on_pool_subject {
   static constexpr std::size_t max_reused_align = 256;
 
   explicit epoch_on_pool_subject(supply_type& upstream)
-      : pool_{&upstream}, memory_{&pool_}, epoch_{memory_} {}
+      : pool_{&upstream}, memory_{{.max_quarantine_bytes = 0}, &pool_}, epoch_{memory_} {}
 
   epoch_resource& resource() { return memory_; }
   void recycle() {}

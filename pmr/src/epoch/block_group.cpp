@@ -60,13 +60,13 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
   }
   frames_.pop_back();
   slabs_.set_depth(frames_.size());
-  if (!frames_.empty()) set_slabs_from();
   reclaimed_.add(sum.reclaimed);
   promoted_.add(sum.promoted);
   held_bytes_.subtract(sum.reclaimed_bytes);
   if (depth == 1) {
     let_go_.add(sum.promoted);
     held_bytes_.subtract(sum.promoted_bytes);
+    requests_chunks_ = true;
   }
   summary = sum;
   return std::span{log_}.subspan(kept_end_);
@@ -124,18 +124,15 @@ void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std
       slabs_.collect();
       uncollected_ = 0;
     }
-  }
-  void* block = take_small(index, bytes);
-  if (block != nullptr) return block;
-  {
-    const std::scoped_lock guard{lock_};
-    if (!slabs_.add_spare(*this, depth, index, block_bytes)) return nullptr;
+    if (slabs_.with_room(index) == nullptr && !slabs_.add_spare(*this, depth, index, block_bytes))
+      return nullptr;
   }
   return take_small(index, bytes);
 }
 
 std::size_t block_group::next_chunk_bytes() const noexcept {
   constexpr std::size_t min_slabs = 3, max_slabs = 63;
+  if (!requests_chunks_) return 0;
   return (std::clamp(slabs_.held_slabs(), min_slabs, max_slabs) + 1) * epoch_slab::range_bytes;
 }
 

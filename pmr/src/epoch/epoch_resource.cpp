@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/epoch/epoch_resource.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <ranges>
 #include <utility>
@@ -10,7 +9,6 @@
 #include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/epoch/use_after_epoch.hpp>
@@ -25,10 +23,6 @@ epoch_options completed(epoch_options options, std::pmr::memory_resource* upstre
   options.upstream = detail::or_default(upstream != nullptr ? upstream : options.upstream);
   options.name = detail::name_or(options.name, epoch_options{}.name);
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
-  options.max_slab_block_bytes =
-      options.max_quarantine_bytes == 0
-          ? std::min(options.max_slab_block_bytes, detail::epoch_slab::max_block_bytes)
-          : 0;
   return options;
 }
 
@@ -40,7 +34,9 @@ epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_re
     : options_{completed(options, upstream)},
       table_{options_.bookkeeping},
       small_classes_{name(), {}, detail::epoch_slab::min_block_bytes},
-      max_small_bytes_{options_.max_slab_block_bytes},
+      max_small_bytes_{options_.host_memory && options_.max_quarantine_bytes == 0
+                           ? detail::epoch_slab::max_block_bytes
+                           : 0},
       slab_table_{options_.bookkeeping},
       quarantine_{options_.bookkeeping} {
   const std::scoped_lock lock{groups_mutex_};
@@ -68,10 +64,15 @@ epoch_resource::~epoch_resource() {
 
 // ---- blocks -----------------------------------------------------------------------------------------------
 
-// Flat, because compilers leave the call of the upstream, with its second try, out of line: 17 instructions more.
-[[gnu::flatten]] detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group,
-                                                                    std::size_t bytes, std::size_t align) {
-  if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
+void* epoch_resource::allocate_untracked(std::size_t bytes, std::size_t align) {
+  void* const block = allocate_from_upstream(bytes, align);
+  if (may_matter(block)) [[unlikely]]
+    forget_previous(block);
+  return block;
+}
+
+detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, std::size_t bytes,
+                                                   std::size_t align) {
   group.reserve_one();
   void* const block = allocate_from_upstream(bytes, align);
   forget_reclaimed_small(block);
@@ -97,54 +98,53 @@ void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t b
   return allocate_in(group, bytes, align).data();
 }
 
-void* epoch_resource::allocate_with_slabs(detail::block_group& group, std::size_t bytes, std::size_t align) {
-  if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
-  if (is_small(bytes, align)) {
-    if (void* const block = allocate_small(group, bytes, align)) return block;
+void* epoch_resource::allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  const std::size_t index = class_of(bytes, align), block_bytes = small_classes_.bytes(index);
+  try {
+    void* block = group.has_chunks() ? group.take_small_of_spare(index, bytes, block_bytes) : nullptr;
+    if (block == nullptr && group.next_chunk_bytes() != 0) {
+      add_chunk(group);
+      block = group.take_small_of_spare(index, bytes, block_bytes);
+    }
+    if (block != nullptr) return block;
+  } catch (std::bad_alloc const&) {
+    group.request_no_chunk();
   }
   return allocate_tracked(group, bytes, align);
 }
 
-void epoch_resource::add_range(std::uintptr_t range) {
-  if (slab_table_.find(range) != nullptr) return;
-  (void)slab_table_.find_or_add(range);
-  range_filter_.insert(range);
-}
-
-// Null if there is no memory for a chunk: there may be some for the block.
-void* epoch_resource::allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align) {
-  const std::size_t index = class_of(bytes, align), block_bytes = small_classes_.bytes(index);
-  if (void* const block = group.take_small(index, bytes)) return block;
+void epoch_resource::add_chunk(detail::block_group& group) {
+  // A chunk of two units contains a range that begins at a multiple of its size.
+  constexpr std::size_t unit = detail::epoch_slab::range_bytes;
+  const byte_range memory = detail::allocate_by_halves(*options_.upstream, 2, group.next_chunk_bytes() / unit,
+                                                       unit, alignof(std::max_align_t));
+  const detail::epoch_slabs::chunk added{memory.data(), memory.size};
   try {
-    if (void* const block = group.take_small_of_spare(index, bytes, block_bytes)) return block;
-    // Of two ranges one at least begins at a multiple of its size.
-    constexpr std::size_t unit = detail::epoch_slab::range_bytes;
-    const byte_range memory = detail::allocate_by_halves(
-        *options_.upstream, 2, group.next_chunk_bytes() / unit, unit, alignof(std::max_align_t));
-    const detail::epoch_slabs::chunk added{memory.data(), memory.size};
-    try {
-      const std::uintptr_t first = detail::epoch_slabs::first_range(added);
-      for (std::size_t i = 0; i < detail::epoch_slabs::range_count(added); ++i)
-        add_range(first + i * detail::epoch_slab::range_bytes);
-    } catch (...) {
-      options_.upstream->deallocate(added.memory, added.bytes);
-      throw;
+    const std::uintptr_t first = detail::epoch_slabs::first_range(added);
+    for (std::size_t i = 0; i < detail::epoch_slabs::range_count(added); ++i) {
+      const std::uintptr_t range = first + i * unit;
+      if (slab_table_.find(range) != nullptr) continue;
+      (void)slab_table_.find_or_add(range);
+      range_filter_.insert(range);
     }
-    group.add_chunk(added);
-    return group.take_small_of_spare(index, bytes, block_bytes);
-  } catch (std::bad_alloc const&) {
-    return nullptr;
+  } catch (...) {
+    options_.upstream->deallocate(added.memory, added.bytes);
+    throw;
   }
+  group.add_chunk(added);
 }
 
 void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept {
-  detail::epoch_slab* const slab = slab_table_.find(detail::epoch_slab::range_of(block));
+  detail::epoch_slab* const slab = find_range(block);
   const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
   if (use == range_use::upstreams) {
     const bool is_late = slab != nullptr && is_late_small(*slab, block, bytes, align);
     // Or it was late, and another epoch has the range since the load above.
-    if (!is_late && (slab == nullptr || slab->use.load(std::memory_order_acquire) == use))
-      return deallocate_of_upstream(block, bytes, align);
+    if (!is_late && (slab == nullptr || slab->use.load(std::memory_order_acquire) == use)) {
+      if (!must_look_up(block) || untrack(block, bytes, align))
+        options_.upstream->deallocate(block, bytes, align);
+      return;
+    }
   }
   detail::block_group* const holder = slab->holder.load(std::memory_order_relaxed);
   if (use == range_use::held && holder == own_group() && is_small(bytes, align) &&
@@ -181,7 +181,7 @@ void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* blo
 }
 
 void epoch_resource::return_chunks(detail::block_group& group, bool also_used) noexcept {
-  for (;;) {
+  while (group.has_chunks()) {
     const detail::epoch_slabs::chunk gone = group.remove_chunk(also_used);
     if (gone.memory == nullptr) return;
     options_.upstream->deallocate(gone.memory, gone.bytes);
@@ -202,6 +202,8 @@ void* epoch_resource::allocate_again(std::size_t bytes, std::size_t align) {
 
 // The upstream has allocated the address again: its previous generation is over.
 void epoch_resource::forget_previous(void* block) noexcept {
+  forget_reclaimed_small(block);
+  if (!must_look_up(block)) return;
   detail::tracked_block* const record = table_.find(detail::address_of(block));
   if (record == nullptr) return;
   const detail::block_state before = record->load();
@@ -284,8 +286,7 @@ detail::block_group& epoch_resource::acquire_another_group() {
     }
   }
   // Without the lock, because the bookkeeping memory runs foreign code.
-  auto added = std::make_unique<detail::block_group>(this, max_small_bytes_ != 0 ? &slab_table_ : nullptr,
-                                                     options_.host_memory, options_.bookkeeping);
+  auto added = std::make_unique<detail::block_group>(this, slab_table_, options_.bookkeeping);
   (void)added->try_acquire();
   const std::scoped_lock lock{groups_mutex_};
   return *groups_.emplace_back(std::move(added));
@@ -325,7 +326,7 @@ epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
     else options_.upstream->deallocate(block->data(), bytes, block->load().align());
   }
   group.drop_reclaimed();
-  if (group.depth() == 0 && group.has_chunks()) return_chunks(group, false);
+  if (group.depth() == 0) return_chunks(group, false);
   return summary;
 }
 

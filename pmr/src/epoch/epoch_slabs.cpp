@@ -47,7 +47,7 @@ void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name
   for (std::size_t i = 0; (tools_are_notified || check_level >= 2) && i < slab.blocks; ++i) {
     if (slab.is_live(i)) continue;
     const std::uintptr_t block = slab.address + i * slab.block_bytes;
-    if (check_level >= 2 && is_host_memory_) report_frames_in(block, block + slab.block_bytes, "epoch", name);
+    if (check_level >= 2) report_frames_in(block, block + slab.block_bytes, "epoch", name);
     poison_block(slab, i);
   }
   sum.reclaimed += reclaimed;
@@ -82,7 +82,7 @@ epoch_slabs::ended epoch_slabs::end(std::size_t depth, char const* name) noexcep
 }
 
 void epoch_slabs::add_chunk(chunk added, block_group& holder) noexcept {
-  epoch_slab& first = *table_->find(first_range(added));
+  epoch_slab& first = *table_.find(first_range(added));
   first.chunk_memory = added.memory;
   first.chunk_bytes = added.bytes;
   first.chunk_slabs = static_cast<std::uint32_t>(range_count(added));
@@ -93,10 +93,10 @@ void epoch_slabs::add_chunk(chunk added, block_group& holder) noexcept {
   chunks_ = &first;
   // The first one lies on top of the list.
   for (std::size_t i = first.chunk_slabs; i-- > 0;) {
-    epoch_slab& slab = *table_->find(first.address + i * epoch_slab::range_bytes);
+    epoch_slab& slab = *table_.find(first.address + i * epoch_slab::range_bytes);
     slab.chunk = &first;
     slab.holder.store(&holder, std::memory_order_relaxed);
-    if (is_host_memory_) poison(slab.address, epoch_slab::range_bytes);
+    poison(slab.address, epoch_slab::range_bytes);
     insert_spare(slab);
   }
 }
@@ -110,10 +110,10 @@ epoch_slabs::chunk epoch_slabs::remove_chunk(bool also_used) noexcept {
   else chunks_ = first->next_chunk;
   if (first->next_chunk != nullptr) first->next_chunk->previous_chunk = first->previous_chunk;
   for (std::size_t i = 0; i < first->chunk_slabs; ++i) {
-    epoch_slab& slab = *table_->find(first->address + i * epoch_slab::range_bytes);
+    epoch_slab& slab = *table_.find(first->address + i * epoch_slab::range_bytes);
     if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::spare) remove(slab, spare_);
     slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
-    if (is_host_memory_) unpoison(slab.address, epoch_slab::range_bytes);
+    unpoison(slab.address, epoch_slab::range_bytes);
   }
   return {first->chunk_memory, first->chunk_bytes};
 }

@@ -21,6 +21,7 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/macros.hpp>
@@ -37,20 +38,14 @@ namespace tidemark {
 
 /// Options of `epoch_resource`.
 struct epoch_options {
-  /// Up to so many bytes of reclaimed blocks are kept from the upstream, in a quarantine which the oldest
-  /// leave first, so that late deallocations are recognised and AddressSanitizer sees late accesses. 0:
-  /// reclaimed blocks go to the upstream at once. An upstream that is rewound or cleared must have them back
-  /// before: call `epoch_resource::release_quarantine()`, or set 0 here.
+  /// Maximum bytes of reclaimed blocks held back from the upstream, in a FIFO quarantine: late deallocations
+  /// are recognised, and AddressSanitizer sees late accesses. 0: reclaimed blocks go to the upstream at once.
+  /// An upstream that is rewound or cleared must have the blocks back before: call
+  /// `epoch_resource::release_quarantine()`, or set 0 here.
   std::size_t max_quarantine_bytes = check_level >= 2 ? 64 * MiB : 0;
-  /// Whether the host may touch the upstream's memory. If not, blocks in quarantine are left as they are.
-  /// Blocks are touched nowhere else.
+  /// The host may touch the upstream's memory. If not, blocks in quarantine are left as they are, and small
+  /// blocks do not lie in slabs. Blocks are touched nowhere else.
   bool host_memory = true;
-  /// Up to so many bytes, 1 KiB at most, blocks that are allocated in an epoch other than for a `buffer` lie
-  /// in slabs, which makes epochs of many small blocks two to three times as fast. Slabs are cut from chunks
-  /// of 64 KiB to 1 MiB of the upstream, which has them back when no epoch of the thread is open; one that is
-  /// kept may hold its chunk. So the upstream must not be rewound or cleared while an epoch is open or blocks
-  /// are kept. 0, or with a quarantine: each block is one of the upstream.
-  std::size_t max_slab_block_bytes = 0;
   /// Where the records of blocks are kept, which is host memory; null: `std::pmr::new_delete_resource()`.
   std::pmr::memory_resource* bookkeeping = nullptr;
   /// Where memory comes from; null: `std::pmr::get_default_resource()`.
@@ -80,9 +75,11 @@ struct epoch_options {
 /// that a late deallocation is recognised. Level 2 looks all up. Blocks carry no header and are never
 /// touched, so the upstream's memory may be a device's; see `epoch_options`.
 ///
-/// With `epoch_options::max_slab_block_bytes`, small blocks that are not a buffer's lie in slabs, which say
-/// by a few bits whose they are; only the first 16 of an outermost epoch have records. In statistics they
-/// count with the size of their class: a multiple of 8 from 16 to 64, then one of eight to each doubling.
+/// **Small blocks.** On host memory without a quarantine, blocks of at most 1 KiB lie in slabs, except those
+/// of a `buffer`. Slabs are cut from chunks of 64 KiB to 1 MiB of the upstream. The chunks go back when no
+/// epoch of the thread is open; a kept block holds its chunk. The upstream must not be rewound or cleared
+/// while an epoch is open or small blocks are kept. Statistics count such a block with the size of its class:
+/// a multiple of 8 from 16 to 64, then one of eight to each doubling.
 ///
 /// **A container that outlives its epoch.** Its storage is gone; reading or writing it is an error like any
 /// use of freed memory. Deallocating it late, as the container's destructor does, is recognised and ignored
@@ -132,8 +129,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// a block that was ever tracked.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
-    if (may_be_in_slab(block)) deallocate_by_range(block, bytes, align);
-    else deallocate_of_upstream(block, bytes, align);
+    if (may_matter(block)) deallocate_by_range(block, bytes, align);
+    else options_.upstream->deallocate(block, bytes, align);
   }
 
   /// Epochs that are open on this thread.
@@ -172,11 +169,17 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
     return group;
   }
-  // Whether a record of the address may matter: it is held by a group, reclaimed, or kept with handles on it.
+  // The address may have a record that a group holds, that was reclaimed, or that was kept with handles on it.
   [[nodiscard]] bool must_look_up(void const* block) const noexcept {
-    return check_level >= 2 ? !table_.empty() : filter_.may_contain(block);
+    return check_level >= 2 || filter_.count(detail::address_of(block)) != 0;
   }
-  [[nodiscard]] void* allocate_from_upstream(std::size_t bytes, std::size_t align) {
+  // The same, or its range was ever a slab. One branch for both filters.
+  [[nodiscard]] bool may_matter(void const* block) const noexcept {
+    return check_level >= 2 || (filter_.count(detail::address_of(block)) |
+                                range_filter_.count(detail::epoch_slab::range_of(block))) != 0;
+  }
+  // Inlined by force: compilers leave it out of line, with its second try, at a cost of 17 instructions.
+  [[nodiscard, gnu::always_inline]] void* allocate_from_upstream(std::size_t bytes, std::size_t align) {
     detail::require_possible(name(), bytes, align);
     try {
       return options_.upstream->allocate(bytes, align);
@@ -184,25 +187,19 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
       return allocate_again(bytes, align);
     }
   }
-  // What the upstream has allocated is no block any more that an epoch reclaimed.
+  // The upstream has allocated the block: a small block that an epoch reclaimed there is forgotten.
   void forget_reclaimed_small(void const* block) noexcept {
     if (detail::epoch_slab* const range = find_range(block)) [[unlikely]] {
       if (range->use.load(std::memory_order_acquire) == detail::epoch_slab::range_use::upstreams)
         range->forget_reclaimed(block);
     }
   }
-  void deallocate_of_upstream(void* block, std::size_t bytes, std::size_t align) noexcept {
-    if (!must_look_up(block) || untrack(block, bytes, align))
-      options_.upstream->deallocate(block, bytes, align);
-  }
-  // In a slab or not.
+  // Deallocates a block in a slab, a block with a record, or any other block.
   void deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept;
-  [[nodiscard]] bool may_be_in_slab(void const* block) const noexcept {
-    return max_small_bytes_ != 0 && range_filter_.may_contain(detail::epoch_slab::range_of(block));
-  }
   // The record of a block's range, if that was ever a slab.
   [[nodiscard]] detail::epoch_slab* find_range(void const* block) const noexcept {
-    return may_be_in_slab(block) ? slab_table_.find(detail::epoch_slab::range_of(block)) : nullptr;
+    const std::uintptr_t range = detail::epoch_slab::range_of(block);
+    return range_filter_.count(range) != 0 ? slab_table_.find(range) : nullptr;
   }
   // A block of 0 bytes is as good as one of 1.
   [[nodiscard]] static std::size_t last_offset(std::size_t bytes, std::size_t align) noexcept {
@@ -215,16 +212,14 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     return small_classes_.index_at(last_offset(bytes, align));
   }
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
-    if (!group.is_worth_slabs()) [[likely]]
-      return allocate_tracked(group, bytes, align);
-    if (check_level < 2 && is_small(bytes, align)) {
-      if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
-        return block;
-    }
-    return allocate_with_slabs(group, bytes, align);
+    if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
+    if (!is_small(bytes, align)) return allocate_tracked(group, bytes, align);
+    if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
+      return block;
+    return allocate_small(group, bytes, align);
   }
-  // In a slab, which may be a new one, if the block is small.
-  [[nodiscard]] void* allocate_with_slabs(detail::block_group& group, std::size_t bytes, std::size_t align);
+  // Allocates from a slab that becomes the group's, or, if the upstream has no memory for a chunk, as
+  // `allocate_tracked`.
   [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
                                    std::size_t align) const noexcept {
@@ -234,7 +229,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // A block that lies or lay in a slab of another thread, or was kept, or a wrong call.
   TIDEMARK_COLD void deallocate_from_outside(detail::epoch_slab& slab, void* block, std::size_t bytes,
                                              std::size_t align) noexcept;
-  void add_range(std::uintptr_t range);
+  void add_chunk(detail::block_group& group);
   void return_chunks(detail::block_group& group, bool also_used) noexcept;
   void report_late(void* block, char const* by) const noexcept;
   // Called while the upstream's exception is handled.
@@ -242,13 +237,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
   [[nodiscard]] void* allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align);
-  [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align) {
-    void* const block = allocate_from_upstream(bytes, align);
-    forget_reclaimed_small(block);
-    if (must_look_up(block)) [[unlikely]]
-      forget_previous(block);
-    return block;
-  }
+  [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align);
   void forget_previous(void* block) noexcept;
   [[nodiscard]] bool untrack(void* block, std::size_t bytes, std::size_t align) noexcept;
   // Ends a generation of a block, because it is deallocated or its address allocated again. False if that has
@@ -285,7 +274,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   epoch_options options_;
   detail::address_table<detail::tracked_block, 4> table_;
   detail::size_classes small_classes_;
-  std::size_t max_small_bytes_;  // 0: no slabs
+  std::size_t max_small_bytes_;  // 0: no slabs, because of a quarantine or memory that is not the host's
   detail::epoch_slab_table slab_table_;
   detail::counting_filter range_filter_;  // of its addresses
   // Addresses whose records matter. One stays in it when its block is deallocated early in an epoch, because

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory_resource>
 #include <span>
 #include <vector>
@@ -46,20 +45,13 @@ class block_group {
   struct frame {
     std::size_t first;  // in the log
     char const* name;
-    bool is_buffer_group;              // not an epoch
-    bool is_abandoned;                 // to end as soon as it is the innermost
-    std::uint64_t allocations_before;  // of the group
+    bool is_buffer_group;  // not an epoch
+    bool is_abandoned;     // to end as soon as it is the innermost
   };
-  // So many blocks of an epoch have records. A chunk of slabs would cost a short one more.
-  static constexpr std::uint64_t blocks_before_slabs = 16;
 
   /// @throws std::bad_alloc
-  block_group(epoch_resource const* resource, epoch_slab_table* slabs, bool is_host_memory,
-              std::pmr::memory_resource* bookkeeping)
-      : resource_{resource},
-        log_{bookkeeping},
-        frames_{bookkeeping},
-        slabs_{slabs, is_host_memory, bookkeeping} {
+  block_group(epoch_resource const* resource, epoch_slab_table& slabs, std::pmr::memory_resource* bookkeeping)
+      : resource_{resource}, log_{bookkeeping}, frames_{bookkeeping}, slabs_{slabs, bookkeeping} {
     frames_.reserve(1);
   }
   block_group(block_group const&) = delete;
@@ -94,9 +86,8 @@ class block_group {
   /// Opens a frame, of an epoch or as the only one of a buffer group. @return its depth, from 1. @throws
   /// std::bad_alloc, unless it is the first or as many frames were open before.
   std::size_t open(char const* name, bool is_buffer_group = false) {
-    frames_.push_back({log_.size(), name, is_buffer_group, false, allocations_.value()});
+    frames_.push_back({log_.size(), name, is_buffer_group, false});
     slabs_.set_depth(frames_.size());
-    set_slabs_from();
     return frames_.size();
   }
   [[nodiscard]] std::size_t depth() const noexcept { return frames_.size(); }
@@ -144,8 +135,6 @@ class block_group {
 
   // ---- small blocks, in slabs
 
-  /// Whether the innermost epoch has had so many blocks that slabs are worth their cost.
-  [[nodiscard]] bool is_worth_slabs() const noexcept { return allocations_.value() >= slabs_from_; }
   [[nodiscard]] bool has_chunks() const noexcept { return slabs_.has_chunks(); }
   /// A block of the innermost epoch; null if no slab has room. O(1).
   [[nodiscard]] void* take_small(std::size_t index, std::size_t bytes) noexcept {
@@ -161,8 +150,11 @@ class block_group {
                                                         std::size_t block_bytes);
   /// A chunk becomes slabs.
   void add_chunk(epoch_slabs::chunk added) noexcept;
-  /// Bytes of the next chunk: as many slabs as are held, 3 to 63, and one for the alignment.
+  /// Bytes of the next chunk: as many slabs as are held, 3 to 63, and one for the alignment; 0 after
+  /// `request_no_chunk`.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
+  /// The upstream has no memory for a chunk: no further one is requested until the outermost epoch ends.
+  void request_no_chunk() noexcept { requests_chunks_ = false; }
   /// Removes a chunk that no epoch needs, or any if `also_used`; null if there is none.
   [[nodiscard]] epoch_slabs::chunk remove_chunk(bool also_used = false) noexcept;
   /// Deallocates a live block of a slab, on the group's own thread.
@@ -203,10 +195,6 @@ class block_group {
     const std::size_t used = held_bytes_.add(bytes) - gone_outside_bytes_.value();
     if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
-  void set_slabs_from() noexcept {
-    if (!slabs_.is_enabled()) return;
-    slabs_from_ = has_chunks() ? 0 : frames_.back().allocations_before + blocks_before_slabs;
-  }
   TIDEMARK_COLD void make_spare(epoch_slab& slab) noexcept;
   [[nodiscard]] bool stands_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);
@@ -229,8 +217,7 @@ class block_group {
   std::pmr::vector<frame> frames_;
   std::size_t kept_end_ = 0;  // between `end` and `drop_reclaimed`
   epoch_slabs slabs_;
-  // Small blocks lie in slabs after so many allocations; never, if there are to be none.
-  std::uint64_t slabs_from_ = (std::numeric_limits<std::uint64_t>::max)();
+  bool requests_chunks_ = true;
   std::size_t uncollected_ = 0;  // blocks in slabs that others deallocated since the last `collect`
 
   // Written by the group's thread. `held_bytes_` falls when it deallocates, reclaims or lets go.

@@ -23,12 +23,9 @@ namespace tidemark::detail {
 template <class Sync, int Bits>
 class basic_counting_filter {
  public:
-  /// False: the address is not in the filter.
-  [[nodiscard]] bool may_contain(std::uintptr_t address) const noexcept {
-    return counts_[hash(address)].load(std::memory_order_relaxed) != 0;
-  }
-  [[nodiscard]] bool may_contain(void const* address) const noexcept {
-    return may_contain(address_of(address));
+  /// 0: the address is not in the filter.
+  [[nodiscard]] std::uint8_t count(std::uintptr_t address) const noexcept {
+    return counts_[hash(address)].load(std::memory_order_relaxed);
   }
   void insert(std::uintptr_t address) noexcept { add(address, 1); }
   /// @pre the address was inserted more often than erased

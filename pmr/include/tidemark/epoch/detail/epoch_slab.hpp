@@ -141,8 +141,8 @@ struct epoch_slab {
     (void)collect();
     std::uint32_t kept = 0;
     for (std::size_t w = 0; w < word_count(); ++w) {
-      const std::uint64_t stays = word(is_kept, w);
-      kept += static_cast<std::uint32_t>(std::popcount(stays));
+      const std::uint64_t stays = has_kept ? word(is_kept, w) : 0;
+      if (has_kept) kept += static_cast<std::uint32_t>(std::popcount(stays));
       set(reclaimed, w, word(reclaimed, w) | (word(allocated, w) & ~stays));
       set(allocated, w, stays);
       set(is_kept, w, 0);

@@ -30,12 +30,10 @@ using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::
 /// One thread at a time, and where it says so with the group's lock.
 class epoch_slabs {
  public:
-  /// @param table where the records are; null: there are to be no slabs
-  /// @param is_host_memory whether tools are told which bytes may be touched
-  epoch_slabs(epoch_slab_table* table, bool is_host_memory, std::pmr::memory_resource* bookkeeping)
-      : table_{table}, is_host_memory_{is_host_memory}, frames_{bookkeeping} {}
+  /// @param table where the records are
+  epoch_slabs(epoch_slab_table& table, std::pmr::memory_resource* bookkeeping)
+      : table_{table}, frames_{bookkeeping} {}
 
-  [[nodiscard]] bool is_enabled() const noexcept { return table_ != nullptr; }
   /// Whether there are lists for the innermost epoch.
   [[nodiscard]] bool has_frame() const noexcept { return innermost_ != none.data(); }
   /// A slab of the innermost epoch and a size class that has room; null if there is none.
@@ -47,7 +45,7 @@ class epoch_slabs {
       frame& in = frames_[slab.depth - 1];
       move(slab, in.with_room[slab.class_index], in.full);
     }
-    if (is_host_memory_) unpoison(address_of(block), bytes);
+    unpoison(address_of(block), bytes);
     return block;
   }
   /// Says how many epochs are open. O(1).
@@ -74,7 +72,7 @@ class epoch_slabs {
   }
   /// A block of a slab was deallocated, by any thread.
   void poison_block(epoch_slab const& slab, std::size_t i) const noexcept {
-    if (is_host_memory_) poison(slab.address + i * slab.block_bytes, slab.block_bytes);
+    poison(slab.address + i * slab.block_bytes, slab.block_bytes);
   }
 
   // ---- with the lock
@@ -183,8 +181,7 @@ class epoch_slabs {
   void end_slab(epoch_slab& slab, std::size_t depth, char const* name, ended& sum) noexcept;
 
   epoch_slab* const* innermost_ = none.data();  // `with_room` of the innermost epoch
-  epoch_slab_table* table_;
-  bool is_host_memory_;
+  epoch_slab_table& table_;
   std::pmr::vector<frame> frames_;
   std::size_t frame_count_ = 0;  // frames_.size(), which is a division by their size
   epoch_slab* spare_ = nullptr;
