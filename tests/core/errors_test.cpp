@@ -67,10 +67,10 @@ TEST(violation, the_handler_can_be_replaced_and_restored) {
   {
     const test::violation_recorder recorder;
     EXPECT_NE(get_violation_handler(), standard);
-    detail::report_violation(violation_kind::bad_argument, "r", "r: %d is not %s", 3, "four");
+    detail::report_violation(violation_kind::bad_deallocate, "r", "r: %d is not %s", 3, "four");
     ASSERT_EQ(recorder.reports().size(), 1u);
     EXPECT_EQ(recorder.reports()[0].message, "r: 3 is not four");
-    EXPECT_EQ(recorder.reports()[0].kind, violation_kind::bad_argument);
+    EXPECT_EQ(recorder.reports()[0].kind, violation_kind::bad_deallocate);
   }
   EXPECT_EQ(get_violation_handler(), standard);
   set_violation_handler(nullptr);

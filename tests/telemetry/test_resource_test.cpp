@@ -397,19 +397,6 @@ TEST_F(test_leak, of_over_aligned_blocks_is_returned_whole) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(test_leak, print_leaks_says_a_sentence_on_each) {
-  void* block = resource.allocate(64);
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  EXPECT_EQ(resource.print_leaks(file), 1u);
-  std::rewind(file);
-  char line[512];
-  ASSERT_NE(std::fgets(line, sizeof line, file), nullptr);
-  EXPECT_TRUE(contains(line, "test_resource 't': not deallocated: 64 bytes aligned to 16 at 0x")) << line;
-  std::fclose(file);
-  resource.deallocate(block, 64);
-}
-
 // ---- failing on demand ----
 
 TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {

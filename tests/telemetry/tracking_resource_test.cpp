@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -131,27 +130,6 @@ TEST_F(tracking, an_allocation_site_is_its_threads_own) {
 }
 
 // ---- reports ----
-
-TEST_F(tracking, print_leaks_says_a_sentence_on_each) {
-  void* a = resource.allocate(64, 16);
-  void* b = as_pmr().allocate(32, 8);
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  EXPECT_EQ(resource.print_leaks(file), 2u);
-  std::rewind(file);
-  char line[512];
-  ASSERT_NE(std::fgets(line, sizeof line, file), nullptr);
-  EXPECT_TRUE(contains(line, "tracking_resource 'weights': not deallocated: 64 bytes aligned to 16 at 0x"))
-      << line;
-  EXPECT_TRUE(contains(line, "request 1, from ")) << line;
-  ASSERT_NE(std::fgets(line, sizeof line, file), nullptr);
-  EXPECT_TRUE(contains(line, "32 bytes aligned to 8 at 0x")) << line;
-  EXPECT_TRUE(contains(line, "request 2, from an unknown place\n")) << line;
-  EXPECT_EQ(std::fgets(line, sizeof line, file), nullptr);
-  std::fclose(file);
-  resource.deallocate(a, 64, 16);
-  as_pmr().deallocate(b, 32, 8);
-}
 
 struct tracking_leak : ::testing::Test {
   violation_recorder recorder;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ranges>
@@ -43,13 +44,6 @@ std::vector<live_block> live_blocks(block_ledger const& ledger) {
   std::vector<live_block> blocks{live.begin(), live.end()};
   std::ranges::sort(blocks, {}, &live_block::number);
   return blocks;
-}
-
-void print_blocks(std::FILE* out, char const* kind, char const* resource,
-                  std::vector<live_block> const& blocks) {
-  for (live_block const& block : blocks) {
-    std::fprintf(out, "%s '%s': not deallocated: %s\n", kind, resource, describe(block).text);
-  }
 }
 
 void report_leak(late_reports& late, char const* kind, char const* resource, block_ledger const& ledger,

@@ -27,7 +27,6 @@ enum class violation_kind {
   outer_scope_use,  ///< an allocation through an outer scope with an inner one open (level 2; workspaces 1)
   bad_deallocate,   ///< a pointer was deallocated that the resource does not hold, or with another size
   wrong_thread,     ///< a one-thread resource was used by a second thread (level 2; workspaces 1)
-  bad_argument,     ///< an argument breaks a precondition that only level 2 checks
   invariant,        ///< a data structure's invariant does not hold (level 2)
   exhausted,        ///< memory ran out in a resource whose policy is to abort
   overrun,          ///< bytes outside a block, or of a freed one, were written (`test_resource`)

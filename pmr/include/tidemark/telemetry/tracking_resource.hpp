@@ -23,7 +23,7 @@ namespace tidemark {
 /// ```cpp
 /// tracking_resource tracked{&pool, "weights"};
 /// void* block = tracked.allocate(64);            // the site is this line
-/// tracked.print_leaks(stderr);                   // "… not deallocated: 64 bytes … from model.cpp:12"
+/// std::vector<live_block> live = tracked.leaks();  // 64 bytes, from model.cpp:12
 /// ```
 /// Through `std::pmr` the site is the thread's innermost `allocation_site`, or unknown.
 ///

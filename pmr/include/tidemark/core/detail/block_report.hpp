@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <source_location>
 #include <vector>
@@ -31,10 +30,6 @@ struct block_text {
 
 /// The live blocks, the oldest first. @throws std::bad_alloc.
 [[nodiscard]] std::vector<live_block> live_blocks(block_ledger const& ledger);
-
-/// A sentence on each block, one a line. @throws std::bad_alloc.
-void print_blocks(std::FILE* out, char const* kind, char const* resource,
-                  std::vector<live_block> const& blocks);
 
 /// Reports `violation_kind::leak` if there are live blocks with numbers from `first_number` on: how many, of
 /// how many bytes, and as many of them as the message has room for.

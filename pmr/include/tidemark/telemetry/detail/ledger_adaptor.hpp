@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <memory_resource>
 #include <mutex>
 #include <optional>
@@ -27,13 +26,6 @@ class ledger_adaptor : public resource_adaptor<Adaptor> {
   [[nodiscard]] std::vector<live_block> leaks() const {
     const std::scoped_lock lock{mutex_};
     return live_blocks(ledger_);
-  }
-
-  /// Prints a sentence on each live block, one a line. @return how many. @throws std::bad_alloc.
-  std::size_t print_leaks(std::FILE* out) const {
-    const std::vector<live_block> blocks = leaks();
-    print_blocks(out, this->kind_, this->name(), blocks);
-    return blocks.size();
   }
 
  protected:
