@@ -31,7 +31,7 @@ using frame_map = std::pmr::map<std::uintptr_t, live_frame>;
 std::atomic<std::size_t> live_count{0};
 
 struct frame_records final : frame_table {
-  frame_records() noexcept { install_frame_table(*this); }
+  frame_records() { install_frame_table(*this); }
   void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                  char const* resource) noexcept override;
   std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
